@@ -1,0 +1,1 @@
+//! The local executor: commands and files on this machine.

@@ -1,0 +1,1 @@
+//! A plugin that misbehaves on purpose, as its input asks.

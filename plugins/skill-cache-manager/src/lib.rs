@@ -1,0 +1,1 @@
+//! A native skill that keeps a cache for a session.

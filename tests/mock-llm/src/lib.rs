@@ -1,0 +1,1 @@
+//! A provider on loopback that answers by script, with every fault a wire can have.

@@ -1,0 +1,1 @@
+//! The numbered cases of behaviour to match and to beat.

@@ -1,0 +1,1 @@
+//! The plugin loader against real libraries.

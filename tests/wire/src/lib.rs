@@ -1,0 +1,1 @@
+//! Recorded provider exchanges against the wires.
