@@ -1,1 +1,61 @@
-//! SDK
+//! Write native skills, executors and backends for Conjure.
+//!
+//! An author writes a builder and one macro line; this crate turns it into a shared library that
+//! any Conjure host of the same ABI major version loads, whatever compiler built the host. A
+//! panic in author code is caught here, inside the plugin, and becomes an error.
+//!
+//! ```
+//! use conjure_skill_sdk::{Skill, export_skill, protocol::Execute};
+//!
+//! fn skill() -> Skill {
+//!     Skill::new("greeter", "Greets people")
+//!         .execute("greet NAME", |_cx, command: Execute| format!("Hello, {}!", command.command))
+//! }
+//!
+//! export_skill!(skill, name = "greeter");
+//! # fn main() {}
+//! ```
+//!
+//! [`Skill`] is for code that *is* the tool; [`Executor`] for something that runs commands and
+//! keeps files; [`Backend`] for everything else that offers tools. The last two need the feature
+//! `async`. The feature `testkit` drives a plugin through the real ABI without a host.
+//!
+//! What crosses the boundary is in [`protocol`]; what is frozen and how it grows is told in
+//! `skill-sdk/docs/abi.md`.
+
+#[cfg(feature = "async")]
+mod backend;
+mod block_on;
+mod cx;
+mod dispatch;
+mod error;
+#[cfg(feature = "async")]
+mod executor;
+#[doc(hidden)]
+pub mod export;
+mod output;
+pub mod protocol;
+#[cfg(feature = "async")]
+mod runtime;
+mod setup;
+mod skill;
+mod spill;
+
+pub use conjure_abi as abi;
+
+#[cfg(feature = "async")]
+pub use backend::{Backend, BackendPlugin, Contributes, Files, Prompts, Resources, Upgrade};
+pub use cx::Cx;
+pub use error::{Error, Result};
+#[cfg(feature = "async")]
+pub use executor::{Blocking, BlockingExecutor, Executor, ExecutorPlugin};
+pub use export::Exported;
+pub use output::{IntoToolResult, Json};
+pub use setup::Setup;
+pub use skill::{Skill, ToolOptions};
+
+/// The version of this SDK, as plugins carry it in their header.
+pub const SDK_VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The compiler that built this SDK, as plugins carry it in their header.
+pub const RUSTC_VERSION: &str = env!("CONJURE_RUSTC");

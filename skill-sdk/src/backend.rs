@@ -1,0 +1,389 @@
+//! Backends: sessions, catalogs that change, calls, and a share in a provider's request.
+//!
+//! What a backend can do beyond the basics is a trait of its own, registered on the builder, so
+//! that the manifest declares exactly what the code has.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use conjure_abi::{CallContext, PluginObject};
+use serde_json::Value;
+
+use crate::cx::Cx;
+use crate::dispatch::{answer, encode, refuse, unsupported};
+use crate::error::{Error, Result};
+use crate::export::{Exported, object};
+use crate::protocol::{
+    BackendCall, CatalogReply, Complete, Completions, Contribute, Contribution, Empty, FileRef,
+    FilesGet, FilesPut, Manifest, Observation, Observe, Open, Permissions, PromptGet, PromptText,
+    Prompts as PromptList, Requires, ResourceRead, Resources as ResourceList, State, StateScope,
+    ToolResult, op,
+};
+use crate::runtime::{Answer, AsyncDispatch, OnRuntime};
+use crate::setup::Setup;
+
+/// Offers tools to many sessions at once ([`Cx::session`] tells which).
+pub trait Backend: Send + Sync + 'static {
+    /// Opens a session.
+    fn open(&self, cx: Cx, request: Open) -> impl Future<Output = Result<()>> + Send;
+
+    /// What the session is offered now, in a stable order.
+    fn catalog(&self, cx: Cx) -> impl Future<Output = Result<CatalogReply>> + Send;
+
+    /// Calls a tool. An `Err` becomes an error result with its message.
+    fn call(&self, cx: Cx, request: BackendCall)
+    -> impl Future<Output = Result<ToolResult>> + Send;
+
+    /// Closes a session.
+    fn close(&self, cx: Cx) -> impl Future<Output = Result<()>> + Send;
+
+    /// Runs for as long as the instance lives. Its context carries events and host operations
+    /// while no call runs. Returning early is fine.
+    fn watch(&self, cx: Cx) -> impl Future<Output = Result<()>> + Send {
+        async move {
+            cx.until_cancelled().await;
+            Ok(())
+        }
+    }
+}
+
+/// A backend with a share in a provider's request.
+pub trait Contributes: Backend {
+    /// Fragments of the next request; none when the provider is another one's.
+    fn contribute(
+        &self,
+        cx: Cx,
+        request: Contribute,
+    ) -> impl Future<Output = Result<Contribution>> + Send;
+
+    /// Takes files and state out of a response.
+    fn observe(&self, cx: Cx, request: Observe)
+    -> impl Future<Output = Result<Observation>> + Send;
+}
+
+/// Something whose files are elsewhere than on the host.
+pub trait Files: Send + Sync + 'static {
+    /// Brings a file there, and says what it is called there.
+    fn put(&self, cx: Cx, request: FilesPut) -> impl Future<Output = Result<FileRef>> + Send;
+
+    /// Fetches a file from there to `request.to`.
+    fn get(&self, cx: Cx, request: FilesGet) -> impl Future<Output = Result<FileRef>> + Send;
+}
+
+/// A backend with resources.
+pub trait Resources: Backend {
+    /// Lists them.
+    fn list(&self, cx: Cx) -> impl Future<Output = Result<ResourceList>> + Send;
+
+    /// Reads one.
+    fn read(
+        &self,
+        cx: Cx,
+        request: ResourceRead,
+    ) -> impl Future<Output = Result<ToolResult>> + Send;
+
+    /// Completes an argument of a template.
+    fn complete(
+        &self,
+        cx: Cx,
+        request: Complete,
+    ) -> impl Future<Output = Result<Completions>> + Send {
+        let _ = (cx, request);
+        async { Ok(Completions::default()) }
+    }
+}
+
+/// A backend with prompts.
+pub trait Prompts: Backend {
+    /// Lists them.
+    fn list(&self, cx: Cx) -> impl Future<Output = Result<PromptList>> + Send;
+
+    /// Fills one in.
+    fn get(&self, cx: Cx, request: PromptGet) -> impl Future<Output = Result<PromptText>> + Send;
+}
+
+/// A backend whose sessions move to a new version.
+pub trait Upgrade: Send + Sync + 'static {
+    /// Hands out the state of the session.
+    fn export(&self, cx: Cx) -> impl Future<Output = Result<Value>> + Send;
+
+    /// Takes it.
+    fn import(&self, cx: Cx, state: State) -> impl Future<Output = Result<()>> + Send;
+}
+
+type Handler<B> = Box<dyn Fn(Arc<B>, &str, &[u8], CallContext) -> Answer + Send + Sync>;
+
+/// Serves `files.put` and `files.get`.
+pub(crate) type FilesHandler<B> = Handler<B>;
+
+/// Builds a backend plugin.
+pub struct BackendPlugin<B> {
+    name: String,
+    description: String,
+    make: Box<dyn FnOnce(Setup) -> Result<B> + Send>,
+    config_schema: Option<Value>,
+    requires: Vec<String>,
+    permissions: Permissions,
+    extras: Vec<(&'static [&'static str], Handler<B>)>,
+}
+
+impl<B: Backend> BackendPlugin<B> {
+    /// A backend that `make` makes, once a backend instance, on the plugin's runtime.
+    pub fn new(
+        name: impl Into<String>,
+        description: impl Into<String>,
+        make: impl FnOnce(Setup) -> Result<B> + Send + 'static,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            description: description.into(),
+            make: Box::new(make),
+            config_schema: None,
+            requires: Vec::new(),
+            permissions: Permissions::default(),
+            extras: Vec::new(),
+        }
+    }
+
+    /// JSON Schema of the configuration.
+    #[must_use]
+    pub fn config_schema(mut self, schema: Value) -> Self {
+        self.config_schema = Some(schema);
+        self
+    }
+
+    /// A host operation that the backend cannot do without, such as `elicit/1`.
+    #[must_use]
+    pub fn requires(mut self, operation: &str) -> Self {
+        self.requires.push(operation.to_owned());
+        self
+    }
+
+    /// What the backend asks to be allowed.
+    #[must_use]
+    pub fn permissions(mut self, permissions: Permissions) -> Self {
+        self.permissions = permissions;
+        self
+    }
+
+    /// The backend has a share in a provider's request.
+    #[must_use]
+    pub fn with_contributions(mut self) -> Self
+    where
+        B: Contributes,
+    {
+        self.extras.push((
+            &[op::BACKEND_CONTRIBUTE, op::BACKEND_OBSERVE],
+            Box::new(|backend, name, json, raw| match name {
+                op::BACKEND_CONTRIBUTE => {
+                    answer!(name, json, raw, |cx, body| backend.contribute(cx, body))
+                }
+                _ => answer!(name, json, raw, |cx, body| backend.observe(cx, body)),
+            }),
+        ));
+        self
+    }
+
+    /// Files of the backend are elsewhere than on the host.
+    #[must_use]
+    pub fn with_files(mut self) -> Self
+    where
+        B: Files,
+    {
+        self.extras
+            .push((&[op::FILES_PUT, op::FILES_GET], files_of::<B>()));
+        self
+    }
+
+    /// The backend has resources.
+    #[must_use]
+    pub fn with_resources(mut self) -> Self
+    where
+        B: Resources,
+    {
+        self.extras.push((
+            &[op::RESOURCE_LIST, op::RESOURCE_READ, op::COMPLETE],
+            Box::new(|backend, name, json, raw| match name {
+                op::RESOURCE_LIST => {
+                    answer!(name, json, raw, |cx, _body: Empty| Resources::list(
+                        &*backend, cx
+                    ))
+                }
+                op::RESOURCE_READ => answer!(name, json, raw, |cx, body| backend.read(cx, body)),
+                _ => answer!(name, json, raw, |cx, body| backend.complete(cx, body)),
+            }),
+        ));
+        self
+    }
+
+    /// The backend has prompts.
+    #[must_use]
+    pub fn with_prompts(mut self) -> Self
+    where
+        B: Prompts,
+    {
+        self.extras.push((
+            &[op::PROMPT_LIST, op::PROMPT_GET],
+            Box::new(|backend, name, json, raw| match name {
+                op::PROMPT_LIST => {
+                    answer!(name, json, raw, |cx, _body: Empty| Prompts::list(
+                        &*backend, cx
+                    ))
+                }
+                _ => answer!(name, json, raw, |cx, body| Prompts::get(
+                    &*backend, cx, body
+                )),
+            }),
+        ));
+        self
+    }
+
+    /// Sessions of the backend move to a new version.
+    #[must_use]
+    pub fn with_upgrade(mut self) -> Self
+    where
+        B: Upgrade,
+    {
+        self.extras.push((
+            &[op::STATE_EXPORT, op::STATE_IMPORT],
+            Box::new(|backend, name, json, raw| match name {
+                op::STATE_EXPORT => answer!(name, json, raw, |cx, _body: Empty| async {
+                    let state = backend.export(cx).await?;
+                    Ok::<_, Error>(State {
+                        version: String::new(),
+                        state,
+                    })
+                }),
+                _ => answer!(name, json, raw, |cx, body| async {
+                    backend.import(cx, body).await.map(|()| Empty {})
+                }),
+            }),
+        ));
+        self
+    }
+}
+
+/// Serves the two operations on files.
+pub(crate) fn files_of<F: Files>() -> FilesHandler<F> {
+    Box::new(|files, name, json, raw| match name {
+        op::FILES_PUT => answer!(name, json, raw, |cx, body| files.put(cx, body)),
+        op::FILES_GET => answer!(name, json, raw, |cx, body| Files::get(&*files, cx, body)),
+        _ => refuse(unsupported(name)),
+    })
+}
+
+pub(crate) fn same_name(builder: &str, exported: &str, macro_name: &str) -> Result<()> {
+    if builder == exported {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "the builder says `{builder}` and the export macro `{exported}`: write \
+         `{macro_name}!(…, name = \"{builder}\")`"
+    )))
+}
+
+impl<B: Backend> Exported for BackendPlugin<B> {
+    fn plugin_name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn plugin_manifest(&self, name: &str, version: &str) -> Result<Manifest> {
+        same_name(&self.name, name, "export_backend")?;
+        let basics = [
+            op::BACKEND_OPEN,
+            op::BACKEND_CATALOG,
+            op::BACKEND_CALL,
+            op::BACKEND_CLOSE,
+            op::BACKEND_WATCH,
+            op::PING,
+            op::SHUTDOWN,
+            "stream",
+            "start",
+        ];
+        let extras = self
+            .extras
+            .iter()
+            .flat_map(|(operations, _)| operations.iter().copied());
+        Ok(Manifest {
+            manifest: 1,
+            kind: "backend".to_owned(),
+            name: name.to_owned(),
+            version: version.to_owned(),
+            description: self.description.clone(),
+            requires: Requires {
+                host: self.requires.clone(),
+            },
+            capabilities: basics
+                .into_iter()
+                .chain(extras)
+                .map(|op| format!("{op}/1"))
+                .collect(),
+            permissions: self.permissions.clone(),
+            config_schema: self.config_schema.clone(),
+            state: StateScope::Shared,
+            tools: Vec::new(),
+            examples: Vec::new(),
+        })
+    }
+
+    fn into_plugin(self, setup: Setup) -> Result<PluginObject> {
+        let Self {
+            name, make, extras, ..
+        } = self;
+        let instance = OnRuntime::new(&name, move || {
+            Ok(Running {
+                backend: Arc::new(make(setup)?),
+                extras,
+            })
+        })?;
+        Ok(object(instance))
+    }
+}
+
+struct Running<B> {
+    backend: Arc<B>,
+    extras: Vec<(&'static [&'static str], Handler<B>)>,
+}
+
+impl<B: Backend> AsyncDispatch for Running<B> {
+    fn answer(self: Arc<Self>, name: &str, json: &[u8], raw: CallContext) -> Answer {
+        let backend = Arc::clone(&self.backend);
+        match name {
+            op::BACKEND_OPEN => answer!(name, json, raw, |cx, body| async {
+                backend.open(cx, body).await.map(|()| Empty {})
+            }),
+            op::BACKEND_CATALOG => answer!(name, json, raw, |cx, _body: Empty| backend.catalog(cx)),
+            op::BACKEND_CALL => call(backend, json, raw),
+            op::BACKEND_CLOSE => answer!(name, json, raw, |cx, _body: Empty| async {
+                backend.close(cx).await.map(|()| Empty {})
+            }),
+            op::BACKEND_WATCH => answer!(name, json, raw, |cx, _body: Empty| async {
+                backend.watch(cx).await.map(|()| Empty {})
+            }),
+            op::PING | op::SHUTDOWN => Box::pin(async { encode(&Empty {}) }),
+            _ => match self
+                .extras
+                .iter()
+                .find(|(operations, _)| operations.contains(&name))
+            {
+                Some((_, handler)) => handler(backend, name, json, raw),
+                None => refuse(unsupported(name)),
+            },
+        }
+    }
+}
+
+fn call<B: Backend>(backend: Arc<B>, json: &[u8], raw: CallContext) -> Answer {
+    match crate::dispatch::decode::<BackendCall>(op::BACKEND_CALL, json) {
+        Ok(request) => Box::pin(async move {
+            let (body, envelope) = request.split();
+            let exchange_dir = envelope.exchange_dir.clone();
+            let result = backend.call(Cx::new(raw, envelope), body).await?;
+            Ok(crate::spill::encode(
+                result,
+                exchange_dir.as_deref().map(std::path::Path::new),
+            )?)
+        }),
+        Err(error) => refuse(error),
+    }
+}

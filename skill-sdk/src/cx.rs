@@ -1,0 +1,322 @@
+//! The context of a call: who asks, where to work, and the way back to the host.
+//!
+//! Methods without a suffix block the calling thread and are for skills and other blocking code;
+//! those that end in `_async` are for executors and backends.
+
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+use conjure_abi::{CallContext, EmitKind, EmitStatus, LogLevel, RResult, RSlice};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::block_on::block_on;
+use crate::error::{Error, Result, from_fault};
+use crate::protocol::{
+    Elicit, Elicited, Empty, FileRef, HttpRequest, HttpResponse, KvKey, KvKeys, KvList, KvSet,
+    KvValue, PluginEvent, Progress, RegisterFile, Registered, Request, Root, Roots, Sample,
+    Sampled, Secret, SecretGet, host_op,
+};
+
+/// The context of a call. Cloning it is cheap, and a clone may outlive the call; then everything
+/// that it does fails with [`conjure_abi::code::GONE`].
+#[derive(Clone)]
+pub struct Cx {
+    raw: CallContext,
+    envelope: Request<()>,
+}
+
+impl fmt::Debug for Cx {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cx")
+            .field("envelope", &self.envelope)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Cx {
+    pub(crate) fn new(raw: CallContext, envelope: Request<()>) -> Self {
+        Self { raw, envelope }
+    }
+
+    /// The session that asks.
+    pub fn session(&self) -> Option<&str> {
+        self.envelope.session.as_deref()
+    }
+
+    /// The tool call that this is for.
+    pub fn call_id(&self) -> Option<&str> {
+        self.envelope.call_id.as_deref()
+    }
+
+    /// The session's working directory.
+    pub fn working_dir(&self) -> Option<&Path> {
+        self.envelope.working_dir.as_deref().map(Path::new)
+    }
+
+    /// The directory of the skill that the call is for.
+    pub fn skill_dir(&self) -> Option<&Path> {
+        self.envelope.skill_dir.as_deref().map(Path::new)
+    }
+
+    /// Where payloads over 64 KiB cross as files.
+    pub fn exchange_dir(&self) -> Option<&Path> {
+        self.envelope.exchange_dir.as_deref().map(Path::new)
+    }
+
+    /// What was left of the call's time when it began.
+    pub fn time_limit(&self) -> Option<Duration> {
+        (self.envelope.deadline_ms > 0).then(|| Duration::from_millis(self.envelope.deadline_ms))
+    }
+
+    /// The whole envelope.
+    pub fn envelope(&self) -> &Request<()> {
+        &self.envelope
+    }
+
+    /// Whether the call was cancelled.
+    pub fn cancelled(&self) -> bool {
+        self.raw.cancelled()
+    }
+
+    /// Fails when the call was cancelled: `cx.check()?` in a loop.
+    ///
+    /// # Errors
+    /// [`conjure_abi::code::CANCELLED`].
+    pub fn check(&self) -> Result<()> {
+        if self.cancelled() {
+            Err(Error::cancelled())
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Becomes ready when the call is cancelled or over.
+    pub async fn until_cancelled(&self) {
+        let _ = self
+            .host_async::<_, Empty>(host_op::CALL_CANCELLED, &Empty {})
+            .await;
+    }
+
+    /// Hands over bytes of standard output, and waits while the host is busy with earlier ones.
+    ///
+    /// # Errors
+    /// [`conjure_abi::code::CANCELLED`] when nobody wants them any more.
+    pub fn stdout(&self, bytes: &[u8]) -> Result<()> {
+        self.emit(EmitKind::Stdout, bytes)
+    }
+
+    /// Hands over bytes of standard error.
+    ///
+    /// # Errors
+    /// As [`Cx::stdout`].
+    pub fn stderr(&self, bytes: &[u8]) -> Result<()> {
+        self.emit(EmitKind::Stderr, bytes)
+    }
+
+    /// Hands over an event.
+    ///
+    /// # Errors
+    /// As [`Cx::stdout`].
+    pub fn event(&self, event: &PluginEvent) -> Result<()> {
+        self.emit(EmitKind::Event, &serde_json::to_vec(event)?)
+    }
+
+    /// Says how far the call is.
+    ///
+    /// # Errors
+    /// As [`Cx::stdout`].
+    pub fn progress(&self, done: f64, total: Option<f64>, message: &str) -> Result<()> {
+        self.event(&PluginEvent::Progress(progress(done, total, message)))
+    }
+
+    fn emit(&self, kind: EmitKind, bytes: &[u8]) -> Result<()> {
+        loop {
+            match self.try_emit(kind, bytes) {
+                EmitStatus::Ok => return Ok(()),
+                EmitStatus::Cancelled => return Err(Error::cancelled()),
+                EmitStatus::Full => {
+                    self.host::<_, Empty>(host_op::CALL_WRITABLE, &Empty {})?;
+                }
+            }
+        }
+    }
+
+    /// [`Cx::stdout`], [`Cx::stderr`] and [`Cx::event`] for asynchronous code.
+    ///
+    /// # Errors
+    /// As [`Cx::stdout`].
+    pub async fn emit_async(&self, kind: EmitKind, bytes: &[u8]) -> Result<()> {
+        loop {
+            match self.try_emit(kind, bytes) {
+                EmitStatus::Ok => return Ok(()),
+                EmitStatus::Cancelled => return Err(Error::cancelled()),
+                EmitStatus::Full => {
+                    self.host_async::<_, Empty>(host_op::CALL_WRITABLE, &Empty {})
+                        .await?;
+                }
+            }
+        }
+    }
+
+    /// [`Cx::event`] for asynchronous code.
+    ///
+    /// # Errors
+    /// As [`Cx::stdout`].
+    pub async fn event_async(&self, event: &PluginEvent) -> Result<()> {
+        self.emit_async(EmitKind::Event, &serde_json::to_vec(event)?)
+            .await
+    }
+
+    /// Hands over a piece of output without waiting.
+    pub fn try_emit(&self, kind: EmitKind, bytes: &[u8]) -> EmitStatus {
+        EmitStatus::from_number(self.raw.emit(kind as u32, RSlice::from_slice(bytes)))
+    }
+
+    /// Writes a line to the host's log.
+    pub fn log(&self, level: LogLevel, message: impl AsRef<str>) {
+        self.raw.log(
+            level as u32,
+            RSlice::from_slice(b""),
+            RSlice::from_slice(message.as_ref().as_bytes()),
+        );
+    }
+
+    /// Asks for a host operation and waits for it.
+    ///
+    /// # Errors
+    /// The host's fault, or [`conjure_abi::code::INVALID`] when request or reply do not fit.
+    pub fn host<Q: Serialize, R: DeserializeOwned>(&self, op: &str, request: &Q) -> Result<R> {
+        block_on(self.host_async(op, request))
+    }
+
+    /// Asks for a host operation.
+    ///
+    /// # Errors
+    /// As [`Cx::host`].
+    pub async fn host_async<Q: Serialize, R: DeserializeOwned>(
+        &self,
+        op: &str,
+        request: &Q,
+    ) -> Result<R> {
+        let json = serde_json::to_vec(request)?;
+        let pending = self
+            .raw
+            .host(RSlice::from_slice(op.as_bytes()), RSlice::from_slice(&json));
+        match pending.await {
+            RResult::ROk(reply) => serde_json::from_slice(&reply)
+                .map_err(|e| Error::invalid(format!("the host's reply to {op} does not fit: {e}"))),
+            RResult::RErr(fault) => Err(from_fault(&fault)),
+        }
+    }
+
+    /// Registers a file that the call made, and gives its handle.
+    ///
+    /// # Errors
+    /// The host's fault.
+    pub fn file(&self, file: FileRef) -> Result<String> {
+        Ok(self
+            .host::<_, Registered>(host_op::FILE, &RegisterFile { file })?
+            .artifact)
+    }
+
+    /// Reads a value of the plugin's own namespace.
+    ///
+    /// # Errors
+    /// The host's fault.
+    pub fn kv_get(&self, key: &str) -> Result<Option<Value>> {
+        Ok(self
+            .host::<_, KvValue>(host_op::KV_GET, &KvKey { key: key.into() })?
+            .value)
+    }
+
+    /// Writes a value of the plugin's own namespace.
+    ///
+    /// # Errors
+    /// The host's fault.
+    pub fn kv_set(&self, key: &str, value: Value) -> Result<()> {
+        self.host::<_, Empty>(
+            host_op::KV_SET,
+            &KvSet {
+                key: key.into(),
+                value,
+            },
+        )
+        .map(drop)
+    }
+
+    /// Removes a value of the plugin's own namespace.
+    ///
+    /// # Errors
+    /// The host's fault.
+    pub fn kv_delete(&self, key: &str) -> Result<()> {
+        self.host::<_, Empty>(host_op::KV_DELETE, &KvKey { key: key.into() })
+            .map(drop)
+    }
+
+    /// Lists keys of the plugin's own namespace.
+    ///
+    /// # Errors
+    /// The host's fault.
+    pub fn kv_list(&self, prefix: &str) -> Result<Vec<String>> {
+        Ok(self
+            .host::<_, KvKeys>(
+                host_op::KV_LIST,
+                &KvList {
+                    prefix: prefix.into(),
+                },
+            )?
+            .keys)
+    }
+
+    /// Reads a secret that the manifest names.
+    ///
+    /// # Errors
+    /// The host's fault.
+    pub fn secret(&self, name: &str) -> Result<String> {
+        let request = SecretGet { name: name.into() };
+        Ok(self.host::<_, Secret>(host_op::SECRET_GET, &request)?.value)
+    }
+
+    /// Sends an HTTP request to a host that the manifest names.
+    ///
+    /// # Errors
+    /// The host's fault.
+    pub fn http(&self, request: &HttpRequest) -> Result<HttpResponse> {
+        self.host(host_op::HTTP_SEND, request)
+    }
+
+    /// Asks the session's model.
+    ///
+    /// # Errors
+    /// The host's fault.
+    pub fn sample(&self, request: &Sample) -> Result<Sampled> {
+        self.host(host_op::SAMPLE, request)
+    }
+
+    /// Asks the person.
+    ///
+    /// # Errors
+    /// The host's fault.
+    pub fn elicit(&self, request: &Elicit) -> Result<Elicited> {
+        self.host(host_op::ELICIT, request)
+    }
+
+    /// The directories that the session works in.
+    ///
+    /// # Errors
+    /// The host's fault.
+    pub fn roots(&self) -> Result<Vec<Root>> {
+        Ok(self.host::<_, Roots>(host_op::ROOTS, &Empty {})?.roots)
+    }
+}
+
+fn progress(done: f64, total: Option<f64>, message: &str) -> Progress {
+    Progress {
+        done,
+        total,
+        message: (!message.is_empty()).then(|| message.to_owned()),
+    }
+}

@@ -1,0 +1,128 @@
+//! From bytes to author code and back: the inner side of the plugin object.
+//!
+//! Every way into author code goes through here and catches what panics, because nothing outside
+//! the plugin can.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use conjure_abi::{CallContext, Fault, FfiFuture, FutureExt, Plugin, RResult, RSlice, Reply, code};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::{Error, Result, to_fault};
+use crate::protocol::Request;
+
+/// An instance, behind the ABI's object.
+pub(crate) trait Dispatch: Send + Sync + 'static {
+    /// Runs an operation on the calling thread.
+    fn call(&self, op: &str, json: &[u8], cx: CallContext) -> Result<Vec<u8>>;
+
+    /// Starts an operation on the instance's own runtime, if it has one.
+    fn start(&self, op: &str, json: &[u8], cx: CallContext) -> FfiFuture<Reply> {
+        let _ = (json, cx);
+        let fault = Fault::new(
+            code::UNSUPPORTED,
+            format!("this plugin is not asynchronous: `{op}` goes through `call`"),
+        );
+        std::future::ready(RResult::RErr(fault)).into_ffi()
+    }
+}
+
+/// The object that crosses the boundary.
+pub(crate) struct Guarded<D>(pub(crate) D);
+
+impl<D: Dispatch> Plugin for Guarded<D> {
+    fn call(&self, op: RSlice<'_, u8>, json: RSlice<'_, u8>, cx: CallContext) -> Reply {
+        let Ok(name) = std::str::from_utf8(op.as_slice()) else {
+            return bad_name();
+        };
+        match guard(|| self.0.call(name, json.as_slice(), cx)) {
+            Ok(bytes) => RResult::ROk(bytes.into()),
+            Err(error) => RResult::RErr(to_fault(error)),
+        }
+    }
+
+    fn start(&self, op: RSlice<'_, u8>, json: RSlice<'_, u8>, cx: CallContext) -> FfiFuture<Reply> {
+        let Ok(name) = std::str::from_utf8(op.as_slice()) else {
+            return std::future::ready(bad_name()).into_ffi();
+        };
+        match guard(|| Ok(self.0.start(name, json.as_slice(), cx))) {
+            Ok(future) => future,
+            Err(error) => std::future::ready(RResult::RErr(to_fault(error))).into_ffi(),
+        }
+    }
+}
+
+fn bad_name() -> Reply {
+    RResult::RErr(Fault::new(
+        code::INVALID,
+        "the operation's name is not UTF-8",
+    ))
+}
+
+/// Runs author code; a panic becomes an error that carries its message.
+pub(crate) fn guard<T>(code: impl FnOnce() -> Result<T>) -> Result<T> {
+    match catch_unwind(AssertUnwindSafe(code)) {
+        Ok(result) => result,
+        Err(payload) => Err(panic_error(&*payload)),
+    }
+}
+
+/// The error for a panic's payload.
+pub(crate) fn panic_error(payload: &(dyn Any + Send)) -> Error {
+    let message = payload
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| payload.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "(a panic without a message)".to_owned());
+    let place = crate::export::take_panic_place();
+    Error::with_code(
+        code::PANIC,
+        format!("the plugin panicked{place}: {message}"),
+    )
+}
+
+/// Reads a request.
+pub(crate) fn decode<B: DeserializeOwned>(op: &str, json: &[u8]) -> Result<Request<B>> {
+    serde_json::from_slice(json)
+        .map_err(|error| Error::invalid(format!("the request for `{op}` does not fit: {error}")))
+}
+
+/// Writes a reply.
+pub(crate) fn encode<T: Serialize>(reply: &T) -> Result<Vec<u8>> {
+    Ok(serde_json::to_vec(reply)?)
+}
+
+pub(crate) fn unsupported(op: &str) -> Error {
+    Error::with_code(
+        code::UNSUPPORTED,
+        format!("this plugin has no operation `{op}`"),
+    )
+}
+
+/// The answer of an operation that is not carried out.
+#[cfg(feature = "async")]
+pub(crate) fn refuse(error: Error) -> crate::runtime::Answer {
+    Box::pin(async { Err(error) })
+}
+
+/// Decodes a request, awaits author code with its context and body, and encodes the reply.
+#[cfg(feature = "async")]
+macro_rules! answer {
+    ($op:expr, $json:expr, $raw:expr, |$cx:ident, $body:ident $(: $ty:ty)?| $run:expr) => {{
+        match $crate::dispatch::decode $(::<$ty>)? ($op, $json) {
+            Ok(request) => {
+                let raw = $raw;
+                Box::pin(async move {
+                    let ($body, envelope) = request.split();
+                    let $cx = $crate::Cx::new(raw, envelope);
+                    $crate::dispatch::encode(&$run.await?)
+                })
+            }
+            Err(error) => $crate::dispatch::refuse(error),
+        }
+    }};
+}
+#[cfg(feature = "async")]
+pub(crate) use answer;

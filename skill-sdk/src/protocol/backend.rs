@@ -1,0 +1,262 @@
+//! The operations of a backend: sessions, catalogs, calls, and a share in a provider's request.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{FileRef, SkillMount, ToolDecl};
+
+/// Opens a session: `backend.open`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Open {
+    /// What the session file says for this backend.
+    #[serde(default)]
+    pub options: Value,
+    /// Skill folders that the session uses on this backend.
+    #[serde(default)]
+    pub skills: Vec<SkillMount>,
+    /// State that `backend.observe` handed out earlier in this thread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<Value>,
+}
+
+/// What a backend offers a session: the reply of `backend.catalog`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct CatalogReply {
+    /// Its tools, in a stable order.
+    #[serde(default)]
+    pub tools: Vec<ToolDecl>,
+    /// Its resources.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resources: Vec<Resource>,
+    /// Its resource templates, in the form of their source.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resource_templates: Vec<Value>,
+    /// Its prompts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub prompts: Vec<Prompt>,
+    /// What the model should know about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<String>,
+    /// Data in the form of its source, kept verbatim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Value>,
+}
+
+/// A resource.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Resource {
+    /// Its URI.
+    pub uri: String,
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Its media type.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub media_type: Option<String>,
+    /// Data in the form of its source, kept verbatim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Value>,
+}
+
+/// A prompt.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Prompt {
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Its arguments, in the form of their source.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub arguments: Vec<Value>,
+    /// Data in the form of its source, kept verbatim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Value>,
+}
+
+/// Calls a tool: `backend.call`. The reply is a [`super::ToolResult`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct BackendCall {
+    /// The tool's own name, as in the catalog.
+    pub name: String,
+    /// The skill or server that it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skill: Option<String>,
+    /// Its arguments.
+    #[serde(default)]
+    pub arguments: Value,
+    /// Files of other backends that the arguments name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<FileRef>,
+}
+
+/// Asks for fragments of the next request: `backend.contribute`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Contribute {
+    /// The session's provider, such as `anthropic`.
+    pub provider: String,
+    /// Its model.
+    pub model: String,
+}
+
+/// Fragments of a provider's request, merged by its wire. Empty when the backend has no part in
+/// requests to that provider.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Contribution {
+    /// Server tools, in the provider's form; added behind the tools of the routing table.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<Value>,
+    /// Top-level fields of the request, such as `container`.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub fields: Map<String, Value>,
+    /// Content parts for the next user message, in the provider's form.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub user_content: Vec<Value>,
+    /// Headers of the request.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// What the model should know about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<String>,
+}
+
+/// Shows a response to a backend that contributed to its request: `backend.observe`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Observe {
+    /// The session's provider.
+    pub provider: String,
+    /// The model that answered.
+    pub model: String,
+    /// The server items of the response, in the provider's form and order.
+    #[serde(default)]
+    pub server_items: Vec<Value>,
+    /// Top-level fields of the response that the wire keeps, such as `container`.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub fields: Map<String, Value>,
+}
+
+/// What a backend saw in a response.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Observation {
+    /// Files that the provider made.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<FileRef>,
+    /// Opaque state; logged with the thread and handed back at `backend.open`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<Value>,
+}
+
+/// Reads a resource: `resource.read`. The reply is a [`super::ToolResult`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ResourceRead {
+    /// The URI.
+    pub uri: String,
+}
+
+/// Fills in a prompt: `prompt.get`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PromptGet {
+    /// The prompt's name.
+    pub name: String,
+    /// Its arguments.
+    #[serde(default)]
+    pub arguments: BTreeMap<String, String>,
+}
+
+/// A prompt that was filled in.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PromptText {
+    /// What it is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Its messages, in the form of their source.
+    pub messages: Vec<Value>,
+}
+
+/// Completes an argument: `complete`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Complete {
+    /// What is completed, in the form of its source: a prompt or a resource template.
+    pub reference: Value,
+    /// The argument's name.
+    pub argument: String,
+    /// What was typed so far.
+    pub value: String,
+    /// Arguments that are filled in already.
+    #[serde(default)]
+    pub context: BTreeMap<String, String>,
+}
+
+/// Values that would complete an argument.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Completions {
+    /// At most 100.
+    pub values: Vec<String>,
+    /// Whether there are more.
+    #[serde(default)]
+    pub more: bool,
+}
+
+/// Brings a file to the backend: `files.put`. The reply is the [`FileRef`] that the backend knows
+/// it by.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct FilesPut {
+    /// The file, with its path on the host.
+    pub file: FileRef,
+}
+
+/// Fetches a file from the backend: `files.get`. The reply is the [`FileRef`] with its path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct FilesGet {
+    /// What the plugin calls it.
+    pub id: String,
+    /// Where to write it: absolute, inside the exchange directory; it does not exist yet.
+    pub to: String,
+}
+
+/// State that one version hands to the next: `state.export` and `state.import`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct State {
+    /// The version of the plugin that handed it out.
+    #[serde(default)]
+    pub version: String,
+    /// The state, in the plugin's own form.
+    pub state: Value,
+}
+
+/// A list of resources: the reply of `resource.list`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Resources {
+    /// The resources.
+    pub resources: Vec<Resource>,
+}
+
+/// A list of prompts: the reply of `prompt.list`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Prompts {
+    /// The prompts.
+    pub prompts: Vec<Prompt>,
+}

@@ -1,0 +1,153 @@
+//! What a tool call gives back: content parts, files, structured data.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// The result of a tool call.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ToolResult {
+    /// What the model reads, in order.
+    #[serde(default)]
+    pub content: Vec<Part>,
+    /// The same as data, when the tool has an output schema.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub structured: Option<Value>,
+    /// Whether the call failed; the content then says how to go on.
+    #[serde(default)]
+    pub is_error: bool,
+    /// Files that the call made.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<FileRef>,
+    /// Data for programs, kept with the call and not shown to the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Map<String, Value>>,
+}
+
+impl ToolResult {
+    /// A result of one text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self {
+            content: vec![Part::Text { text: text.into() }],
+            ..Self::default()
+        }
+    }
+
+    /// A failed call, with what the model needs to go on.
+    pub fn error(text: impl Into<String>) -> Self {
+        Self {
+            is_error: true,
+            ..Self::text(text)
+        }
+    }
+
+    /// A result of structured data; the text is a full rendering of it.
+    pub fn json(value: Value) -> Self {
+        Self {
+            structured: Some(value.clone()),
+            ..Self::text(value.to_string())
+        }
+    }
+
+    /// The same with one more file.
+    #[must_use]
+    pub fn with_file(mut self, file: FileRef) -> Self {
+        self.files.push(file);
+        self
+    }
+
+    /// All text parts, joined by line breaks.
+    pub fn joined_text(&self) -> String {
+        let texts: Vec<&str> = self
+            .content
+            .iter()
+            .filter_map(|part| match part {
+                Part::Text { text } => Some(text.as_str()),
+                _ => None,
+            })
+            .collect();
+        texts.join("\n")
+    }
+}
+
+/// One piece of content.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Part {
+    /// Text for the model.
+    Text {
+        /// The text.
+        text: String,
+    },
+    /// An image in the message itself; a large one is a `file`.
+    Image {
+        /// Such as `image/png`.
+        media_type: String,
+        /// Base64 of its bytes.
+        data: String,
+    },
+    /// A file, by reference.
+    File {
+        /// The file.
+        file: FileRef,
+    },
+    /// Data that keeps the form in which a remote peer sent it.
+    Raw {
+        /// Whose form it is, such as `mcp`.
+        source: String,
+        /// The data, verbatim.
+        value: Value,
+    },
+    /// A part of a kind that this version does not know, kept as it came.
+    #[serde(untagged)]
+    Other(Value),
+}
+
+/// A file that one side offers the other.
+///
+/// `path` says where its bytes are now; with `id` alone they stay where they are until
+/// `files.get` asks for them.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct FileRef {
+    /// What a person would call it; never used as a path.
+    pub name: String,
+    /// Where it is: absolute, inside the working or the exchange directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// What the plugin calls it; opaque to the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// Such as `text/csv`, when it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub media_type: Option<String>,
+    /// Bytes, when it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// SHA-256 in lower-case hex, when it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+}
+
+impl FileRef {
+    /// A file at a path, named after its last component.
+    pub fn at(path: impl Into<String>) -> Self {
+        let path = path.into();
+        let name = path.rsplit(['/', '\\']).next().unwrap_or(&path).to_owned();
+        Self {
+            name,
+            path: Some(path),
+            ..Self::default()
+        }
+    }
+
+    /// A file that stays where it is until it is asked for.
+    pub fn lazy(id: impl Into<String>, name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            id: Some(id.into()),
+            ..Self::default()
+        }
+    }
+}

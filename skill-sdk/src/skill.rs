@@ -1,0 +1,544 @@
+//! A native skill: code that *is* the tool.
+//!
+//! A callback exists exactly when it is registered, so what the manifest declares and what the
+//! code does cannot differ.
+
+use conjure_abi::{CallContext, code};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::cx::Cx;
+use crate::dispatch::{Dispatch, decode, encode, unsupported};
+use crate::error::{Error, Result};
+use crate::output::IntoToolResult;
+use crate::protocol::{
+    Effects, Empty, Example, Execute, Manifest, Modify, Permissions, Read, Request, Requires,
+    State, StateScope, ToolDecl, ToolMode, ToolResult, Write, op,
+};
+use crate::setup::Setup;
+use crate::spill;
+
+type Handler = Box<dyn Fn(&[u8], CallContext) -> Result<Vec<u8>> + Send + Sync>;
+type OnCreate = Box<dyn Fn(&Setup) -> Result<()> + Send + Sync>;
+
+/// Builds a native skill.
+///
+/// The function that makes it runs once an instance: what its closures capture is the state of
+/// one session, or of the whole host with [`Skill::shared`].
+pub struct Skill {
+    name: String,
+    description: String,
+    tools: Vec<(ToolDecl, Handler)>,
+    hidden: Vec<(&'static str, Handler)>,
+    on_create: Vec<OnCreate>,
+    requires: Vec<String>,
+    permissions: Permissions,
+    config_schema: Option<Value>,
+    state: StateScope,
+    examples: Vec<Example>,
+}
+
+/// What else can be said about a tool.
+///
+/// Without it a tool is stateful and has effects; `read` has none.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ToolOptions {
+    effects: Option<Effects>,
+    stateless: bool,
+    in_place: bool,
+    timeout_ms: Option<u64>,
+}
+
+impl ToolOptions {
+    /// Nothing said.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The tool changes nothing.
+    #[must_use]
+    pub fn read_only(mut self) -> Self {
+        self.effects = Some(Effects::Read);
+        self
+    }
+
+    /// What the tool does cannot be undone.
+    #[must_use]
+    pub fn destructive(mut self) -> Self {
+        self.effects = Some(Effects::Destructive);
+        self
+    }
+
+    /// Calls do not depend on each other and may run at the same time.
+    #[must_use]
+    pub fn stateless(mut self) -> Self {
+        self.stateless = true;
+        self
+    }
+
+    /// The tool takes at most 50 µs and may be called without a thread of its own. Host
+    /// operations are refused in such calls.
+    #[must_use]
+    pub fn in_place(mut self) -> Self {
+        self.in_place = true;
+        self
+    }
+
+    /// How long a call may take; without it the host's default holds (30 s).
+    #[must_use]
+    pub fn timeout_ms(mut self, milliseconds: u64) -> Self {
+        self.timeout_ms = Some(milliseconds);
+        self
+    }
+}
+
+impl Skill {
+    /// A skill without callbacks.
+    pub fn new(name: impl Into<String>, description: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            description: description.into(),
+            tools: Vec::new(),
+            hidden: Vec::new(),
+            on_create: Vec::new(),
+            requires: Vec::new(),
+            permissions: Permissions::default(),
+            config_schema: None,
+            state: StateScope::Session,
+            examples: Vec::new(),
+        }
+    }
+
+    /// Registers `execute`: a command in the skill's own grammar, which the model is shown.
+    #[must_use]
+    pub fn execute<R: IntoToolResult>(
+        self,
+        grammar: &str,
+        run: impl Fn(&Cx, Execute) -> R + Send + Sync + 'static,
+    ) -> Self {
+        let schema = strings(&[("command", "The command, in this skill's grammar")], &[]);
+        let text = format!("Runs a command. Grammar: {grammar}");
+        self.callback(
+            op::SKILL_EXECUTE,
+            "execute",
+            text,
+            schema,
+            ToolOptions::new(),
+            run,
+        )
+    }
+
+    /// Registers `read`; `what` says what can be read.
+    #[must_use]
+    pub fn read<R: IntoToolResult>(
+        self,
+        what: &str,
+        run: impl Fn(&Cx, Read) -> R + Send + Sync + 'static,
+    ) -> Self {
+        let schema = strings(
+            &[("path", "What to read")],
+            &[
+                ("offset", "How many units to skip"),
+                ("limit", "How many units at the most"),
+            ],
+        );
+        let options = ToolOptions::new().read_only();
+        self.callback(
+            op::SKILL_READ,
+            "read",
+            format!("Reads: {what}"),
+            schema,
+            options,
+            run,
+        )
+    }
+
+    /// Registers `write`; `what` says what can be written.
+    #[must_use]
+    pub fn write<R: IntoToolResult>(
+        self,
+        what: &str,
+        run: impl Fn(&Cx, Write) -> R + Send + Sync + 'static,
+    ) -> Self {
+        let schema = strings(
+            &[("path", "Where to write"), ("content", "What to write")],
+            &[],
+        );
+        let text = format!("Writes: {what}");
+        self.callback(
+            op::SKILL_WRITE,
+            "write",
+            text,
+            schema,
+            ToolOptions::new(),
+            run,
+        )
+    }
+
+    /// Registers `modify`; `what` says what can be modified.
+    #[must_use]
+    pub fn modify<R: IntoToolResult>(
+        self,
+        what: &str,
+        run: impl Fn(&Cx, Modify) -> R + Send + Sync + 'static,
+    ) -> Self {
+        let schema = strings(
+            &[
+                ("path", "What to modify"),
+                ("old_content", "The passage to replace"),
+                ("new_content", "What to put in its place"),
+            ],
+            &[],
+        );
+        let text = format!("Modifies: {what}");
+        self.callback(
+            op::SKILL_MODIFY,
+            "modify",
+            text,
+            schema,
+            ToolOptions::new(),
+            run,
+        )
+    }
+
+    /// Registers a tool whose schema comes from the type of its arguments.
+    #[cfg(feature = "schema")]
+    #[must_use]
+    pub fn tool<A, R>(
+        self,
+        name: &str,
+        description: &str,
+        run: impl Fn(&Cx, A) -> R + Send + Sync + 'static,
+    ) -> Self
+    where
+        A: DeserializeOwned + schemars::JsonSchema + 'static,
+        R: IntoToolResult,
+    {
+        self.tool_with(name, description, ToolOptions::new(), run)
+    }
+
+    /// [`Skill::tool`] with options.
+    #[cfg(feature = "schema")]
+    #[must_use]
+    pub fn tool_with<A, R>(
+        self,
+        name: &str,
+        description: &str,
+        options: ToolOptions,
+        run: impl Fn(&Cx, A) -> R + Send + Sync + 'static,
+    ) -> Self
+    where
+        A: DeserializeOwned + schemars::JsonSchema + 'static,
+        R: IntoToolResult,
+    {
+        let operation = format!("{}{name}", op::SKILL_TOOL);
+        self.callback(
+            &operation,
+            name,
+            description.to_owned(),
+            schema_of::<A>(),
+            options,
+            run,
+        )
+    }
+
+    /// Registers a tool with a schema written by hand.
+    #[must_use]
+    pub fn raw_tool<R: IntoToolResult>(
+        self,
+        name: &str,
+        description: &str,
+        input_schema: Value,
+        options: ToolOptions,
+        run: impl Fn(&Cx, Value) -> R + Send + Sync + 'static,
+    ) -> Self {
+        let operation = format!("{}{name}", op::SKILL_TOOL);
+        self.callback(
+            &operation,
+            name,
+            description.to_owned(),
+            input_schema,
+            options,
+            run,
+        )
+    }
+
+    /// Says more about the tool that was registered last.
+    #[must_use]
+    pub fn with(mut self, options: ToolOptions) -> Self {
+        if let Some((tool, _)) = self.tools.last_mut() {
+            apply(tool, options);
+        }
+        self
+    }
+
+    /// One instance serves all sessions of the host.
+    #[must_use]
+    pub fn shared(mut self) -> Self {
+        self.state = StateScope::Shared;
+        self
+    }
+
+    /// JSON Schema of the configuration.
+    #[must_use]
+    pub fn config_schema(mut self, schema: Value) -> Self {
+        self.config_schema = Some(schema);
+        self
+    }
+
+    /// Runs when an instance is made; an error refuses the instance.
+    #[must_use]
+    pub fn on_create(mut self, run: impl Fn(&Setup) -> Result<()> + Send + Sync + 'static) -> Self {
+        self.on_create.push(Box::new(run));
+        self
+    }
+
+    /// A host operation that the skill cannot do without, such as `http.send/1`.
+    #[must_use]
+    pub fn requires(mut self, operation: &str) -> Self {
+        self.requires.push(operation.to_owned());
+        self
+    }
+
+    /// What the skill asks to be allowed.
+    #[must_use]
+    pub fn permissions(mut self, permissions: Permissions) -> Self {
+        self.permissions = permissions;
+        self
+    }
+
+    /// An example of a call, for people and for tests.
+    #[must_use]
+    pub fn example(mut self, tool: &str, arguments: Value, result: &str) -> Self {
+        self.examples.push(Example {
+            tool: tool.to_owned(),
+            arguments,
+            result: (!result.is_empty()).then(|| result.to_owned()),
+        });
+        self
+    }
+
+    /// Registers the hand-over of state from one version to the next.
+    #[must_use]
+    pub fn upgrade(
+        mut self,
+        export: impl Fn(&Cx) -> Result<Value> + Send + Sync + 'static,
+        import: impl Fn(&Cx, State) -> Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        self.hidden.push((
+            op::STATE_EXPORT,
+            Box::new(move |json, raw| {
+                let (Empty {}, envelope) = decode::<Empty>(op::STATE_EXPORT, json)?.split();
+                let state = export(&Cx::new(raw, envelope))?;
+                encode(&State {
+                    version: String::new(),
+                    state,
+                })
+            }),
+        ));
+        self.hidden.push((
+            op::STATE_IMPORT,
+            Box::new(move |json, raw| {
+                let (state, envelope) = decode::<State>(op::STATE_IMPORT, json)?.split();
+                import(&Cx::new(raw, envelope), state)?;
+                encode(&Empty {})
+            }),
+        ));
+        self
+    }
+
+    fn callback<A: DeserializeOwned + 'static, R: IntoToolResult>(
+        mut self,
+        operation: &str,
+        name: &str,
+        description: String,
+        input_schema: Value,
+        options: ToolOptions,
+        run: impl Fn(&Cx, A) -> R + Send + Sync + 'static,
+    ) -> Self {
+        let mut tool = ToolDecl {
+            op: operation.to_owned(),
+            name: name.to_owned(),
+            skill: None,
+            title: None,
+            description,
+            input_schema,
+            output_schema: None,
+            effects: Effects::Write,
+            mode: ToolMode::Stateful,
+            in_place: false,
+            timeout_ms: None,
+            annotations: None,
+            meta: None,
+        };
+        apply(&mut tool, options);
+        let operation = tool.op.clone();
+        let handler: Handler = Box::new(move |json, raw| {
+            let request = match serde_json::from_slice::<Request<A>>(json) {
+                Ok(request) => request,
+                Err(error) => return bad_arguments(&operation, json, &error),
+            };
+            let (body, envelope) = request.split();
+            let cx = Cx::new(raw, envelope);
+            let result = run(&cx, body).into_tool_result();
+            Ok(spill::encode(result, cx.exchange_dir())?)
+        });
+        self.tools.push((tool, handler));
+        self
+    }
+
+    pub(crate) fn manifest(&self, name: &str, version: &str) -> Result<Manifest> {
+        self.validate(name)?;
+        let mut capabilities = vec!["conjure.ping/1".to_owned(), "stream/1".to_owned()];
+        for (tool, _) in &self.tools {
+            let capability = match tool.op.strip_prefix(op::SKILL_TOOL) {
+                Some(_) => "skill.tool/1".to_owned(),
+                None => format!("{}/1", tool.op),
+            };
+            if !capabilities.contains(&capability) {
+                capabilities.push(capability);
+            }
+        }
+        capabilities.extend(self.hidden.iter().map(|(op, _)| format!("{op}/1")));
+        Ok(Manifest {
+            manifest: 1,
+            kind: "skill".to_owned(),
+            name: name.to_owned(),
+            version: version.to_owned(),
+            description: self.description.clone(),
+            requires: Requires {
+                host: self.requires.clone(),
+            },
+            capabilities,
+            permissions: self.permissions.clone(),
+            config_schema: self.config_schema.clone(),
+            state: self.state,
+            tools: self.tools.iter().map(|(tool, _)| tool.clone()).collect(),
+            examples: self.examples.clone(),
+        })
+    }
+
+    fn validate(&self, name: &str) -> Result<()> {
+        if self.name != name {
+            return Err(Error::invalid(format!(
+                "the skill calls itself `{}` and the export macro `{name}`: write \
+                 `export_skill!(…, name = \"{}\")`",
+                self.name, self.name
+            )));
+        }
+        for (i, (tool, _)) in self.tools.iter().enumerate() {
+            if self
+                .tools
+                .iter()
+                .skip(i + 1)
+                .any(|(other, _)| other.name == tool.name)
+            {
+                return Err(Error::invalid(format!(
+                    "two tools are called `{}`",
+                    tool.name
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn instance(self, setup: &Setup) -> Result<Instance> {
+        for run in &self.on_create {
+            run(setup)?;
+        }
+        let handlers = self
+            .tools
+            .into_iter()
+            .map(|(tool, handler)| (tool.op, handler))
+            .chain(
+                self.hidden
+                    .into_iter()
+                    .map(|(op, handler)| (op.to_owned(), handler)),
+            )
+            .collect();
+        Ok(Instance { handlers })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+fn apply(tool: &mut ToolDecl, options: ToolOptions) {
+    if let Some(effects) = options.effects {
+        tool.effects = effects;
+    }
+    if options.stateless {
+        tool.mode = ToolMode::Stateless;
+    }
+    tool.in_place |= options.in_place;
+    tool.timeout_ms = options.timeout_ms.or(tool.timeout_ms);
+}
+
+/// A call whose arguments do not fit is an answer for the model, not a fault.
+fn bad_arguments(op: &str, json: &[u8], error: &serde_json::Error) -> Result<Vec<u8>> {
+    let request = decode::<Value>(op, json)?;
+    let reason = match serde_json::from_value::<Request<Value>>(json!({ "body": request.body })) {
+        Ok(_) => error.to_string(),
+        Err(other) => other.to_string(),
+    };
+    let reason = reason.split(" at line ").next().unwrap_or_default();
+    encode(&ToolResult::error(format!(
+        "The arguments do not fit: {reason}."
+    )))
+}
+
+/// An instance of a skill.
+pub(crate) struct Instance {
+    handlers: Vec<(String, Handler)>,
+}
+
+impl Dispatch for Instance {
+    fn call(&self, name: &str, json: &[u8], cx: CallContext) -> Result<Vec<u8>> {
+        match self.handlers.iter().find(|(op, _)| op == name) {
+            Some((_, handler)) => handler(json, cx),
+            None if name == op::PING || name == op::SHUTDOWN => encode(&Empty {}),
+            None if name.starts_with(op::SKILL_TOOL) => Err(Error::with_code(
+                code::NOT_FOUND,
+                format!(
+                    "this skill has no tool `{}`",
+                    name.trim_start_matches(op::SKILL_TOOL)
+                ),
+            )),
+            None => Err(unsupported(name)),
+        }
+    }
+}
+
+fn strings(required: &[(&str, &str)], numbers: &[(&str, &str)]) -> Value {
+    let mut properties = serde_json::Map::new();
+    for (name, description) in required {
+        properties.insert(
+            (*name).to_owned(),
+            json!({ "type": "string", "description": description }),
+        );
+    }
+    for (name, description) in numbers {
+        properties.insert(
+            (*name).to_owned(),
+            json!({ "type": "integer", "minimum": 0, "description": description }),
+        );
+    }
+    let names: Vec<&str> = required.iter().map(|(name, _)| *name).collect();
+    json!({ "type": "object", "properties": properties, "required": names })
+}
+
+#[cfg(feature = "schema")]
+fn schema_of<A: schemars::JsonSchema>() -> Value {
+    let settings = schemars::generate::SchemaSettings::draft2020_12().with(|settings| {
+        settings.meta_schema = None;
+        settings.inline_subschemas = true;
+    });
+    let mut schema = schemars::SchemaGenerator::new(settings).into_root_schema_for::<A>();
+    schema.remove("title");
+    let mut value = schema.to_value();
+    if let Some(object) = value.as_object_mut() {
+        object.entry("type").or_insert_with(|| json!("object"));
+    }
+    value
+}
