@@ -1,1 +1,11 @@
-//! The domain of Conjure.
+//! The domain of Conjure: values in, values out.
+//!
+//! Canonical chat, the log of a thread, the turn state machine, the routing table, skill folders,
+//! policy, and the provider wires. No I/O, no clock, no threads, no randomness: the host performs
+//! what this crate decides.
+
+pub mod chat;
+pub mod log;
+pub mod repair;
+pub mod request;
+pub mod turn;

@@ -1,0 +1,186 @@
+//! The entries of a thread.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::chat::{ArtifactRef, FunctionCallOutput, Message, Usage};
+
+/// One entry.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Counts from 1 in its thread, without gaps.
+    pub seq: u64,
+    /// The turn that it belongs to, counted from 1; 0 before the first.
+    pub turn: u64,
+    /// When it was written, in milliseconds since 1970; the host's clock.
+    #[serde(default)]
+    pub at_ms: i64,
+    /// What it says.
+    #[serde(flatten)]
+    pub body: EntryBody,
+}
+
+/// What an entry says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "entry", rename_all = "snake_case")]
+pub enum EntryBody {
+    /// A turn begins.
+    TurnStarted {
+        /// Its id.
+        turn_id: String,
+    },
+    /// Somebody said something: the person, the model, or the host.
+    Message {
+        /// What.
+        message: Message,
+    },
+    /// A call begins to run. With no [`EntryBody::CallEnded`] after it, nobody knows what it did.
+    CallStarted {
+        /// The call.
+        call_id: String,
+        /// The backend instance that runs it.
+        backend: String,
+        /// The plugin and its version, when one is behind it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        plugin: Option<String>,
+    },
+    /// A call has its one terminal result.
+    CallEnded {
+        /// What the model reads.
+        output: FunctionCallOutput,
+        /// How it ended.
+        end: CallEnd,
+        /// From start to result, in milliseconds; 0 when it never ran.
+        #[serde(default)]
+        duration_ms: u64,
+        /// Data for programs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        meta: Option<Value>,
+    },
+    /// A file was made.
+    File {
+        /// The file.
+        artifact: ArtifactRef,
+        /// The backend instance that made it.
+        source: String,
+        /// The call that made it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        call_id: Option<String>,
+    },
+    /// The routing table is another one from the next request on.
+    TableChanged(TableChange),
+    /// The session's settings are other ones from here on.
+    SettingsChanged {
+        /// What changed, for people and for the model's context.
+        summary: String,
+        /// The settings, in the host's form.
+        settings: Value,
+    },
+    /// What a backend wants to be told when its session is opened again.
+    BackendState {
+        /// The backend instance.
+        backend: String,
+        /// Opaque.
+        state: Value,
+    },
+    /// A view over the log: what is before `upto` is told by a summary. Nothing is deleted.
+    Compacted {
+        /// The first entry that is shown as it is.
+        upto: u64,
+        /// What the model reads in place of what is before.
+        summary: String,
+    },
+    /// Something that a person should know.
+    Notice {
+        /// What.
+        text: String,
+    },
+    /// A turn is over.
+    TurnEnded {
+        /// Its id.
+        turn_id: String,
+        /// How it ended.
+        outcome: Outcome,
+        /// Tokens of all its rounds.
+        usage: Usage,
+        /// The stop reason as the provider gave it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stop_reason: Option<String>,
+    },
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallEnd {
+    /// It ran, and this is what it gave back.
+    Done,
+    /// It ran or tried to, and failed.
+    Failed,
+    /// It was never run: unknown tool, bad arguments, denied, cut off, over a limit.
+    Refused,
+    /// It was cancelled.
+    Cancelled,
+    /// It took too long and was ended.
+    TimedOut,
+    /// It was started and its result was never seen.
+    Indeterminate,
+}
+
+/// A change of the routing table.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct TableChange {
+    /// The version that is used from here on.
+    pub version: u64,
+    /// Public names that are new.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub added: Vec<String>,
+    /// Public names that are gone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub removed: Vec<String>,
+    /// Public names that lead elsewhere or look otherwise now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changed: Vec<String>,
+}
+
+/// How a turn ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+pub enum Outcome {
+    /// With the model's answer.
+    Completed,
+    /// The person ended it.
+    Cancelled,
+    /// A limit ended it.
+    Limit {
+        /// Which, such as `max_iterations`.
+        limit: String,
+        /// Its value.
+        value: u64,
+    },
+    /// The model was cut short or refused; the stop reason tells.
+    CutShort,
+    /// The provider failed.
+    Failed {
+        /// What failed, why, and what to do.
+        error: String,
+        /// A word for programs.
+        kind: String,
+    },
+    /// The host ended before the turn did.
+    Interrupted,
+}
+
+impl Outcome {
+    /// A word for people and programs.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Cancelled => "cancelled",
+            Self::Limit { .. } => "limit",
+            Self::CutShort => "cut_short",
+            Self::Failed { .. } => "failed",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}

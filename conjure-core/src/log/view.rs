@@ -1,0 +1,113 @@
+//! What is read out of a log: messages, files, states, usage. Pure functions, all of them.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde_json::Value;
+
+use super::{Entry, EntryBody};
+use crate::chat::{ArtifactRef, Content, FunctionCallOutput, Message, Part, Role, Usage};
+
+/// A log cut in two by its newest compaction.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Folded<'a> {
+    /// What stands for the entries before.
+    pub summary: Option<&'a str>,
+    /// The entries that are shown as they are.
+    pub shown: &'a [Entry],
+}
+
+/// Applies the newest compaction. A person unfolds by reading the entries themselves.
+pub fn fold(entries: &[Entry]) -> Folded<'_> {
+    let newest = entries.iter().rev().find_map(|entry| match &entry.body {
+        EntryBody::Compacted { upto, summary } => Some((*upto, summary.as_str())),
+        _ => None,
+    });
+    match newest {
+        None => Folded {
+            summary: None,
+            shown: entries,
+        },
+        Some((upto, summary)) => {
+            let start = entries.partition_point(|entry| entry.seq < upto);
+            Folded {
+                summary: Some(summary),
+                shown: entries.get(start..).unwrap_or_default(),
+            }
+        }
+    }
+}
+
+/// The messages of these entries. The results of a step's calls make one tool message behind the
+/// assistant's, in the order of the calls, whatever the order in which they came.
+pub fn messages(entries: &[Entry]) -> Vec<Message> {
+    let mut outputs: HashMap<&str, &FunctionCallOutput> = HashMap::new();
+    for entry in entries {
+        if let EntryBody::CallEnded { output, .. } = &entry.body {
+            outputs.entry(&output.call_id).or_insert(output);
+        }
+    }
+    let mut messages = Vec::new();
+    for entry in entries {
+        let EntryBody::Message { message } = &entry.body else {
+            continue;
+        };
+        messages.push(message.clone());
+        let results: Vec<Part> = message
+            .calls()
+            .filter_map(|call| outputs.get(call.call_id.as_str()))
+            .map(|output| Content::FunctionCallOutput((*output).clone()).into())
+            .collect();
+        if !results.is_empty() {
+            messages.push(Message::new(Role::Tool, results));
+        }
+    }
+    messages
+}
+
+/// The files that were made, in order, with the backend instance that made each.
+pub fn files(entries: &[Entry]) -> Vec<(&ArtifactRef, &str)> {
+    entries
+        .iter()
+        .filter_map(|entry| match &entry.body {
+            EntryBody::File {
+                artifact, source, ..
+            } => Some((artifact, source.as_str())),
+            _ => None,
+        })
+        .collect()
+}
+
+/// The newest state of each backend.
+pub fn last_backend_states(entries: &[Entry]) -> BTreeMap<&str, &Value> {
+    entries
+        .iter()
+        .filter_map(|entry| match &entry.body {
+            EntryBody::BackendState { backend, state } => Some((backend.as_str(), state)),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Every call id of the thread.
+pub fn call_ids(entries: &[Entry]) -> impl Iterator<Item = &str> {
+    entries.iter().flat_map(|entry| match &entry.body {
+        EntryBody::Message { message } => message
+            .calls()
+            .map(|call| call.call_id.as_str())
+            .collect::<Vec<_>>(),
+        _ => Vec::new(),
+    })
+}
+
+/// Tokens of all rounds of these entries.
+pub fn turn_usage(entries: &[Entry]) -> Usage {
+    let mut sum = Usage::default();
+    for entry in entries {
+        if let EntryBody::Message { message } = &entry.body
+            && let Some(meta) = &message.meta
+        {
+            sum += meta.usage;
+        }
+    }
+    sum
+}

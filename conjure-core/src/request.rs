@@ -1,0 +1,78 @@
+//! A model request in canonical form: what `context` compiles and a wire encodes.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::repair::Sendable;
+
+/// A request to a model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelRequest {
+    /// The provider, as sidecars name it.
+    pub provider: String,
+    /// The model, as the provider names it.
+    pub model: String,
+    /// Instructions; one block a cause, in a stable order.
+    pub system: Vec<String>,
+    /// The conversation, repaired.
+    pub messages: Sendable,
+    /// The tools that the model may call, in the routing table's order.
+    pub tools: Vec<ToolDefinition>,
+    /// Which of them it must call.
+    pub tool_choice: ToolChoice,
+    /// The most tokens of output.
+    pub max_tokens: u32,
+    /// How much it may think, in tokens; none when absent.
+    pub thinking_tokens: Option<u32>,
+    /// Texts that end the output.
+    pub stop_sequences: Vec<String>,
+    /// Fragments of backends that have a share in this provider's requests.
+    pub contribution: ProviderFragments,
+    /// Whether the reply streams.
+    pub stream: bool,
+}
+
+/// A tool as a model is told about it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolDefinition {
+    /// Its public name.
+    pub name: String,
+    /// What it does.
+    pub description: String,
+    /// JSON Schema of its arguments.
+    pub input_schema: Value,
+}
+
+/// Which tool a model must call.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolChoice {
+    /// As it likes.
+    #[default]
+    Auto,
+    /// Any, but one.
+    Any,
+    /// None.
+    None,
+    /// This one.
+    Tool(String),
+}
+
+/// What backends add to a provider's request, in the provider's own form.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ProviderFragments {
+    /// Server tools, behind the tools of the routing table.
+    #[serde(default)]
+    pub tools: Vec<Value>,
+    /// Top-level fields; objects are merged, anything else replaces.
+    #[serde(default)]
+    pub fields: Map<String, Value>,
+    /// Content parts for the newest user message.
+    #[serde(default)]
+    pub user_content: Vec<Value>,
+    /// Headers.
+    #[serde(default)]
+    pub headers: BTreeMap<String, String>,
+}

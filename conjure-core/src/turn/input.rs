@@ -1,0 +1,178 @@
+//! What goes into the machine and what comes out of it.
+
+use serde_json::{Map, Value};
+
+use super::Settings;
+use crate::chat::{Event, FunctionCall, FunctionCallOutput, Message, Meta, Response};
+use crate::log::{CallEnd, EntryBody, TableChange};
+
+/// Something that happened.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Input {
+    /// The person said something. While a turn runs it waits for its end.
+    User {
+        /// The id of the turn that it begins.
+        turn_id: String,
+        /// What was said.
+        message: Message,
+    },
+    /// A reply is whole.
+    ModelDone {
+        /// As in [`Action::Request`].
+        request: u64,
+        /// The reply.
+        response: Response,
+        /// How it came about.
+        meta: Meta,
+    },
+    /// A request failed, was stopped, or its reply was cut.
+    ModelFailed {
+        /// As in [`Action::Request`].
+        request: u64,
+        /// What failed; after [`Action::StopModel`] it is not looked at.
+        failure: ModelFailure,
+        /// What had come of the reply.
+        partial: Option<(Response, Meta)>,
+    },
+    /// A call has its result; also after [`Action::StopCall`].
+    CallDone {
+        /// What the model reads.
+        output: FunctionCallOutput,
+        /// How it ended.
+        end: CallEnd,
+        /// From start to result, in milliseconds.
+        duration_ms: u64,
+        /// Data for programs.
+        meta: Option<Value>,
+    },
+    /// A decision on a call that waited for a person.
+    Decided {
+        /// The call.
+        call_id: String,
+        /// The decision.
+        decision: Decision,
+    },
+    /// The person ends the turn.
+    Cancel {
+        /// Whether follow-ups that wait are dropped too.
+        drop_queued: bool,
+    },
+    /// The session's settings change.
+    Settings {
+        /// The new ones.
+        settings: Box<Settings>,
+        /// What the log says about it.
+        entry: Box<EntryBody>,
+        /// From when on.
+        when: When,
+    },
+    /// There is a new routing table. The running step keeps its own.
+    Table(TableChange),
+    /// The log was compacted, as [`Action::Compact`] asked.
+    Compacted {
+        /// The first entry that is shown as it is.
+        upto: u64,
+        /// What stands for those before.
+        summary: String,
+    },
+    /// The log could not be compacted.
+    CompactionFailed {
+        /// Why.
+        error: String,
+    },
+    /// The turn has used up its wall time.
+    WallTime,
+}
+
+/// From when on new settings hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// At once: a reply that is streaming is stopped, and its request made again.
+    Now,
+    /// From the next turn on.
+    NextTurn,
+}
+
+/// A decision on a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// It runs.
+    Allow,
+    /// It does not.
+    Deny {
+        /// What the model is told.
+        reason: String,
+    },
+}
+
+/// Why a request gave no whole reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelFailure {
+    /// What failed, why, and what to do.
+    pub error: String,
+    /// A word for programs, such as `overloaded`.
+    pub kind: String,
+}
+
+/// Something for the host to do.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// Append to the log.
+    Write(EntryBody),
+    /// Show to subscribers.
+    Tell(Event),
+    /// From here on requests and calls use the newest routing table.
+    UseTable {
+        /// Its version.
+        version: u64,
+    },
+    /// From here on requests use these settings.
+    UseSettings(Box<Settings>),
+    /// Compile the log and ask the model.
+    Request {
+        /// Comes back with the reply.
+        request: u64,
+        /// Counts from 1 in each turn.
+        round: u32,
+    },
+    /// End the request; its reply so far comes back as [`Input::ModelFailed`].
+    StopModel {
+        /// Which.
+        request: u64,
+    },
+    /// Show a reply's server items to the backends that contributed to its request.
+    Observe {
+        /// The items, in order.
+        server_items: Vec<Value>,
+        /// Fields of the reply.
+        fields: Map<String, Value>,
+    },
+    /// Run a call. Whatever else runs, this one may too.
+    RunCall(FunctionCall),
+    /// End a call; its result comes back as [`Input::CallDone`].
+    StopCall {
+        /// Which.
+        call_id: String,
+    },
+    /// Ask a person about a call.
+    AskPerson {
+        /// The call.
+        call: FunctionCall,
+        /// The rule that asks.
+        reason: String,
+    },
+    /// Nobody has to decide about this call any more.
+    Unask {
+        /// Which.
+        call_id: String,
+    },
+    /// Summarise the log with the session's own provider.
+    Compact,
+    /// Give up summarising.
+    StopCompaction,
+    /// The turn is over; another may begin with the next actions.
+    TurnOver {
+        /// Its id.
+        turn_id: String,
+    },
+}

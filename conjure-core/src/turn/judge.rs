@@ -1,0 +1,45 @@
+//! Whether a call runs, and beside which others.
+
+use crate::chat::FunctionCall;
+
+/// Looks a call up: the routing table and the policy of a step, behind one question.
+pub trait Judge {
+    /// What becomes of the call.
+    fn judge(&self, call: &FunctionCall) -> Verdict;
+}
+
+impl<F: Fn(&FunctionCall) -> Verdict> Judge for F {
+    fn judge(&self, call: &FunctionCall) -> Verdict {
+        self(call)
+    }
+}
+
+/// What becomes of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// It runs.
+    Run {
+        /// The backend instance.
+        backend: String,
+        /// The plugin and its version, when one is behind it.
+        plugin: Option<String>,
+        /// Calls of one lane run one after the other; one without a lane waits for nobody.
+        lane: Option<String>,
+    },
+    /// A person decides first.
+    Ask {
+        /// The backend instance.
+        backend: String,
+        /// The plugin and its version, when one is behind it.
+        plugin: Option<String>,
+        /// As in [`Verdict::Run`].
+        lane: Option<String>,
+        /// The rule that asks.
+        reason: String,
+    },
+    /// It does not run.
+    Refuse {
+        /// What the model is told, so that it can go on.
+        text: String,
+    },
+}

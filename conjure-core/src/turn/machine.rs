@@ -1,0 +1,798 @@
+//! The machine itself: one for each open thread.
+
+use std::collections::{HashSet, VecDeque};
+
+use super::input::{Action, Decision, Input, ModelFailure, When};
+use super::judge::{Judge, Verdict};
+use super::settings::Settings;
+use super::step::Step;
+use crate::chat::{
+    CallAnnounced, CallOutput, Content, ErrorEvent, Event, FunctionCall, FunctionCallOutput,
+    Message, Meta, Response, Role, StopReason, Usage,
+};
+use crate::log::{CallEnd, EntryBody, Outcome, TableChange};
+
+/// The turn loop of one thread.
+#[derive(Debug)]
+pub struct Machine {
+    settings: Settings,
+    next_settings: Option<(Settings, EntryBody)>,
+    table: u64,
+    next_table: Option<TableChange>,
+    queue: VecDeque<(String, Message)>,
+    requests: u64,
+    call_ids: HashSet<String>,
+    turn: Option<Turn>,
+    out: Vec<Action>,
+}
+
+#[derive(Debug)]
+struct Turn {
+    id: String,
+    rounds: u32,
+    pauses: u32,
+    calls: u32,
+    usage: Usage,
+    last_input: u64,
+    compacted: bool,
+    stop_reason: Option<String>,
+    text: String,
+    /// Set when the turn is to end as soon as nothing runs any more.
+    ending: Option<Outcome>,
+    phase: Phase,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Model { request: u64, restart: bool },
+    Calls(Step),
+    Compacting,
+}
+
+impl Machine {
+    /// A machine for a thread whose calls so far had these ids.
+    pub fn new(settings: Settings, table: u64, call_ids: impl IntoIterator<Item = String>) -> Self {
+        Self {
+            settings,
+            next_settings: None,
+            table,
+            next_table: None,
+            queue: VecDeque::new(),
+            requests: 0,
+            call_ids: call_ids.into_iter().collect(),
+            turn: None,
+            out: Vec::new(),
+        }
+    }
+
+    /// Whether a turn runs.
+    pub fn is_busy(&self) -> bool {
+        self.turn.is_some()
+    }
+
+    /// How many follow-ups wait.
+    pub fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// The settings that requests use now.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Takes something that happened, and says what is to be done, in this order.
+    pub fn handle(&mut self, input: Input, judge: &dyn Judge) -> Vec<Action> {
+        match input {
+            Input::User { turn_id, message } => {
+                self.queue.push_back((turn_id, message));
+                if self.turn.is_none() {
+                    self.next_turn();
+                }
+            }
+            Input::ModelDone {
+                request,
+                response,
+                meta,
+            } => {
+                if let Some((_, restart)) = self.awaited(request) {
+                    if response.complete {
+                        self.replied(response, meta, restart, judge);
+                    } else {
+                        self.broke_off(cut_stream(), Some((response, meta)), restart);
+                    }
+                }
+            }
+            Input::ModelFailed {
+                request,
+                failure,
+                partial,
+            } => {
+                if let Some((_, restart)) = self.awaited(request) {
+                    self.broke_off(failure, partial, restart);
+                }
+            }
+            Input::CallDone {
+                output,
+                end,
+                duration_ms,
+                meta,
+            } => {
+                self.call_done(output, end, duration_ms, meta);
+            }
+            Input::Decided { call_id, decision } => self.decided(&call_id, decision),
+            Input::Cancel { drop_queued } => {
+                if drop_queued {
+                    self.drop_queue();
+                }
+                self.end_when_quiet(Outcome::Cancelled);
+            }
+            Input::WallTime => {
+                let value = self.settings.budget.wall_ms.unwrap_or_default();
+                self.end_when_quiet(limit("wall_time_ms", value));
+            }
+            Input::Settings {
+                settings,
+                entry,
+                when,
+            } => self.settings_changed(*settings, *entry, when),
+            Input::Table(change) => self.table_changed(change),
+            Input::Compacted { upto, summary } => {
+                if self.leave_compaction() {
+                    self.write(EntryBody::Compacted { upto, summary });
+                    self.go_on();
+                }
+            }
+            Input::CompactionFailed { error } => {
+                if self.leave_compaction() {
+                    self.notice(format!("The conversation could not be summarised: {error}"));
+                    self.go_on();
+                }
+            }
+        }
+        std::mem::take(&mut self.out)
+    }
+
+    fn next_turn(&mut self) {
+        let Some((turn_id, message)) = self.queue.pop_front() else {
+            return;
+        };
+        if let Some((settings, entry)) = self.next_settings.take() {
+            self.use_settings(settings, entry);
+        }
+        self.write(EntryBody::TurnStarted {
+            turn_id: turn_id.clone(),
+        });
+        self.tell(Event::TurnStarted {
+            turn_id: turn_id.clone(),
+        });
+        self.write(EntryBody::Message { message });
+        self.turn = Some(Turn {
+            id: turn_id,
+            rounds: 0,
+            pauses: 0,
+            calls: 0,
+            usage: Usage::default(),
+            last_input: 0,
+            compacted: false,
+            stop_reason: None,
+            text: String::new(),
+            ending: None,
+            phase: Phase::Compacting,
+        });
+        self.request();
+    }
+
+    /// Asks the model, or compacts first.
+    fn request(&mut self) {
+        if let Some(change) = self.next_table.take() {
+            self.table = change.version;
+            self.out.push(Action::UseTable {
+                version: change.version,
+            });
+            self.write(EntryBody::TableChanged(change));
+        }
+        let compact_at = self.settings.compact_at;
+        let Some(turn) = &mut self.turn else { return };
+        if compact_at.is_some_and(|at| turn.last_input >= at) && !turn.compacted {
+            turn.compacted = true;
+            turn.phase = Phase::Compacting;
+            self.out.push(Action::Compact);
+            return;
+        }
+        self.requests += 1;
+        turn.rounds += 1;
+        turn.compacted = false;
+        turn.phase = Phase::Model {
+            request: self.requests,
+            restart: false,
+        };
+        let round = turn.rounds;
+        self.tell(Event::Round {
+            round,
+            provider: self.settings.provider.clone(),
+            model: self.settings.model.clone(),
+            table: self.table,
+        });
+        self.out.push(Action::Request {
+            request: self.requests,
+            round,
+        });
+    }
+
+    /// Whether this request is the one that the turn waits for, and whether it is to be made
+    /// again.
+    fn awaited(&self, request: u64) -> Option<(u64, bool)> {
+        match self.turn.as_ref()?.phase {
+            Phase::Model {
+                request: awaited,
+                restart,
+            } if awaited == request => Some((request, restart)),
+            _ => None,
+        }
+    }
+
+    fn replied(
+        &mut self,
+        mut response: Response,
+        mut meta: Meta,
+        restart: bool,
+        judge: &dyn Judge,
+    ) {
+        self.unique_call_ids(&mut response);
+        meta.stop_reason = response.stop.as_ref().map(|stop| stop.raw.clone());
+        meta.superseded = restart;
+        let reason = response
+            .stop
+            .as_ref()
+            .map_or(StopReason::Other, |stop| stop.reason);
+        let calls = self.keep(response, meta);
+        if restart {
+            self.refuse_all(&calls, "The settings changed before this call was run.");
+            self.go_on();
+        } else if self.is_ending() {
+            self.refuse_all(&calls, "The turn was ended before this call was run.");
+            self.end_turn();
+        } else if !calls.is_empty() && !reason.calls_may_run() {
+            let text = "The reply was cut short, so this call was not run.";
+            self.refuse_all(&calls, text);
+            self.finish(Outcome::CutShort);
+        } else if !calls.is_empty() {
+            self.begin_step(calls, judge);
+        } else {
+            match reason {
+                StopReason::Pause => self.paused(),
+                StopReason::MaxTokens | StopReason::ContextWindow | StopReason::Refusal => {
+                    self.finish(Outcome::CutShort);
+                }
+                _ => self.finish(Outcome::Completed),
+            }
+        }
+    }
+
+    /// Writes what the model said, and gives back its calls.
+    fn keep(&mut self, response: Response, meta: Meta) -> Vec<FunctionCall> {
+        let Response {
+            parts,
+            fields,
+            usage,
+            ..
+        } = response;
+        let server_items: Vec<_> = parts
+            .iter()
+            .filter_map(|part| match &part.content {
+                Content::ServerItem { item, .. } => Some(item.clone()),
+                _ => None,
+            })
+            .collect();
+        let message = Message {
+            role: Role::Assistant,
+            content: parts,
+            meta: Some(meta),
+        };
+        let calls: Vec<FunctionCall> = message.calls().cloned().collect();
+        if let Some(turn) = &mut self.turn {
+            turn.usage += usage;
+            turn.last_input = usage.prompt_tokens();
+            turn.stop_reason = message
+                .meta
+                .as_ref()
+                .and_then(|meta| meta.stop_reason.clone());
+            let text = message.text();
+            if !text.is_empty() {
+                turn.text = text;
+            }
+        }
+        if !message.content.is_empty() {
+            self.write(EntryBody::Message { message });
+        }
+        if let Some(turn) = &self.turn {
+            let usage = turn.usage;
+            self.tell(Event::Usage(usage.into()));
+        }
+        if !server_items.is_empty() || !fields.is_empty() {
+            self.out.push(Action::Observe {
+                server_items,
+                fields,
+            });
+        }
+        calls
+    }
+
+    /// The reply did not come to its end: what came of it is kept.
+    fn broke_off(
+        &mut self,
+        failure: ModelFailure,
+        partial: Option<(Response, Meta)>,
+        restart: bool,
+    ) {
+        if let Some((mut response, mut meta)) = partial {
+            self.unique_call_ids(&mut response);
+            meta.partial = true;
+            meta.superseded = restart;
+            let calls = self.keep(response, meta);
+            self.refuse_all(&calls, "The reply broke off, so this call was not run.");
+        }
+        if restart {
+            self.go_on();
+        } else if self.is_ending() {
+            self.end_turn();
+        } else {
+            self.tell(Event::Error(ErrorEvent {
+                error: failure.error.clone(),
+                kind: failure.kind.clone(),
+            }));
+            self.finish(Outcome::Failed {
+                error: failure.error,
+                kind: failure.kind,
+            });
+        }
+    }
+
+    fn paused(&mut self) {
+        let most = self.settings.max_pauses;
+        let Some(turn) = &mut self.turn else { return };
+        turn.pauses += 1;
+        if turn.pauses > most {
+            self.finish(limit("max_pauses", most.into()));
+        } else {
+            // A continuation is the same iteration: pauses have a limit of their own.
+            turn.rounds = turn.rounds.saturating_sub(1);
+            self.go_on();
+        }
+    }
+
+    fn begin_step(&mut self, calls: Vec<FunctionCall>, judge: &dyn Judge) {
+        self.tell(Event::FunctionCall {
+            calls: calls.iter().map(announced).collect(),
+        });
+        if let Some(outcome) = self.spent(calls.len()) {
+            let text = format!("This call was not run: {}.", describe(&outcome));
+            self.refuse_all(&calls, &text);
+            self.finish(outcome);
+            return;
+        }
+        let mut step = Step::default();
+        for call in calls {
+            let verdict = match bad_arguments(&call) {
+                Some(text) => Verdict::Refuse { text },
+                None => judge.judge(&call),
+            };
+            match &verdict {
+                Verdict::Refuse { text } => self.refused(&call, text.clone(), CallEnd::Refused),
+                Verdict::Ask { reason, .. } => {
+                    self.tell(Event::Approval {
+                        call: announced(&call),
+                        reason: reason.clone(),
+                    });
+                    self.out.push(Action::AskPerson {
+                        call: call.clone(),
+                        reason: reason.clone(),
+                    });
+                }
+                Verdict::Run { .. } => {}
+            }
+            step.add(call, verdict);
+        }
+        if let Some(turn) = &mut self.turn {
+            turn.phase = Phase::Calls(step);
+        }
+        self.run_calls();
+    }
+
+    /// The limit that another round of calls would break.
+    fn spent(&self, calls: usize) -> Option<Outcome> {
+        let turn = self.turn.as_ref()?;
+        let budget = &self.settings.budget;
+        if turn.rounds >= self.settings.max_iterations {
+            return Some(limit("max_iterations", self.settings.max_iterations.into()));
+        }
+        if let Some(tokens) = budget.tokens.filter(|most| turn.usage.total() >= *most) {
+            return Some(limit("tokens", tokens));
+        }
+        let calls = turn
+            .calls
+            .saturating_add(u32::try_from(calls).unwrap_or(u32::MAX));
+        budget
+            .calls
+            .filter(|most| calls > *most)
+            .map(|most| limit("calls", most.into()))
+    }
+
+    fn run_calls(&mut self) {
+        let Some(Turn {
+            phase: Phase::Calls(step),
+            calls,
+            ..
+        }) = &mut self.turn
+        else {
+            return;
+        };
+        let startable = step.start();
+        *calls += u32::try_from(startable.len()).unwrap_or(u32::MAX);
+        let over = step.is_over();
+        for call in startable {
+            let call_id = call.call.call_id.clone();
+            self.write(EntryBody::CallStarted {
+                call_id: call_id.clone(),
+                backend: call.backend.clone(),
+                plugin: call.plugin.clone(),
+            });
+            self.tell(Event::CallStarted {
+                call_id,
+                backend: call.backend,
+                plugin: call.plugin,
+            });
+            self.out.push(Action::RunCall(call.call));
+        }
+        if over {
+            if self.is_ending() {
+                self.end_turn();
+            } else {
+                self.go_on();
+            }
+        }
+    }
+
+    fn call_done(
+        &mut self,
+        output: FunctionCallOutput,
+        end: CallEnd,
+        duration_ms: u64,
+        meta: Option<serde_json::Value>,
+    ) {
+        let Some(Turn {
+            phase: Phase::Calls(step),
+            ..
+        }) = &mut self.turn
+        else {
+            return;
+        };
+        if !step.end(&output.call_id) {
+            return;
+        }
+        let (name, backend) = step.about(&output.call_id).unwrap_or_default();
+        let told = Event::FunctionCallOutput(CallOutput {
+            call_id: output.call_id.clone(),
+            name: name.to_owned(),
+            backend: Some(backend.to_owned()),
+            output: output.joined_text(),
+            is_error: output.is_error,
+            duration_ms,
+        });
+        self.write(EntryBody::CallEnded {
+            output,
+            end,
+            duration_ms,
+            meta,
+        });
+        self.tell(told);
+        self.run_calls();
+    }
+
+    fn decided(&mut self, call_id: &str, decision: Decision) {
+        let Some(Turn {
+            phase: Phase::Calls(step),
+            ..
+        }) = &mut self.turn
+        else {
+            return;
+        };
+        match decision {
+            Decision::Allow => {
+                if step.allow(call_id) {
+                    self.run_calls();
+                }
+            }
+            Decision::Deny { reason } => {
+                if step.deny(call_id) {
+                    let name = step.about(call_id).map(|(name, _)| name.to_owned());
+                    self.ended_unrun(call_id, name.unwrap_or_default(), reason, CallEnd::Refused);
+                    self.run_calls();
+                }
+            }
+        }
+    }
+
+    /// Ends the turn as soon as nothing runs any more, and ends what runs.
+    fn end_when_quiet(&mut self, outcome: Outcome) {
+        let Some(turn) = &mut self.turn else { return };
+        if turn.ending.is_some() {
+            return;
+        }
+        turn.ending = Some(outcome);
+        match &mut turn.phase {
+            Phase::Model { request, .. } => {
+                let request = *request;
+                self.out.push(Action::StopModel { request });
+            }
+            Phase::Compacting => {
+                self.out.push(Action::StopCompaction);
+                self.end_turn();
+            }
+            Phase::Calls(step) => {
+                let dropped = step.drop_waiting();
+                let running: Vec<String> =
+                    step.running().map(|call| call.call_id.clone()).collect();
+                for (call_id, asked) in dropped {
+                    if asked {
+                        self.out.push(Action::Unask {
+                            call_id: call_id.clone(),
+                        });
+                    }
+                    let text = "The turn was ended before this call was run.".to_owned();
+                    let name = self.call_name(&call_id);
+                    self.ended_unrun(&call_id, name, text, CallEnd::Cancelled);
+                }
+                self.out.extend(
+                    running
+                        .into_iter()
+                        .map(|call_id| Action::StopCall { call_id }),
+                );
+                self.run_calls();
+            }
+        }
+    }
+
+    fn settings_changed(&mut self, settings: Settings, entry: EntryBody, when: When) {
+        if self.turn.is_none() {
+            self.use_settings(settings, entry);
+            return;
+        }
+        match when {
+            When::NextTurn => self.next_settings = Some((settings, entry)),
+            When::Now => {
+                self.next_settings = Some((settings, entry));
+                if let Some(Turn {
+                    phase: Phase::Model { request, restart },
+                    ending: None,
+                    ..
+                }) = &mut self.turn
+                {
+                    *restart = true;
+                    let request = *request;
+                    self.out.push(Action::StopModel { request });
+                } else if let Some((settings, entry)) = self.next_settings.take() {
+                    // The step's calls go on; the next request uses the new settings.
+                    self.use_settings(settings, entry);
+                }
+            }
+        }
+    }
+
+    fn use_settings(&mut self, settings: Settings, entry: EntryBody) {
+        self.settings = settings.clone();
+        self.out.push(Action::UseSettings(Box::new(settings)));
+        self.write(entry);
+    }
+
+    fn table_changed(&mut self, change: TableChange) {
+        let change = match self.next_table.take() {
+            None => change,
+            Some(waiting) => TableChange {
+                version: change.version,
+                added: merged(waiting.added, change.added),
+                removed: merged(waiting.removed, change.removed),
+                changed: merged(waiting.changed, change.changed),
+            },
+        };
+        self.next_table = Some(change);
+    }
+
+    fn leave_compaction(&mut self) -> bool {
+        matches!(
+            &self.turn,
+            Some(Turn {
+                phase: Phase::Compacting,
+                ..
+            })
+        )
+    }
+
+    fn go_on(&mut self) {
+        let restarted = matches!(
+            &self.turn,
+            Some(Turn {
+                phase: Phase::Model { restart: true, .. },
+                ..
+            })
+        );
+        if restarted {
+            if let Some((settings, entry)) = self.next_settings.take() {
+                self.use_settings(settings, entry);
+            }
+            if let Some(turn) = &mut self.turn {
+                turn.rounds = turn.rounds.saturating_sub(1);
+            }
+        }
+        self.request();
+    }
+
+    fn is_ending(&self) -> bool {
+        self.turn.as_ref().is_some_and(|turn| turn.ending.is_some())
+    }
+
+    fn finish(&mut self, outcome: Outcome) {
+        if let Some(turn) = &mut self.turn {
+            turn.ending.get_or_insert(outcome);
+        }
+        self.end_turn();
+    }
+
+    fn end_turn(&mut self) {
+        let Some(turn) = self.turn.take() else { return };
+        let outcome = turn.ending.unwrap_or(Outcome::Completed);
+        if let Outcome::Limit { .. } = &outcome {
+            self.tell(Event::Error(ErrorEvent {
+                error: format!("The turn was ended: {}.", describe(&outcome)),
+                kind: "limit".to_owned(),
+            }));
+        }
+        self.write(EntryBody::TurnEnded {
+            turn_id: turn.id.clone(),
+            outcome: outcome.clone(),
+            usage: turn.usage,
+            stop_reason: turn.stop_reason.clone(),
+        });
+        self.tell(Event::Done {
+            turn_id: turn.id.clone(),
+            outcome: outcome.as_str().to_owned(),
+            stop_reason: turn.stop_reason,
+            text: turn.text,
+        });
+        self.out.push(Action::TurnOver { turn_id: turn.id });
+        self.next_turn();
+    }
+
+    fn drop_queue(&mut self) {
+        let dropped = self.queue.len();
+        self.queue.clear();
+        if dropped > 0 {
+            self.notice(format!("{dropped} waiting message(s) dropped."));
+        }
+    }
+
+    /// A provider may send an id twice, or none; a call's id is unique in its thread.
+    fn unique_call_ids(&mut self, response: &mut Response) {
+        for part in &mut response.parts {
+            let Content::FunctionCall(call) = &mut part.content else {
+                continue;
+            };
+            if call.call_id.is_empty() || self.call_ids.contains(&call.call_id) {
+                let stem = if call.call_id.is_empty() {
+                    "call"
+                } else {
+                    &call.call_id
+                };
+                let fresh = (1u64..)
+                    .map(|n| format!("{stem}_{n}"))
+                    .find(|id| !self.call_ids.contains(id));
+                call.call_id = fresh.unwrap_or_default();
+            }
+            self.call_ids.insert(call.call_id.clone());
+        }
+    }
+
+    fn refuse_all(&mut self, calls: &[FunctionCall], text: &str) {
+        for call in calls {
+            self.refused(call, text.to_owned(), CallEnd::Refused);
+        }
+    }
+
+    fn refused(&mut self, call: &FunctionCall, text: String, end: CallEnd) {
+        self.ended_unrun(&call.call_id, call.name.clone(), text, end);
+    }
+
+    fn ended_unrun(&mut self, call_id: &str, name: String, text: String, end: CallEnd) {
+        self.write(EntryBody::CallEnded {
+            output: FunctionCallOutput::text(call_id, text.clone(), true),
+            end,
+            duration_ms: 0,
+            meta: None,
+        });
+        self.tell(Event::FunctionCallOutput(CallOutput {
+            call_id: call_id.to_owned(),
+            name,
+            backend: None,
+            output: text,
+            is_error: true,
+            duration_ms: 0,
+        }));
+    }
+
+    fn call_name(&self, call_id: &str) -> String {
+        match &self.turn {
+            Some(Turn {
+                phase: Phase::Calls(step),
+                ..
+            }) => step
+                .about(call_id)
+                .map(|(name, _)| name.to_owned())
+                .unwrap_or_default(),
+            _ => String::new(),
+        }
+    }
+
+    fn notice(&mut self, text: String) {
+        self.write(EntryBody::Notice { text: text.clone() });
+        self.tell(Event::Notice { text });
+    }
+
+    fn write(&mut self, body: EntryBody) {
+        self.out.push(Action::Write(body));
+    }
+
+    fn tell(&mut self, event: Event) {
+        self.out.push(Action::Tell(event));
+    }
+}
+
+fn announced(call: &FunctionCall) -> CallAnnounced {
+    CallAnnounced {
+        id: call.call_id.clone(),
+        name: call.name.clone(),
+        arguments: call.arguments.clone(),
+    }
+}
+
+fn bad_arguments(call: &FunctionCall) -> Option<String> {
+    if let Some(text) = &call.arguments_text {
+        let shown: String = text.chars().take(200).collect();
+        return Some(format!(
+            "The arguments are not a JSON object, so the call was not run. They were: {shown}"
+        ));
+    }
+    (!call.arguments.is_object())
+        .then(|| "The arguments are not a JSON object, so the call was not run.".to_owned())
+}
+
+fn cut_stream() -> ModelFailure {
+    ModelFailure {
+        error: "The provider's reply broke off before its end. What came is kept; send the \
+                message again to go on."
+            .to_owned(),
+        kind: "cut".to_owned(),
+    }
+}
+
+fn limit(name: &str, value: u64) -> Outcome {
+    Outcome::Limit {
+        limit: name.to_owned(),
+        value,
+    }
+}
+
+fn describe(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Limit { limit, value } => format!("the limit {limit} = {value} is reached"),
+        other => other.as_str().to_owned(),
+    }
+}
+
+fn merged(mut first: Vec<String>, second: Vec<String>) -> Vec<String> {
+    for name in second {
+        if !first.contains(&name) {
+            first.push(name);
+        }
+    }
+    first
+}

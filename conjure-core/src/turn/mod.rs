@@ -1,0 +1,18 @@
+//! The turn loop as a state machine: inputs in, actions out.
+//!
+//! Owns the order of things: which request leaves when, which calls run at the same time, what a
+//! cancel leaves behind. Performs nothing: the host does what the actions say and reports back.
+
+mod input;
+mod judge;
+mod machine;
+mod settings;
+mod step;
+
+pub use input::{Action, Decision, Input, ModelFailure, When};
+pub use judge::{Judge, Verdict};
+pub use machine::Machine;
+pub use settings::{Budget, Settings};
+
+#[cfg(test)]
+mod tests;

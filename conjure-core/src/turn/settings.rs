@@ -1,0 +1,45 @@
+//! What a turn is run with, as far as the machine cares.
+
+use serde::{Deserialize, Serialize};
+
+/// Settings of a turn.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// The provider.
+    pub provider: String,
+    /// The model.
+    pub model: String,
+    /// The most model requests a turn; 25 by default.
+    pub max_iterations: u32,
+    /// The most continuations of a paused reply a turn; 10 by default.
+    pub max_pauses: u32,
+    /// What a turn may use up.
+    pub budget: Budget,
+    /// Input tokens from which the log is compacted before the next request; never when absent.
+    pub compact_at: Option<u64>,
+}
+
+impl Settings {
+    /// Defaults for a provider and a model.
+    pub fn new(provider: impl Into<String>, model: impl Into<String>) -> Self {
+        Self {
+            provider: provider.into(),
+            model: model.into(),
+            max_iterations: 25,
+            max_pauses: 10,
+            budget: Budget::default(),
+            compact_at: None,
+        }
+    }
+}
+
+/// What a turn may use up. The wall time is watched by the host, which has the clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Budget {
+    /// Tokens, input and output, of all rounds.
+    pub tokens: Option<u64>,
+    /// Calls that run.
+    pub calls: Option<u32>,
+    /// Milliseconds.
+    pub wall_ms: Option<u64>,
+}

@@ -1,0 +1,146 @@
+//! The calls of one step: who runs, who waits, who is done.
+
+use super::judge::Verdict;
+use crate::chat::FunctionCall;
+
+/// The calls of a reply, in its order.
+#[derive(Debug, Default)]
+pub(super) struct Step {
+    calls: Vec<Pending>,
+}
+
+#[derive(Debug)]
+struct Pending {
+    call: FunctionCall,
+    backend: String,
+    plugin: Option<String>,
+    lane: Option<String>,
+    status: Status,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Status {
+    /// Waits for a person.
+    Asked,
+    /// Waits for its lane.
+    Ready,
+    Running,
+    Ended,
+}
+
+/// A call that can begin.
+pub(super) struct Startable {
+    pub(super) call: FunctionCall,
+    pub(super) backend: String,
+    pub(super) plugin: Option<String>,
+}
+
+impl Step {
+    /// Takes a call in. A refused one is ended from the start.
+    pub(super) fn add(&mut self, call: FunctionCall, verdict: Verdict) {
+        let (backend, plugin, lane, status) = match verdict {
+            Verdict::Run {
+                backend,
+                plugin,
+                lane,
+            } => (backend, plugin, lane, Status::Ready),
+            Verdict::Ask {
+                backend,
+                plugin,
+                lane,
+                ..
+            } => (backend, plugin, lane, Status::Asked),
+            Verdict::Refuse { .. } => (String::new(), None, None, Status::Ended),
+        };
+        self.calls.push(Pending {
+            call,
+            backend,
+            plugin,
+            lane,
+            status,
+        });
+    }
+
+    /// The calls that can begin now; they count as running from here on.
+    pub(super) fn start(&mut self) -> Vec<Startable> {
+        let mut busy: Vec<String> = Vec::new();
+        let mut startable = Vec::new();
+        for pending in &mut self.calls {
+            if pending.status == Status::Ended {
+                continue;
+            }
+            let free = pending
+                .lane
+                .as_ref()
+                .is_none_or(|lane| !busy.contains(lane));
+            if pending.status == Status::Ready && free {
+                pending.status = Status::Running;
+                startable.push(Startable {
+                    call: pending.call.clone(),
+                    backend: pending.backend.clone(),
+                    plugin: pending.plugin.clone(),
+                });
+            }
+            busy.extend(pending.lane.clone());
+        }
+        startable
+    }
+
+    /// A person let the call run. False when it did not wait for that.
+    pub(super) fn allow(&mut self, call_id: &str) -> bool {
+        self.turn(call_id, &[Status::Asked], Status::Ready)
+    }
+
+    /// A person did not let the call run. False when it did not wait for that.
+    pub(super) fn deny(&mut self, call_id: &str) -> bool {
+        self.turn(call_id, &[Status::Asked], Status::Ended)
+    }
+
+    /// A running call has its result. False when it was not running: a second result is none.
+    pub(super) fn end(&mut self, call_id: &str) -> bool {
+        self.turn(call_id, &[Status::Running], Status::Ended)
+    }
+
+    /// Ends all calls that have not begun, and names them; `true` for those that a person was
+    /// asked about.
+    pub(super) fn drop_waiting(&mut self) -> Vec<(String, bool)> {
+        let mut dropped = Vec::new();
+        for pending in &mut self.calls {
+            if matches!(pending.status, Status::Asked | Status::Ready) {
+                dropped.push((
+                    pending.call.call_id.clone(),
+                    pending.status == Status::Asked,
+                ));
+                pending.status = Status::Ended;
+            }
+        }
+        dropped
+    }
+
+    /// The calls that run.
+    pub(super) fn running(&self) -> impl Iterator<Item = &FunctionCall> {
+        self.calls
+            .iter()
+            .filter(|p| p.status == Status::Running)
+            .map(|p| &p.call)
+    }
+
+    /// A call's name and backend instance.
+    pub(super) fn about(&self, call_id: &str) -> Option<(&str, &str)> {
+        let pending = self.calls.iter().find(|p| p.call.call_id == call_id)?;
+        Some((&pending.call.name, &pending.backend))
+    }
+
+    /// Whether every call is ended.
+    pub(super) fn is_over(&self) -> bool {
+        self.calls.iter().all(|p| p.status == Status::Ended)
+    }
+
+    fn turn(&mut self, call_id: &str, from: &[Status], to: Status) -> bool {
+        let found = self
+            .calls
+            .iter_mut()
+            .find(|p| p.call.call_id == call_id && from.contains(&p.status));
+        found.map(|pending| pending.status = to).is_some()
+    }
+}
