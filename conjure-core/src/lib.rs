@@ -1,1 +1,3 @@
 //! The domain of Conjure.
+
+pub mod routing;
