@@ -1,3 +1,4 @@
 //! The domain of Conjure.
 
 pub mod routing;
+pub mod skill_folder;
