@@ -1,7 +1,21 @@
-//! From a tool's public name to whoever runs it.
+//! From a tool's public name to whoever runs it, and whether it may run.
 //!
-//! Knows nothing about how a call is executed.
+//! Catalogs and a session's wishes go in, an immutable table comes out. Names are looked up in
+//! the table only, never taken apart. Knows nothing about how a call is executed.
 
+mod catalog;
+mod clash;
 mod name;
+mod naming;
+mod resolve;
+mod table;
+mod versions;
 
+pub use catalog::{Catalog, CatalogTool, Effects, Mode, Origin, Prefix, Source};
+pub use clash::{Clash, RoutingError};
 pub use name::{MAX_TOOL_NAME, ToolName, ToolNameError};
+pub use naming::{Alias, Naming};
+pub use table::{Quarantined, Route, RoutingTable, ShadowReason, Shadowed, TableDiff};
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@
 //! every machine. Nothing here takes a name apart again: look-up is by table only.
 
 use std::borrow::Borrow;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -44,24 +44,24 @@ impl ToolName {
         if is_legal(raw) && !ends_like_an_altered_name(raw) {
             return Self(raw.into());
         }
-        let mut stem: String = raw
-            .chars()
-            .map(|c| if is_legal_inside(c) { c } else { '-' })
-            .collect();
-        if !stem.starts_with(is_legal_start) {
-            stem.insert(0, 't');
+        let mut stem = String::with_capacity(raw.len() + 1 + HASH_DIGITS + 1);
+        if !raw.starts_with(is_legal_start) {
+            stem.push('t');
         }
+        stem.extend(
+            raw.chars()
+                .map(|c| if is_legal_inside(c) { c } else { '-' }),
+        );
         // ASCII only from here on, so every byte index is a character's.
         if stem.len() > STEM_LENGTH {
-            let head = stem.get(..HEAD_LENGTH).unwrap_or_default();
-            let tail = stem.get(stem.len() - TAIL_LENGTH..).unwrap_or_default();
-            stem = format!("{head}-{tail}");
+            stem.replace_range(HEAD_LENGTH..stem.len() - TAIL_LENGTH, "-");
         }
-        let digest = Sha256::digest(raw.as_bytes());
         stem.push('-');
-        for byte in digest.iter().take(HASH_DIGITS / 2) {
-            // Writing to a String cannot fail.
-            let _ = write!(stem, "{byte:02x}");
+        for byte in Sha256::digest(raw.as_bytes()).iter().take(HASH_DIGITS / 2) {
+            stem.extend(
+                [byte >> 4, byte & 15]
+                    .map(|digit| char::from_digit(digit.into(), 16).unwrap_or('0')),
+            );
         }
         Self(stem.into())
     }
