@@ -5,6 +5,7 @@
 
 mod catalog;
 mod clash;
+mod command_tools;
 mod name;
 mod naming;
 mod resolve;
@@ -13,6 +14,7 @@ mod versions;
 
 pub use catalog::{Catalog, CatalogTool, Effects, Mode, Origin, Prefix, Source};
 pub use clash::{Clash, RoutingError};
+pub use command_tools::{CommandTool, SkillCallback, command_tools};
 pub use name::{MAX_TOOL_NAME, ToolName, ToolNameError};
 pub use naming::{Alias, Naming};
 pub use table::{Quarantined, Route, RoutingTable, ShadowReason, Shadowed, TableDiff};
