@@ -8,6 +8,8 @@ mod clash;
 mod command_tools;
 mod name;
 mod naming;
+mod pattern;
+mod policy;
 mod resolve;
 mod table;
 mod versions;
@@ -17,6 +19,8 @@ pub use clash::{Clash, RoutingError};
 pub use command_tools::{CommandTool, SkillCallback, command_tools};
 pub use name::{MAX_TOOL_NAME, ToolName, ToolNameError};
 pub use naming::{Alias, Naming};
+pub use pattern::{Pattern, PatternError};
+pub use policy::{Decision, Defaults, Policy, PolicyCall, Rule, Verdict};
 pub use table::{Quarantined, Route, RoutingTable, ShadowReason, Shadowed, TableDiff};
 
 #[cfg(test)]
