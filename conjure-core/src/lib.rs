@@ -5,7 +5,10 @@
 //! what this crate decides.
 
 pub mod chat;
+pub mod context;
 pub mod log;
 pub mod repair;
 pub mod request;
+pub mod routing;
+pub mod skill_folder;
 pub mod turn;

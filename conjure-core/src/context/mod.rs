@@ -1,0 +1,7 @@
+//! Everything that the model reads is made here, so that a person can find it.
+//!
+//! Pure functions from settings and tables to text. Sends nothing and stores nothing.
+
+pub mod skills_prompt;
+
+pub use skills_prompt::{SkillEntry, skills_prompt};

@@ -1,0 +1,27 @@
+//! From a tool's public name to whoever runs it, and whether it may run.
+//!
+//! Catalogs and a session's wishes go in, an immutable table comes out. Names are looked up in
+//! the table only, never taken apart. Knows nothing about how a call is executed.
+
+mod catalog;
+mod clash;
+mod command_tools;
+mod name;
+mod naming;
+mod pattern;
+mod policy;
+mod resolve;
+mod table;
+mod versions;
+
+pub use catalog::{Catalog, CatalogTool, Effects, Mode, Origin, Prefix, Source};
+pub use clash::{Clash, RoutingError};
+pub use command_tools::{CommandTool, SkillCallback, command_tools};
+pub use name::{MAX_TOOL_NAME, ToolName, ToolNameError};
+pub use naming::{Alias, Naming};
+pub use pattern::{Pattern, PatternError};
+pub use policy::{Decision, Defaults, Policy, PolicyCall, Rule, Verdict};
+pub use table::{Quarantined, Route, RoutingTable, ShadowReason, Shadowed, TableDiff};
+
+#[cfg(test)]
+mod tests;

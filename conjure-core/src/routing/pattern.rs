@@ -1,0 +1,269 @@
+//! Patterns of the tool policy, such as `log-fetcher_*`, `backend:docker` or
+//! `local_bash_tool(git *)`.
+//!
+//! One pattern language for all three decisions, read more narrowly where it allows: a star in
+//! an allowing pattern does not stand for what would smuggle in a second command or another
+//! directory. Decides nothing.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::policy::PolicyCall;
+
+/// What a rule of the policy is about. `*` stands for any text, also none.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Pattern {
+    subject: Subject,
+    /// The text between parentheses.
+    arguments: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Subject {
+    Name(String),
+    Backend(String),
+}
+
+/// A text that is no pattern.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{pattern:?} is no pattern: {reason}. Write `TOOL`, `backend:NAME` or `TOOL(ARGUMENTS)`, with `*` for any text."
+)]
+pub struct PatternError {
+    /// The text.
+    pub pattern: String,
+    /// What is wrong with it.
+    pub reason: &'static str,
+}
+
+impl FromStr for Pattern {
+    type Err = PatternError;
+
+    fn from_str(text: &str) -> Result<Self, PatternError> {
+        let error = |reason| PatternError {
+            pattern: text.to_owned(),
+            reason,
+        };
+        let trimmed = text.trim();
+        let (subject, arguments) = match trimmed.split_once('(') {
+            None => (trimmed, None),
+            Some((subject, rest)) => match rest.strip_suffix(')') {
+                Some(arguments) => (subject.trim_end(), Some(arguments.to_owned())),
+                None => return Err(error("the parenthesis is not closed at the end")),
+            },
+        };
+        let (kind, name) = match subject.split_once(':') {
+            Some(("backend", name)) => (Subject::Backend(name.into()), name),
+            Some(_) => return Err(error("what stands before the colon is not `backend`")),
+            None => (Subject::Name(subject.into()), subject),
+        };
+        if name.is_empty() {
+            return Err(error("it names nothing"));
+        }
+        if name.contains(char::is_whitespace) {
+            return Err(error("there is white space in the name"));
+        }
+        Ok(Self {
+            subject: kind,
+            arguments,
+        })
+    }
+}
+
+impl TryFrom<String> for Pattern {
+    type Error = PatternError;
+
+    fn try_from(text: String) -> Result<Self, PatternError> {
+        text.parse()
+    }
+}
+
+impl From<Pattern> for String {
+    fn from(pattern: Pattern) -> Self {
+        pattern.to_string()
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.subject {
+            Subject::Name(name) => out.write_str(name)?,
+            Subject::Backend(name) => write!(out, "backend:{name}")?,
+        }
+        match &self.arguments {
+            Some(arguments) => write!(out, "({arguments})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Pattern {
+    /// Whether an allowing rule with this pattern covers a call.
+    ///
+    /// The arguments' main text is compared: `command`, else `path`, else the only argument if
+    /// it is text, else all arguments as JSON. A star stands for no character by which a shell
+    /// starts or redirects something (in `command`), and no `..` comes in through it (in
+    /// `path`).
+    pub(super) fn allows(&self, call: &PolicyCall<'_>) -> bool {
+        if !self.is_about(call) {
+            return false;
+        }
+        let Some(pattern) = self.arguments.as_deref() else {
+            return true;
+        };
+        match main_text(call.arguments) {
+            Main::Command(text) => glob(pattern, text, |c| !SHELL.contains(&c)),
+            Main::Path(text) => (!leaves(text) || leaves(pattern)) && glob(pattern, text, |_| true),
+            Main::Other(text) => glob(pattern, text, |_| true),
+            Main::Json => glob(pattern, &call.arguments.to_string(), |_| true),
+        }
+    }
+
+    /// Whether a denying or asking rule with this pattern covers a call: any text anywhere in
+    /// the arguments fits, or all arguments as JSON do.
+    pub(super) fn touches(&self, call: &PolicyCall<'_>) -> bool {
+        if !self.is_about(call) {
+            return false;
+        }
+        let Some(pattern) = self.arguments.as_deref() else {
+            return true;
+        };
+        any_text(call.arguments, &|text| glob(pattern, text, |_| true))
+            || glob(pattern, &call.arguments.to_string(), |_| true)
+    }
+
+    fn is_about(&self, call: &PolicyCall<'_>) -> bool {
+        match &self.subject {
+            Subject::Name(pattern) => glob(pattern, call.name, |_| true),
+            Subject::Backend(pattern) => glob(pattern, call.backend, |_| true),
+        }
+    }
+}
+
+/// What makes a shell run or write something else.
+const SHELL: [char; 12] = [
+    ';', '&', '|', '<', '>', '`', '$', '(', ')', '\n', '\r', '\0',
+];
+
+enum Main<'a> {
+    Command(&'a str),
+    Path(&'a str),
+    Other(&'a str),
+    Json,
+}
+
+fn main_text(arguments: &Value) -> Main<'_> {
+    let Some(fields) = arguments.as_object() else {
+        return Main::Json;
+    };
+    if let Some(command) = fields.get("command") {
+        return command.as_str().map_or(Main::Json, Main::Command);
+    }
+    if let Some(path) = fields.get("path") {
+        return path.as_str().map_or(Main::Json, Main::Path);
+    }
+    let mut values = fields.values();
+    match (values.next(), values.next()) {
+        (Some(Value::String(text)), None) => Main::Other(text),
+        _ => Main::Json,
+    }
+}
+
+fn leaves(path: &str) -> bool {
+    path.split(['/', '\\']).any(|part| part == "..")
+}
+
+fn any_text(value: &Value, fits: &impl Fn(&str) -> bool) -> bool {
+    match value {
+        Value::String(text) => fits(text),
+        Value::Array(items) => items.iter().any(|item| any_text(item, fits)),
+        Value::Object(fields) => fields.values().any(|field| any_text(field, fits)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+/// Whether `text` fits `pattern`, where `*` stands for any run of characters that `star` takes.
+///
+/// Going back to the newest star only is enough: an earlier star that took more would have to
+/// take the character at which the newest one stopped, or one that fits the same pattern.
+fn glob(pattern: &str, text: &str, star: impl Fn(char) -> bool) -> bool {
+    let (mut pattern, mut text) = (pattern.chars(), text.chars());
+    let mut back = None;
+    loop {
+        let (here, rest) = (pattern.clone().next(), text.clone().next());
+        match (here, rest) {
+            (Some('*'), _) => {
+                pattern.next();
+                back = Some((pattern.clone(), text.clone()));
+            }
+            (Some(wanted), Some(found)) if wanted == found => {
+                pattern.next();
+                text.next();
+            }
+            (None, None) => return true,
+            _ => {
+                let Some((after_star, taken)) = &mut back else {
+                    return false;
+                };
+                match taken.next() {
+                    Some(character) if star(character) => {
+                        pattern = after_star.clone();
+                        text = taken.clone();
+                    }
+                    _ => return false,
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn slow(pattern: &[char], text: &[char], star: &dyn Fn(char) -> bool) -> bool {
+        match (pattern.split_first(), text.split_first()) {
+            (None, None) => true,
+            (Some(('*', rest)), _) if slow(rest, text, star) => true,
+            (Some(('*', _)), Some((c, rest))) => star(*c) && slow(pattern, rest, star),
+            (Some((p, patterns)), Some((c, rest))) => p == c && slow(patterns, rest, star),
+            _ => false,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_glob_fits_what_trying_every_way_fits(pattern in "[ab;*]{0,8}", text in "[ab;*]{0,10}") {
+            let chars = |text: &str| text.chars().collect::<Vec<_>>();
+            for star in [&(|_| true) as &dyn Fn(char) -> bool, &|c| c != ';'] {
+                prop_assert_eq!(
+                    glob(&pattern, &text, star),
+                    slow(&chars(&pattern), &chars(&text), star)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_pattern_is_read_and_written() {
+        for text in [
+            "*",
+            "a_*",
+            "backend:docker*",
+            "a_bash_tool(git *)",
+            "x()",
+            "backend:l(*(a)*)",
+        ] {
+            assert_eq!(text.parse::<Pattern>().unwrap().to_string(), text);
+        }
+        for bad in ["", " ", "(x)", "a(b", "a(b)c", "backend:", "tool:x", "a b"] {
+            assert!(bad.parse::<Pattern>().is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! Whether a tool call may run: allowed, asked about or denied.
+//!
+//! Pure: the host asks the person, and turns "ask" into "deny" when nobody is there. A policy
+//! is a decision about intent; it confines nothing.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::Effects;
+use super::pattern::Pattern;
+
+/// A session's rules about tool calls.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Policy {
+    /// The rules. Their order matters only for which of several is named.
+    pub rules: Vec<Rule>,
+    /// What holds where no rule fits.
+    pub default: Defaults,
+}
+
+/// One rule of a policy.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rule {
+    /// Which calls it is about.
+    pub pattern: Pattern,
+    /// What it decides.
+    pub decision: Decision,
+}
+
+/// What may happen to a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Decision {
+    /// It runs.
+    Allow,
+    /// A person decides.
+    Ask,
+    /// It does not run.
+    Deny,
+}
+
+/// Decisions by what a tool may do, for calls that no rule fits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Defaults {
+    /// For tools that only read. Default: allow.
+    pub read: Decision,
+    /// For tools that add or change. Default: ask.
+    pub write: Decision,
+    /// For tools that may destroy. Default: ask.
+    pub destructive: Decision,
+}
+
+impl Default for Defaults {
+    fn default() -> Self {
+        Self {
+            read: Decision::Allow,
+            write: Decision::Ask,
+            destructive: Decision::Ask,
+        }
+    }
+}
+
+/// A call as the policy sees it.
+#[derive(Debug, Clone, Copy)]
+pub struct PolicyCall<'a> {
+    /// The tool's public name.
+    pub name: &'a str,
+    /// The backend instance that would run it.
+    pub backend: &'a str,
+    /// What the tool may do.
+    pub effects: Effects,
+    /// The arguments.
+    pub arguments: &'a Value,
+}
+
+/// A decision and what it rests on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Verdict {
+    /// What may happen.
+    pub decision: Decision,
+    /// The pattern of the rule that decided; `None`: the default for `effects`.
+    pub rule: Option<Pattern>,
+    /// What the tool may do.
+    pub effects: Effects,
+}
+
+impl Policy {
+    /// Decides on one call. A denying rule wins over an allowing one, that over an asking one,
+    /// and any rule over the default.
+    #[must_use]
+    pub fn decide(&self, call: &PolicyCall<'_>) -> Verdict {
+        let rule = [Decision::Deny, Decision::Allow, Decision::Ask]
+            .into_iter()
+            .find_map(|decision| {
+                self.rules.iter().find(|rule| {
+                    rule.decision == decision
+                        && match decision {
+                            Decision::Allow => rule.pattern.allows(call),
+                            Decision::Deny | Decision::Ask => rule.pattern.touches(call),
+                        }
+                })
+            });
+        Verdict {
+            decision: rule.map_or_else(|| self.default.of(call.effects), |rule| rule.decision),
+            rule: rule.map(|rule| rule.pattern.clone()),
+            effects: call.effects,
+        }
+    }
+}
+
+impl Defaults {
+    fn of(self, effects: Effects) -> Decision {
+        match effects {
+            Effects::Read => self.read,
+            Effects::Write => self.write,
+            Effects::Destructive => self.destructive,
+        }
+    }
+}
+
+impl Verdict {
+    /// The same verdict where nobody can be asked: "ask" means "deny".
+    #[must_use]
+    pub fn unattended(self) -> Self {
+        let decision = match self.decision {
+            Decision::Ask => Decision::Deny,
+            other => other,
+        };
+        Self { decision, ..self }
+    }
+}
+
+impl fmt::Display for Decision {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Allow => "allow",
+            Self::Ask => "ask",
+            Self::Deny => "deny",
+        })
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.rule {
+            Some(pattern) => write!(out, "{} by the rule `{pattern}`", self.decision),
+            None => write!(
+                out,
+                "{} by default for a tool with effects `{}`",
+                self.decision, self.effects
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn policy(rules: &[(Decision, &str)]) -> Policy {
+        Policy {
+            rules: rules
+                .iter()
+                .map(|(decision, pattern)| Rule {
+                    pattern: pattern.parse().unwrap(),
+                    decision: *decision,
+                })
+                .collect(),
+            default: Defaults::default(),
+        }
+    }
+
+    fn decide(policy: &Policy, name: &str, arguments: &Value) -> String {
+        let call = PolicyCall {
+            name,
+            backend: "local",
+            effects: Effects::Write,
+            arguments,
+        };
+        policy.decide(&call).to_string()
+    }
+
+    #[test]
+    fn without_rules_reading_is_allowed_and_more_is_asked_about() {
+        let decisions: Vec<String> = [Effects::Read, Effects::Write, Effects::Destructive]
+            .into_iter()
+            .map(|effects| {
+                let arguments = json!({});
+                let call = PolicyCall {
+                    name: "x",
+                    backend: "local",
+                    effects,
+                    arguments: &arguments,
+                };
+                let verdict = Policy::default().decide(&call);
+                format!(
+                    "{verdict}; unattended {}",
+                    verdict.clone().unattended().decision
+                )
+            })
+            .collect();
+        assert_eq!(
+            decisions,
+            [
+                "allow by default for a tool with effects `read`; unattended allow",
+                "ask by default for a tool with effects `write`; unattended deny",
+                "ask by default for a tool with effects `destructive`; unattended deny",
+            ]
+        );
+    }
+
+    #[test]
+    fn deny_wins_then_allow_then_ask_and_the_rule_is_named() {
+        let policy = policy(&[
+            (Decision::Ask, "*"),
+            (Decision::Allow, "backend:local"),
+            (Decision::Deny, "x_bash_tool(*rm *)"),
+            (Decision::Deny, "secret_*"),
+        ]);
+        let run = |command: &str| {
+            decide(
+                &policy,
+                "x_bash_tool",
+                &json!({"command": command, "description": "d"}),
+            )
+        };
+        assert_eq!(run("ls"), "allow by the rule `backend:local`");
+        assert_eq!(
+            run("cd / && rm -r ."),
+            "deny by the rule `x_bash_tool(*rm *)`"
+        );
+        assert_eq!(
+            decide(&policy, "secret_read", &json!({})),
+            "deny by the rule `secret_*`"
+        );
+    }
+
+    #[test]
+    fn an_allowed_command_cannot_bring_another_one_along() {
+        let policy = policy(&[
+            (Decision::Allow, "x_bash_tool(git *)"),
+            (Decision::Allow, "x_bash_tool(cat * | wc *)"),
+        ]);
+        let is_allowed = |command: &str| {
+            decide(
+                &policy,
+                "x_bash_tool",
+                &json!({"command": command, "description": "d"}),
+            )
+            .starts_with("allow")
+        };
+        assert!(is_allowed("git status"));
+        assert!(is_allowed("cat a b | wc -l"));
+        for command in [
+            "git",
+            "gitx status",
+            "git status; rm -r /",
+            "git status && reboot",
+            "git log | sh",
+            "git log > /etc/passwd",
+            "git log $(reboot)",
+            "git log `reboot`",
+            "git log\nreboot",
+            "cat a | sh | wc -l",
+        ] {
+            assert!(!is_allowed(command), "{command}");
+        }
+    }
+
+    #[test]
+    fn an_allowed_path_cannot_leave_its_directory() {
+        let policy = policy(&[(Decision::Allow, "x_create_file(/work/*)")]);
+        let is_allowed = |path: &str| {
+            decide(
+                &policy,
+                "x_create_file",
+                &json!({"path": path, "file_text": "t"}),
+            )
+            .starts_with("allow")
+        };
+        assert!(is_allowed("/work/a/b..txt"));
+        assert!(!is_allowed("/work/../etc/passwd"));
+        assert!(!is_allowed("/work/a/.."));
+        assert!(!is_allowed("/other"));
+    }
+
+    #[test]
+    fn what_denies_looks_into_every_argument() {
+        let policy = policy(&[(Decision::Deny, "*(*token*)"), (Decision::Allow, "*")]);
+        assert_eq!(
+            decide(&policy, "a", &json!({"n": 1, "deep": [{"x": "my token"}]})),
+            "deny by the rule `*(*token*)`"
+        );
+        assert_eq!(
+            decide(&policy, "a", &json!({"n": 1})),
+            "allow by the rule `*`"
+        );
+    }
+
+    #[test]
+    fn other_arguments_are_compared_as_text_or_json() {
+        let policy = policy(&[
+            (Decision::Allow, "a(logs*)"),
+            (Decision::Allow, "b({\"n\":1*)"),
+        ]);
+        assert!(decide(&policy, "a", &json!({"query": "logs of today"})).starts_with("allow"));
+        assert!(!decide(&policy, "a", &json!({"query": "logs", "x": "y"})).starts_with("allow"));
+        assert!(decide(&policy, "b", &json!({"n": 1, "m": 2})).starts_with("allow"));
+        // A command that is not text fits no pattern for text.
+        assert!(!decide(&policy, "a", &json!({"command": ["logs"]})).starts_with("allow"));
+    }
+
+    #[test]
+    fn a_policy_is_read_from_settings() {
+        let policy: Policy = serde_json::from_value(json!({
+            "rules": [{"pattern": "x_*", "decision": "deny"}],
+            "default": {"write": "allow"}
+        }))
+        .unwrap();
+        assert_eq!(
+            policy,
+            Policy {
+                rules: vec![Rule {
+                    pattern: "x_*".parse().unwrap(),
+                    decision: Decision::Deny
+                }],
+                default: Defaults {
+                    write: Decision::Allow,
+                    ..Defaults::default()
+                },
+            }
+        );
+        assert!(
+            serde_json::from_value::<Policy>(
+                json!({"rules": [{"pattern": "x(", "decision": "deny"}]})
+            )
+            .is_err()
+        );
+    }
+}

@@ -1,0 +1,180 @@
+//! A skill's name, in the two strengths that a host needs.
+//!
+//! Every [`SkillName`] is safe to show, to compare and to use as one path component. Whether
+//! it also keeps the standard's rules is asked with [`SkillName::broken_rules`], because a
+//! host loads names that break them. Does not make tool names: that is `routing::name`.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Serialize, Serializer};
+use unicode_normalization::UnicodeNormalization;
+
+use super::Rule;
+
+/// Longest name of the standard, in characters after NFKC.
+pub const MAX_NAME_CHARS: usize = 64;
+
+/// Longest name that is loaded at all, in characters.
+const MAX_LOADED_CHARS: usize = 256;
+
+/// A skill's name: NFKC, not blank, at most 256 characters, one path component.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SkillName(Arc<str>);
+
+impl SkillName {
+    /// Normalises `raw` (NFKC, outer white space removed) and takes it if it can be a name.
+    ///
+    /// # Errors
+    /// [`SkillNameError`] for a name that is blank, longer than 256 characters, begins with a
+    /// dot, or has a control character or a path separator in it.
+    pub fn new(raw: &str) -> Result<Self, SkillNameError> {
+        let name = normalised(raw);
+        let reason = if name.is_empty() {
+            "it is blank"
+        } else if name.chars().count() > MAX_LOADED_CHARS {
+            "it is longer than 256 characters"
+        } else if name.starts_with('.') {
+            "it begins with a dot"
+        } else if name
+            .chars()
+            .any(|c| c.is_control() || matches!(c, '/' | '\\'))
+        {
+            "it has a control character or a path separator in it"
+        } else {
+            return Ok(Self(name.into()));
+        };
+        Err(SkillNameError { name, reason })
+    }
+
+    /// The normalised name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The rules of the standard that the name breaks; empty for a good name.
+    #[must_use]
+    pub fn broken_rules(&self) -> Vec<Rule> {
+        broken_rules(self.as_str())
+    }
+}
+
+/// Why a text cannot be a skill's name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the skill name {name:?} cannot be used: {reason}. Use lower-case letters, digits and hyphens."
+)]
+pub struct SkillNameError {
+    /// The name after normalisation.
+    pub name: String,
+    /// What is wrong with it.
+    pub reason: &'static str,
+}
+
+impl fmt::Debug for SkillName {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "SkillName({:?})", self.as_str())
+    }
+}
+
+impl fmt::Display for SkillName {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.as_str())
+    }
+}
+
+impl AsRef<str> for SkillName {
+    fn as_ref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl PartialEq<str> for SkillName {
+    fn eq(&self, other: &str) -> bool {
+        self.as_str() == other
+    }
+}
+
+impl Serialize for SkillName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+/// The form in which names are kept and compared.
+pub(super) fn normalised(raw: &str) -> String {
+    raw.trim().nfkc().collect()
+}
+
+/// The rules of the standard that a normalised name breaks, except the directory's.
+pub(super) fn broken_rules(name: &str) -> Vec<Rule> {
+    let mut broken = Vec::new();
+    if name.is_empty() {
+        return vec![Rule::NameRequired];
+    }
+    if name.chars().count() > MAX_NAME_CHARS {
+        broken.push(Rule::NameLength);
+    }
+    if !name.chars().all(|c| c.is_alphanumeric() || c == '-') {
+        broken.push(Rule::NameCharset);
+    }
+    if name.to_lowercase() != name {
+        broken.push(Rule::NameCase);
+    }
+    if name.starts_with('-') || name.ends_with('-') {
+        broken.push(Rule::NameHyphenEnds);
+    }
+    if name.contains("--") {
+        broken.push(Rule::NameDoubleHyphen);
+    }
+    broken
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_normalised_with_nfkc() {
+        assert_eq!(SkillName::new(" ﬁle-①\n").unwrap().as_str(), "file-1");
+        let composed = SkillName::new("caf\u{e9}").unwrap();
+        assert_eq!(SkillName::new("cafe\u{301}").unwrap(), composed);
+    }
+
+    #[test]
+    fn a_name_is_one_path_component() {
+        for bad in [
+            "", "  ", "..", ".hidden", "a/b", "a\\b", "a\0b", "a\nb", "a／b", "℀",
+        ] {
+            assert!(SkillName::new(bad).is_err(), "{bad:?}");
+        }
+        assert!(SkillName::new(&"a".repeat(256)).is_ok());
+        assert!(SkillName::new(&"a".repeat(257)).is_err());
+    }
+
+    #[test]
+    fn b17_each_rule_of_the_standard_is_told_apart() {
+        let long = "é".repeat(65);
+        for (name, rules) in [
+            ("log-analyzer", vec![]),
+            ("анализ-логов", vec![]),
+            ("日志2", vec![]),
+            (&"é".repeat(64), vec![]),
+            (&long, vec![Rule::NameLength]),
+            ("log_analyzer", vec![Rule::NameCharset]),
+            ("log analyzer", vec![Rule::NameCharset]),
+            ("Logs", vec![Rule::NameCase]),
+            ("Ärger", vec![Rule::NameCase]),
+            ("-logs", vec![Rule::NameHyphenEnds]),
+            ("logs-", vec![Rule::NameHyphenEnds]),
+            ("log--s", vec![Rule::NameDoubleHyphen]),
+        ] {
+            assert_eq!(
+                SkillName::new(name).unwrap().broken_rules(),
+                rules,
+                "{name}"
+            );
+        }
+    }
+}
