@@ -21,16 +21,18 @@
 //! | file | concept |
 //! |---|---|
 //! | `script` | which reply a request gets |
-//! | `reply` | what a reply says, before any wire |
+//! | `reply`, `message` | what a reply says, before any wire |
 //! | `wire` | how a provider writes it down |
 //! | `fault` | what goes wrong among the events of a stream |
 //! | `delivery` | how bytes reach the socket: chunks, delays, holds, cuts |
 //! | `validate` | what the provider would refuse |
-//! | `server`, `http` | the socket |
+//! | `server`, `http`, `perform` | the socket |
 
 mod delivery;
 mod fault;
 mod http;
+mod message;
+mod perform;
 mod reply;
 mod request;
 mod script;
@@ -41,7 +43,8 @@ mod wire;
 
 pub use delivery::{Chunks, Cut, CutAt, CutHow, Delivery, Ending, Framing, Hold, Position};
 pub use fault::{Faults, Pings, SecondStart, StreamError};
-pub use reply::{Block, ErrorReply, HttpReply, Message, Reply, ReplyKind, ToolBlock, Usage};
+pub use message::{Block, Message, ToolBlock, Usage};
+pub use reply::{ErrorReply, HttpReply, Reply, ReplyKind};
 pub use request::Request;
 pub use script::{Matcher, Script, ScriptError, Step};
 pub use server::{MockError, MockLlm};

@@ -21,7 +21,8 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use crate::delivery::Delivery;
-use crate::reply::{ErrorReply, HttpReply, Message, Reply, ReplyKind};
+use crate::message::Message;
+use crate::reply::{ErrorReply, HttpReply, Reply, ReplyKind};
 use crate::request::Request;
 
 /// A list of steps. A request takes the first step that is not used up and whose matcher fits, else
@@ -59,17 +60,11 @@ impl Script {
     /// When the text is no script, with line and column.
     pub fn from_json(text: &str) -> Result<Self, ScriptError> {
         let file: ScriptFile = serde_json::from_str(text)?;
-        let steps = file.steps.into_iter().enumerate().map(|(number, step)| {
-            let mut built = Step::new(step.reply.build(&format!("step {number}"))?);
-            built.when = step.when;
-            built.left = match step.times {
-                Times::Number(times) => Some(times),
-                Times::Word(Always::Always) => None,
-            };
-            Ok(built)
-        });
+        let steps = file.steps.into_iter().enumerate();
         Ok(Self {
-            steps: steps.collect::<Result<_, ScriptError>>()?,
+            steps: steps
+                .map(|(number, step)| step.build(&format!("step {number}")))
+                .collect::<Result<_, _>>()?,
             fallback: match file.fallback {
                 Some(reply) => Some(Answer::Fixed(Box::new(reply.build("the fallback")?))),
                 None => None,
@@ -363,16 +358,41 @@ struct ScriptFile {
     lenient: bool,
 }
 
-// `flatten` and `deny_unknown_fields` exclude each other, so an unknown field is refused by
-// `ReplyFile`, which gets everything that is left.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct StepFile {
     #[serde(default)]
     when: Matcher,
     #[serde(default)]
     times: Times,
-    #[serde(flatten)]
-    reply: ReplyFile,
+    // The fields of `ReplyFile`: serde cannot flatten and refuse unknown fields at once.
+    #[serde(default)]
+    message: Option<Message>,
+    #[serde(default)]
+    error: Option<ErrorReply>,
+    #[serde(default)]
+    http: Option<HttpReply>,
+    #[serde(default)]
+    raw: Option<String>,
+    #[serde(default)]
+    delivery: Delivery,
+}
+
+impl StepFile {
+    fn build(self, place: &str) -> Result<Step, ScriptError> {
+        let reply = ReplyFile {
+            message: self.message,
+            error: self.error,
+            http: self.http,
+            raw: self.raw,
+            delivery: self.delivery,
+        };
+        let step = Step::new(reply.build(place)?).when(self.when);
+        Ok(match self.times {
+            Times::Number(times) => step.times(times),
+            Times::Word(Always::Always) => step.always(),
+        })
+    }
 }
 
 #[derive(Deserialize)]

@@ -7,18 +7,17 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
-use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::delivery::{Act, Delivery, Rendered, plan, plan_raw};
 use crate::http::{Connection, ReadError};
+use crate::perform::perform;
 use crate::reply::{ErrorReply, Reply, ReplyKind};
 use crate::request::Request;
 use crate::script::Script;
-use crate::state::{Exchange, Outcome, State};
+use crate::state::{Exchange, Ledger, Outcome, State};
 use crate::validate::Violation;
 use crate::wire::Wire;
 
@@ -94,7 +93,7 @@ impl MockLlm {
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
             script: Mutex::new(script),
-            state: watch::Sender::new(State::default()),
+            ledger: Ledger::default(),
         });
         let entered = runtime.enter();
         let listener = TcpListener::from_std(listener)?;
@@ -123,7 +122,7 @@ impl MockLlm {
     /// Every request so far, in the order in which their bodies were complete.
     #[must_use]
     pub fn requests(&self) -> Vec<Arc<Request>> {
-        let state = self.shared.state.borrow();
+        let state = self.shared.ledger.state();
         state
             .requests
             .iter()
@@ -134,7 +133,7 @@ impl MockLlm {
     /// The requests for which the script had no answer.
     #[must_use]
     pub fn unexpected(&self) -> Vec<Arc<Request>> {
-        let state = self.shared.state.borrow();
+        let state = self.shared.ledger.state();
         state
             .requests
             .iter()
@@ -146,14 +145,14 @@ impl MockLlm {
     /// What the provider would have refused, in order.
     #[must_use]
     pub fn violations(&self) -> Vec<Violation> {
-        self.shared.state.borrow().violations.clone()
+        self.shared.ledger.state().violations.clone()
     }
 
     /// Lets answers pass the gate of this name, now and later.
     pub fn release(&self, token: &str) {
         self.shared
-            .state
-            .send_modify(|state| state.gate(token).released = true);
+            .ledger
+            .change(|state| state.gate(token).released = true);
     }
 
     /// Waits until an answer stands at the gate of this name (or has passed it).
@@ -209,7 +208,7 @@ impl MockLlm {
 
     /// Ends every connection and the listener, and waits for it.
     pub async fn shutdown(mut self) {
-        self.shared.state.send_modify(|state| state.closing = true);
+        self.shared.ledger.change(|state| state.closing = true);
         if let Some(accepting) = self.accepting.take() {
             // A panic in a script's closure has already reached its own connection.
             let _ended = accepting.await;
@@ -231,7 +230,9 @@ impl MockLlm {
         // On the mock's own runtime, whose clock no test pauses.
         let waiting = self.runtime.as_ref().map(|runtime| {
             let shared = Arc::clone(&self.shared);
-            runtime.spawn(async move { tokio::time::timeout(DEADLINE, shared.wait(ready)).await })
+            runtime.spawn(
+                async move { tokio::time::timeout(DEADLINE, shared.ledger.wait(ready)).await },
+            )
         });
         let found = match waiting {
             Some(waiting) => waiting.await.ok().and_then(Result::ok),
@@ -246,7 +247,7 @@ impl MockLlm {
         ready: impl Fn(&State) -> Option<T>,
     ) -> Result<T, MockError> {
         let found = self.runtime.as_ref().and_then(|runtime| {
-            let wait = self.shared.wait(ready);
+            let wait = self.shared.ledger.wait(ready);
             runtime
                 .block_on(async { tokio::time::timeout(DEADLINE, wait).await })
                 .ok()
@@ -255,7 +256,7 @@ impl MockLlm {
     }
 
     fn passed(&self, what: String) -> MockError {
-        let state = self.shared.state.borrow();
+        let state = self.shared.ledger.state();
         MockError::Deadline {
             what,
             limit: DEADLINE,
@@ -272,7 +273,7 @@ impl MockLlm {
 
 impl Drop for MockLlm {
     fn drop(&mut self) {
-        self.shared.state.send_modify(|state| state.closing = true);
+        self.shared.ledger.change(|state| state.closing = true);
         if let Some(runtime) = self.runtime.take() {
             // Never blocks, and so may be called where a test's own runtime is at work.
             runtime.shutdown_background();
@@ -283,31 +284,14 @@ impl Drop for MockLlm {
 #[derive(Debug)]
 struct Shared {
     script: Mutex<Script>,
-    state: watch::Sender<State>,
+    ledger: Ledger,
 }
 
 impl Shared {
-    /// Waits until the state answers the question.
-    async fn wait<T>(&self, ready: impl Fn(&State) -> Option<T>) -> T {
-        let mut changes = self.state.subscribe();
-        loop {
-            if let Some(found) = ready(&changes.borrow_and_update()) {
-                return found;
-            }
-            if changes.changed().await.is_err() {
-                std::future::pending::<()>().await;
-            }
-        }
-    }
-
-    async fn closing(&self) {
-        self.wait(|state| state.closing.then_some(())).await;
-    }
-
     /// Records a request, judges it, and chooses its answer.
     fn answer(&self, mut request: Request) -> (usize, Vec<Act>) {
         let mut script = self.script.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = self.state.borrow().requests.len();
+        let index = self.ledger.state().requests.len();
         request.index = index;
         let wire = Wire::of(&request);
         let violations = wire
@@ -323,7 +307,7 @@ impl Shared {
         };
         let expected = answer.is_some() || refusal.is_some();
         let request = Arc::new(request);
-        self.state.send_modify(|state| {
+        self.ledger.change(|state| {
             state.violations.extend(violations);
             state.requests.push(Exchange {
                 request: Arc::clone(&request),
@@ -371,7 +355,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
-            () = shared.closing() => break,
+            () = shared.ledger.closing() => break,
             accepted = listener.accept() => {
                 if let Ok((stream, _)) = accepted {
                     connections.spawn(serve(stream, Arc::clone(&shared)));
@@ -393,7 +377,7 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
     let mut connection = Connection::new(stream);
     loop {
         let read = tokio::select! {
-            () = shared.closing() => return,
+            () = shared.ledger.closing() => return,
             read = connection.read() => read,
         };
         let incoming = match read {
@@ -409,102 +393,19 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
                 perform(
                     &mut connection.stream,
                     plan(&rendered, &Delivery::default()),
-                    &shared,
+                    &shared.ledger,
                 )
                 .await;
                 return;
             }
         };
         let (index, acts) = shared.answer(incoming.request);
-        let (outcome, open) = perform(&mut connection.stream, acts, &shared).await;
+        let (outcome, open) = perform(&mut connection.stream, acts, &shared.ledger).await;
         if !(open && incoming.keep_alive) {
             drop(connection);
-            shared.end(index, outcome);
+            shared.ledger.end(index, outcome);
             return;
         }
-        shared.end(index, outcome);
-    }
-}
-
-impl Shared {
-    fn end(&self, index: usize, outcome: Outcome) {
-        self.state.send_modify(|state| {
-            if let Some(exchange) = state.requests.get_mut(index) {
-                exchange.outcome = Some(outcome);
-            }
-        });
-    }
-}
-
-/// Performs an answer. True when the connection can serve another.
-async fn perform(stream: &mut TcpStream, acts: Vec<Act>, shared: &Shared) -> (Outcome, bool) {
-    for act in acts {
-        let interrupted = match act {
-            Act::Write(bytes) => write(stream, &bytes, shared).await,
-            Act::Pause(time) => wait(stream, tokio::time::sleep(time), shared).await,
-            Act::Hold(token) => {
-                shared
-                    .state
-                    .send_modify(|state| state.gate(&token).reached = true);
-                let released = shared.wait(|state| state.is_released(&token).then_some(()));
-                wait(stream, released, shared).await
-            }
-            Act::Hang => wait(stream, std::future::pending(), shared).await,
-            Act::Flood(bytes, pause) => flood(stream, &bytes, pause, shared).await,
-            Act::Close => return (Outcome::Delivered, false),
-            Act::Eof => return (Outcome::Cut, false),
-            Act::Reset => {
-                let _set = stream.set_zero_linger();
-                return (Outcome::Cut, false);
-            }
-        };
-        if let Some(outcome) = interrupted {
-            return (outcome, false);
-        }
-    }
-    (Outcome::Delivered, true)
-}
-
-async fn write(stream: &mut TcpStream, bytes: &[u8], shared: &Shared) -> Option<Outcome> {
-    tokio::select! {
-        () = shared.closing() => Some(Outcome::ShutDown),
-        written = stream.write_all(bytes) => written.is_err().then_some(Outcome::ClientGone),
-    }
-}
-
-async fn flood(
-    stream: &mut TcpStream,
-    bytes: &[u8],
-    pause: Duration,
-    shared: &Shared,
-) -> Option<Outcome> {
-    loop {
-        if let Some(outcome) = write(stream, bytes, shared).await {
-            return Some(outcome);
-        }
-        if let Some(outcome) = wait(stream, tokio::time::sleep(pause), shared).await {
-            return Some(outcome);
-        }
-    }
-}
-
-/// Waits, unless the client goes away or the mock is shut down first.
-async fn wait(
-    stream: &TcpStream,
-    what: impl Future<Output = ()>,
-    shared: &Shared,
-) -> Option<Outcome> {
-    tokio::select! {
-        () = what => None,
-        () = gone(stream) => Some(Outcome::ClientGone),
-        () = shared.closing() => Some(Outcome::ShutDown),
-    }
-}
-
-/// Resolves when the client has closed the connection. A client that sends its next request early
-/// is not gone, and cannot be watched further.
-async fn gone(stream: &TcpStream) {
-    if let Ok(1..) = stream.peek(&mut [0]).await {
-        std::future::pending::<()>().await;
+        shared.ledger.end(index, outcome);
     }
 }

@@ -1,10 +1,12 @@
 //! What the mock knows so far: requests, how each ended, violations, gates.
 //!
-//! Lives inside a watch channel, so that a test waits for a change instead of sleeping. Changes in
-//! `server` only.
+//! Lives inside a watch channel, so that a test waits for a change instead of sleeping. Judges
+//! nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use tokio::sync::watch;
 
 use crate::request::Request;
 use crate::validate::Violation;
@@ -20,6 +22,51 @@ pub enum Outcome {
     ClientGone,
     /// The mock was shut down before the end.
     ShutDown,
+}
+
+/// The state, and the news that it changed.
+#[derive(Debug)]
+pub(crate) struct Ledger(watch::Sender<State>);
+
+impl Default for Ledger {
+    fn default() -> Self {
+        Self(watch::Sender::new(State::default()))
+    }
+}
+
+impl Ledger {
+    pub(crate) fn state(&self) -> watch::Ref<'_, State> {
+        self.0.borrow()
+    }
+
+    pub(crate) fn change(&self, change: impl FnOnce(&mut State)) {
+        self.0.send_modify(change);
+    }
+
+    /// Waits until the state answers the question.
+    pub(crate) async fn wait<T>(&self, ready: impl Fn(&State) -> Option<T>) -> T {
+        let mut changes = self.0.subscribe();
+        loop {
+            if let Some(found) = ready(&changes.borrow_and_update()) {
+                return found;
+            }
+            if changes.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    pub(crate) async fn closing(&self) {
+        self.wait(|state| state.closing.then_some(())).await;
+    }
+
+    pub(crate) fn end(&self, index: usize, outcome: Outcome) {
+        self.change(|state| {
+            if let Some(exchange) = state.requests.get_mut(index) {
+                exchange.outcome = Some(outcome);
+            }
+        });
+    }
 }
 
 #[derive(Debug, Default)]

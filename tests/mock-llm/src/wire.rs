@@ -5,7 +5,8 @@
 mod anthropic;
 
 use crate::delivery::Rendered;
-use crate::reply::{ErrorReply, Message};
+use crate::message::Message;
+use crate::reply::ErrorReply;
 use crate::request::Request;
 use crate::validate::{Violation, validate};
 

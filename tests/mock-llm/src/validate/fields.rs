@@ -132,8 +132,14 @@ fn thinking(body: &Value, max_tokens: u64, findings: &mut Findings) {
         .get("budget_tokens")
         .and_then(Value::as_u64)
         .unwrap_or(0);
+    // Without a limit that counts, only the lower bound can be judged.
+    let limit = if max_tokens == 0 {
+        u64::MAX
+    } else {
+        max_tokens
+    };
     findings.check(
-        (1024..max_tokens).contains(&budget),
+        (1024..limit).contains(&budget),
         Rule::ThinkingBudget,
         "thinking.budget_tokens",
         "must be at least 1024 and less than max_tokens",
@@ -143,7 +149,7 @@ fn thinking(body: &Value, max_tokens: u64, findings: &mut Findings) {
         .map(|choice| text(choice, "type"))
         .unwrap_or("auto");
     findings.check(
-        matches!(choice, "auto" | "none"),
+        !matches!(choice, "any" | "tool"),
         Rule::ThinkingChoice,
         "tool_choice",
         "thinking may not be enabled when tool_choice forces tool use",

@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 
 use crate::delivery::Rendered;
 use crate::fault::{Event, WireEvents, apply};
-use crate::reply::{Block, ErrorReply, Message, ToolBlock, Usage};
+use crate::message::{Block, Message, ToolBlock, Usage};
+use crate::reply::ErrorReply;
 use crate::request::Request;
 
 /// A message as the request asks for it: as a stream or whole.
