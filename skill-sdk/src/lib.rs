@@ -33,6 +33,7 @@ mod error;
 mod executor;
 #[doc(hidden)]
 pub mod export;
+mod guard;
 mod output;
 pub mod protocol;
 #[cfg(feature = "async")]

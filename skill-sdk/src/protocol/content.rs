@@ -43,9 +43,10 @@ impl ToolResult {
 
     /// A result of structured data; the text is a full rendering of it.
     pub fn json(value: Value) -> Self {
+        let text = value.to_string();
         Self {
-            structured: Some(value.clone()),
-            ..Self::text(value.to_string())
+            structured: Some(value),
+            ..Self::text(text)
         }
     }
 
