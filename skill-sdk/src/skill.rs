@@ -358,18 +358,7 @@ impl Skill {
     ) -> Self {
         let mut tool = ToolDecl {
             op: operation.to_owned(),
-            name: name.to_owned(),
-            skill: None,
-            title: None,
-            description,
-            input_schema,
-            output_schema: None,
-            effects: Effects::Write,
-            mode: ToolMode::Stateful,
-            in_place: false,
-            timeout_ms: None,
-            annotations: None,
-            meta: None,
+            ..ToolDecl::new(name, description, input_schema)
         };
         apply(&mut tool, options);
         let operation = tool.op.clone();
