@@ -33,6 +33,8 @@ mod error;
 mod executor;
 #[doc(hidden)]
 pub mod export;
+#[cfg(feature = "frames")]
+pub mod frames;
 mod guard;
 mod output;
 pub mod protocol;
