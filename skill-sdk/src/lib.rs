@@ -43,6 +43,8 @@ mod runtime;
 mod setup;
 mod skill;
 mod spill;
+#[cfg(feature = "testkit")]
+pub mod testkit;
 
 pub use conjure_abi as abi;
 
