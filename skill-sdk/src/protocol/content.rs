@@ -74,6 +74,7 @@ impl ToolResult {
 /// One piece of content.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(transform = super::schemas::open_kinds))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Part {
     /// Text for the model.

@@ -157,6 +157,7 @@ impl ToolDecl {
 /// What a tool changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(transform = super::schemas::open_words))]
 #[serde(rename_all = "snake_case")]
 pub enum Effects {
     /// Nothing.
@@ -172,6 +173,7 @@ pub enum Effects {
 /// Whether calls of a tool depend on each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(transform = super::schemas::open_words))]
 #[serde(rename_all = "snake_case")]
 pub enum ToolMode {
     /// Calls run at the same time.
