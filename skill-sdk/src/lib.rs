@@ -21,7 +21,7 @@
 //! `async`. The feature `testkit` drives a plugin through the real ABI without a host.
 //!
 //! What crosses the boundary is in [`protocol`]; what is frozen and how it grows is told in
-//! `skill-sdk/docs/abi.md`.
+//! `skill-sdk/docs/abi.md`. `skill-sdk/docs/writing-a-skill.md` is a tutorial.
 
 #[cfg(feature = "async")]
 mod backend;
@@ -58,6 +58,11 @@ pub use export::Exported;
 pub use output::{IntoToolResult, Json};
 pub use setup::Setup;
 pub use skill::{Skill, ToolOptions};
+
+/// Compiles the tutorial's examples.
+#[cfg(all(doctest, feature = "testkit"))]
+#[doc = include_str!("../docs/writing-a-skill.md")]
+pub struct Tutorial;
 
 /// The version of this SDK, as plugins carry it in their header.
 pub const SDK_VERSION: &str = env!("CARGO_PKG_VERSION");
