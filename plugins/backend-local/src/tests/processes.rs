@@ -50,7 +50,6 @@ fn a_command_that_ends_on_sigterm_may_say_how() {
 #[test]
 fn background_processes_end_with_their_command() {
     let host = Host::new();
-    // Stopped, the last one would not be found by its parent any more.
     let output = host.bash("sleep 1000 & echo $! > pids; setsid sleep 1000 & echo $! >> pids");
     assert_eq!((output.exit_code, output.timed_out), (Some(0), false));
     for pid in pids(&host.work("pids")) {
