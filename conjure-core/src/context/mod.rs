@@ -2,6 +2,8 @@
 //!
 //! Pure functions from settings and tables to text. Sends nothing and stores nothing.
 
+pub mod notes;
 pub mod skills_prompt;
+
 
 pub use skills_prompt::{SkillEntry, skills_prompt};
