@@ -6,6 +6,7 @@
 
 use crate::chat::{Response, StreamEvent};
 
+pub mod anthropic;
 mod family;
 pub mod sse;
 
