@@ -2,8 +2,9 @@
 //!
 //! Pure functions from settings and tables to text. Sends nothing and stores nothing.
 
+pub mod compile;
 pub mod notes;
 pub mod skills_prompt;
 
-
+pub use compile::{CompileSettings, compile};
 pub use skills_prompt::{SkillEntry, skills_prompt};
