@@ -97,7 +97,7 @@ pub fn cassettes(folder: &Path) -> Result<Vec<Cassette>, CassetteError> {
     let mut files = Vec::new();
     walk(folder, &mut files)?;
     files.sort();
-    files.into_iter().map(|path| read(folder, path)).collect()
+    files.iter().map(|path| read(folder, path)).collect()
 }
 
 fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), CassetteError> {
@@ -119,17 +119,17 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), CassetteError> {
     Ok(())
 }
 
-fn read(folder: &Path, path: PathBuf) -> Result<Cassette, CassetteError> {
+fn read(folder: &Path, path: &Path) -> Result<Cassette, CassetteError> {
     let failed = |reason: String| CassetteError {
-        path: path.clone(),
+        path: path.to_owned(),
         reason,
     };
-    let text = std::fs::read_to_string(&path).map_err(|error| failed(error.to_string()))?;
+    let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
     let exchanges = serde_norway::Deserializer::from_str(&text)
         .map(Exchange::deserialize)
         .collect::<Result<_, _>>()
         .map_err(|error| failed(error.to_string()))?;
-    let name = path.strip_prefix(folder).unwrap_or(&path);
+    let name = path.strip_prefix(folder).unwrap_or(path);
     Ok(Cassette {
         name: name.display().to_string(),
         exchanges,

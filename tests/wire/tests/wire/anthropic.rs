@@ -10,7 +10,7 @@ use conjure_core::wire::{Decoded, Decoder as _};
 use conjure_wire_tests::{Cassette, Exchange, Reply};
 use serde_json::{Value, json};
 
-use crate::recordings;
+use crate::recordings::recordings;
 
 #[test]
 fn every_recorded_reply_decodes_to_what_was_said() {
