@@ -45,6 +45,9 @@ pub fn server_item(provider: &str, item: &Value) -> String {
 pub const NO_RESULT: &str = "[No result of this call is known: it may have taken effect or not. \
                              Check before you call it again.]";
 
+/// The result of a call that failed without a word.
+pub const FAILED_SILENTLY: &str = "[The call failed and gave no reason.]";
+
 /// Opens a conversation whose beginning is not there.
 pub const BEGINNING_MISSING: &str = "[The conversation before this is not shown.]";
 

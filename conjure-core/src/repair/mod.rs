@@ -21,7 +21,7 @@ use crate::wire::model_family;
 /// - Two messages in a row never have the same role, and none has the role `system`.
 /// - A message with calls is followed by one message of role `tool` with exactly their results, in
 ///   the order of the calls. Call ids are unique and not empty. Arguments are objects.
-/// - No message is empty, no text is white space only.
+/// - No message is empty, no text is white space only, no failed result says nothing.
 /// - Sidecars, reasoning and server items are the target's own, and the uses and results of a
 ///   provider's own tools are paired.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -89,8 +89,15 @@ fn recast_output(output: FunctionCallOutput, target: &Target) -> FunctionCallOut
         }),
         other => Some(other),
     });
+    let mut parts: Vec<OutputPart> = parts.collect();
+    if parts.is_empty() && output.is_error {
+        // An empty result is fine, an empty failure is rejected.
+        parts.push(OutputPart::Text {
+            text: notes::FAILED_SILENTLY.to_owned(),
+        });
+    }
     FunctionCallOutput {
-        output: parts.collect(),
+        output: parts,
         ..output
     }
 }

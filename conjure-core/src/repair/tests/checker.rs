@@ -90,6 +90,7 @@ fn check_part<'a>(part: &'a Part, message: &Message, target: &Target, owed: &mut
         Content::FunctionCall(call) => assert!(by_model && call.arguments.is_object()),
         Content::FunctionCallOutput(output) => {
             assert_eq!(message.role, Role::Tool);
+            assert!(!output.is_error || !output.output.is_empty());
             for piece in &output.output {
                 match piece {
                     OutputPart::Text { text } => assert!(!text.trim().is_empty()),

@@ -1,6 +1,6 @@
 //! What can be sent, checked from the outside.
 
-mod checker;
+pub(crate) mod checker;
 pub(crate) mod random;
 
 use serde_json::{Value, json};

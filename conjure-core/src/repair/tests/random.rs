@@ -21,7 +21,9 @@ fn any_part() -> impl Strategy<Value = Part> {
         1 => Just(thought("t", "openai", "gpt-5")),
         4 => id().prop_map(call),
         5 => id().prop_map(|id| result(id, "r")),
-        1 => id().prop_map(|id| result(id, " ")),
+        1 => (id(), any::<bool>()).prop_map(|(id, is_error)| {
+            Content::FunctionCallOutput(FunctionCallOutput::text(id, " ", is_error)).into()
+        }),
         1 => Just(Content::Image { artifact: artifact() }.into()),
         1 => Just(Content::File { artifact: artifact() }.into()),
         3 => server_id().prop_map(server_use),
