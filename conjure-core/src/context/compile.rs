@@ -118,3 +118,158 @@ fn system(settings: &CompileSettings) -> Vec<String> {
         .filter(|block| !block.trim().is_empty())
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::chat::{Content, FunctionCall, FunctionCallOutput, Part, Role};
+    use crate::log::{CallEnd, EntryBody};
+    use crate::routing::{Catalog, CatalogTool, Effects, Naming, Prefix};
+    use crate::wire::anthropic::encode;
+
+    fn log(bodies: Vec<EntryBody>) -> Vec<Entry> {
+        (1..)
+            .zip(bodies)
+            .map(|(seq, body)| Entry {
+                seq,
+                turn: 1,
+                at_ms: 0,
+                body,
+            })
+            .collect()
+    }
+
+    fn said(message: Message) -> EntryBody {
+        EntryBody::Message { message }
+    }
+
+    fn round(id: &str) -> [EntryBody; 2] {
+        let call = Content::FunctionCall(FunctionCall {
+            call_id: id.to_owned(),
+            name: "log-fetcher_execute".to_owned(),
+            arguments: json!({"command": "x"}),
+            arguments_text: None,
+        });
+        [
+            said(Message::new(Role::Assistant, vec![call.into()])),
+            EntryBody::CallEnded {
+                output: FunctionCallOutput::text(id, "r", false),
+                end: CallEnd::Done,
+                duration_ms: 1,
+                meta: None,
+            },
+        ]
+    }
+
+    fn catalogs() -> Vec<Catalog> {
+        let tool = |name: &str| {
+            let mut tool = CatalogTool::new(name, "skill.execute", Effects::Read)
+                .of_skill("log-fetcher", None);
+            tool.description = format!("Does {name}.");
+            tool.input_schema = json!({"type": "object", "properties": {"z": {}, "a": {}}});
+            Arc::new(tool)
+        };
+        vec![Catalog {
+            backend: "native".to_owned(),
+            kind: "native".to_owned(),
+            naming: Prefix::Skill,
+            tools: vec![tool("read"), tool("execute")],
+        }]
+    }
+
+    fn settings() -> CompileSettings {
+        CompileSettings::new(Target::new("anthropic", "claude-sonnet-4-5"))
+    }
+
+    fn body(request: &ModelRequest) -> Value {
+        serde_json::from_slice(&encode(request).body).unwrap()
+    }
+
+    #[test]
+    fn system_blocks_stand_in_one_order_and_empty_ones_are_left_out() {
+        let table = RoutingTable::default();
+        let full = CompileSettings {
+            persona: Some("You are careful.".to_owned()),
+            working_dir: Some("/work".to_owned()),
+            skills_prompt: "Skills.".to_owned(),
+            notes: vec!["Two places.".to_owned(), " ".to_owned()],
+            ..settings()
+        };
+        assert_eq!(
+            compile(&[], &table, &full).system,
+            [
+                "You are careful.",
+                "The session's working directory is /work. Relative paths start there.",
+                "Skills.",
+                "Two places.",
+            ]
+        );
+        assert_eq!(compile(&[], &table, &settings()).system, [] as [&str; 0]);
+    }
+
+    #[test]
+    fn a_compacted_log_begins_with_its_summary() {
+        let entries = log(vec![
+            said(Message::user("old")),
+            said(Message::assistant("old answer")),
+            said(Message::user("new")),
+            EntryBody::Compacted {
+                upto: 3,
+                summary: "They spoke.".to_owned(),
+            },
+        ]);
+        let request = compile(&entries, &RoutingTable::default(), &settings());
+        assert_eq!(
+            request.messages.messages(),
+            [Message::new(
+                Role::User,
+                vec![
+                    Part::text("[summary of the conversation so far]\nThey spoke."),
+                    Part::text("new"),
+                ]
+            )]
+        );
+    }
+
+    #[test]
+    fn h16_the_tools_are_byte_identical_for_as_long_as_the_tables_version_is() {
+        let first = RoutingTable::build(1, &catalogs(), &Naming::default()).unwrap();
+        let (same, _) = first.update(&catalogs(), &Naming::default());
+        assert_eq!(same.version(), first.version());
+        let rebuilt = RoutingTable::build(1, &catalogs(), &Naming::default()).unwrap();
+        let mut entries = vec![said(Message::user("q"))];
+        let sent = |table: &RoutingTable, entries: &[EntryBody]| {
+            body(&compile(&log(entries.to_vec()), table, &settings()))["tools"].to_string()
+        };
+        let tools = sent(&first, &entries);
+        assert!(tools.contains("log-fetcher_execute"), "{tools}");
+        entries.extend(round("1"));
+        assert_eq!(sent(&same, &entries), tools);
+        assert_eq!(sent(&rebuilt, &entries), tools);
+    }
+
+    #[test]
+    fn the_request_of_a_later_step_begins_like_the_one_before() {
+        let table = RoutingTable::build(1, &catalogs(), &Naming::default()).unwrap();
+        let mut entries = vec![said(Message::user("q"))];
+        let mut before: Vec<Value> = Vec::new();
+        for step in 0..6 {
+            let body = body(&compile(&log(entries.clone()), &table, &settings()));
+            let mut messages = body["messages"].as_array().unwrap().clone();
+            for block in messages
+                .iter_mut()
+                .flat_map(|message| message["content"].as_array_mut().unwrap())
+            {
+                block.as_object_mut().unwrap().shift_remove("cache_control");
+            }
+            assert!(messages.starts_with(&before), "step {step}");
+            before = messages;
+            entries.extend(round(&format!("call_{step}")));
+        }
+        assert_eq!(before.len(), 11);
+    }
+}
