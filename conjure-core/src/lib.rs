@@ -12,3 +12,4 @@ pub mod request;
 pub mod routing;
 pub mod skill_folder;
 pub mod turn;
+pub mod wire;

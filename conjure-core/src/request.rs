@@ -30,8 +30,20 @@ pub struct ModelRequest {
     pub stop_sequences: Vec<String>,
     /// Fragments of backends that have a share in this provider's requests.
     pub contribution: ProviderFragments,
+    /// Bytes of artifacts that the model is to look at, by handle. An artifact that is not here
+    /// is told as text.
+    pub attachments: BTreeMap<String, Attachment>,
     /// Whether the reply streams.
     pub stream: bool,
+}
+
+/// The bytes of an artifact, as a request carries them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attachment {
+    /// Such as `image/png`; what the bytes are, not what a name says.
+    pub media_type: String,
+    /// The bytes in standard base64 with padding.
+    pub data: String,
 }
 
 /// A tool as a model is told about it.

@@ -1,0 +1,85 @@
+//! What the model reads in place of something that cannot be sent to it.
+//!
+//! The repair and the wires decide what is replaced; the words are made here. Each note is in
+//! brackets, so that a model does not take it for something that was said.
+
+use serde_json::Value;
+
+use crate::chat::ArtifactRef;
+
+/// The most characters of a foreign item that a note repeats.
+const ITEM_CHARS: usize = 2_000;
+
+/// Stands for a file whose bytes are not sent.
+#[must_use]
+pub fn file(artifact: &ArtifactRef) -> String {
+    let size = artifact
+        .size
+        .map(|size| format!(", {size} bytes"))
+        .unwrap_or_default();
+    let name = one_line(&artifact.name);
+    let media_type = one_line(&artifact.media_type);
+    format!("[file: {name}, {media_type}{size}, id {}]", artifact.id)
+}
+
+/// Stands for an image or a file that this model cannot look at.
+#[must_use]
+pub fn unseen(artifact: &ArtifactRef) -> String {
+    format!("{} [this model cannot look at it]", file(artifact))
+}
+
+/// Stands for an item of a provider's own tools that cannot go back to it.
+#[must_use]
+pub fn server_item(provider: &str, item: &Value) -> String {
+    let mut shown = item.clone();
+    drop_secrets(&mut shown);
+    let mut text = shown.to_string();
+    if let Some((cut, _)) = text.char_indices().nth(ITEM_CHARS) {
+        text.truncate(cut);
+        text.push('…');
+    }
+    format!("[{provider} ran a tool of its own: {text}]")
+}
+
+/// The result of a call that has none.
+pub const NO_RESULT: &str = "[No result of this call is known: it may have taken effect or not. \
+                             Check before you call it again.]";
+
+/// The result of a call that failed without a word.
+pub const FAILED_SILENTLY: &str = "[The call failed and gave no reason.]";
+
+/// Opens a conversation whose beginning is not there.
+pub const BEGINNING_MISSING: &str = "[The conversation before this is not shown.]";
+
+/// Lets a model go on whose own words came last.
+pub const GO_ON: &str = "Continue.";
+
+/// What the host says inside a conversation.
+#[must_use]
+pub fn from_host(text: &str) -> String {
+    format!("[note of the host] {text}")
+}
+
+/// What stands for the entries that a compaction hides.
+#[must_use]
+pub fn summary(text: &str) -> String {
+    format!("[summary of the conversation so far]\n{text}")
+}
+
+/// Takes out what is encrypted: it says nothing to another model and may be very long.
+fn drop_secrets(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|name, _| !name.starts_with("encrypted") && name != "signature");
+            fields.values_mut().for_each(drop_secrets);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_secrets),
+        _ => {}
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() || c == ']' { ' ' } else { c })
+        .collect()
+}

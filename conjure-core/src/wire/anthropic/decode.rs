@@ -1,0 +1,398 @@
+//! Decodes a reply, streamed or whole.
+//!
+//! Tolerant of what gateways leave out or add, strict about what would change the meaning: two
+//! messages in one stream, pieces of a block that never began, data that is not JSON.
+
+use std::mem;
+
+use serde_json::Value;
+
+use super::block::Block;
+use super::{errors, usage};
+use crate::chat::{Response, Stop, StopReason, StreamEvent};
+use crate::wire::sse::{MAX_EVENT_BYTES, SseDecoder, SseEvent};
+use crate::wire::{Decoded, Decoder, WireError, model_family};
+
+/// A decoder for the body of one streaming reply.
+///
+/// A gateway that answers a streaming request with one JSON body is understood too.
+#[must_use]
+pub fn decoder() -> impl Decoder + 'static {
+    StreamDecoder::default()
+}
+
+/// Decodes the body of a reply that does not stream.
+#[must_use]
+pub fn decode_body(bytes: &[u8]) -> Decoded {
+    let mut reply = Reply::default();
+    reply.body(bytes, &mut Vec::new());
+    reply.into_decoded()
+}
+
+#[derive(Default)]
+struct StreamDecoder {
+    kind: Body,
+    sse: SseDecoder,
+    reply: Reply,
+    /// The first bytes, to tell a person what came when it was no reply at all.
+    head: Vec<u8>,
+}
+
+#[derive(Default)]
+enum Body {
+    #[default]
+    Unknown,
+    Events,
+    Json(Vec<u8>),
+}
+
+impl Decoder for StreamDecoder {
+    fn push(&mut self, bytes: &[u8], out: &mut Vec<StreamEvent>) {
+        let mut bytes = bytes;
+        if matches!(self.kind, Body::Unknown) {
+            let blank = |byte: &u8| byte.is_ascii_whitespace() || b"\xEF\xBB\xBF".contains(byte);
+            let start = bytes.iter().position(|byte| !blank(byte));
+            bytes = start
+                .and_then(|start| bytes.get(start..))
+                .unwrap_or_default();
+            match bytes.first() {
+                None => return,
+                Some(b'{') => self.kind = Body::Json(Vec::new()),
+                Some(_) => self.kind = Body::Events,
+            }
+        }
+        if let Body::Json(body) = &mut self.kind {
+            if body.len() + bytes.len() <= MAX_EVENT_BYTES {
+                body.extend_from_slice(bytes);
+            } else {
+                self.reply.protocol("a body that is larger than 32 MiB");
+            }
+            return;
+        }
+        let room = 400usize.saturating_sub(self.head.len()).min(bytes.len());
+        self.head
+            .extend_from_slice(bytes.get(..room).unwrap_or_default());
+        let mut events = Vec::new();
+        let outcome = self.sse.push(bytes, &mut events);
+        for event in events {
+            self.reply.event(&event, out);
+        }
+        if let Err(error) = outcome {
+            self.reply.protocol(&error.to_string());
+        }
+    }
+
+    fn finish(&mut self, out: &mut Vec<StreamEvent>) -> Decoded {
+        match mem::take(&mut self.kind) {
+            Body::Json(body) => self.reply.body(&body, out),
+            Body::Unknown | Body::Events => {
+                let last = self.sse.finish();
+                // An event without its blank line counts if it is whole; else it was cut.
+                if let Some(event) = last.filter(|e| serde_json::from_str::<Value>(&e.data).is_ok())
+                {
+                    self.reply.event(&event, out);
+                }
+                if !self.reply.heard && !begins_like_events(&self.head) {
+                    let shown = errors::shown(&self.head);
+                    self.reply
+                        .protocol(&format!("something that is no event stream: {shown}"));
+                }
+            }
+        }
+        mem::take(&mut self.reply).into_decoded()
+    }
+}
+
+/// A reply while it comes in.
+#[derive(Default)]
+struct Reply {
+    response: Response,
+    family: String,
+    blocks: Vec<Block>,
+    /// Whether an event of this API came.
+    heard: bool,
+    started: bool,
+    /// Whether `message_start` said why the message stopped: then nothing has to follow.
+    stopped_at_start: bool,
+    /// Whether the wire's own end came.
+    ended: bool,
+    error: Option<WireError>,
+}
+
+impl Reply {
+    fn event(&mut self, event: &SseEvent, out: &mut Vec<StreamEvent>) {
+        if self.ended || self.error.is_some() || event.data.trim() == "[DONE]" {
+            return;
+        }
+        let Ok(data) = serde_json::from_str::<Value>(&event.data) else {
+            let shown = errors::shown(event.data.as_bytes());
+            self.protocol(&format!("an event that is not JSON: {shown}"));
+            return;
+        };
+        self.heard = true;
+        let kind = data.get("type").and_then(Value::as_str);
+        match kind.unwrap_or(&event.name) {
+            "message_start" => {
+                if let Some(message) = data.get("message") {
+                    self.start(message, out);
+                }
+            }
+            "content_block_start" => self.block_start(&data, out),
+            "content_block_delta" => self.block_delta(&data, out),
+            "content_block_stop" => {
+                if let Some(at) = self.open_block(&data) {
+                    self.close(at, out);
+                }
+            }
+            "message_delta" => {
+                let delta = data.get("delta").unwrap_or(&Value::Null);
+                self.take_fields(&data);
+                self.take_fields(delta);
+                self.take_stop(delta);
+                self.take_usage(&data, out);
+            }
+            "message_stop" => self.end(out),
+            "error" => {
+                let error = data.get("error").unwrap_or(&Value::Null);
+                self.error = Some(errors::in_stream(error, !self.blocks.is_empty()));
+            }
+            // `ping`, and kinds that this version does not know.
+            _ => {}
+        }
+    }
+
+    /// A whole reply in one piece.
+    fn body(&mut self, bytes: &[u8], out: &mut Vec<StreamEvent>) {
+        if self.error.is_some() {
+            return;
+        }
+        let body: Value = match serde_json::from_slice(bytes) {
+            Ok(body) => body,
+            // Left as it is: a body that just stops is a cut.
+            Err(error) if error.is_eof() && !bytes.is_empty() => return,
+            Err(_) => {
+                let shown = errors::shown(bytes);
+                self.protocol(&format!("a body that is not JSON: {shown}"));
+                return;
+            }
+        };
+        if let Some(error) = body.get("error").filter(|error| !error.is_null()) {
+            self.error = Some(errors::in_stream(error, false));
+        } else if body.get("content").is_some_and(Value::is_array) {
+            self.start(&body, out);
+            self.end(out);
+        } else {
+            let shown = errors::shown(bytes);
+            self.protocol(&format!("JSON that is no message: {shown}"));
+        }
+    }
+
+    /// `message_start`, or a whole message. Blocks in it are finished: replies with programmatic
+    /// tool calls come like that.
+    fn start(&mut self, message: &Value, out: &mut Vec<StreamEvent>) {
+        let text = |name: &str| message.get(name).and_then(Value::as_str);
+        let id = text("id").map(str::to_owned);
+        if mem::replace(&mut self.started, true) {
+            if id != self.response.id {
+                self.protocol("a second message inside the first");
+            }
+            return;
+        }
+        self.response.id = id;
+        self.response.model = text("model").unwrap_or_default().to_owned();
+        self.family = model_family(&self.response.model);
+        for block in message
+            .get("content")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+        {
+            self.blocks.push(Block::new(None, block.clone()));
+            self.announce_newest(out);
+            self.close(self.blocks.len() - 1, out);
+        }
+        self.take_fields(message);
+        self.take_stop(message);
+        self.take_usage(message, out);
+        self.stopped_at_start = self.response.stop.is_some();
+    }
+
+    fn block_start(&mut self, data: &Value, out: &mut Vec<StreamEvent>) {
+        let index = index_of(data);
+        if self.blocks.iter().any(|b| b.index == index && !b.whole) {
+            self.protocol("a block that begins inside another of the same number");
+            return;
+        }
+        let block = data.get("content_block").cloned().unwrap_or_default();
+        self.blocks.push(Block::new(index, block));
+        self.announce_newest(out);
+    }
+
+    fn block_delta(&mut self, data: &Value, out: &mut Vec<StreamEvent>) {
+        let at = self.open_block(data);
+        let Some(block) = at.and_then(|at| self.blocks.get_mut(at)) else {
+            self.protocol("a piece of a block that never began");
+            return;
+        };
+        let delta = data.get("delta").unwrap_or(&Value::Null);
+        block.apply(delta);
+        let piece = |name: &str| {
+            let text = delta.get(name).and_then(Value::as_str).unwrap_or_default();
+            (!text.is_empty()).then(|| text.to_owned())
+        };
+        match block.kind() {
+            "text" => out.extend(piece("text").map(|delta| StreamEvent::Content { delta })),
+            "thinking" => {
+                out.extend(piece("thinking").map(|delta| StreamEvent::Thinking { delta }));
+            }
+            _ => {}
+        }
+    }
+
+    /// What a block shows the moment it begins.
+    fn announce_newest(&self, out: &mut Vec<StreamEvent>) {
+        let Some(block) = self.blocks.last() else {
+            return;
+        };
+        match block.kind() {
+            "text" if !block.text("text").is_empty() => out.push(StreamEvent::Content {
+                delta: block.text("text").to_owned(),
+            }),
+            "thinking" if !block.text("thinking").is_empty() => out.push(StreamEvent::Thinking {
+                delta: block.text("thinking").to_owned(),
+            }),
+            "tool_use" => out.push(StreamEvent::CallStarted {
+                call_id: block.text("id").to_owned(),
+                name: block.text("name").to_owned(),
+            }),
+            _ => {}
+        }
+    }
+
+    fn close(&mut self, at: usize, out: &mut Vec<StreamEvent>) {
+        let Some(block) = self.blocks.get_mut(at) else {
+            return;
+        };
+        block.whole = true;
+        match block.kind() {
+            "text" | "thinking" | "redacted_thinking" => {}
+            "tool_use" => out.push(StreamEvent::Call {
+                call_id: block.text("id").to_owned(),
+            }),
+            _ => out.push(StreamEvent::ServerItem { item: block.item() }),
+        }
+    }
+
+    fn open_block(&self, data: &Value) -> Option<usize> {
+        let index = index_of(data);
+        self.blocks
+            .iter()
+            .rposition(|block| block.index.is_some() && block.index == index && !block.whole)
+    }
+
+    /// The wire's own end; blocks whose end a gateway left out end here too.
+    fn end(&mut self, out: &mut Vec<StreamEvent>) {
+        if self.error.is_some() {
+            return;
+        }
+        let open: Vec<usize> = (0..self.blocks.len())
+            .filter(|at| self.blocks.get(*at).is_some_and(|block| !block.whole))
+            .collect();
+        for at in open {
+            self.close(at, out);
+        }
+        self.ended = true;
+    }
+
+    fn take_stop(&mut self, from: &Value) {
+        if let Some(raw) = from.get("stop_reason").and_then(Value::as_str) {
+            let sequence = from.get("stop_sequence").and_then(Value::as_str);
+            self.response.stop = Some(Stop {
+                reason: stop_reason(raw),
+                raw: raw.to_owned(),
+                sequence: sequence.map(str::to_owned),
+            });
+        }
+    }
+
+    /// Keeps what concerns the conversation. What a reply leaves out or sets to null stays.
+    fn take_fields(&mut self, from: &Value) {
+        for name in ["container", "stop_details", "context_management"] {
+            if let Some(value) = from.get(name).filter(|value| !value.is_null()) {
+                self.response.fields.insert(name.to_owned(), value.clone());
+            }
+        }
+    }
+
+    fn take_usage(&mut self, from: &Value, out: &mut Vec<StreamEvent>) {
+        if let Some(counts) = from.get("usage").filter(|counts| counts.is_object()) {
+            usage::take(&mut self.response.usage, counts);
+            out.push(StreamEvent::Usage(self.response.usage));
+        }
+    }
+
+    fn protocol(&mut self, found: &str) {
+        if self.error.is_none() && !self.ended {
+            self.error = Some(WireError::new(
+                "protocol",
+                format!(
+                    "Anthropic's reply cannot be read: {found}. Check the base URL and any proxy \
+                     on the way."
+                ),
+                false,
+            ));
+        }
+    }
+
+    fn into_decoded(mut self) -> Decoded {
+        let whole = self.blocks.iter().all(|block| block.whole);
+        if self.error.is_none() && self.stopped_at_start && whole {
+            self.ended = true;
+        }
+        if !self.ended && self.error.is_none() {
+            let output = !self.blocks.is_empty();
+            self.error = Some(WireError::new(
+                "cut",
+                "Anthropic's reply broke off before its end. What came is kept; send the message \
+                 again to go on.",
+                !output,
+            ));
+        }
+        let mut response = self.response;
+        response.parts = self
+            .blocks
+            .iter()
+            .filter_map(|block| block.part(&self.family))
+            .collect();
+        response.complete = self.ended;
+        Decoded {
+            response,
+            error: self.error,
+        }
+    }
+}
+
+/// Whether the first bytes are, or may become, a field or a comment of an event.
+fn begins_like_events(head: &[u8]) -> bool {
+    [&b"event"[..], b"data", b"id", b"retry", b":"]
+        .iter()
+        .any(|field| head.starts_with(field) || field.starts_with(head))
+}
+
+fn index_of(data: &Value) -> Option<u64> {
+    Some(data.get("index").and_then(Value::as_u64).unwrap_or(0))
+}
+
+fn stop_reason(raw: &str) -> StopReason {
+    match raw {
+        "end_turn" => StopReason::EndTurn,
+        "tool_use" => StopReason::ToolUse,
+        "stop_sequence" => StopReason::StopSequence,
+        "max_tokens" => StopReason::MaxTokens,
+        "model_context_window_exceeded" => StopReason::ContextWindow,
+        // After a compaction on the provider's side too, the content goes back as it is.
+        "pause_turn" | "compaction" => StopReason::Pause,
+        "refusal" => StopReason::Refusal,
+        _ => StopReason::Other,
+    }
+}

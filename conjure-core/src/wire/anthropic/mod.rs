@@ -1,0 +1,29 @@
+//! Anthropic's Messages API (`POST /v1/messages`), as of 2026-08.
+//!
+//! What only this provider understands stays in this folder: thinking signatures and citations
+//! travel as sidecars, its own tools' blocks as opaque server items. The `beta` features that are
+//! not named here are reached through a backend's contribution.
+
+mod block;
+mod cache;
+mod decode;
+mod encode;
+mod errors;
+mod ids;
+mod messages;
+mod schema;
+mod thinking;
+mod usage;
+
+pub use decode::{decode_body, decoder};
+pub use encode::encode;
+pub use errors::error;
+
+/// The provider, as sidecars and server items name it.
+pub const PROVIDER: &str = "anthropic";
+
+/// The version of the API that this wire speaks, sent as `anthropic-version`.
+pub const API_VERSION: &str = "2023-06-01";
+
+#[cfg(test)]
+mod tests;

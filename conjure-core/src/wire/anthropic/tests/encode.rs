@@ -1,0 +1,636 @@
+//! Encoding.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use super::super::encode;
+use super::*;
+use crate::chat::{ArtifactRef, OutputPart};
+use crate::request::Attachment;
+
+#[test]
+fn a_request_looks_like_this() {
+    let mut request = request(vec![
+        Message::user("What is in the log?"),
+        assistant(vec![
+            thought("Look.", json!({"type": "thinking", "signature": "sig"})),
+            Part::text("I look."),
+            call(
+                "toolu_1",
+                "log_execute",
+                json!({"command": "fetch app.log"}),
+            ),
+        ]),
+        results(vec![result("toolu_1", "3 errors")]),
+    ]);
+    request.system = vec![
+        "You are careful.".to_owned(),
+        " ".to_owned(),
+        "Skills.".to_owned(),
+    ];
+    request.tools = vec![tool("log_execute")];
+    request.thinking_tokens = Some(2048);
+    request.stop_sequences = vec!["END".to_owned(), "\n".to_owned()];
+    request.contribution = ProviderFragments {
+        tools: vec![json!({"type": "code_execution_20250825", "name": "code_execution"})],
+        fields: json!({"container": {"skills": [{"type": "anthropic", "skill_id": "xlsx"}]}})
+            .as_object()
+            .cloned()
+            .unwrap(),
+        user_content: vec![json!({"type": "container_upload", "file_id": "file_1"})],
+        headers: BTreeMap::from([
+            ("Anthropic-Beta".to_owned(), "b1".to_owned()),
+            ("X-Api-Key".to_owned(), "stolen".to_owned()),
+        ]),
+    };
+    let encoded = encode(&request);
+    insta::assert_snapshot!(format!("{:#}", body(&encoded)), @r#"
+    {
+      "model": "claude-sonnet-4-5",
+      "max_tokens": 4096,
+      "stream": true,
+      "stop_sequences": [
+        "END"
+      ],
+      "thinking": {
+        "type": "enabled",
+        "budget_tokens": 2048
+      },
+      "tools": [
+        {
+          "name": "log_execute",
+          "description": "Does log_execute.",
+          "input_schema": {
+            "type": "object",
+            "properties": {
+              "b": {},
+              "a": {}
+            }
+          },
+          "cache_control": {
+            "type": "ephemeral"
+          }
+        },
+        {
+          "type": "code_execution_20250825",
+          "name": "code_execution"
+        }
+      ],
+      "system": [
+        {
+          "type": "text",
+          "text": "You are careful."
+        },
+        {
+          "type": "text",
+          "text": "Skills.",
+          "cache_control": {
+            "type": "ephemeral"
+          }
+        }
+      ],
+      "messages": [
+        {
+          "role": "user",
+          "content": [
+            {
+              "type": "text",
+              "text": "What is in the log?",
+              "cache_control": {
+                "type": "ephemeral"
+              }
+            },
+            {
+              "type": "container_upload",
+              "file_id": "file_1"
+            }
+          ]
+        },
+        {
+          "role": "assistant",
+          "content": [
+            {
+              "type": "thinking",
+              "thinking": "Look.",
+              "signature": "sig"
+            },
+            {
+              "type": "text",
+              "text": "I look."
+            },
+            {
+              "type": "tool_use",
+              "id": "toolu_1",
+              "name": "log_execute",
+              "input": {
+                "command": "fetch app.log"
+              }
+            }
+          ]
+        },
+        {
+          "role": "user",
+          "content": [
+            {
+              "type": "tool_result",
+              "tool_use_id": "toolu_1",
+              "content": [
+                {
+                  "type": "text",
+                  "text": "3 errors"
+                }
+              ],
+              "cache_control": {
+                "type": "ephemeral"
+              }
+            }
+          ]
+        }
+      ],
+      "container": {
+        "skills": [
+          {
+            "type": "anthropic",
+            "skill_id": "xlsx"
+          }
+        ]
+      }
+    }
+    "#);
+    insta::assert_debug_snapshot!((encoded.headers, encoded.notes), @r#"
+    (
+        [
+            (
+                "accept",
+                "text/event-stream",
+            ),
+            (
+                "content-type",
+                "application/json",
+            ),
+            (
+                "anthropic-version",
+                "2023-06-01",
+            ),
+            (
+                "anthropic-beta",
+                "b1",
+            ),
+        ],
+        [
+            "a stop sequence of white space only is left out",
+            "a backend's header `x-api-key` is left out: backends may set only `anthropic-…`",
+        ],
+    )
+    "#);
+}
+
+#[test]
+fn h16_the_same_request_gives_the_same_bytes_and_keeps_the_order_of_tools() {
+    let mut one = request(vec![Message::user("a")]);
+    one.tools = vec![tool("z"), tool("a"), tool("m")];
+    let first = encode(&one);
+    assert_eq!(first, encode(&one.clone()));
+    let names: Vec<String> = body(&first)["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| tool["name"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(names, ["z", "a", "m"]);
+    let text = String::from_utf8(first.body).unwrap();
+    assert!(text.contains(r#""properties":{"b":{},"a":{}}"#), "{text}");
+}
+
+#[test]
+fn wire_01_thoughts_go_back_unmodified_before_the_call() {
+    let signed = json!({"type": "thinking", "signature": "s+/=", "new_field": {"x": 1}});
+    let encoded = encode(&request(vec![
+        Message::user("q"),
+        assistant(vec![
+            thought(" keep  me\n", signed),
+            thought("", json!({"type": "redacted_thinking", "data": "d"})),
+            call("toolu_1", "t", json!({})),
+        ]),
+        results(vec![result("toolu_1", "r")]),
+    ]));
+    assert_eq!(
+        messages_of(&encoded)[1]["content"],
+        json!([
+            {"type": "thinking", "thinking": " keep  me\n", "signature": "s+/=",
+             "new_field": {"x": 1}},
+            {"type": "redacted_thinking", "data": "d"},
+            {"type": "tool_use", "id": "toolu_1", "name": "t", "input": {}},
+        ])
+    );
+}
+
+#[test]
+fn wire_02_thinking_is_off_while_calls_made_without_thoughts_are_answered() {
+    let foreign = vec![
+        Message::user("q"),
+        assistant(vec![call("call_1", "t", json!({}))]),
+        results(vec![result("call_1", "r")]),
+    ];
+    let thinks = |messages: Vec<Message>| {
+        let mut request = request(messages);
+        request.thinking_tokens = Some(2000);
+        let encoded = encode(&request);
+        (body(&encoded).get("thinking").cloned(), encoded.notes.len())
+    };
+    assert_eq!(thinks(foreign.clone()), (None, 1));
+    let mut later = foreign.clone();
+    later.extend([assistant(vec![Part::text("a")]), Message::user("next")]);
+    let on = Some(json!({"type": "enabled", "budget_tokens": 2000}));
+    assert_eq!(thinks(later), (on.clone(), 0));
+    let mut own = foreign;
+    own[1].content.insert(
+        0,
+        thought("hm", json!({"type": "thinking", "signature": "s"})),
+    );
+    assert_eq!(thinks(own), (on, 0));
+}
+
+#[test]
+fn thinking_is_asked_for_as_the_model_knows_it() {
+    let thinking = |model: &str, max_tokens: u32, wanted: u32| {
+        let mut request = request(vec![Message::user("q")]);
+        request.model = model.to_owned();
+        request.max_tokens = max_tokens;
+        request.thinking_tokens = Some(wanted);
+        body(&encode(&request)).get("thinking").cloned()
+    };
+    let budget = |tokens: u32| Some(json!({"type": "enabled", "budget_tokens": tokens}));
+    let adaptive = Some(json!({"type": "adaptive", "display": "summarized"}));
+    assert_eq!(thinking("claude-opus-4-7", 4096, 2000), adaptive);
+    assert_eq!(thinking(MODEL, 4096, 10), budget(1024));
+    assert_eq!(thinking(MODEL, 4096, 9000), budget(3072));
+    assert_eq!(thinking(MODEL, 1000, 9000), None);
+    assert_eq!(thinking(MODEL, 4096, 0), None);
+}
+
+#[test]
+fn wire_06_all_results_come_first_in_the_one_next_user_message() {
+    let encoded = encode(&request(vec![
+        Message::user("q"),
+        assistant(vec![
+            call("a", "t", json!({})),
+            Part::text("and"),
+            call("b", "t", json!({})),
+        ]),
+        results(vec![result("b", "second")]),
+        Message::user("stop that"),
+        results(vec![result("a", "first"), result("a", "again")]),
+    ]));
+    assert_eq!(
+        messages_of(&encoded)[2],
+        json!({"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": "a",
+             "content": [{"type": "text", "text": "first"}]},
+            {"type": "tool_result", "tool_use_id": "b",
+             "content": [{"type": "text", "text": "second"}]},
+            {"type": "text", "text": "stop that"},
+        ]})
+    );
+    assert_eq!(messages_of(&encoded).as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn wire_07_no_blank_text_is_sent_and_none_is_marked_for_the_cache() {
+    let mut request = request(vec![
+        Message::user("q"),
+        assistant(vec![Part::text("  \n"), Part::text("a")]),
+        Message::new(Role::User, vec![Part::text(""), Part::text("b")]),
+        assistant(vec![Part::text("\t")]),
+        Message::user(" "),
+    ]);
+    request.system = vec![String::new()];
+    let encoded = encode(&request);
+    assert_eq!(
+        body(&encoded)["messages"],
+        json!([
+            {"role": "user", "content": [
+                {"type": "text", "text": "q", "cache_control": {"type": "ephemeral"}}]},
+            {"role": "assistant", "content": [{"type": "text", "text": "a"}]},
+            {"role": "user", "content": [
+                {"type": "text", "text": "b", "cache_control": {"type": "ephemeral"}}]},
+        ])
+    );
+    assert_eq!(body(&encoded).get("system"), None);
+}
+
+#[test]
+fn wire_08_an_empty_turn_is_not_sent_back() {
+    let encoded = encode(&request(vec![
+        Message::user("q"),
+        assistant(vec![]),
+        Message::user("again"),
+    ]));
+    assert_eq!(
+        messages_of(&encoded),
+        json!([{"role": "user", "content": [
+            {"type": "text", "text": "q"}, {"type": "text", "text": "again"}]}])
+    );
+}
+
+#[test]
+fn wire_10_a_paused_reply_goes_back_as_it_is_and_nothing_follows() {
+    let used = json!({"type": "server_tool_use", "id": "srvtoolu_1", "name": "code_execution",
+                      "input": {"code": "1"}});
+    let paused = said(
+        vec![Part::text("Working."), item(used.clone())],
+        "pause_turn",
+    );
+    let encoded = encode(&request(vec![Message::user("q"), paused.clone()]));
+    assert_eq!(
+        messages_of(&encoded)[1],
+        json!({"role": "assistant", "content": [{"type": "text", "text": "Working."}, used]})
+    );
+    assert_eq!(messages_of(&encoded).as_array().unwrap().len(), 2);
+
+    // Then the result opens the next reply, and both are one message.
+    let result = json!({"type": "code_execution_tool_result", "tool_use_id": "srvtoolu_1",
+                        "content": {"type": "code_execution_result", "stdout": "1"}});
+    let rest = said(vec![item(result.clone()), Part::text("1")], "end_turn");
+    let encoded = encode(&request(vec![
+        Message::user("q"),
+        paused,
+        rest,
+        Message::user("thanks"),
+    ]));
+    assert_eq!(
+        messages_of(&encoded)[1]["content"],
+        json!([{"type": "text", "text": "Working."}, used, result, {"type": "text", "text": "1"}])
+    );
+}
+
+#[test]
+fn wire_12_a_container_is_merged_into_the_request() {
+    let mut request = request(vec![Message::user("q")]);
+    request.contribution.fields = json!({"container": {"id": "c1", "skills": []},
+        "output_config": {"effort": "low"}, "messages": [], "model": "other"})
+    .as_object()
+    .cloned()
+    .unwrap();
+    let encoded = encode(&request);
+    let body = body(&encoded);
+    assert_eq!(body["container"], json!({"id": "c1", "skills": []}));
+    assert_eq!(body["output_config"], json!({"effort": "low"}));
+    assert_eq!(body["model"], MODEL);
+    assert_eq!(body["messages"].as_array().unwrap().len(), 1);
+    assert_eq!(encoded.notes.len(), 2);
+}
+
+#[test]
+fn wire_14_in_a_mixed_turn_the_reply_holds_all_results_and_nothing_else() {
+    let used = json!({"type": "server_tool_use", "id": "srvtoolu_1", "name": "code_execution",
+                      "input": {}});
+    let mixed = said(
+        vec![
+            call("a", "t", json!({})),
+            item(used.clone()),
+            call("b", "t", json!({})),
+        ],
+        "tool_use",
+    );
+    let answers = results(vec![result("b", "2"), result("a", "1")]);
+    let mut request = request(vec![Message::user("q"), mixed.clone(), answers.clone()]);
+    request.contribution.user_content =
+        vec![json!({"type": "container_upload", "file_id": "file_1"})];
+    let sent = messages_of(&encode(&request));
+    assert_eq!(
+        sent[0]["content"][1],
+        json!({"type": "container_upload", "file_id": "file_1"})
+    );
+    assert_eq!(sent[1]["content"][1], used);
+    let ids: Vec<&str> = sent[2]["content"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|block| block["tool_use_id"].as_str().unwrap())
+        .collect();
+    assert_eq!(ids, ["a", "b"]);
+
+    // The deferred result opens the next reply and stays there.
+    let late = json!({"type": "code_execution_tool_result", "tool_use_id": "srvtoolu_1",
+                      "content": {}});
+    let sent = messages_of(&encode(&super::request(vec![
+        Message::user("q"),
+        mixed,
+        answers,
+        said(vec![item(late.clone()), Part::text("done")], "end_turn"),
+        Message::user("thanks"),
+    ])));
+    assert_eq!(sent[1]["content"][1], used);
+    assert_eq!(sent[3]["content"][0], late);
+}
+
+#[test]
+fn wire_15_arguments_that_are_no_object_are_wrapped_into_one() {
+    let mut bad = call("a", "t", json!({}));
+    let Content::FunctionCall(call) = &mut bad.content else {
+        panic!("no call");
+    };
+    call.arguments_text = Some("{\"x\": ".to_owned());
+    let sent = messages_of(&encode(&request(vec![
+        Message::user("q"),
+        assistant(vec![bad]),
+        results(vec![result("a", "r")]),
+    ])));
+    assert_eq!(
+        sent[1]["content"][0]["input"],
+        json!({"arguments_text": "{\"x\": "})
+    );
+}
+
+#[test]
+fn wire_17_a_forced_tool_switches_thinking_off() {
+    let mut request = request(vec![Message::user("q")]);
+    request.tools = vec![tool("t")];
+    request.thinking_tokens = Some(2000);
+    let mut seen = |choice: ToolChoice| {
+        request.tool_choice = choice;
+        let body = body(&encode(&request));
+        (
+            body.get("tool_choice").cloned(),
+            body.get("thinking").is_some(),
+        )
+    };
+    assert_eq!(seen(ToolChoice::Auto), (None, true));
+    assert_eq!(
+        seen(ToolChoice::None),
+        (Some(json!({"type": "none"})), true)
+    );
+    assert_eq!(seen(ToolChoice::Any), (Some(json!({"type": "any"})), false));
+    assert_eq!(
+        seen(ToolChoice::Tool("t".to_owned())),
+        (Some(json!({"type": "tool", "name": "t"})), false)
+    );
+    request.tools.clear();
+    request.tool_choice = ToolChoice::Any;
+    let body = body(&encode(&request));
+    assert_eq!(body.get("tool_choice"), None);
+    assert!(body.get("thinking").is_some());
+}
+
+#[test]
+fn wire_59_what_another_provider_made_is_recast_and_its_ids_become_legal() {
+    let foreign = Message {
+        content: vec![
+            Part {
+                content: Content::Reasoning {
+                    text: "secret".to_owned(),
+                },
+                sidecar: Some(Sidecar {
+                    provider: "openai".to_owned(),
+                    model_family: "gpt".to_owned(),
+                    data: json!({"encrypted": "x"}),
+                }),
+            },
+            Content::ServerItem {
+                provider: "openai".to_owned(),
+                item: json!({"type": "web_search_call", "encrypted_content": "long", "query": "q"}),
+            }
+            .into(),
+            call("fc.1|x", "functions.t", json!({})),
+        ],
+        ..assistant(vec![])
+    };
+    let sent = messages_of(&encode(&request(vec![
+        Message::user("q"),
+        foreign,
+        results(vec![result("fc.1|x", "r")]),
+    ])));
+    let content = sent[1]["content"].as_array().unwrap();
+    assert_eq!(content.len(), 2);
+    assert_eq!(
+        content[0],
+        json!({"type": "text", "text":
+            "[openai ran a tool of its own: {\"type\":\"web_search_call\",\"query\":\"q\"}]"})
+    );
+    let id = content[1]["id"].as_str().unwrap();
+    assert!(id.starts_with("fc1x") && id.len() == 12, "{id}");
+    assert_eq!(sent[2]["content"][0]["tool_use_id"], id);
+    let name = content[1]["name"].as_str().unwrap();
+    assert!(name.starts_with("functionst"), "{name}");
+}
+
+#[test]
+fn files_are_sent_where_their_bytes_are_and_told_where_not() {
+    let artifact = |id: &str, name: &str, media_type: &str| ArtifactRef {
+        id: id.to_owned(),
+        name: name.to_owned(),
+        media_type: media_type.to_owned(),
+        size: Some(3),
+    };
+    let image = artifact("f1", "a.png", "image/png");
+    let parts = vec![
+        Content::Image {
+            artifact: image.clone(),
+        }
+        .into(),
+        Content::File {
+            artifact: artifact("f2", "a.pdf", "application/pdf"),
+        }
+        .into(),
+        Content::File {
+            artifact: artifact("f3", "a.csv", "text/csv"),
+        }
+        .into(),
+        Content::File {
+            artifact: artifact("f4", "a.bin", "application/octet-stream"),
+        }
+        .into(),
+        Content::File {
+            artifact: artifact("gone", "b]\n.zip", "application/zip"),
+        }
+        .into(),
+    ];
+    let output = |is_error: bool, id: &str| {
+        Content::FunctionCallOutput(FunctionCallOutput {
+            call_id: id.to_owned(),
+            output: vec![OutputPart::Image {
+                artifact: image.clone(),
+            }],
+            is_error,
+        })
+        .into()
+    };
+    let mut request = request(vec![
+        Message::new(Role::User, parts),
+        assistant(vec![call("a", "t", json!({})), call("b", "t", json!({}))]),
+        results(vec![output(false, "a"), output(true, "b")]),
+    ]);
+    for (id, media_type, data) in [
+        ("f1", "image/png", "AAA="),
+        ("f2", "application/pdf", "BBB="),
+        ("f3", "text/csv", "YSxi"),
+        ("f4", "application/octet-stream", "CCC="),
+    ] {
+        request.attachments.insert(
+            id.to_owned(),
+            Attachment {
+                media_type: media_type.to_owned(),
+                data: data.to_owned(),
+            },
+        );
+    }
+    let encoded = encode(&request);
+    let sent = messages_of(&encoded);
+    let shown = json!({"type": "image",
+        "source": {"type": "base64", "media_type": "image/png", "data": "AAA="}});
+    assert_eq!(
+        sent[0]["content"],
+        json!([
+            shown,
+            {"type": "document", "title": "a.pdf",
+             "source": {"type": "base64", "media_type": "application/pdf", "data": "BBB="}},
+            {"type": "document", "title": "a.csv",
+             "source": {"type": "text", "media_type": "text/plain", "data": "a,b"}},
+            {"type": "text", "text": "[file: a.bin, application/octet-stream, 3 bytes, id f4]"},
+            {"type": "text", "text": "[file: b  .zip, application/zip, 3 bytes, id gone]"},
+        ])
+    );
+    assert_eq!(sent[2]["content"][0]["content"], json!([shown]));
+    assert_eq!(
+        sent[2]["content"][1]["content"],
+        json!([{"type": "text", "text": "[file: a.png, image/png, 3 bytes, id f1]"}])
+    );
+    assert_eq!(encoded.notes.len(), 2, "{:?}", encoded.notes);
+}
+
+#[test]
+fn at_most_four_marks_for_the_cache_whatever_backends_bring() {
+    let mut request = request(vec![
+        Message::user("1"),
+        assistant(vec![call("a", "t", json!({"cache_control": "mine"}))]),
+        results(vec![result("a", "r")]),
+        assistant(vec![Part::text("2")]),
+        Message::user("3"),
+    ]);
+    request.system = vec!["a".to_owned(), "b".to_owned()];
+    request.tools = vec![tool("t"), tool("u")];
+    let marked = json!({"type": "ephemeral"});
+    let encoded = body(&encode(&request));
+    assert_eq!(encoded["tools"][1]["cache_control"], marked);
+    assert_eq!(encoded["system"][1]["cache_control"], marked);
+    assert_eq!(
+        encoded["messages"][2]["content"][0]["cache_control"],
+        marked
+    );
+    assert_eq!(
+        encoded["messages"][4]["content"][0]["cache_control"],
+        marked
+    );
+    let marks = |body: &serde_json::Value| body.to_string().matches("\"ephemeral\"").count();
+    assert_eq!(marks(&encoded), 4);
+    request.contribution.tools = vec![
+        json!({"type": "x", "name": "x", "cache_control": {"type": "ephemeral"}}),
+        json!({"type": "y", "name": "t"}),
+    ];
+    let encoded = body(&encode(&request));
+    assert_eq!(marks(&encoded), 4);
+    assert_eq!(encoded["tools"].as_array().unwrap().len(), 3);
+    assert_eq!(encoded["tools"][1].get("cache_control"), None);
+}

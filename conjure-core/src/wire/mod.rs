@@ -1,0 +1,69 @@
+//! Wires: between canonical chat and what a provider's HTTP API speaks.
+//!
+//! Each provider has a folder here that its types never leave. A wire turns a request into a body
+//! and headers, and a body that comes in pieces into events and a response. It opens no
+//! connection, knows no key and retries nothing.
+
+use crate::chat::{Response, StreamEvent};
+
+pub mod anthropic;
+mod family;
+pub mod sse;
+
+pub use family::model_family;
+
+/// Decodes the body of one streaming reply.
+pub trait Decoder: Send {
+    /// Takes bytes of the body as they come, cut anywhere; events are appended in order.
+    fn push(&mut self, bytes: &[u8], out: &mut Vec<StreamEvent>);
+
+    /// The end of the body, or of what came of it.
+    ///
+    /// `complete` of the response is false when the wire's own end did not come, and the parts
+    /// are then what came.
+    fn finish(&mut self, out: &mut Vec<StreamEvent>) -> Decoded;
+}
+
+/// A reply, decoded as far as it can be.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Decoded {
+    /// What came, also when `error` is set: then it is what came before.
+    pub response: Response,
+    /// Why the reply is not whole: an error inside the stream, garbage, or a cut.
+    pub error: Option<WireError>,
+}
+
+/// What went wrong with a reply, whether the HTTP status said so or the body did.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct WireError {
+    /// A word for programs: `overloaded`, `rate_limited`, `auth`, `bad_request`, `not_found`,
+    /// `too_large`, `api`, `protocol`, `cut`.
+    pub kind: String,
+    /// What failed, why, and what to do.
+    pub message: String,
+    /// Whether the same request may be sent again: the failure passes by itself, and nothing of
+    /// a reply has come yet.
+    pub retryable: bool,
+}
+
+/// A request, ready to be sent.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Encoded {
+    /// Compact JSON; the same bytes for the same request.
+    pub body: Vec<u8>,
+    /// Headers with lower-case names, without any credential.
+    pub headers: Vec<(String, String)>,
+    /// What was recast or left out, and why; for logs, not for the model.
+    pub notes: Vec<String>,
+}
+
+impl WireError {
+    pub(crate) fn new(kind: &str, message: impl Into<String>, retryable: bool) -> Self {
+        Self {
+            kind: kind.to_owned(),
+            message: message.into(),
+            retryable,
+        }
+    }
+}

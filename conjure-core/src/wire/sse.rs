@@ -1,0 +1,262 @@
+//! Server-sent events out of bytes that are cut anywhere.
+//!
+//! Only the framing, as the WHATWG standard has it (section 9.2.6): lines that end with LF, CR or
+//! CRLF, comments, several `data` lines, a byte-order mark. Knows no provider and opens nothing.
+
+/// One event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SseEvent {
+    /// The `event` field; `message` when there is none.
+    pub name: String,
+    /// The `data` lines, joined by line breaks.
+    pub data: String,
+}
+
+/// Why a stream is not read further.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SseError {
+    /// One event is larger than it may be.
+    #[error(
+        "one event of the stream is larger than {limit} bytes, so the stream was not read \
+         further; the server may not speak server-sent events"
+    )]
+    TooLarge {
+        /// The limit, in bytes.
+        limit: usize,
+    },
+}
+
+/// The most bytes of one event that a decoder made with [`SseDecoder::default`] takes: 32 MiB,
+/// what providers take as a whole request.
+pub const MAX_EVENT_BYTES: usize = 32 * 1024 * 1024;
+
+/// Cuts a stream of bytes into events. Bytes that are not UTF-8 become U+FFFD, as the standard
+/// wants.
+#[derive(Debug)]
+pub struct SseDecoder {
+    limit: usize,
+    line: Vec<u8>,
+    name: String,
+    data: Option<String>,
+    /// The last byte was CR: an LF right behind it belongs to it.
+    after_cr: bool,
+    first_line: bool,
+    failed: Option<SseError>,
+}
+
+impl Default for SseDecoder {
+    fn default() -> Self {
+        Self::new(MAX_EVENT_BYTES)
+    }
+}
+
+impl SseDecoder {
+    /// A decoder that takes events of up to `limit` bytes.
+    #[must_use]
+    pub fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            line: Vec::new(),
+            name: String::new(),
+            data: None,
+            after_cr: false,
+            first_line: true,
+            failed: None,
+        }
+    }
+
+    /// Takes bytes and appends the events that they complete.
+    ///
+    /// # Errors
+    /// [`SseError::TooLarge`], now and at every later push: where the next event begins is not
+    /// known any more.
+    pub fn push(&mut self, bytes: &[u8], out: &mut Vec<SseEvent>) -> Result<(), SseError> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            if std::mem::take(&mut self.after_cr) && rest.first() == Some(&b'\n') {
+                rest = rest.get(1..).unwrap_or_default();
+                continue;
+            }
+            let end = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+            let (text, after) = rest.split_at(end.unwrap_or(rest.len()));
+            self.line.extend_from_slice(text);
+            let held = self.line.len() + self.data.as_ref().map_or(0, String::len);
+            if held > self.limit {
+                let error = SseError::TooLarge { limit: self.limit };
+                self.failed = Some(error);
+                return Err(error);
+            }
+            rest = after;
+            if let Some((ending, after)) = after.split_first() {
+                self.after_cr = *ending == b'\r';
+                rest = after;
+                out.extend(self.end_line());
+            }
+        }
+        Ok(())
+    }
+
+    /// The end of the stream: the event that no blank line ended, if one was begun.
+    ///
+    /// The standard throws it away; servers that close right behind their last event exist, and
+    /// whoever reads the data can tell whether it is whole.
+    pub fn finish(&mut self) -> Option<SseEvent> {
+        if self.failed.is_some() {
+            return None;
+        }
+        if !self.line.is_empty() {
+            self.end_line();
+        }
+        self.dispatch()
+    }
+
+    fn end_line(&mut self) -> Option<SseEvent> {
+        let line = std::mem::take(&mut self.line);
+        let mut bytes = line.as_slice();
+        if std::mem::take(&mut self.first_line) {
+            bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
+        }
+        if bytes.is_empty() {
+            return self.dispatch();
+        }
+        let line = String::from_utf8_lossy(bytes);
+        let (field, value) = line.split_once(':').unwrap_or((&line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match field {
+            "data" => match &mut self.data {
+                Some(data) => {
+                    data.push('\n');
+                    data.push_str(value);
+                }
+                None => self.data = Some(value.to_owned()),
+            },
+            "event" => value.clone_into(&mut self.name),
+            // A comment (an empty field), or a field that is of no use here.
+            _ => {}
+        }
+        None
+    }
+
+    fn dispatch(&mut self) -> Option<SseEvent> {
+        let name = std::mem::take(&mut self.name);
+        let data = self.data.take()?;
+        Some(SseEvent {
+            name: if name.is_empty() {
+                "message".to_owned()
+            } else {
+                name
+            },
+            data,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn decode(pieces: &[&[u8]]) -> Vec<(String, String)> {
+        let mut decoder = SseDecoder::default();
+        let mut out = Vec::new();
+        for piece in pieces {
+            decoder.push(piece, &mut out).unwrap();
+        }
+        out.extend(decoder.finish());
+        out.into_iter()
+            .map(|event| (event.name, event.data))
+            .collect()
+    }
+
+    fn pair(name: &str, data: &str) -> (String, String) {
+        (name.to_owned(), data.to_owned())
+    }
+
+    #[test]
+    fn wire_40_comments_names_and_several_data_lines() {
+        let text =
+            b": keep-alive\n\nevent: a\ndata: 1\ndata:2\ndata\n\nid: 7\nretry: 5\n\ndata: 3\n\n";
+        assert_eq!(decode(&[text]), [pair("a", "1\n2\n"), pair("message", "3")]);
+    }
+
+    #[test]
+    fn every_line_ending_ends_a_line() {
+        for ending in ["\n", "\r", "\r\n"] {
+            let text = "event: a\ndata: 1\n\ndata: 2\n\n".replace('\n', ending);
+            assert_eq!(
+                decode(&[text.as_bytes()]),
+                [pair("a", "1"), pair("message", "2")],
+                "{ending:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_dropped_at_the_start_only() {
+        assert_eq!(
+            decode(&["\u{feff}data: \u{feff}1\n\n".as_bytes()]),
+            [pair("message", "\u{feff}1")]
+        );
+    }
+
+    #[test]
+    fn bytes_that_are_not_utf_8_are_replaced() {
+        assert_eq!(
+            decode(&[b"data: a\xFFb\n\n"]),
+            [pair("message", "a\u{fffd}b")]
+        );
+    }
+
+    #[test]
+    fn an_event_without_its_blank_line_comes_out_at_the_end() {
+        assert_eq!(decode(&[b"data: 1"]), [pair("message", "1")]);
+        assert_eq!(decode(&[b"event: x\n"]), []);
+    }
+
+    #[test]
+    fn an_event_beyond_the_limit_is_an_error_that_stays() {
+        let mut decoder = SseDecoder::new(10);
+        let mut out = Vec::new();
+        decoder.push(b"data: 1\n\n", &mut out).unwrap();
+        let error = SseError::TooLarge { limit: 10 };
+        assert_eq!(decoder.push(b"data: 123456", &mut out), Err(error));
+        assert_eq!(decoder.push(b"\n\ndata: 2\n\n", &mut out), Err(error));
+        assert_eq!(decoder.finish(), None);
+        assert_eq!(out.len(), 1);
+        // Many short lines of one event count together.
+        let mut decoder = SseDecoder::new(40);
+        assert_eq!(
+            decoder.push("data: 12345\n".repeat(20).as_bytes(), &mut out),
+            Err(SseError::TooLarge { limit: 40 })
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn cutting_anywhere_changes_nothing(
+            lines in prop::collection::vec(
+                prop_oneof![
+                    Just(String::new()),
+                    Just(":c".to_owned()),
+                    Just("event: e".to_owned()),
+                    "data: ?[a-zé\u{feff}]{0,4}",
+                ],
+                0..12,
+            ),
+            endings in prop::collection::vec(prop_oneof![Just("\n"), Just("\r"), Just("\r\n")], 12),
+            cuts in prop::collection::vec(0usize..100, 0..6),
+        ) {
+            let text: String = lines.iter().zip(&endings).flat_map(|(l, e)| [l.as_str(), e]).collect();
+            let bytes = text.as_bytes();
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(bytes.len())).collect();
+            cuts.extend([0, bytes.len()]);
+            cuts.sort_unstable();
+            let pieces: Vec<&[u8]> = cuts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect();
+            prop_assert_eq!(decode(&pieces), decode(&[bytes]));
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Recorded provider exchanges against the wires.
+//!
+//! Looks at every recording of a wire, says how many there were, and fails when there were none.
+
+// Clippy lets tests be blunt only where it sees that they are tests.
+#[cfg(test)]
+mod anthropic;
+#[cfg(test)]
+mod recordings;
