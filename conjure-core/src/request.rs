@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::repair::Sendable;
+use crate::chat::Message;
+use crate::repair::{Sendable, Target, repair};
 
 /// A request to a model.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,6 +45,36 @@ pub struct Attachment {
     pub media_type: String,
     /// The bytes in standard base64 with padding.
     pub data: String,
+}
+
+impl ModelRequest {
+    /// A request that says nothing yet.
+    #[must_use]
+    pub fn empty(target: &Target) -> Self {
+        Self {
+            provider: target.provider.clone(),
+            model: target.model.clone(),
+            system: Vec::new(),
+            messages: Sendable::default(),
+            tools: Vec::new(),
+            tool_choice: ToolChoice::Auto,
+            max_tokens: 8192,
+            thinking_tokens: None,
+            stop_sequences: Vec::new(),
+            contribution: ProviderFragments::default(),
+            attachments: BTreeMap::new(),
+            stream: true,
+        }
+    }
+
+    /// A request of a conversation without tools and instructions.
+    #[must_use]
+    pub fn bare(target: &Target, messages: Vec<Message>) -> Self {
+        Self {
+            messages: repair(messages, target),
+            ..Self::empty(target)
+        }
+    }
 }
 
 /// A tool as a model is told about it.

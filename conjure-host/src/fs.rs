@@ -102,6 +102,88 @@ fn private_file(path: &Path) -> io::Result<std::fs::File> {
     options.open(path)
 }
 
+/// Writes a file.
+///
+/// # Errors
+/// The system's, with the path.
+pub fn write(path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+    let path = path.as_ref();
+    std::fs::write(path, bytes).map_err(|e| named("write", path, &e))
+}
+
+/// Opens a file for reading.
+///
+/// # Errors
+/// The system's, with the path.
+pub fn open(path: impl AsRef<Path>) -> io::Result<std::fs::File> {
+    let path = path.as_ref();
+    std::fs::File::open(path).map_err(|e| named("open", path, &e))
+}
+
+/// Makes a file that must not be there yet, for writing.
+///
+/// # Errors
+/// The system's, with the path.
+pub fn create_new(path: impl AsRef<Path>) -> io::Result<std::fs::File> {
+    let path = path.as_ref();
+    std::fs::File::create_new(path).map_err(|e| named("make", path, &e))
+}
+
+/// Opens a file for reading and for appending, and makes it when it is not there.
+///
+/// # Errors
+/// The system's, with the path.
+pub fn open_appending(path: impl AsRef<Path>) -> io::Result<std::fs::File> {
+    let path = path.as_ref();
+    std::fs::OpenOptions::new()
+        .read(true)
+        .append(true)
+        .create(true)
+        .open(path)
+        .map_err(|e| named("open", path, &e))
+}
+
+/// Makes a directory with its parents.
+///
+/// # Errors
+/// The system's, with the path.
+pub fn create_dir_all(path: impl AsRef<Path>) -> io::Result<()> {
+    let path = path.as_ref();
+    std::fs::create_dir_all(path).map_err(|e| named("make the directory", path, &e))
+}
+
+/// Removes a directory with everything in it.
+///
+/// # Errors
+/// The system's, with the path.
+pub fn remove_dir_all(path: impl AsRef<Path>) -> io::Result<()> {
+    let path = path.as_ref();
+    std::fs::remove_dir_all(path).map_err(|e| named("remove", path, &e))
+}
+
+/// Bytes of a file.
+///
+/// # Errors
+/// The system's, with the path.
+pub fn size(path: impl AsRef<Path>) -> io::Result<u64> {
+    let path = path.as_ref();
+    Ok(std::fs::metadata(path)
+        .map_err(|e| named("look at", path, &e))?
+        .len())
+}
+
+/// Makes a file executable by everybody who may read it.
+///
+/// # Errors
+/// The system's, with the path.
+#[cfg(unix)]
+pub fn make_executable(path: impl AsRef<Path>) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let path = path.as_ref();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))
+        .map_err(|e| named("change the mode of", path, &e))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

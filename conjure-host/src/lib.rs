@@ -3,6 +3,16 @@
 //! The binary `conjure` is a thin user of it, and so is any program that embeds a host. What
 //! needs no file, clock or network is in `conjure-core` instead.
 
+pub mod artifacts;
+pub mod backend;
+pub mod env;
 pub mod fs;
+mod host;
 pub mod platform;
 pub mod plugin;
+pub mod provider;
+pub mod session;
+pub mod skill_folders;
+pub mod store;
+
+pub use host::{Host, HostBuilder, HostError, host_operations, plugin_create};

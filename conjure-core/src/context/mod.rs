@@ -9,8 +9,10 @@ pub mod notes;
 mod results;
 mod skill_paths;
 pub mod skills_prompt;
+mod summary;
 
 pub use compile::{CompileSettings, compile};
 pub use results::{CommandEnd, cut, failure, file_line};
 pub use skill_paths::absolute_skill_paths;
 pub use skills_prompt::{SkillEntry, skills_prompt};
+pub use summary::summary_request;

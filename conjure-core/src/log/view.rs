@@ -64,6 +64,23 @@ pub fn messages(entries: &[Entry]) -> Vec<Message> {
     messages
 }
 
+/// Where a compaction may cut: the newest reply of a model, which stays with its calls and their
+/// results. Nothing when little stands before it.
+pub fn cut_point(entries: &[Entry]) -> Option<u64> {
+    let shown = fold(entries).shown;
+    let newest = shown.iter().rposition(|entry| {
+        matches!(&entry.body, EntryBody::Message { message } if message.role == Role::Assistant)
+    })?;
+    let before = shown.get(..newest).unwrap_or_default();
+    let told = before
+        .iter()
+        .filter(|e| matches!(e.body, EntryBody::Message { .. }))
+        .count();
+    (told > 1)
+        .then(|| shown.get(newest).map(|entry| entry.seq))
+        .flatten()
+}
+
 /// The files that were made, in order, with the backend instance that made each.
 pub fn files(entries: &[Entry]) -> Vec<(&ArtifactRef, &str)> {
     entries

@@ -40,28 +40,40 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     eprintln!("Built in {:.1} s.\n", begun.elapsed().as_secs_f64());
 
-    repo::run(
-        Command::new(host)
-            .args(command_line(&repo::root(), &place, &input))
-            .current_dir(&place.work),
-    )?;
+    let input = place.bring(&input)?;
+    for arguments in [
+        routes(&repo::root(), &place),
+        command_line(&repo::root(), &place, &input),
+    ] {
+        println!();
+        repo::run(Command::new(host).args(arguments).current_dir(&place.work))?;
+    }
     println!("\nThe files made are in {}", place.work.display());
     Ok(())
 }
 
-/// What `conjure` is asked to do. Runs in `place.work`, which is thereby the session's
-/// working directory.
+/// Shows who runs which tool.
+fn routes(root: &Path, place: &Place) -> Vec<OsString> {
+    arguments("routes", root, place)
+}
+
+/// Asks the question. Runs in `place.work`, which is thereby the session's working directory.
 fn command_line(root: &Path, place: &Place, input: &str) -> Vec<OsString> {
-    let mut set = OsString::from("input=");
-    set.push(input);
+    let mut arguments = arguments("run", root, place);
+    arguments.extend(["--set".into(), format!("input={input}").into()]);
+    arguments.push(format!("Analyse the log {input} and report what is wrong.").into());
+    arguments
+}
+
+fn arguments(verb: &str, root: &Path, place: &Place) -> Vec<OsString> {
     vec![
-        "run".into(),
+        verb.into(),
         "--config".into(),
         root.join("tests/demo/demo.toml").into(),
         "--plugin-dir".into(),
         place.plugins.clone().into(),
-        "--set".into(),
-        set,
+        "--data-dir".into(),
+        place.data.clone().into(),
     ]
 }
 
@@ -90,6 +102,7 @@ fn input(given: Option<&str>) -> Result<String> {
 struct Place {
     plugins: PathBuf,
     work: PathBuf,
+    data: PathBuf,
 }
 
 impl Place {
@@ -103,8 +116,9 @@ impl Place {
         let place = Self {
             plugins: demo.join("plugins"),
             work: demo.join("work"),
+            data: demo.join("data"),
         };
-        for directory in [&place.plugins, &place.work] {
+        for directory in [&place.plugins, &place.work, &place.data] {
             if directory.exists() {
                 std::fs::remove_dir_all(directory)
                     .with_context(|| format!("cannot empty `{}`", directory.display()))?;
@@ -113,6 +127,20 @@ impl Place {
                 .with_context(|| format!("cannot make `{}`", directory.display()))?;
         }
         Ok(place)
+    }
+
+    /// What the skill is to fetch: a URL as it is; a file as a copy in the working directory,
+    /// because a skill reads nothing outside it.
+    fn bring(&self, input: &str) -> Result<String> {
+        if input.starts_with("http://") || input.starts_with("https://") {
+            return Ok(input.to_owned());
+        }
+        let name = Path::new(input)
+            .file_name()
+            .context("the log has no name")?;
+        std::fs::copy(input, self.work.join(name))
+            .with_context(|| format!("cannot copy `{input}`"))?;
+        Ok(name.to_string_lossy().into_owned())
     }
 
     /// Copies one library in. A copy, so that a later build does not change a file that a

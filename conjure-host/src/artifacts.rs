@@ -1,0 +1,496 @@
+//! Artifacts: every file that a session's calls made, wherever it is.
+//!
+//! A file is fetched from where it is only when somebody needs it, once, into a cache. A name or
+//! an id from outside never becomes a path.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use conjure_core::chat::ArtifactRef;
+use conjure_skill_sdk::protocol::FileRef;
+use futures_util::future::BoxFuture;
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+use tokio::sync::OnceCell;
+
+/// A file of a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Artifact {
+    /// Its handle, such as `file-3`.
+    pub id: String,
+    /// What a person would call it: one component, without anything that a path could hold.
+    pub name: String,
+    /// Such as `text/csv`.
+    pub media_type: String,
+    /// Bytes, when known.
+    pub size: Option<u64>,
+    /// SHA-256 in lower-case hex, when its bytes are here.
+    pub sha256: Option<String>,
+    /// The backend instance that made it.
+    pub source: String,
+    /// Where it is on this machine; nothing while it is elsewhere.
+    pub path: Option<PathBuf>,
+}
+
+impl Artifact {
+    /// The reference that messages carry.
+    pub fn reference(&self) -> ArtifactRef {
+        ArtifactRef {
+            id: self.id.clone(),
+            name: self.name.clone(),
+            media_type: self.media_type.clone(),
+            size: self.size,
+        }
+    }
+}
+
+/// Why a file is not to be had.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum FileError {
+    /// No such file.
+    #[error(
+        "there is no file `{file}` in this session; `created_files` lists those that there are"
+    )]
+    FileNotFound {
+        /// What was asked for.
+        file: String,
+    },
+    /// It is elsewhere and did not come.
+    #[error("the file {file_id} could not be fetched: {reason}")]
+    DownloadFailed {
+        /// Its handle.
+        file_id: String,
+        /// Why.
+        reason: String,
+    },
+    /// What a backend offered is not a file that may be taken.
+    #[error("backend `{backend}` offered the file `{name}`, which is refused: {reason}")]
+    Refused {
+        /// The backend instance to blame.
+        backend: String,
+        /// The name that it gave.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Fetches a file from a backend to a path that does not exist yet.
+pub type Fetch =
+    Arc<dyn Fn(String, PathBuf) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
+
+/// The files of one session.
+pub struct Artifacts {
+    /// Directories in which a backend's files may be.
+    roots: Vec<PathBuf>,
+    cache: PathBuf,
+    files: Mutex<BTreeMap<String, Arc<Held>>>,
+}
+
+struct Held {
+    artifact: Mutex<Artifact>,
+    remote: Option<(String, Fetch)>,
+    fetched: OnceCell<PathBuf>,
+}
+
+impl Artifacts {
+    /// No files yet. `roots` are where files may be; `cache` is where remote ones come to.
+    pub fn new(roots: Vec<PathBuf>, cache: PathBuf) -> Self {
+        let roots = roots
+            .into_iter()
+            .map(|root| root.canonicalize().unwrap_or(root))
+            .collect();
+        Self {
+            roots,
+            cache,
+            files: Mutex::new(BTreeMap::new()),
+        }
+    }
+
+    /// Takes a file in that a backend made. The same file again, unchanged, is the same artifact.
+    ///
+    /// # Errors
+    /// [`FileError::Refused`] when it lies outside the session's directories, is no regular file,
+    /// or can neither be found nor fetched.
+    pub fn register(
+        &self,
+        backend: &str,
+        file: &FileRef,
+        fetch: Option<Fetch>,
+    ) -> Result<Artifact, FileError> {
+        let refused = |reason: String| FileError::Refused {
+            backend: backend.to_owned(),
+            name: file.name.clone(),
+            reason,
+        };
+        let name = safe_name(&file.name);
+        let media_type = file.media_type.clone().unwrap_or_else(|| media_type(&name));
+        let mut artifact = Artifact {
+            id: String::new(),
+            name,
+            media_type,
+            size: file.size,
+            sha256: file.sha256.clone(),
+            source: backend.to_owned(),
+            path: None,
+        };
+        let remote = match (&file.path, &file.id, fetch) {
+            (Some(path), _, _) => {
+                let path = self.inside(Path::new(path)).map_err(refused)?;
+                let (sha256, size) = digest(&path)
+                    .map_err(|e| refused(format!("`{}` cannot be read: {e}", path.display())))?;
+                artifact.sha256 = Some(sha256);
+                artifact.size = Some(size);
+                artifact.path = Some(path);
+                None
+            }
+            (None, Some(id), Some(fetch)) => Some((id.clone(), fetch)),
+            (None, Some(_), None) => {
+                return Err(refused("the backend has no `files.get`".to_owned()));
+            }
+            (None, None, _) => return Err(refused("it has neither path nor id".to_owned())),
+        };
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        for held in files.values() {
+            let known = held.artifact.lock().unwrap_or_else(PoisonError::into_inner);
+            let same_place = match (&artifact.path, &held.remote, &remote) {
+                (Some(path), _, _) => known.path.as_ref() == Some(path),
+                (None, Some((known_id, _)), Some((id, _))) => known_id == id,
+                _ => false,
+            };
+            if same_place && known.source == artifact.source && known.sha256 == artifact.sha256 {
+                return Ok(known.clone());
+            }
+        }
+        artifact.id = format!("file-{}", files.len() + 1);
+        let held = Held {
+            artifact: Mutex::new(artifact.clone()),
+            remote,
+            fetched: OnceCell::new(),
+        };
+        files.insert(artifact.id.clone(), Arc::new(held));
+        Ok(artifact)
+    }
+
+    /// Keeps text that is too long for a model as a file of the session.
+    ///
+    /// # Errors
+    /// [`FileError::Refused`] when the disk says no.
+    pub fn spill(&self, backend: &str, name: &str, text: &str) -> Result<Artifact, FileError> {
+        self.keep_bytes(backend, name, "text/plain", text.as_bytes())
+    }
+
+    /// Keeps bytes that came without a file as a file of the session.
+    ///
+    /// # Errors
+    /// [`FileError::Refused`] when the disk says no.
+    pub fn keep_bytes(
+        &self,
+        backend: &str,
+        name: &str,
+        media_type: &str,
+        bytes: &[u8],
+    ) -> Result<Artifact, FileError> {
+        let written = crate::fs::create_dir_all(&self.cache).and_then(|()| {
+            let path = self
+                .cache
+                .join(format!("{}-{}", uuid::Uuid::now_v7(), safe_name(name)));
+            crate::fs::write(&path, bytes).map(|()| path)
+        });
+        let path = written.map_err(|error| FileError::Refused {
+            backend: backend.to_owned(),
+            name: name.to_owned(),
+            reason: format!("it cannot be kept: {error}"),
+        })?;
+        let mut file = FileRef::at(path.display().to_string());
+        file.name = name.to_owned();
+        file.media_type = Some(media_type.to_owned());
+        self.register(backend, &file, None)
+    }
+
+    /// Whether a path lies in one of the session's directories, links resolved.
+    pub fn contains(&self, path: &Path) -> bool {
+        self.inside(path).is_ok()
+    }
+
+    /// All files, in the order in which they were made.
+    pub fn list(&self) -> Vec<Artifact> {
+        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all: Vec<Artifact> = files
+            .values()
+            .map(|held| {
+                held.artifact
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .clone()
+            })
+            .collect();
+        all.sort_by_key(|artifact| number(&artifact.id));
+        all
+    }
+
+    /// Where a file is on this machine; a remote one is fetched first, once.
+    ///
+    /// `file` is a handle, or a name when only one file has it.
+    ///
+    /// # Errors
+    /// [`FileError::FileNotFound`] and [`FileError::DownloadFailed`].
+    pub async fn resolve(&self, file: &str) -> Result<PathBuf, FileError> {
+        let held = self.find(file)?;
+        let artifact = held
+            .artifact
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        if let Some(path) = artifact.path {
+            return if path.is_file() {
+                Ok(path)
+            } else {
+                Err(FileError::FileNotFound {
+                    file: file.to_owned(),
+                })
+            };
+        }
+        let Some((id, fetch)) = &held.remote else {
+            return Err(FileError::FileNotFound {
+                file: file.to_owned(),
+            });
+        };
+        let failed = |reason: String| FileError::DownloadFailed {
+            file_id: artifact.id.clone(),
+            reason,
+        };
+        let path = held
+            .fetched
+            .get_or_try_init(|| async {
+                crate::fs::create_dir_all(&self.cache).map_err(|e| failed(e.to_string()))?;
+                let to = self
+                    .cache
+                    .join(format!("{}-{}", uuid::Uuid::now_v7(), artifact.name));
+                fetch(id.clone(), to.clone()).await.map_err(failed)?;
+                let (sha256, size) = digest(&to).map_err(|e| failed(e.to_string()))?;
+                let mut known = held.artifact.lock().unwrap_or_else(PoisonError::into_inner);
+                known.sha256 = Some(sha256);
+                known.size = Some(size);
+                known.path = Some(to.clone());
+                Ok::<_, FileError>(to)
+            })
+            .await?;
+        Ok(path.clone())
+    }
+
+    fn find(&self, file: &str) -> Result<Arc<Held>, FileError> {
+        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(held) = files.get(file) {
+            return Ok(Arc::clone(held));
+        }
+        let mut named = files.values().filter(|held| {
+            held.artifact
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .name
+                == file
+        });
+        match (named.next(), named.next()) {
+            (Some(held), None) => Ok(Arc::clone(held)),
+            _ => Err(FileError::FileNotFound {
+                file: file.to_owned(),
+            }),
+        }
+    }
+
+    /// The path with its links resolved, if it is a regular file in one of the roots.
+    fn inside(&self, path: &Path) -> Result<PathBuf, String> {
+        let real = path
+            .canonicalize()
+            .map_err(|e| format!("`{}`: {e}", path.display()))?;
+        let cache = self.cache.canonicalize().ok();
+        let allowed = self
+            .roots
+            .iter()
+            .chain(cache.as_ref())
+            .any(|root| real.starts_with(root));
+        if !allowed {
+            return Err(format!(
+                "`{}` is outside the session's directories",
+                path.display()
+            ));
+        }
+        if !real.is_file() {
+            return Err(format!("`{}` is not a regular file", path.display()));
+        }
+        Ok(real)
+    }
+}
+
+/// One path component out of whatever somebody sent: separators, control characters and leading
+/// dots are gone, and it has at most 120 characters.
+pub fn safe_name(name: &str) -> String {
+    let last = name
+        .rsplit(['/', '\\'])
+        .find(|part| !part.is_empty())
+        .unwrap_or_default();
+    let clean: String = last
+        .chars()
+        .map(|c| {
+            if c.is_control() || matches!(c, ':' | '"' | '<' | '>' | '|' | '?' | '*') {
+                '_'
+            } else {
+                c
+            }
+        })
+        .take(120)
+        .collect();
+    let clean = clean.trim_start_matches('.').trim();
+    if clean.is_empty() {
+        "file".to_owned()
+    } else {
+        clean.to_owned()
+    }
+}
+
+/// The media type that a name suggests.
+pub fn media_type(name: &str) -> String {
+    match name.rsplit('.').next() {
+        Some("jsonl" | "ndjson") => "application/x-ndjson".to_owned(),
+        Some("log") => "text/plain".to_owned(),
+        _ => mime_guess::from_path(name)
+            .first_or_octet_stream()
+            .essence_str()
+            .to_owned(),
+    }
+}
+
+fn number(id: &str) -> usize {
+    id.strip_prefix("file-")
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(usize::MAX)
+}
+
+/// SHA-256 in lower-case hex, and bytes.
+fn digest(path: &Path) -> std::io::Result<(String, u64)> {
+    let mut file = crate::fs::open(path)?;
+    let mut hasher = Sha256::new();
+    let mut buffer = vec![0; 64 * 1024];
+    let mut size = 0;
+    loop {
+        let read = file.read(&mut buffer)?;
+        if read == 0 {
+            break;
+        }
+        size += read as u64;
+        hasher.update(buffer.get(..read).unwrap_or_default());
+    }
+    let mut hex = String::with_capacity(64);
+    for byte in hasher.finalize() {
+        let _ = write!(hex, "{byte:02x}");
+    }
+    Ok((hex, size))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    #[test]
+    fn b23_a_name_from_outside_never_leaves_its_directory() {
+        for (given, safe) in [
+            ("../../etc/passwd", "passwd"),
+            ("/abs/x.csv", "x.csv"),
+            ("..", "file"),
+            ("a/..", "file"),
+            ("C:\\x\\y.txt", "y.txt"),
+            (".bashrc", "bashrc"),
+            ("nul\0l", "nul_l"),
+            ("", "file"),
+            ("ok name.txt", "ok name.txt"),
+        ] {
+            assert_eq!(safe_name(given), safe, "{given:?}");
+        }
+    }
+
+    #[test]
+    fn p16_an_artifact_has_hash_size_and_media_type() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a.csv"), "x,y\n").unwrap();
+        let artifacts = Artifacts::new(vec![dir.path().into()], dir.path().join("cache"));
+        let file = FileRef::at(dir.path().join("a.csv").display().to_string());
+        let artifact = artifacts.register("local", &file, None).unwrap();
+        assert_eq!(artifact.media_type, "text/csv");
+        assert_eq!(artifact.size, Some(4));
+        assert_eq!(
+            artifact.sha256.as_deref(),
+            Some("9c6536d38fa37da58fac066342747e6d20fdace12ab5b287cf04506f2afe95b0")
+        );
+        let again = artifacts.register("local", &file, None).unwrap();
+        assert_eq!(again.id, artifact.id);
+    }
+
+    #[test]
+    fn a_file_outside_the_roots_is_refused_also_through_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let work = dir.path().join("work");
+        std::fs::create_dir(&work).unwrap();
+        std::fs::write(dir.path().join("secret"), "s").unwrap();
+        std::os::unix::fs::symlink(dir.path().join("secret"), work.join("link")).unwrap();
+        let artifacts = Artifacts::new(vec![work.clone()], work.join("cache"));
+        for path in [
+            dir.path().join("secret"),
+            work.join("link"),
+            work.join("../secret"),
+            work,
+        ] {
+            let file = FileRef::at(path.display().to_string());
+            let error = artifacts.register("liar", &file, None).unwrap_err();
+            assert!(error.to_string().contains("`liar`"), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn h12_a_remote_file_is_fetched_once_when_it_is_needed_and_a_bad_id_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let artifacts = Artifacts::new(vec![], dir.path().join("cache"));
+        let count = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&count);
+        let fetch: Fetch = Arc::new(move |id, to| {
+            counter.fetch_add(1, Ordering::SeqCst);
+            async move { std::fs::write(to, id).map_err(|e| e.to_string()) }.boxed()
+        });
+        let file = FileRef::lazy("remote-7", "../report.txt");
+        let artifact = artifacts.register("hosted", &file, Some(fetch)).unwrap();
+        assert_eq!(count.load(Ordering::SeqCst), 0);
+        let path = artifacts.resolve(&artifact.id).await.unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "remote-7");
+        assert_eq!(artifacts.resolve("report.txt").await.unwrap(), path);
+        assert_eq!(count.load(Ordering::SeqCst), 1);
+        for bad in ["file-99", "../report.txt", "/etc/passwd", ""] {
+            assert!(matches!(
+                artifacts.resolve(bad).await,
+                Err(FileError::FileNotFound { .. })
+            ));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_failed_download_says_why_and_can_be_tried_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let artifacts = Artifacts::new(vec![], dir.path().join("cache"));
+        let fetch: Fetch = Arc::new(|_, _| async { Err("410 gone".to_owned()) }.boxed());
+        let artifact = artifacts
+            .register("hosted", &FileRef::lazy("x", "x"), Some(fetch))
+            .unwrap();
+        let error = artifacts.resolve(&artifact.id).await.unwrap_err();
+        assert!(
+            matches!(&error, FileError::DownloadFailed { file_id, reason }
+                if file_id == "file-1" && reason == "410 gone"),
+            "{error}"
+        );
+    }
+}

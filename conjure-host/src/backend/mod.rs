@@ -1,0 +1,18 @@
+//! The backends of a session: what they offer, and how a call reaches the one that runs it.
+//!
+//! A [`Toolbox`] holds a session's backends and makes a [`Snapshot`] of them: a routing table and
+//! behind each public name the instance that runs it. A snapshot never changes; a hot-added skill
+//! makes a new one.
+
+mod contributors;
+pub(crate) mod lease;
+mod results;
+pub(crate) mod run;
+pub(crate) mod services;
+mod snapshot;
+mod toolbox;
+
+pub use run::{CallReport, LiveOutput};
+pub use services::{Asker, Nobody, Sampler};
+pub use snapshot::Snapshot;
+pub use toolbox::{BackendStatus, Toolbox, ToolboxError};

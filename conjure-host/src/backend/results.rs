@@ -1,0 +1,187 @@
+//! From what a plugin gives back to what a call's output is in canonical chat.
+//!
+//! Files become artifacts, texts that are too long become artifacts with both ends shown, and
+//! everything that a plugin got wrong is said without losing the rest.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use conjure_core::chat::OutputPart;
+use conjure_core::context::{cut, file_line};
+use conjure_skill_sdk::protocol::{FileRef, Part, ToolResult};
+
+use crate::artifacts::{Artifact, Artifacts, Fetch};
+
+/// Collects the output of one call.
+pub(crate) struct Output<'a> {
+    pub(crate) artifacts: &'a Artifacts,
+    pub(crate) backend: &'a str,
+    pub(crate) fetch: Option<Fetch>,
+    pub(crate) working_dir: &'a Path,
+    pub(crate) most_bytes: usize,
+    pub(crate) parts: Vec<OutputPart>,
+    pub(crate) files: Vec<Artifact>,
+}
+
+impl Output<'_> {
+    /// Takes a tool result in.
+    pub(crate) fn tool_result(&mut self, result: ToolResult) {
+        for part in result.content {
+            match part {
+                Part::Text { text } => self.text(&text),
+                Part::Image { media_type, data } => self.image(&media_type, &data),
+                Part::File { file } => self.spilled_or_file(&file),
+                Part::Raw { value, .. } | Part::Other(value) => self.text(&value.to_string()),
+            }
+        }
+        if self.parts.is_empty()
+            && let Some(structured) = &result.structured
+        {
+            self.text(&structured.to_string());
+        }
+        for file in result.files {
+            self.file(&file);
+        }
+    }
+
+    /// Takes a text in, cut when it is too long.
+    pub(crate) fn text(&mut self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        let shown = if text.len() > self.most_bytes {
+            match self.artifacts.spill(self.backend, "output.txt", text) {
+                Ok(artifact) => {
+                    let shown = cut(text, self.most_bytes, Some(&artifact.reference()));
+                    self.files.push(artifact);
+                    shown
+                }
+                Err(_) => cut(text, self.most_bytes, None),
+            }
+        } else {
+            None
+        };
+        self.parts.push(OutputPart::Text {
+            text: shown.unwrap_or_else(|| text.to_owned()),
+        });
+    }
+
+    /// Takes a file in that a call made, and tells the model about it.
+    pub(crate) fn file(&mut self, file: &FileRef) {
+        if let Some(artifact) = self.keep(file) {
+            let place = artifact.path.as_deref().map(|path| {
+                path.strip_prefix(self.working_dir)
+                    .unwrap_or(path)
+                    .display()
+                    .to_string()
+            });
+            let line = file_line(&artifact.reference(), place.as_deref());
+            self.parts.push(OutputPart::Text { text: line });
+            self.parts.push(OutputPart::File {
+                artifact: artifact.reference(),
+            });
+        }
+    }
+
+    /// Registers a file without a word to the model.
+    pub(crate) fn keep(&mut self, file: &FileRef) -> Option<Artifact> {
+        match self
+            .artifacts
+            .register(self.backend, file, self.fetch.clone())
+        {
+            Ok(artifact) => {
+                if !self.files.iter().any(|known| known.id == artifact.id) {
+                    self.files.push(artifact.clone());
+                }
+                Some(artifact)
+            }
+            Err(error) => {
+                self.parts.push(OutputPart::Text {
+                    text: format!("[file refused] {error}"),
+                });
+                None
+            }
+        }
+    }
+
+    /// A text that crossed as a file is a text again; any other file is a file.
+    fn spilled_or_file(&mut self, file: &FileRef) {
+        let is_text = file.media_type.as_deref() == Some("text/plain") && file.id.is_none();
+        let text = file.path.as_deref().filter(|_| is_text).and_then(|path| {
+            let allowed = self.artifacts.contains(Path::new(path));
+            let small = crate::fs::size(path).is_ok_and(|size| size <= 16 * 1024 * 1024);
+            (allowed && small)
+                .then(|| crate::fs::read(path).ok())
+                .flatten()
+        });
+        match text {
+            Some(bytes) => self.text(&String::from_utf8_lossy(&bytes)),
+            None => self.file(file),
+        }
+    }
+
+    fn image(&mut self, media_type: &str, data: &str) {
+        let kept = base64::engine::general_purpose::STANDARD
+            .decode(data)
+            .map_err(|error| error.to_string())
+            .and_then(|bytes| {
+                let extension = media_type.rsplit('/').next().unwrap_or("bin");
+                self.artifacts
+                    .keep_bytes(
+                        self.backend,
+                        &format!("image.{extension}"),
+                        media_type,
+                        &bytes,
+                    )
+                    .map_err(|error| error.to_string())
+            });
+        match kept {
+            Ok(artifact) => {
+                self.parts.push(OutputPart::Image {
+                    artifact: artifact.reference(),
+                });
+                self.files.push(artifact);
+            }
+            Err(reason) => {
+                self.parts.push(OutputPart::Text {
+                    text: format!("[image refused] {reason}"),
+                });
+            }
+        }
+    }
+}
+
+/// A way to fetch the files of a backend, if it has one.
+pub(crate) fn fetch_with(
+    lease: &Arc<super::lease::BackendLease>,
+    around: &super::lease::Surroundings,
+) -> Option<Fetch> {
+    use conjure_skill_sdk::protocol::{FilesGet, op};
+    use futures_util::FutureExt as _;
+
+    if !lease.plugin.manifest().has("files.get/1") {
+        return None;
+    }
+    let instance = Arc::clone(&lease.instance);
+    let around = around.clone();
+    Some(Arc::new(move |id, to| {
+        let instance = Arc::clone(&instance);
+        let around = around.clone();
+        async move {
+            let request = FilesGet {
+                id,
+                to: to.display().to_string(),
+            };
+            super::lease::ask::<_, FileRef>(&instance, &around, op::FILES_GET, request)
+                .await
+                .map_err(|error| error.to_string())?;
+            if to.is_file() {
+                Ok(())
+            } else {
+                Err("the backend wrote no file".to_owned())
+            }
+        }
+        .boxed()
+    }))
+}

@@ -1,0 +1,488 @@
+//! Running one call: from a public name and arguments to a result, whatever happens in between.
+//!
+//! Nothing here fails: an unknown tool, bad arguments, a panic, a time-out are results too.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use conjure_abi::EmitKind;
+use conjure_core::chat::{FunctionCall, FunctionCallOutput};
+use conjure_core::context::{CommandEnd, absolute_skill_paths, failure};
+use conjure_core::log::CallEnd;
+use conjure_core::routing::Route;
+use conjure_skill_sdk::protocol::{
+    BackendCall, Bash, BashOutput, CreateFile, Request, StrReplace, ToolResult, View, Viewed,
+    Written, op,
+};
+use serde::Deserialize;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::lease::{BackendLease, SkillLease, Surroundings};
+use super::results::{Output, fetch_with};
+use super::snapshot::{Snapshot, Target};
+use crate::artifacts::{Artifact, Artifacts};
+use crate::plugin::{CallFailure, CallOptions, Emit, Instance, emit_channel};
+use crate::skill_folders::LoadedFolder;
+
+/// Time that an executor gets beyond a command's limit to end the command and say how it went.
+const ENDING: Duration = Duration::from_secs(3);
+
+/// Takes live output: the stream (`stdout`, `stderr`, `event`) and its bytes.
+pub type LiveOutput = Arc<dyn Fn(EmitKind, &[u8]) + Send + Sync>;
+
+/// What came of a call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CallReport {
+    /// What the model reads.
+    pub output: FunctionCallOutput,
+    /// How it ended.
+    pub end: CallEnd,
+    /// From start to result.
+    pub duration: Duration,
+    /// Files that it made.
+    pub files: Vec<Artifact>,
+    /// Data for programs: the structured result, if there is one.
+    pub structured: Option<Value>,
+}
+
+/// What a call is run with.
+pub(crate) struct Runner<'a> {
+    pub(crate) snapshot: &'a Snapshot,
+    pub(crate) around: &'a Surroundings,
+    pub(crate) artifacts: &'a Artifacts,
+    pub(crate) turn_id: Option<Arc<str>>,
+    pub(crate) timeout: Duration,
+    pub(crate) most_bytes: usize,
+    pub(crate) cancel: CancellationToken,
+    pub(crate) live: LiveOutput,
+}
+
+/// A call on its way.
+struct Underway<'a> {
+    call: &'a FunctionCall,
+    route: &'a Route,
+    timeout: Duration,
+}
+
+/// A call that gave no answer of its own.
+struct Failed {
+    text: String,
+    end: CallEnd,
+}
+
+impl Failed {
+    fn new(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            end: CallEnd::Failed,
+        }
+    }
+}
+
+impl Runner<'_> {
+    /// Runs a call to its one terminal result.
+    pub(crate) async fn run(&self, call: &FunctionCall) -> CallReport {
+        let begun = Instant::now();
+        let Some((route, target)) = self.snapshot.look_up(&call.name) else {
+            return self.unknown(call);
+        };
+        let timeout = route
+            .definition
+            .timeout_ms
+            .map_or(self.timeout, Duration::from_millis);
+        let underway = Underway {
+            call,
+            route,
+            timeout,
+        };
+        let mut output = Output {
+            artifacts: self.artifacts,
+            backend: &route.backend,
+            fetch: match target {
+                Target::Backend(lease) | Target::Executor(lease, _) => {
+                    fetch_with(lease, self.around)
+                }
+                Target::Skill(_) => None,
+            },
+            working_dir: &self.around.working_dir,
+            most_bytes: self.most_bytes,
+            parts: Vec::new(),
+            files: Vec::new(),
+        };
+        let ran = match target {
+            Target::Skill(lease) => self.skill(&underway, lease, &mut output).await,
+            Target::Executor(lease, folders) => {
+                self.executor(&underway, lease, folders, &mut output).await
+            }
+            Target::Backend(lease) => self.backend(&underway, lease, &mut output).await,
+        };
+        let duration = begun.elapsed();
+        let (is_error, end, structured) = match ran {
+            Ok(Ran {
+                is_error: false,
+                structured,
+            }) => (false, CallEnd::Done, structured),
+            Ok(Ran {
+                is_error: true,
+                structured,
+            }) => (true, CallEnd::Failed, structured),
+            Err(failed) => {
+                output.text(&failed.text);
+                (true, failed.end, None)
+            }
+        };
+        if output.parts.is_empty() {
+            output.text("(no output)");
+        }
+        CallReport {
+            output: FunctionCallOutput {
+                call_id: call.call_id.clone(),
+                output: output.parts,
+                is_error,
+            },
+            end,
+            duration,
+            files: output.files,
+            structured,
+        }
+    }
+
+    fn unknown(&self, call: &FunctionCall) -> CallReport {
+        let text = format!("There is no tool `{}` (any more).", call.name);
+        CallReport {
+            output: FunctionCallOutput::text(&call.call_id, text, true),
+            end: CallEnd::Refused,
+            duration: Duration::ZERO,
+            files: Vec::new(),
+            structured: None,
+        }
+    }
+
+    async fn skill(
+        &self,
+        underway: &Underway<'_>,
+        lease: &SkillLease,
+        output: &mut Output<'_>,
+    ) -> Result<Ran, Failed> {
+        let instance = match lease.made() {
+            Some(instance) => Arc::clone(instance),
+            None => lease
+                .instance(self.around)
+                .await
+                .map_err(|reason| Failed::new(failure(&underway.call.name, &reason)))?,
+        };
+        let body = &underway.call.arguments;
+        let result = self
+            .tool_result(&instance, underway, underway.route.op(), body, None)
+            .await?;
+        Ok(take(output, result))
+    }
+
+    async fn backend(
+        &self,
+        underway: &Underway<'_>,
+        lease: &BackendLease,
+        output: &mut Output<'_>,
+    ) -> Result<Ran, Failed> {
+        let body = BackendCall {
+            name: underway.route.tool().to_owned(),
+            skill: underway.route.skill().map(str::to_owned),
+            arguments: underway.call.arguments.clone(),
+            files: Vec::new(),
+        };
+        let result = self
+            .tool_result(&lease.instance, underway, op::BACKEND_CALL, &body, None)
+            .await?;
+        Ok(take(output, result))
+    }
+
+    async fn executor(
+        &self,
+        underway: &Underway<'_>,
+        lease: &BackendLease,
+        folders: &[Arc<LoadedFolder>],
+        output: &mut Output<'_>,
+    ) -> Result<Ran, Failed> {
+        let skill_dir = match folders {
+            [only] => lease.skill_dir(only.folder.name.as_str()),
+            _ => None,
+        };
+        let call = Operation {
+            runner: self,
+            underway,
+            instance: &lease.instance,
+            skill_dir,
+        };
+        match underway.route.op() {
+            op::EXECUTOR_BASH => {
+                let Command { command } = arguments(underway.call)?;
+                let command = self.with_skill_paths(command, lease, folders);
+                let body = Bash {
+                    command,
+                    keep_bytes: u64::try_from(self.most_bytes / 2).ok(),
+                    ..Bash::default()
+                };
+                let reply: BashOutput = call.ask(op::EXECUTOR_BASH, &body).await?;
+                Ok(command_result(&reply, underway.timeout, output))
+            }
+            op::EXECUTOR_VIEW => {
+                let mut body: View = arguments(underway.call)?;
+                body.path = self.with_skill_paths(body.path, lease, folders);
+                let viewed: Viewed = call.ask(op::EXECUTOR_VIEW, &body).await?;
+                output.text(&viewed.content);
+                if let Some(file) = &viewed.full_content {
+                    output.file(file);
+                }
+                Ok(Ran::well())
+            }
+            op::EXECUTOR_CREATE_FILE => {
+                let body: CreateFile = arguments(underway.call)?;
+                let written: Written = call.ask(op::EXECUTOR_CREATE_FILE, &body).await?;
+                let verb = if written.replaced {
+                    "Replaced"
+                } else {
+                    "Created"
+                };
+                output.text(&format!("{verb} {}.", body.path));
+                output.keep(&written.file);
+                Ok(Ran::well())
+            }
+            op::EXECUTOR_STR_REPLACE => {
+                let body: StrReplace = arguments(underway.call)?;
+                let written: Written = call.ask(op::EXECUTOR_STR_REPLACE, &body).await?;
+                output.text(&format!("Replaced the passage in {}.", body.path));
+                output.keep(&written.file);
+                Ok(Ran::well())
+            }
+            other => Err(Failed::new(failure(
+                &underway.call.name,
+                &format!("executors have no operation `{other}`"),
+            ))),
+        }
+    }
+
+    /// The text with relative paths of the skills made absolute. What the working directory has
+    /// itself is meant as it is.
+    fn with_skill_paths(
+        &self,
+        text: String,
+        lease: &BackendLease,
+        folders: &[Arc<LoadedFolder>],
+    ) -> String {
+        folders.iter().fold(text, |text, folder| {
+            match lease.skill_dir(folder.folder.name.as_str()) {
+                Some(dir) => absolute_skill_paths(&text, &folder.paths, dir, |path| {
+                    self.around.working_dir.join(path).exists()
+                }),
+                None => text,
+            }
+        })
+    }
+
+    async fn tool_result<B: Serialize>(
+        &self,
+        instance: &Instance,
+        underway: &Underway<'_>,
+        op: &str,
+        body: &B,
+        skill_dir: Option<&str>,
+    ) -> Result<ToolResult, Failed> {
+        let json = self.envelope(underway, body, skill_dir)?;
+        if underway.route.definition.in_place
+            && let Some(reply) = instance.request_in_place(op, &json)
+        {
+            let reply = reply.map_err(|fault| {
+                let what = format!("{}: {}", instance.plugin().id(), fault.text());
+                Failed::new(failure(&underway.call.name, &what))
+            })?;
+            return decode(underway, op, &reply);
+        }
+        let reply = self
+            .request(instance, underway, op, json, underway.timeout)
+            .await?;
+        decode(underway, op, &reply)
+    }
+
+    fn envelope<B: Serialize>(
+        &self,
+        underway: &Underway<'_>,
+        body: &B,
+        skill_dir: Option<&str>,
+    ) -> Result<Vec<u8>, Failed> {
+        let request = Request {
+            call_id: Some(underway.call.call_id.clone()),
+            turn_id: self.turn_id.as_deref().map(str::to_owned),
+            skill_dir: skill_dir.map(str::to_owned),
+            deadline_ms: u64::try_from(underway.timeout.as_millis()).unwrap_or(u64::MAX),
+            ..self.around.request(body)
+        };
+        serde_json::to_vec(&request)
+            .map_err(|error| Failed::new(failure(&underway.call.name, &error.to_string())))
+    }
+
+    async fn request(
+        &self,
+        instance: &Instance,
+        underway: &Underway<'_>,
+        op: &str,
+        json: Vec<u8>,
+        deadline: Duration,
+    ) -> Result<Vec<u8>, Failed> {
+        let (sink, mut stream) = emit_channel();
+        let live = Arc::clone(&self.live);
+        let options = CallOptions {
+            deadline: Some(deadline),
+            sink: Some(sink),
+            cancel: self.cancel.clone(),
+            meta: crate::plugin::CallMeta {
+                session: Some(Arc::clone(&self.around.session)),
+                call_id: Some(Arc::from(underway.call.call_id.as_str())),
+                turn_id: self.turn_id.clone(),
+            },
+        };
+        let answer = instance.request(op, json, options);
+        tokio::pin!(answer);
+        let answer = loop {
+            tokio::select! {
+                biased;
+                Some(Emit { kind, bytes }) = stream.next() => live(kind, &bytes),
+                answer = &mut answer => break answer,
+            }
+        };
+        while let Some(Emit { kind, bytes }) = stream.try_next() {
+            live(kind, &bytes);
+        }
+        match answer {
+            Ok(reply) => Ok(reply),
+            // What it managed to say while it was told to stop is worth more than our words.
+            Err(CallFailure::TimedOut {
+                late: Some(reply), ..
+            }) if is_executor(op) => Ok(reply),
+            Err(error) => Err(self.failed(underway, &error)),
+        }
+    }
+
+    fn failed(&self, underway: &Underway<'_>, error: &CallFailure) -> Failed {
+        let end = match error {
+            CallFailure::TimedOut { .. } => CallEnd::TimedOut,
+            CallFailure::Cancelled { .. } => CallEnd::Cancelled,
+            _ => CallEnd::Failed,
+        };
+        Failed {
+            text: failure(&underway.call.name, &error.to_string()),
+            end,
+        }
+    }
+}
+
+/// An operation of an executor.
+struct Operation<'a> {
+    runner: &'a Runner<'a>,
+    underway: &'a Underway<'a>,
+    instance: &'a Instance,
+    skill_dir: Option<&'a str>,
+}
+
+impl Operation<'_> {
+    async fn ask<B: Serialize, R: DeserializeOwned>(
+        &self,
+        op: &str,
+        body: &B,
+    ) -> Result<R, Failed> {
+        let json = self.runner.envelope(self.underway, body, self.skill_dir)?;
+        let deadline = self.underway.timeout + ENDING;
+        let reply = self
+            .runner
+            .request(self.instance, self.underway, op, json, deadline)
+            .await?;
+        decode(self.underway, op, &reply)
+    }
+}
+
+/// A call that gave an answer.
+struct Ran {
+    is_error: bool,
+    structured: Option<Value>,
+}
+
+impl Ran {
+    fn well() -> Self {
+        Self {
+            is_error: false,
+            structured: None,
+        }
+    }
+}
+
+fn take(output: &mut Output<'_>, result: ToolResult) -> Ran {
+    let ran = Ran {
+        is_error: result.is_error,
+        structured: result.structured.clone(),
+    };
+    output.tool_result(result);
+    ran
+}
+
+fn command_result(reply: &BashOutput, timeout: Duration, output: &mut Output<'_>) -> Ran {
+    let full = reply
+        .full_output
+        .as_ref()
+        .and_then(|file| output.keep(file));
+    let full = full.as_ref().map(Artifact::reference);
+    let kept = (reply.stdout.len() + reply.stderr.len()) as u64;
+    let end = CommandEnd {
+        stdout: &reply.stdout,
+        stderr: &reply.stderr,
+        exit_code: reply.exit_code,
+        signal: reply.signal,
+        timed_out_after_ms: reply
+            .timed_out
+            .then(|| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)),
+        dropped_bytes: match &reply.full_output {
+            Some(_) => (reply.stdout_bytes + reply.stderr_bytes).saturating_sub(kept),
+            None => 0,
+        },
+        full_output: full.as_ref(),
+    };
+    let is_error = end.failed();
+    output.text(&end.text());
+    for file in &reply.files {
+        output.file(file);
+    }
+    Ran {
+        is_error,
+        structured: None,
+    }
+}
+
+#[derive(Deserialize)]
+struct Command {
+    command: String,
+}
+
+fn arguments<T: DeserializeOwned>(call: &FunctionCall) -> Result<T, Failed> {
+    serde_json::from_value(call.arguments.clone()).map_err(|error| Failed {
+        text: format!("The arguments of `{}` do not fit: {error}.", call.name),
+        end: CallEnd::Refused,
+    })
+}
+
+fn decode<R: DeserializeOwned>(
+    underway: &Underway<'_>,
+    op: &str,
+    reply: &[u8],
+) -> Result<R, Failed> {
+    serde_json::from_slice(reply).map_err(|error| {
+        let origin = &underway.route.definition.origin;
+        let plugin = origin.plugin.as_deref().unwrap_or(&underway.route.backend);
+        let what = format!("the plugin `{plugin}` gave a reply to {op} that does not fit: {error}");
+        Failed::new(failure(&underway.call.name, &what))
+    })
+}
+
+fn is_executor(op: &str) -> bool {
+    op.starts_with("executor.")
+}

@@ -1,0 +1,512 @@
+//! What the host does for plugins: the host operations of one session.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use conjure_abi::{Fault, code};
+use conjure_core::chat::{Message, Part};
+use conjure_core::repair::Target;
+use conjure_core::request::ModelRequest;
+use conjure_skill_sdk::protocol::{
+    Elicit, Elicited, Empty, FileRef, HttpRequest, HttpResponse, INLINE_LIMIT, KvKey, KvKeys,
+    KvList, KvSet, KvValue, Permissions, RegisterFile, Registered, Root, Roots, Sample, Sampled,
+    SecretGet, host_op,
+};
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::artifacts::Artifacts;
+use crate::plugin::{CallMeta, HostServices, PluginId};
+use crate::provider::{Provider, ReplySink};
+
+/// The host operations that this host serves.
+pub(crate) const SERVED: [&str; 13] = [
+    "progress/1",
+    "file/1",
+    "kv.get/1",
+    "kv.set/1",
+    "kv.delete/1",
+    "kv.list/1",
+    "secret.get/1",
+    "http.send/1",
+    "sample/1",
+    "elicit/1",
+    "roots/1",
+    "call.cancelled/1",
+    "call.writable/1",
+];
+
+/// The most keys of a plugin, and the most bytes of a key.
+const KV_KEYS: usize = 10_000;
+const KV_KEY_BYTES: usize = 512;
+/// The most bytes of an HTTP reply.
+const HTTP_BYTES: usize = 64 * 1024 * 1024;
+
+/// Asks the person of a session.
+pub trait Asker: Send + Sync + 'static {
+    /// Puts a plugin's question to the person and waits for the answer.
+    fn elicit(&self, plugin: String, question: Elicit) -> BoxFuture<'static, Elicited>;
+}
+
+/// Nobody is there: every question is cancelled.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Nobody;
+
+impl Asker for Nobody {
+    fn elicit(&self, _plugin: String, _question: Elicit) -> BoxFuture<'static, Elicited> {
+        std::future::ready(Elicited {
+            action: "cancel".to_owned(),
+            content: BTreeMap::new(),
+        })
+        .boxed()
+    }
+}
+
+/// Asks the session's own model, for a plugin.
+pub type Sampler = Arc<dyn Fn(Sample) -> BoxFuture<'static, Result<Sampled, String>> + Send + Sync>;
+
+/// Asks a provider in the name of a plugin.
+pub(crate) fn sampler(provider: Option<Arc<dyn Provider>>, model: String) -> Sampler {
+    Arc::new(move |sample| {
+        let (provider, model) = (provider.clone(), model.clone());
+        async move {
+            let Some(provider) = provider else {
+                return Err("this session has no model".to_owned());
+            };
+            let request = sample_request(provider.name(), &model, sample);
+            let sink = ReplySink::new(|_| {}, |_| {});
+            let response = provider
+                .respond(&request, &sink)
+                .await
+                .map_err(|error| error.to_string())?;
+            Ok(Sampled {
+                model: if response.model.is_empty() {
+                    model
+                } else {
+                    response.model
+                },
+                text: response.parts.iter().filter_map(Part::as_text).collect(),
+                stop_reason: response.stop.map(|stop| stop.raw),
+            })
+        }
+        .boxed()
+    })
+}
+
+fn sample_request(provider: &str, model: &str, sample: Sample) -> ModelRequest {
+    let messages = sample
+        .messages
+        .into_iter()
+        .map(|message| match message.role.as_str() {
+            "assistant" => Message::assistant(message.text),
+            _ => Message::user(message.text),
+        })
+        .collect();
+    let mut request = ModelRequest::bare(&Target::new(provider, model), messages);
+    request.system = sample.system.into_iter().collect();
+    request.max_tokens = sample.max_tokens.unwrap_or(1024);
+    request
+}
+
+/// Values that plugins keep, one namespace a plugin, in one file each.
+#[derive(Debug)]
+pub(crate) struct KeyValues {
+    dir: PathBuf,
+    open: Mutex<BTreeMap<String, BTreeMap<String, Value>>>,
+}
+
+impl KeyValues {
+    /// Kept below `dir`, which is made at the first write.
+    pub(crate) fn new(dir: PathBuf) -> Self {
+        Self {
+            dir,
+            open: Mutex::new(BTreeMap::new()),
+        }
+    }
+
+    fn with<R>(
+        &self,
+        plugin: &str,
+        change: impl FnOnce(&mut BTreeMap<String, Value>) -> Result<(R, bool), Fault>,
+    ) -> Result<R, Fault> {
+        let path = self
+            .dir
+            .join(format!("{}.json", crate::artifacts::safe_name(plugin)));
+        let failed = |error: std::io::Error| Fault::new(code::FAILED, error.to_string());
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if !open.contains_key(plugin) {
+            let values = match crate::fs::read(&path) {
+                Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
+                    Fault::new(
+                        code::FAILED,
+                        format!("`{}` is damaged: {error}", path.display()),
+                    )
+                })?,
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => BTreeMap::new(),
+                Err(error) => return Err(failed(error)),
+            };
+            open.insert(plugin.to_owned(), values);
+        }
+        let values = open.entry(plugin.to_owned()).or_default();
+        let before = values.clone();
+        let (result, changed) = change(values)?;
+        if changed {
+            let bytes = serde_json::to_vec(values).unwrap_or_default();
+            let written = crate::fs::create_private_dir(&self.dir)
+                .and_then(|()| crate::fs::write_atomic(&path, &bytes));
+            if let Err(error) = written {
+                *values = before;
+                return Err(failed(error));
+            }
+        }
+        Ok(result)
+    }
+}
+
+/// The host operations for one plugin in one session (or for one backend instance).
+pub(crate) struct Services {
+    pub(crate) shared: Arc<ServicesShared>,
+    pub(crate) permissions: Permissions,
+    pub(crate) session: Option<SessionServices>,
+}
+
+/// What all plugins of a host share.
+pub(crate) struct ServicesShared {
+    pub(crate) key_values: KeyValues,
+    pub(crate) secrets: BTreeMap<String, SecretString>,
+    pub(crate) http: reqwest::Client,
+    pub(crate) temp: PathBuf,
+    /// Sessions by id, so that an instance that serves many of them finds the one that asks.
+    pub(crate) sessions: Mutex<BTreeMap<String, SessionServices>>,
+}
+
+impl ServicesShared {
+    /// From here on the session's plugins find it.
+    pub(crate) fn remember(&self, session: &str, services: SessionServices) {
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.insert(session.to_owned(), services);
+    }
+
+    /// The session is over.
+    pub(crate) fn forget(&self, session: &str) {
+        self.sessions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(session);
+    }
+}
+
+/// What belongs to one session.
+#[derive(Clone)]
+pub(crate) struct SessionServices {
+    pub(crate) artifacts: Arc<Artifacts>,
+    pub(crate) working_dir: PathBuf,
+    pub(crate) exchange_dir: PathBuf,
+    pub(crate) asker: Arc<dyn Asker>,
+    pub(crate) sampler: Sampler,
+}
+
+impl HostServices for Services {
+    fn host(
+        &self,
+        plugin: &PluginId,
+        call: &CallMeta,
+        op: &str,
+        json: Vec<u8>,
+    ) -> BoxFuture<'static, Result<Vec<u8>, Fault>> {
+        let session = self.session.clone().or_else(|| {
+            let sessions = self
+                .shared
+                .sessions
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            sessions.get(call.session.as_deref()?).cloned()
+        });
+        let asked = Asked {
+            shared: Arc::clone(&self.shared),
+            permissions: self.permissions.clone(),
+            session,
+            plugin: plugin.name.to_string(),
+        };
+        let op = op.to_owned();
+        async move { asked.answer(&op, &json).await }.boxed()
+    }
+}
+
+struct Asked {
+    shared: Arc<ServicesShared>,
+    permissions: Permissions,
+    session: Option<SessionServices>,
+    plugin: String,
+}
+
+impl Asked {
+    async fn answer(&self, op: &str, json: &[u8]) -> Result<Vec<u8>, Fault> {
+        match op {
+            host_op::PROGRESS => reply(&Empty {}),
+            host_op::ROOTS => {
+                let working_dir = &self.session(op)?.working_dir;
+                reply(&Roots {
+                    roots: vec![Root {
+                        uri: format!("file://{}", working_dir.display()),
+                        name: Some("working directory".to_owned()),
+                    }],
+                })
+            }
+            host_op::FILE => {
+                let RegisterFile { file } = parse(op, json)?;
+                let artifacts = Arc::clone(&self.session(op)?.artifacts);
+                let artifact = artifacts
+                    .register(&self.plugin, &file, None)
+                    .map_err(|error| Fault::new(code::DENIED, error.to_string()))?;
+                reply(&Registered {
+                    artifact: artifact.id,
+                })
+            }
+            host_op::KV_GET => {
+                let KvKey { key } = parse(op, json)?;
+                let value = self.shared.key_values.with(&self.plugin, |values| {
+                    Ok((values.get(&key).cloned(), false))
+                })?;
+                reply(&KvValue { value })
+            }
+            host_op::KV_SET => {
+                self.set(parse(op, json)?)?;
+                reply(&Empty {})
+            }
+            host_op::KV_DELETE => {
+                let KvKey { key } = parse(op, json)?;
+                self.shared.key_values.with(&self.plugin, |values| {
+                    let removed = values.remove(&key).is_some();
+                    Ok(((), removed))
+                })?;
+                reply(&Empty {})
+            }
+            host_op::KV_LIST => {
+                let KvList { prefix } = parse(op, json)?;
+                let keys = self.shared.key_values.with(&self.plugin, |values| {
+                    let keys: Vec<String> = values
+                        .keys()
+                        .filter(|key| key.starts_with(&prefix))
+                        .cloned()
+                        .collect();
+                    Ok((keys, false))
+                })?;
+                reply(&KvKeys { keys })
+            }
+            host_op::SECRET_GET => self.secret(&parse(op, json)?),
+            host_op::HTTP_SEND => reply(&self.http(parse(op, json)?).await?),
+            host_op::SAMPLE => {
+                if !self.permissions.sample {
+                    return Err(denied("`sample`", "permissions.sample"));
+                }
+                let sampler = Arc::clone(&self.session(op)?.sampler);
+                let sampled: Sampled = sampler(parse::<Sample>(op, json)?)
+                    .await
+                    .map_err(|error| Fault::new(code::FAILED, error))?;
+                reply(&sampled)
+            }
+            host_op::ELICIT => {
+                let asker = Arc::clone(&self.session(op)?.asker);
+                reply(&asker.elicit(self.plugin.clone(), parse(op, json)?).await)
+            }
+            _ => Err(Fault::new(
+                code::UNSUPPORTED,
+                format!("this host does not serve `{op}`"),
+            )),
+        }
+    }
+
+    fn session(&self, op: &str) -> Result<&SessionServices, Fault> {
+        self.session.as_ref().ok_or_else(|| {
+            Fault::new(
+                code::GONE,
+                format!("`{op}` needs a session, and none is open here"),
+            )
+        })
+    }
+
+    fn set(&self, KvSet { key, value }: KvSet) -> Result<(), Fault> {
+        if key.is_empty() || key.len() > KV_KEY_BYTES {
+            return Err(Fault::new(
+                code::INVALID,
+                format!(
+                    "a key has 1 to {KV_KEY_BYTES} bytes, this one {}",
+                    key.len()
+                ),
+            ));
+        }
+        let size = value.to_string().len();
+        if size > INLINE_LIMIT {
+            return Err(Fault::new(
+                code::INVALID,
+                format!("a value has at most {INLINE_LIMIT} bytes as JSON, this one {size}"),
+            ));
+        }
+        self.shared.key_values.with(&self.plugin, |values| {
+            if values.len() >= KV_KEYS && !values.contains_key(&key) {
+                return Err(Fault::new(
+                    code::BUSY,
+                    format!("the plugin has {KV_KEYS} keys already; delete some"),
+                ));
+            }
+            values.insert(key, value);
+            Ok(((), true))
+        })
+    }
+
+    fn secret(&self, SecretGet { name }: &SecretGet) -> Result<Vec<u8>, Fault> {
+        if !self.permissions.secrets.contains(name) {
+            return Err(denied(
+                &format!("the secret `{name}`"),
+                "permissions.secrets",
+            ));
+        }
+        match self.shared.secrets.get(name) {
+            Some(secret) => reply(&json!({ "value": secret.expose_secret() })),
+            None => Err(Fault::new(
+                code::NOT_FOUND,
+                format!(
+                    "the host has no secret `{name}`; its owner sets it as the environment \
+                     variable {}{name}",
+                    crate::env::SECRET_PREFIX
+                ),
+            )),
+        }
+    }
+
+    async fn http(&self, request: HttpRequest) -> Result<HttpResponse, Fault> {
+        let failed = |what: String| Fault::new(code::FAILED, what);
+        let url = reqwest::Url::parse(&request.url)
+            .map_err(|e| Fault::new(code::INVALID, format!("`{}` is no URL: {e}", request.url)))?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(Fault::new(
+                code::INVALID,
+                "only http and https URLs are sent",
+            ));
+        }
+        let host = url.host_str().unwrap_or_default().to_owned();
+        if !self
+            .permissions
+            .http
+            .iter()
+            .any(|pattern| host_fits(pattern, &host))
+        {
+            return Err(denied(&format!("the host `{host}`"), "permissions.http"));
+        }
+        let method = reqwest::Method::from_bytes(request.method.as_bytes())
+            .map_err(|_| Fault::new(code::INVALID, format!("no method `{}`", request.method)))?;
+        let mut builder = self
+            .shared
+            .http
+            .request(method, url)
+            .timeout(Duration::from_secs(300));
+        for (name, value) in &request.headers {
+            builder = builder.header(name, value);
+        }
+        if let Some(file) = &request.body_file {
+            let path = file.path.as_deref().map(Path::new);
+            let inside = path.is_some_and(|p| {
+                self.session
+                    .as_ref()
+                    .is_some_and(|session| session.artifacts.contains(p))
+            });
+            let Some(path) = path.filter(|_| inside) else {
+                return Err(Fault::new(
+                    code::DENIED,
+                    "the body's file is outside the session's directories",
+                ));
+            };
+            builder = builder.body(crate::fs::read(path).map_err(|e| failed(e.to_string()))?);
+        } else if let Some(body) = request.body {
+            builder = builder.body(body);
+        }
+        let mut response = builder.send().await.map_err(|e| failed(chain(&e)))?;
+        let status = response.status().as_u16();
+        let headers = response
+            .headers()
+            .iter()
+            .map(|(name, value)| {
+                (
+                    name.to_string(),
+                    String::from_utf8_lossy(value.as_bytes()).into_owned(),
+                )
+            })
+            .collect();
+        let mut bytes = Vec::new();
+        while let Some(piece) = response.chunk().await.map_err(|e| failed(chain(&e)))? {
+            if bytes.len() + piece.len() > HTTP_BYTES {
+                return Err(failed(format!(
+                    "the reply has more than {HTTP_BYTES} bytes"
+                )));
+            }
+            bytes.extend_from_slice(&piece);
+        }
+        let mut reply = HttpResponse {
+            status,
+            headers,
+            body: None,
+            body_file: None,
+        };
+        match String::from_utf8(bytes) {
+            Ok(text) if text.len() <= INLINE_LIMIT => reply.body = Some(text),
+            Ok(text) => reply.body_file = Some(self.body_file(text.as_bytes())?),
+            Err(error) => reply.body_file = Some(self.body_file(error.as_bytes())?),
+        }
+        Ok(reply)
+    }
+
+    fn body_file(&self, bytes: &[u8]) -> Result<FileRef, Fault> {
+        let dir = self
+            .session
+            .as_ref()
+            .map_or(&self.shared.temp, |s| &s.exchange_dir);
+        let path = dir.join(format!("http-{}", uuid::Uuid::now_v7()));
+        crate::fs::create_private_dir(dir)
+            .and_then(|()| crate::fs::write_atomic(&path, bytes))
+            .map_err(|error| Fault::new(code::FAILED, error.to_string()))?;
+        Ok(FileRef::at(path.display().to_string()))
+    }
+}
+
+fn denied(what: &str, field: &str) -> Fault {
+    Fault::new(
+        code::DENIED,
+        format!("{what} is not in the manifest's `{field}`; the plugin's author declares it there"),
+    )
+}
+
+fn host_fits(pattern: &str, host: &str) -> bool {
+    match pattern.strip_prefix("*.") {
+        Some(parent) => host
+            .strip_suffix(parent)
+            .is_some_and(|head| head.ends_with('.')),
+        None => pattern == "*" || pattern.eq_ignore_ascii_case(host),
+    }
+}
+
+fn chain(error: &reqwest::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+fn parse<T: DeserializeOwned>(op: &str, json: &[u8]) -> Result<T, Fault> {
+    serde_json::from_slice(json)
+        .map_err(|error| Fault::new(code::INVALID, format!("`{op}`: {error}")))
+}
+
+fn reply<T: Serialize>(value: &T) -> Result<Vec<u8>, Fault> {
+    serde_json::to_vec(value).map_err(|error| Fault::new(code::FAILED, error.to_string()))
+}

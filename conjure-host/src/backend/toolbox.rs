@@ -1,0 +1,663 @@
+//! A session's backends, and the snapshots that are made of them.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use conjure_core::context::{SkillEntry, skills_prompt};
+use conjure_core::routing::{
+    Catalog, CatalogTool, Effects, Mode, Naming, Origin, Prefix, Quarantined, RoutingError,
+    RoutingTable, ToolName, command_tools,
+};
+use conjure_skill_sdk::protocol::{
+    CatalogReply, Effects as DeclaredEffects, Empty, Open, SkillMount, StateScope, ToolDecl,
+    ToolMode, op,
+};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::contributors::Contributors;
+use super::lease::{BackendLease, SkillLease, Surroundings, ask, create_request};
+use super::services::{Services, SessionServices};
+use super::snapshot::{Snapshot, Target};
+use crate::host::Shared;
+use crate::plugin::{HostServices, LoadedPlugin, PluginId};
+use crate::session::BackendSpec;
+use crate::skill_folders::{self, FolderError, LoadedFolder};
+
+/// The backends of one session.
+pub struct Toolbox {
+    shared: Arc<Shared>,
+    around: Surroundings,
+    services: SessionServices,
+    naming: Naming,
+    attached: Vec<Attached>,
+    /// The native skills that this session uses, by plugin.
+    leases: HashMap<PluginId, Arc<SkillLease>>,
+}
+
+/// A backend that was attached to the session.
+struct Attached {
+    name: String,
+    spec: BackendSpec,
+    kind: Kind,
+}
+
+enum Kind {
+    /// Native skills: those named, or all.
+    Native,
+    /// An executor with its skill folders.
+    Executor {
+        lease: Arc<BackendLease>,
+        folders: Vec<Arc<LoadedFolder>>,
+    },
+    /// A backend with what it offers now.
+    Backend {
+        lease: Arc<BackendLease>,
+        catalog: CatalogReply,
+    },
+}
+
+/// How a backend of a session is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct BackendStatus {
+    /// The instance's name.
+    pub name: String,
+    /// Its kind.
+    pub kind: String,
+    /// The plugin and its version, when one plugin is behind it.
+    pub plugin: Option<String>,
+}
+
+/// Why a session has no tools.
+#[derive(Debug, thiserror::Error)]
+pub enum ToolboxError {
+    /// Names clash, or a wish about names cannot be met.
+    #[error(transparent)]
+    Routing(#[from] RoutingError),
+    /// A skill folder cannot be used.
+    #[error("backend `{backend}`: {source}")]
+    Folder {
+        /// The backend instance.
+        backend: String,
+        /// Why.
+        source: FolderError,
+    },
+    /// A native skill that the session names is not loaded.
+    #[error(
+        "backend `{backend}`: there is no native skill `{skill}`; loaded are: {loaded}. Load it \
+         with `--plugin FILE`, or put it into a plugin directory (`conjure plugin list` shows \
+         them)"
+    )]
+    NoSkill {
+        /// The backend instance.
+        backend: String,
+        /// The name.
+        skill: String,
+        /// Those that there are.
+        loaded: String,
+    },
+    /// No plugin has the kind that a backend asks for.
+    #[error(
+        "backend `{backend}`: no executor or backend plugin is called `{kind}`; loaded are: \
+         {loaded}. Load it with `--plugin FILE`, or put it into a plugin directory (`conjure \
+         plugin list` shows them)"
+    )]
+    NoPlugin {
+        /// The backend instance.
+        backend: String,
+        /// The kind.
+        kind: String,
+        /// Those that there are.
+        loaded: String,
+    },
+    /// The plugin could not be made ready.
+    #[error("backend `{backend}`: {reason}")]
+    NotReady {
+        /// The backend instance.
+        backend: String,
+        /// Why, with the plugin's name.
+        reason: String,
+    },
+}
+
+impl Toolbox {
+    /// Attaches a session's backends, in their order.
+    ///
+    /// # Errors
+    /// [`ToolboxError`], the first that is met. Nothing stays open then.
+    pub(crate) async fn attach(
+        shared: Arc<Shared>,
+        around: Surroundings,
+        services: SessionServices,
+        naming: Naming,
+        specs: &[BackendSpec],
+    ) -> Result<Self, ToolboxError> {
+        let mut toolbox = Self {
+            shared,
+            around,
+            services,
+            naming,
+            attached: Vec::new(),
+            leases: HashMap::new(),
+        };
+        for spec in specs {
+            let kind = if spec.is_native() {
+                toolbox.check_native(spec).map(|()| Kind::Native)
+            } else {
+                toolbox.attach_plugin(spec).await
+            };
+            match kind {
+                Ok(kind) => {
+                    let name = spec.instance().to_owned();
+                    toolbox.attached.push(Attached {
+                        name,
+                        spec: spec.clone(),
+                        kind,
+                    });
+                }
+                Err(error) => {
+                    toolbox.close().await;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(toolbox)
+    }
+
+    /// The first snapshot.
+    ///
+    /// # Errors
+    /// [`ToolboxError::Routing`] when names clash.
+    pub fn snapshot(&mut self) -> Result<Snapshot, ToolboxError> {
+        let (catalogs, offers) = self.catalogs();
+        let table = RoutingTable::build(1, &catalogs, &self.naming)?;
+        Ok(self.finish(table, &offers))
+    }
+
+    /// The snapshot after something changed; what clashes is quarantined and the rest stays.
+    pub fn update(&mut self, current: &Snapshot) -> (Snapshot, Vec<Quarantined>) {
+        let (catalogs, offers) = self.catalogs();
+        let (table, quarantined) = current.table().update(&catalogs, &self.naming);
+        (self.finish(table, &offers), quarantined)
+    }
+
+    /// How the backends are.
+    pub fn status(&self) -> Vec<BackendStatus> {
+        self.attached
+            .iter()
+            .map(|attached| BackendStatus {
+                name: attached.name.clone(),
+                kind: attached.spec.kind.clone(),
+                plugin: match &attached.kind {
+                    Kind::Executor { lease, .. } | Kind::Backend { lease, .. } => {
+                        Some(lease.plugin.id().to_string())
+                    }
+                    Kind::Native => None,
+                },
+            })
+            .collect()
+    }
+
+    /// The backends with a share in a provider's request.
+    pub(crate) fn contributors(&self) -> Contributors {
+        let contributing = self
+            .attached
+            .iter()
+            .filter_map(|attached| match &attached.kind {
+                Kind::Backend { lease, .. }
+                    if lease.plugin.manifest().has("backend.contribute/1") =>
+                {
+                    Some((attached.name.clone(), Arc::clone(lease)))
+                }
+                _ => None,
+            });
+        Contributors(contributing.collect())
+    }
+
+    /// Ends what the session started on its backends.
+    pub(crate) async fn close(&mut self) {
+        for attached in self.attached.drain(..) {
+            let (lease, operation) = match &attached.kind {
+                Kind::Executor { lease, .. } => (lease, op::EXECUTOR_CLEANUP),
+                Kind::Backend { lease, .. } => (lease, op::BACKEND_CLOSE),
+                Kind::Native => continue,
+            };
+            let ended: Result<Empty, _> =
+                ask(&lease.instance, &self.around, operation, Empty {}).await;
+            if let Err(error) = ended {
+                tracing::warn!(backend = attached.name, "could not clean up: {error}");
+            }
+        }
+        self.leases.clear();
+    }
+
+    fn check_native(&self, spec: &BackendSpec) -> Result<(), ToolboxError> {
+        for skill in spec.skills.iter().flatten() {
+            let loaded = self.shared.plugins("skill");
+            if !loaded.iter().any(|plugin| plugin.manifest().name == *skill) {
+                return Err(ToolboxError::NoSkill {
+                    backend: spec.instance().to_owned(),
+                    skill: skill.clone(),
+                    loaded: names(&loaded),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    async fn attach_plugin(&self, spec: &BackendSpec) -> Result<Kind, ToolboxError> {
+        let backend = spec.instance().to_owned();
+        let not_ready = |reason: String| ToolboxError::NotReady {
+            backend: backend.clone(),
+            reason,
+        };
+        let Some(plugin) = self.shared.newest(&spec.kind, &["executor", "backend"]) else {
+            let mut loaded = self.shared.plugins("executor");
+            loaded.extend(self.shared.plugins("backend"));
+            return Err(ToolboxError::NoPlugin {
+                backend,
+                kind: spec.kind.clone(),
+                loaded: names(&loaded),
+            });
+        };
+        let folders = self.folders(spec)?;
+        let mounts: Vec<SkillMount> = folders
+            .iter()
+            .map(|loaded| SkillMount {
+                name: loaded.folder.name.as_str().to_owned(),
+                dir: loaded.dir.display().to_string(),
+            })
+            .collect();
+        let instance = self
+            .shared
+            .instance(
+                &plugin,
+                spec.instance(),
+                spec.config.clone().unwrap_or(Value::Null),
+            )
+            .await
+            .map_err(not_ready)?;
+        if plugin.manifest().kind == "executor" {
+            let lease = BackendLease::executor(plugin, instance, &self.around, mounts)
+                .await
+                .map_err(not_ready)?;
+            return Ok(Kind::Executor {
+                lease: Arc::new(lease),
+                folders,
+            });
+        }
+        let open = Open {
+            options: spec.config.clone().unwrap_or_else(|| json!({})),
+            skills: mounts,
+            state: None,
+        };
+        let _: Empty = ask(&instance, &self.around, op::BACKEND_OPEN, open)
+            .await
+            .map_err(|error| not_ready(error.to_string()))?;
+        let catalog: CatalogReply = ask(&instance, &self.around, op::BACKEND_CATALOG, Empty {})
+            .await
+            .map_err(|error| not_ready(error.to_string()))?;
+        let lease = BackendLease {
+            plugin,
+            instance,
+            ready: Default::default(),
+        };
+        Ok(Kind::Backend {
+            lease: Arc::new(lease),
+            catalog,
+        })
+    }
+
+    fn folders(&self, spec: &BackendSpec) -> Result<Vec<Arc<LoadedFolder>>, ToolboxError> {
+        let unpack_to = self.around.exchange_dir.join("skills");
+        let mut folders = Vec::new();
+        for path in spec.skills.iter().flatten() {
+            let loaded = skill_folders::load(Path::new(path), &unpack_to).map_err(|source| {
+                ToolboxError::Folder {
+                    backend: spec.instance().to_owned(),
+                    source,
+                }
+            })?;
+            for diagnostic in &loaded.diagnostics {
+                tracing::warn!(skill = %loaded.folder.name.as_str(), "{}", diagnostic.message);
+            }
+            folders.push(Arc::new(loaded));
+        }
+        Ok(folders)
+    }
+
+    fn catalogs(&mut self) -> (Vec<Catalog>, Vec<Offer>) {
+        let mut catalogs = Vec::new();
+        let mut offers = Vec::new();
+        for attached in &self.attached {
+            let mut tools = Vec::new();
+            match &attached.kind {
+                Kind::Native => self.native_tools(attached, &mut tools, &mut offers),
+                Kind::Executor { lease, folders } => {
+                    executor_tools(attached, lease, folders, &mut tools, &mut offers);
+                }
+                Kind::Backend { lease, catalog } => {
+                    backend_tools(attached, lease, catalog, &mut tools, &mut offers);
+                }
+            }
+            catalogs.push(Catalog {
+                backend: attached.name.clone(),
+                kind: attached.spec.kind.clone(),
+                naming: attached.spec.prefix,
+                tools,
+            });
+        }
+        (catalogs, offers)
+    }
+
+    fn native_tools(
+        &self,
+        attached: &Attached,
+        tools: &mut Vec<Arc<CatalogTool>>,
+        offers: &mut Vec<Offer>,
+    ) {
+        for plugin in self.shared.plugins("skill") {
+            let manifest = plugin.manifest();
+            let wanted = attached
+                .spec
+                .skills
+                .as_ref()
+                .is_none_or(|names| names.contains(&manifest.name));
+            if !wanted {
+                continue;
+            }
+            for declared in &manifest.tools {
+                if !offered(&attached.spec, &declared.name) {
+                    continue;
+                }
+                tools.push(Arc::new(tool_of(declared, Some(&manifest.name), &plugin)));
+                offers.push(Offer {
+                    backend: attached.name.clone(),
+                    skill: Some(manifest.name.clone()),
+                    version: Some(plugin.id().version.clone()),
+                    tool: declared.name.clone(),
+                    target: Offered::Skill(Arc::clone(&plugin)),
+                });
+            }
+        }
+    }
+
+    /// Puts instances behind the names of a table.
+    fn finish(&mut self, table: RoutingTable, offers: &[Offer]) -> Snapshot {
+        let mut by_tool: HashMap<_, &Offer> = HashMap::with_capacity(offers.len());
+        for offer in offers {
+            by_tool.insert(offer.key(), offer);
+        }
+        let mut targets = HashMap::with_capacity(table.routes().len());
+        let mut used = HashMap::new();
+        for route in table.routes() {
+            let definition = &route.definition;
+            let key = (
+                &*route.backend,
+                definition.skill.as_deref(),
+                definition.skill_version.as_ref(),
+                definition.tool.as_str(),
+            );
+            let Some(offer) = by_tool.get(&key) else {
+                continue;
+            };
+            let target = match &offer.target {
+                Offered::Skill(plugin) => {
+                    let lease = self.lease(plugin);
+                    used.insert(plugin.id().clone(), Arc::clone(&lease));
+                    Target::Skill(lease)
+                }
+                Offered::Target(target) => target.clone(),
+            };
+            targets.insert(Arc::from(route.name.as_str()), target);
+        }
+        self.leases = used;
+        let prompt = prompt(&table, &targets);
+        Snapshot::new(Arc::new(table), targets, prompt)
+    }
+
+    /// The session's lease on a native skill; the same one for as long as the plugin is the same.
+    fn lease(&self, plugin: &Arc<LoadedPlugin>) -> Arc<SkillLease> {
+        if let Some(lease) = self.leases.get(plugin.id()) {
+            return Arc::clone(lease);
+        }
+        if plugin.manifest().state == StateScope::Shared {
+            return self.shared.shared_lease(plugin);
+        }
+        let before = self
+            .leases
+            .iter()
+            .find(|(id, _)| id.name == plugin.id().name)
+            .map(|(_, lease)| Arc::clone(lease));
+        let services: Arc<dyn HostServices> = Arc::new(Services {
+            shared: Arc::clone(&self.shared.services),
+            permissions: plugin.manifest().permissions.clone(),
+            session: Some(self.services.clone()),
+        });
+        let create = create_request(
+            Some(self.around.session.as_ref().to_owned()),
+            None,
+            self.skill_config(&plugin.manifest().name),
+            Some(self.shared.plugin_dir(&plugin.manifest().name)),
+        );
+        SkillLease::new(Arc::clone(plugin), services, create, before)
+    }
+}
+
+impl Toolbox {
+    /// What the session file says for a native skill (`[backend.config.NAME]`), else the host.
+    fn skill_config(&self, skill: &str) -> Value {
+        let native = self
+            .attached
+            .iter()
+            .filter(|attached| attached.spec.is_native());
+        native
+            .filter_map(|attached| attached.spec.config.as_ref()?.get(skill))
+            .next()
+            .cloned()
+            .unwrap_or_else(|| self.shared.plugin_config(skill))
+    }
+}
+
+/// A tool with what runs it, before it has a public name.
+struct Offer {
+    backend: String,
+    skill: Option<String>,
+    version: Option<semver::Version>,
+    tool: String,
+    target: Offered,
+}
+
+enum Offered {
+    Skill(Arc<LoadedPlugin>),
+    Target(Target),
+}
+
+impl Offer {
+    fn key(&self) -> (&str, Option<&str>, Option<&semver::Version>, &str) {
+        (
+            &self.backend,
+            self.skill.as_deref(),
+            self.version.as_ref(),
+            &self.tool,
+        )
+    }
+}
+
+fn offered(spec: &BackendSpec, tool: &str) -> bool {
+    (spec.only.is_empty() || spec.only.iter().any(|name| name == tool))
+        && !spec.except.iter().any(|name| name == tool)
+}
+
+/// The skill folders that a tool is for.
+type Folders = Arc<[Arc<LoadedFolder>]>;
+
+fn executor_tools(
+    attached: &Attached,
+    lease: &Arc<BackendLease>,
+    folders: &[Arc<LoadedFolder>],
+    tools: &mut Vec<Arc<CatalogTool>>,
+    offers: &mut Vec<Offer>,
+) {
+    let spec = &attached.spec;
+    let as_one = folders.is_empty() || spec.prefix == Prefix::Backend;
+    let sets: Vec<(Option<String>, Folders)> = if as_one {
+        vec![(None, Arc::from(folders))]
+    } else {
+        let own = |folder: &Arc<LoadedFolder>| {
+            (
+                Some(folder.folder.name.as_str().to_owned()),
+                Arc::from([Arc::clone(folder)]),
+            )
+        };
+        folders.iter().map(own).collect()
+    };
+    for (skill, folders) in sets {
+        for tool in command_tools(&spec.only, &spec.except) {
+            let mut tool = match &skill {
+                Some(name) => tool.of_skill(name.clone(), None),
+                None => tool,
+            };
+            tool.origin = origin(&lease.plugin);
+            tool.timeout_ms = tool.timeout_ms.or(spec.call_timeout_ms);
+            offers.push(Offer {
+                backend: attached.name.clone(),
+                skill: skill.clone(),
+                version: None,
+                tool: tool.tool.clone(),
+                target: Offered::Target(Target::Executor(Arc::clone(lease), Arc::clone(&folders))),
+            });
+            tools.push(Arc::new(tool));
+        }
+    }
+}
+
+fn backend_tools(
+    attached: &Attached,
+    lease: &Arc<BackendLease>,
+    catalog: &CatalogReply,
+    tools: &mut Vec<Arc<CatalogTool>>,
+    offers: &mut Vec<Offer>,
+) {
+    for declared in &catalog.tools {
+        if !offered(&attached.spec, &declared.name) {
+            continue;
+        }
+        let mut tool = tool_of(declared, declared.skill.as_deref(), &lease.plugin);
+        tool.skill_version = None;
+        tool.timeout_ms = tool.timeout_ms.or(attached.spec.call_timeout_ms);
+        tools.push(Arc::new(tool));
+        offers.push(Offer {
+            backend: attached.name.clone(),
+            skill: declared.skill.clone(),
+            version: None,
+            tool: declared.name.clone(),
+            target: Offered::Target(Target::Backend(Arc::clone(lease))),
+        });
+    }
+}
+
+fn tool_of(declared: &ToolDecl, skill: Option<&str>, plugin: &LoadedPlugin) -> CatalogTool {
+    let effects = match declared.effects {
+        DeclaredEffects::Read => Effects::Read,
+        DeclaredEffects::Write => Effects::Write,
+        DeclaredEffects::Destructive => Effects::Destructive,
+    };
+    let mut tool = CatalogTool::new(&declared.name, &declared.op, effects);
+    if let Some(skill) = skill {
+        tool = tool.of_skill(skill, Some(plugin.id().version.clone()));
+    }
+    tool.title.clone_from(&declared.title);
+    tool.description.clone_from(&declared.description);
+    tool.input_schema.clone_from(&declared.input_schema);
+    tool.output_schema.clone_from(&declared.output_schema);
+    tool.mode = match declared.mode {
+        ToolMode::Stateful => Mode::Stateful,
+        ToolMode::Stateless => Mode::Stateless,
+    };
+    tool.in_place = declared.in_place;
+    tool.timeout_ms = declared.timeout_ms;
+    tool.meta.clone_from(&declared.meta);
+    tool.origin = origin(plugin);
+    tool
+}
+
+fn origin(plugin: &LoadedPlugin) -> Origin {
+    Origin {
+        plugin: Some(plugin.id().name.to_string()),
+        version: Some(plugin.id().version.to_string()),
+        file: plugin
+            .source()
+            .path()
+            .map(|path| path.display().to_string()),
+    }
+}
+
+/// What the model is told about the skill folders whose tools are in the table.
+fn prompt(table: &RoutingTable, targets: &HashMap<Arc<str>, Target>) -> String {
+    struct Told<'a> {
+        folder: &'a LoadedFolder,
+        place: String,
+        read: Vec<ToolName>,
+        run: Vec<ToolName>,
+    }
+    let mut told: Vec<((&str, &str), Told<'_>)> = Vec::new();
+    for route in table.routes() {
+        let Some(Target::Executor(lease, folders)) = targets.get(route.name.as_str()) else {
+            continue;
+        };
+        for folder in folders.iter() {
+            let skill = folder.folder.name.as_str();
+            let key = (&*route.backend, skill);
+            let index = told
+                .iter()
+                .position(|(known, _)| *known == key)
+                .unwrap_or_else(|| {
+                    let place = lease
+                        .skill_dir(skill)
+                        .map_or_else(|| folder.dir.display().to_string(), str::to_owned);
+                    told.push((
+                        key,
+                        Told {
+                            folder,
+                            place,
+                            read: Vec::new(),
+                            run: Vec::new(),
+                        },
+                    ));
+                    told.len() - 1
+                });
+            let Some((_, entry)) = told.get_mut(index) else {
+                continue;
+            };
+            match route.op() {
+                op::EXECUTOR_VIEW => entry.read.push(route.name.clone()),
+                op::EXECUTOR_BASH => entry.run.push(route.name.clone()),
+                _ => {}
+            }
+        }
+    }
+    let entries: Vec<SkillEntry<'_>> = told
+        .iter()
+        .map(|(_, told)| SkillEntry {
+            name: told.folder.folder.name.as_str(),
+            description: &told.folder.folder.description,
+            place: &told.place,
+            read_with: &told.read,
+            run_with: &told.run,
+        })
+        .collect();
+    skills_prompt(&entries)
+}
+
+fn names(plugins: &[Arc<LoadedPlugin>]) -> String {
+    if plugins.is_empty() {
+        return "none".to_owned();
+    }
+    let names: Vec<&str> = plugins
+        .iter()
+        .map(|plugin| plugin.manifest().name.as_str())
+        .collect();
+    names.join(", ")
+}

@@ -1,0 +1,213 @@
+//! Arguments that several verbs share, and what becomes of them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use conjure_core::routing::Pattern;
+use conjure_host::plugin::SearchPath;
+use conjure_host::session::{BackendSpec, SessionSpec};
+use conjure_host::{Host, HostBuilder, env};
+
+use super::exit::Failure;
+
+/// Options of every verb.
+#[derive(Args)]
+pub(crate) struct Global {
+    /// Load this plugin file; naming it says that it may run in this process
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Plugins")]
+    plugin: Vec<PathBuf>,
+    /// Look for plugins in this directory too
+    #[arg(long, global = true, value_name = "DIR", help_heading = "Plugins")]
+    plugin_dir: Vec<PathBuf>,
+    /// Where threads, copies of plugins and their values are kept
+    #[arg(long, global = true, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// Print JSON, for programs
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+impl Global {
+    /// Where everything is kept.
+    pub(crate) fn data_dir(&self) -> PathBuf {
+        self.data_dir.clone().unwrap_or_else(env::data_dir)
+    }
+
+    /// Where plugins are looked for, in this order.
+    pub(crate) fn search_path(&self) -> SearchPath {
+        let program = std::env::current_exe().ok();
+        let path = std::env::var_os(env::PLUGIN_PATH);
+        let data_dir = self.data_dir();
+        let mut search = SearchPath::new(
+            self.plugin.clone(),
+            path.as_deref(),
+            program.as_deref(),
+            Some(&data_dir),
+        );
+        search.dirs.splice(0..0, self.plugin_dir.iter().cloned());
+        search
+    }
+
+    /// A host with these plugins.
+    pub(crate) fn host(&self) -> HostBuilder {
+        let search = self.search_path();
+        let mut builder = Host::builder().data_dir(self.data_dir());
+        for file in search.named {
+            builder = builder.plugin_file(file);
+        }
+        for dir in search.dirs {
+            builder = builder.plugin_dir(dir);
+        }
+        builder
+    }
+}
+
+/// What a session is made from.
+#[derive(Args)]
+pub(crate) struct SessionArgs {
+    /// A session file (TOML); the other options here win over what it says
+    #[arg(long, short, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The provider: `anthropic`, or `scripted` (a script plays the model)
+    #[arg(long, value_name = "NAME", help_heading = "Model")]
+    provider: Option<String>,
+    /// The model, as the provider names it
+    #[arg(long, value_name = "NAME", help_heading = "Model")]
+    model: Option<String>,
+    /// Where the provider is, when not at its usual place
+    #[arg(long, value_name = "URL", help_heading = "Model")]
+    base_url: Option<String>,
+    /// The script (JSON) of the provider `scripted`
+    #[arg(long, value_name = "FILE", help_heading = "Model")]
+    script: Option<PathBuf>,
+    /// A value for the script's `{{vars.NAME}}`
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair, help_heading = "Model")]
+    set: Vec<(String, String)>,
+    /// Who the model is to be
+    #[arg(long, value_name = "TEXT", help_heading = "Model")]
+    persona: Option<String>,
+    /// The most model requests a turn [default: 25]
+    #[arg(long, value_name = "N", help_heading = "Model")]
+    max_iterations: Option<u32>,
+    /// A skill folder or package, run through the executor
+    #[arg(long, value_name = "PATH", help_heading = "Tools")]
+    skill: Vec<PathBuf>,
+    /// The executor for skill folders and command tools, such as `local`; `none` for none
+    /// [default: `local`, when that plugin is loaded]
+    #[arg(long, value_name = "NAME", help_heading = "Tools")]
+    executor: Option<String>,
+    /// Where calls work [default: the session file's, else the current directory]
+    #[arg(long, value_name = "DIR", help_heading = "Tools")]
+    working_dir: Option<PathBuf>,
+    /// Run without asking what fits this pattern: a tool's name, `backend:NAME`, or
+    /// `NAME(arguments)`, with `*`
+    #[arg(long, value_name = "PATTERN", help_heading = "Permissions")]
+    allow: Vec<Pattern>,
+    /// Ask before running what fits this pattern
+    #[arg(long, value_name = "PATTERN", help_heading = "Permissions")]
+    ask: Vec<Pattern>,
+    /// Never run what fits this pattern; wins over the others
+    #[arg(long, value_name = "PATTERN", help_heading = "Permissions")]
+    deny: Vec<Pattern>,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+impl SessionArgs {
+    /// The session that the options and the file describe.
+    pub(crate) fn spec(self, host: &Host, global: &Global) -> Result<SessionSpec, Failure> {
+        let from_file = self.config.is_some();
+        let mut spec = match &self.config {
+            Some(path) => SessionSpec::read(path)?,
+            None => SessionSpec::default(),
+        };
+        if !from_file || self.executor.is_some() || !self.skill.is_empty() {
+            self.backends(&mut spec, host, global)?;
+        }
+        let vars: BTreeMap<String, String> = self.set.into_iter().collect();
+        spec.vars.extend(vars);
+        spec.provider = self.provider.or(spec.provider);
+        spec.model = self.model.or(spec.model);
+        spec.base_url = self.base_url.or(spec.base_url);
+        spec.script = self.script.or(spec.script);
+        spec.persona = self.persona.or(spec.persona);
+        spec.max_iterations = self.max_iterations.or(spec.max_iterations);
+        spec.working_dir = match self.working_dir.or(spec.working_dir) {
+            Some(dir) => Some(dir),
+            None => Some(current_dir()?),
+        };
+        spec.policy.allow.extend(self.allow);
+        spec.policy.ask.extend(self.ask);
+        spec.policy.deny.extend(self.deny);
+        if spec.provider.is_none() && spec.script.is_some() {
+            spec.provider = Some("scripted".to_owned());
+        }
+        spec.check()?;
+        Ok(spec)
+    }
+
+    /// The backends without a session file: every native skill, and the executor.
+    fn backends(
+        &self,
+        spec: &mut SessionSpec,
+        host: &Host,
+        global: &Global,
+    ) -> Result<(), Failure> {
+        if spec.backends.is_empty() {
+            spec.backends.push(BackendSpec::all_native());
+        }
+        let loaded = host.registry().snapshot();
+        let executor = match self.executor.as_deref() {
+            Some("none") => None,
+            Some(name) => Some(name.to_owned()),
+            None => loaded.get("local").map(|_| "local".to_owned()),
+        };
+        let mut skills: Vec<String> = Vec::new();
+        for path in &self.skill {
+            skills.push(path.display().to_string());
+        }
+        if self.config.is_none() && executor.is_some() {
+            for path in super::skill::usable(global) {
+                skills.push(path.display().to_string());
+            }
+        }
+        let Some(executor) = executor else {
+            if self.skill.is_empty() {
+                return Ok(());
+            }
+            return Err(Failure::usage(
+                "a skill folder needs an executor: name one with `--executor`, or put the plugin \
+                 `local` into a plugin directory (`conjure plugin list` shows them)",
+            ));
+        };
+        match spec
+            .backends
+            .iter_mut()
+            .find(|backend| backend.kind == executor)
+        {
+            Some(backend) => backend.skills.get_or_insert_default().extend(skills),
+            None => spec.backends.push(BackendSpec::executor(executor, skills)),
+        }
+        Ok(())
+    }
+}
+
+fn current_dir() -> Result<PathBuf, Failure> {
+    std::env::current_dir()
+        .map_err(|error| Failure::usage(format!("the current directory cannot be used: {error}")))
+}
+
+/// A path as a person would write it: relative to the current directory where that is shorter.
+pub(crate) fn shown(path: &Path) -> String {
+    let relative = std::env::current_dir().ok().and_then(|dir| {
+        path.strip_prefix(dir)
+            .ok()
+            .filter(|p| !p.as_os_str().is_empty())
+            .map(Path::to_owned)
+    });
+    relative.as_deref().unwrap_or(path).display().to_string()
+}

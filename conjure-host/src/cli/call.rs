@@ -1,0 +1,75 @@
+//! `conjure call`: one call, without a model.
+
+use std::path::PathBuf;
+
+use conjure_core::chat::FunctionCall;
+use serde_json::{Value, json};
+
+use super::args::Global;
+use super::exit::{Exit, Failure};
+use super::output;
+
+/// Calls one tool and prints its result. Native skills are always there; with `--executor` there
+/// are its command tools too, for the skill folders named with `--skill`.
+///
+/// Whoever types the call has decided about it: no policy is asked.
+#[derive(clap::Args)]
+#[command(after_help = "Example:
+  conjure call cache-manager_execute --args '{\"command\": \"set greeting hello\"}'
+  conjure call local_bash_tool --executor local --args '{\"command\": \"ls\", \"description\": \"\"}'")]
+pub(crate) struct Args {
+    /// The tool's public name, as `conjure routes` shows it
+    tool: String,
+    /// Its arguments, a JSON object
+    #[arg(long, value_name = "JSON", default_value = "{}")]
+    args: String,
+    /// The executor for command tools, such as `local`
+    #[arg(long, value_name = "NAME")]
+    executor: Option<String>,
+    /// A skill folder or package, run through the executor
+    #[arg(long, value_name = "PATH")]
+    skill: Vec<PathBuf>,
+}
+
+pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
+    let arguments: Value = serde_json::from_str(&args.args)
+        .map_err(|error| Failure::usage(format!("`--args` is not JSON: {error}")))?;
+    if !arguments.is_object() {
+        return Err(Failure::usage(
+            "`--args` is not a JSON object, such as '{\"command\": \"…\"}'",
+        ));
+    }
+    let host = global
+        .host()
+        .build()
+        .await
+        .map_err(|error| Failure::host(error.to_string()))?;
+    let call = FunctionCall {
+        call_id: "call-1".to_owned(),
+        name: args.tool.clone(),
+        arguments,
+        arguments_text: None,
+    };
+    let working_dir = std::env::current_dir().ok();
+    let report = host
+        .execute_in(call, &args.skill, args.executor.as_deref(), working_dir)
+        .await?;
+    if global.json {
+        output::json(&json!({
+            "tool": args.tool,
+            "is_error": report.output.is_error,
+            "output": report.output.output,
+            "text": report.output.joined_text(),
+            "structured": report.structured,
+            "files": report.files,
+            "duration_ms": report.duration.as_secs_f64() * 1000.0,
+        }));
+    } else {
+        output::line(report.output.joined_text());
+    }
+    Ok(if report.output.is_error {
+        Exit::No
+    } else {
+        Exit::Fine
+    })
+}

@@ -1,0 +1,141 @@
+//! The command line: what is asked, by which verb, and how it ends.
+//!
+//! One verb a file. A verb parses, calls the library, and prints; it decides nothing that an
+//! embedding program could not do too.
+
+mod args;
+mod call;
+mod chat;
+mod completions;
+mod exit;
+mod output;
+mod person;
+mod plugin;
+mod plugin_new;
+mod routes;
+mod run;
+mod skill;
+mod transcript;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser, Subcommand};
+
+use args::Global;
+use exit::{Exit, Failure};
+
+/// A host for AI agents: one conversation, tools from many backends.
+#[derive(Parser)]
+#[command(
+    name = "conjure",
+    version,
+    about,
+    long_about = LONG,
+    after_long_help = AFTER,
+    propagate_version = true,
+    max_term_width = 100
+)]
+struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+const LONG: &str = "A host for AI agents.
+
+One session holds one conversation with a model and gives it tools from several backends at once: \
+native skills (shared libraries loaded at run time), the local shell, and whatever other plugins \
+bring. The model sees one list of tools; a routing table finds who runs each call.";
+
+const AFTER: &str = "Exit codes:
+  0    it worked
+  1    it was done and the answer is no: a call failed, a skill is not valid, a plugin is refused
+  2    wrong usage, or a session file that is not right
+  3    the provider failed; the history is kept
+  4    a limit ended the turn; the history is kept
+  5    something of the host's own failed, such as the disk
+  130  interrupted
+
+Environment:
+  CONJURE_PLUGIN_PATH  directories to look for plugins in, separated like PATH
+  CONJURE_DATA_DIR     where threads, copies of plugins and their values are kept
+                       [default: $XDG_DATA_HOME/conjure]
+  CONJURE_LOG          what is logged to stderr, such as `debug` or `plugin=info` [default: warn]
+  CONJURE_SECRET_NAME  the secret NAME, for plugins whose manifest names it
+  ANTHROPIC_API_KEY    the key for the provider `anthropic`
+  ANTHROPIC_BASE_URL   where it is, when not at its usual place
+  NO_COLOR             no colours";
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Ask one question and print the answer
+    Run(run::Args),
+    /// Hold a conversation
+    Chat(chat::Args),
+    /// Call one tool, without a model
+    Call(call::Args),
+    /// Show the routing table: which tool is run by whom
+    Routes(routes::Args),
+    /// Look at plugins, check one, begin one
+    Plugin(plugin::Args),
+    /// Look at skill folders and validate them
+    Skill(skill::Args),
+    /// Print completions for a shell
+    Completions(completions::Args),
+}
+
+/// Parses the command line and does what it says.
+pub(crate) fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Clap prints help and version to stdout and errors to stderr, and knows both codes.
+            let _ = error.print();
+            return if error.use_stderr() {
+                Exit::Usage.into()
+            } else {
+                Exit::Fine.into()
+            };
+        }
+    };
+    output::log_to_stderr();
+    let json = cli.global.json;
+    match cli.run() {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            output::failure(&failure, json);
+            failure.exit.into()
+        }
+    }
+}
+
+impl Cli {
+    fn run(self) -> Result<Exit, Failure> {
+        let Self { global, verb } = self;
+        match verb {
+            Verb::Completions(args) => Ok(completions::run(&args, &mut Self::command())),
+            Verb::Skill(args) => skill::run(&global, &args),
+            Verb::Plugin(args) if args.needs_no_host() => plugin::run_without_host(&global, &args),
+            verb => {
+                let runtime = tokio::runtime::Builder::new_multi_thread()
+                    .enable_all()
+                    .build()
+                    .map_err(|error| Failure::host(format!("no runtime: {error}")))?;
+                let done = runtime.block_on(async {
+                    match verb {
+                        Verb::Run(args) => run::run(&global, args).await,
+                        Verb::Chat(args) => chat::run(&global, args).await,
+                        Verb::Call(args) => call::run(&global, args).await,
+                        Verb::Routes(args) => routes::run(&global, args).await,
+                        Verb::Plugin(args) => plugin::run(&global, args).await,
+                        Verb::Skill(_) | Verb::Completions(_) => Ok(Exit::Fine),
+                    }
+                });
+                // A plugin's thread that hangs must not keep the program.
+                runtime.shutdown_background();
+                done
+            }
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! The person at the terminal: decisions about calls, and questions of plugins.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
+
+use conjure_core::routing::{Decision as PolicyDecision, Pattern, Rule};
+use conjure_core::turn::Decision;
+use conjure_host::backend::Asker;
+use conjure_host::session::Session;
+use conjure_skill_sdk::protocol::{Elicit, Elicited};
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+
+use super::output::{BOLD, RESET, YELLOW, aside};
+use super::transcript::Asked;
+
+/// Asks the person whether a call may run.
+pub(crate) async fn decide(session: &Session, asked: &Asked) -> Decision {
+    aside(format_args!(
+        "\n{YELLOW}?{RESET} {BOLD}{}{RESET} wants to run: {}\n{}",
+        asked.name, asked.reason, asked.arguments
+    ));
+    let answer = prompt("  Allow it? [y]es, [n]o, [a]lways in this session: ").await;
+    match answer.as_deref().map(str::trim) {
+        Some("y" | "yes") => Decision::Allow,
+        Some("a" | "always") => {
+            if let Ok(pattern) = asked.name.parse::<Pattern>() {
+                session
+                    .add_rule(Rule {
+                        pattern,
+                        decision: PolicyDecision::Allow,
+                    })
+                    .await;
+            }
+            Decision::Allow
+        }
+        Some(reason) if !matches!(reason, "" | "n" | "no") => Decision::Deny {
+            reason: format!("The person did not allow this call: {reason}"),
+        },
+        _ => Decision::Deny {
+            reason: "The person did not allow this call.".to_owned(),
+        },
+    }
+}
+
+/// Reads one line from the terminal without holding anything else up.
+pub(crate) async fn prompt(question: &'static str) -> Option<String> {
+    let read = tokio::task::spawn_blocking(move || {
+        let mut stderr = std::io::stderr();
+        let _ = stderr.write_all(question.as_bytes());
+        let _ = stderr.flush();
+        let mut line = String::new();
+        let read = std::io::stdin().lock().read_line(&mut line);
+        read.ok().filter(|bytes| *bytes > 0).map(|_| line)
+    });
+    read.await.ok().flatten()
+}
+
+/// Puts questions of plugins to the person at the terminal; with no terminal they are cancelled.
+pub(crate) struct Terminal;
+
+impl Asker for Terminal {
+    fn elicit(&self, plugin: String, question: Elicit) -> BoxFuture<'static, Elicited> {
+        Box::pin(async move {
+            if !std::io::stdin().is_terminal() {
+                return answered("cancel", BTreeMap::new());
+            }
+            aside(format_args!(
+                "\n{YELLOW}?{RESET} {BOLD}{plugin}{RESET} asks: {}",
+                question.message
+            ));
+            if let Some(url) = &question.url {
+                aside(format_args!("  Open {url}"));
+            }
+            let fields = question
+                .schema
+                .as_ref()
+                .and_then(|schema| schema.get("properties"))
+                .and_then(Value::as_object)
+                .cloned()
+                .unwrap_or_default();
+            let mut content = BTreeMap::new();
+            for (name, field) in &fields {
+                let about = field
+                    .get("description")
+                    .and_then(Value::as_str)
+                    .unwrap_or_default();
+                aside(format_args!("  {name}: {about}"));
+                match prompt("  > ").await {
+                    Some(line) => {
+                        content.insert(name.clone(), typed(line.trim(), field));
+                    }
+                    None => return answered("cancel", BTreeMap::new()),
+                }
+            }
+            if fields.is_empty() {
+                return match prompt("  [y]es, [n]o: ").await.as_deref().map(str::trim) {
+                    Some("y" | "yes") => answered("accept", content),
+                    Some(_) => answered("decline", content),
+                    None => answered("cancel", content),
+                };
+            }
+            answered("accept", content)
+        })
+    }
+}
+
+fn answered(action: &str, content: BTreeMap<String, Value>) -> Elicited {
+    Elicited {
+        action: action.to_owned(),
+        content,
+    }
+}
+
+/// What was typed, as the field's type says.
+fn typed(text: &str, field: &Value) -> Value {
+    match field.get("type").and_then(Value::as_str) {
+        Some("number" | "integer") => {
+            serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
+        }
+        Some("boolean") => Value::Bool(matches!(text, "y" | "yes" | "true" | "1")),
+        _ => Value::String(text.to_owned()),
+    }
+}

@@ -1,0 +1,155 @@
+//! `conjure run`: one question, one answer.
+
+use std::io::{IsTerminal as _, Read as _};
+use std::sync::Arc;
+
+use conjure_core::log::Outcome;
+use conjure_host::Host;
+use conjure_host::session::{Answer, ApprovalMode, ChatError, Session, Subscription};
+use conjure_host::store::{JsonLines, ThreadId};
+use serde_json::json;
+
+use super::args::{Global, SessionArgs};
+use super::exit::{Exit, Failure};
+use super::output;
+use super::person::Terminal;
+use super::transcript::Transcript;
+
+/// Asks one question, runs the calls that the model asks for, and prints the answer: the answer to
+/// stdout, what happens on the way to stderr.
+///
+/// A call that does more than read asks first on a terminal; where nobody is there it is denied,
+/// unless `--allow` lets it run.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  conjure run --provider anthropic --model claude-sonnet-4-5 \"What is in this directory?\"
+  conjure run --config session.toml --allow 'log-analyzer_*' \"Analyse app.log\"
+  conjure run --script script.json --json \"hello\"     # events as JSON lines")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    session: SessionArgs,
+    /// Go on with this thread
+    #[arg(long, value_name = "ID")]
+    thread: Option<String>,
+    /// The question; `-` or nothing reads it from stdin
+    question: Option<String>,
+}
+
+pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
+    let question = question(args.question)?;
+    let (_host, session) = open(global, args.session, args.thread.as_deref()).await?;
+    let attended = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    if attended && !global.json {
+        session.attend(ApprovalMode::Attended).await;
+    }
+    let session = Arc::new(session);
+    let events = session.events_from_now();
+    let mut transcript = Transcript::new(global.json);
+    let asked = Arc::clone(&session);
+    let answer = tokio::spawn(async move { asked.chat(question).await });
+    let answer = follow(&session, events, answer, &mut transcript, attended).await;
+    let files = session.created_files();
+    let thread = session.thread().to_string();
+    if let Some(session) = Arc::into_inner(session) {
+        session.close().await;
+    }
+    transcript.files(&files);
+    let answer = answer.map_err(Failure::from);
+    if global.json {
+        let (text, stop_reason) = match &answer {
+            Ok(answer) => (Some(&answer.text), answer.stop_reason.as_ref()),
+            Err(_) => (None, None),
+        };
+        output::json_line(&json!({
+            "type": "result", "text": text, "stop_reason": stop_reason, "thread": thread,
+            "files": files,
+        }));
+    }
+    let answer = answer?;
+    if answer.outcome == Outcome::CutShort {
+        let reason = answer.stop_reason.unwrap_or_default();
+        return Err(Failure::new(
+            Exit::Limit,
+            format!("the answer was cut short by the provider ({reason}); what came is above"),
+        ));
+    }
+    Ok(Exit::Fine)
+}
+
+/// Opens the session that the arguments describe, on a thread that is kept.
+pub(crate) async fn open(
+    global: &Global,
+    args: SessionArgs,
+    thread: Option<&str>,
+) -> Result<(Host, Session), Failure> {
+    let host = global
+        .host()
+        .log(JsonLines::new(global.data_dir().join("threads")))
+        .asker(Terminal)
+        .watch(true)
+        .build()
+        .await
+        .map_err(|error| Failure::host(error.to_string()))?;
+    let spec = args.spec(&host, global)?;
+    let session = match thread {
+        Some(id) => {
+            let id = ThreadId::parse(id).map_err(|error| Failure::usage(error.to_string()))?;
+            host.resume(spec, id).await?
+        }
+        None => host.session(spec).await?,
+    };
+    Ok((host, session))
+}
+
+/// Shows a turn until it is over. Ctrl-C ends it; what came so far is kept.
+pub(crate) async fn follow(
+    session: &Session,
+    mut events: Subscription,
+    answer: tokio::task::JoinHandle<Result<Answer, ChatError>>,
+    transcript: &mut Transcript,
+    attended: bool,
+) -> Result<Answer, ChatError> {
+    let mut answer = answer;
+    loop {
+        tokio::select! {
+            biased;
+            event = events.next() => {
+                if let Some(asked) = transcript.show(&event.event, attended) {
+                    let decision = super::person::decide(session, &asked).await;
+                    session.decide(asked.call_id, decision).await;
+                }
+            }
+            _ = tokio::signal::ctrl_c() => session.cancel(true).await,
+            done = &mut answer => {
+                while let Some(event) = events.try_next() {
+                    transcript.show(&event.event, attended);
+                }
+                transcript.end();
+                return done.unwrap_or_else(|error| {
+                    Err(ChatError::Ended { reason: Some(error.to_string()) })
+                });
+            }
+        }
+    }
+}
+
+fn question(given: Option<String>) -> Result<String, Failure> {
+    let text = match given {
+        Some(text) if text != "-" => text,
+        _ => {
+            if std::io::stdin().is_terminal() {
+                return Err(Failure::usage("there is no question: `conjure run \"…\"`"));
+            }
+            let mut text = String::new();
+            std::io::stdin()
+                .take(4 * 1024 * 1024)
+                .read_to_string(&mut text)
+                .map_err(|error| Failure::usage(format!("stdin cannot be read: {error}")))?;
+            text
+        }
+    };
+    if text.trim().is_empty() {
+        return Err(Failure::usage("the question is empty"));
+    }
+    Ok(text)
+}

@@ -1,0 +1,163 @@
+//! Shows a turn as it happens: the answer to stdout, everything else to stderr.
+
+use conjure_core::chat::{CallAnnounced, Event};
+use conjure_host::artifacts::Artifact;
+
+use super::args::shown;
+use super::output::{self, BOLD, CYAN, DIM, GREEN, RED, RESET, YELLOW, aside, duration, size};
+
+/// A call that waits for the person.
+pub(crate) struct Asked {
+    pub(crate) call_id: String,
+    pub(crate) name: String,
+    pub(crate) arguments: String,
+    pub(crate) reason: String,
+}
+
+/// Shows events.
+pub(crate) struct Transcript {
+    json: bool,
+    /// Whether the last piece of the answer did not end its line.
+    open_line: bool,
+    /// Calls that are on their way, so that their end can be told with a name.
+    calls: Vec<(String, String)>,
+}
+
+impl Transcript {
+    pub(crate) fn new(json: bool) -> Self {
+        Self {
+            json,
+            open_line: false,
+            calls: Vec::new(),
+        }
+    }
+
+    /// Shows one event. Gives back a call that waits for a person, where one is there.
+    pub(crate) fn show(&mut self, event: &Event, attended: bool) -> Option<Asked> {
+        if self.json {
+            output::json_line(event);
+            return None;
+        }
+        match event {
+            Event::Content { delta } => {
+                self.open_line = !delta.ends_with('\n');
+                output::piece(delta);
+            }
+            Event::Thinking { delta } => {
+                self.end();
+                aside(format_args!("{DIM}{}{RESET}", delta.trim_end()));
+            }
+            Event::FunctionCall { calls } => {
+                self.end();
+                for call in calls {
+                    self.calls.push((call.id.clone(), call.name.clone()));
+                    let arguments = one_line(&call.arguments.to_string(), 100);
+                    aside(format_args!(
+                        "{CYAN}→{RESET} {BOLD}{}{RESET} {arguments}",
+                        call.name
+                    ));
+                }
+            }
+            Event::Approval { call, reason } if attended => {
+                self.end();
+                return Some(asked(call, reason));
+            }
+            Event::FunctionCallOutput(result) => {
+                self.end();
+                let mark = if result.is_error {
+                    format!("{RED}✗{RESET}")
+                } else {
+                    format!("{GREEN}✓{RESET}")
+                };
+                let by = match &result.backend {
+                    Some(backend) => {
+                        format!("on {backend}, {}", duration(result.duration_ms))
+                    }
+                    None => "not run".to_owned(),
+                };
+                aside(format_args!("{mark} {} {DIM}({by}){RESET}", result.name));
+                for line in preview(&result.output, result.is_error) {
+                    aside(format_args!("  {DIM}{line}{RESET}"));
+                }
+            }
+            Event::Notice { text } => {
+                self.end();
+                aside(format_args!("{YELLOW}note:{RESET} {text}"));
+            }
+            Event::Error(error) => {
+                self.end();
+                aside(format_args!("{RED}error:{RESET} {}", error.error));
+            }
+            _ => {}
+        }
+        None
+    }
+
+    /// Lists the files that were made.
+    pub(crate) fn files(&mut self, files: &[Artifact]) {
+        if self.json || files.is_empty() {
+            return;
+        }
+        self.end();
+        aside(format_args!("\n{BOLD}Files{RESET}"));
+        for file in files {
+            let place = match &file.path {
+                Some(path) => shown(path),
+                None => "(not fetched)".to_owned(),
+            };
+            let size = file.size.map(size).unwrap_or_default();
+            aside(format_args!(
+                "  {}  {place}  {DIM}{size}, {}, from {}{RESET}",
+                file.id, file.media_type, file.source
+            ));
+        }
+    }
+
+    /// Ends an open line of the answer.
+    pub(crate) fn end(&mut self) {
+        if self.open_line {
+            output::line("");
+            self.open_line = false;
+        }
+    }
+}
+
+fn asked(call: &CallAnnounced, reason: &str) -> Asked {
+    Asked {
+        call_id: call.id.clone(),
+        name: call.name.clone(),
+        arguments: serde_json::to_string_pretty(&call.arguments).unwrap_or_default(),
+        reason: reason.to_owned(),
+    }
+}
+
+/// The first lines of a result: a few of one that worked, more of one that failed.
+fn preview(text: &str, is_error: bool) -> Vec<String> {
+    let most = if is_error { 12 } else { 3 };
+    let mut lines: Vec<String> = text
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .map(|l| one_line(l, 110))
+        .collect();
+    if lines.len() > most {
+        let more = lines.len() - most;
+        lines.truncate(most);
+        lines.push(format!("… {more} more lines"));
+    }
+    lines
+}
+
+/// A text on one line, without what would steer a terminal.
+fn one_line(text: &str, most: usize) -> String {
+    let clean: String = text
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(most + 1)
+        .collect();
+    if clean.chars().count() > most {
+        let cut: String = clean.chars().take(most).collect();
+        format!("{cut}…")
+    } else {
+        clean
+    }
+}

@@ -1,0 +1,606 @@
+//! The host as a library: plugins, providers, stores and sessions behind one builder.
+//!
+//! ```no_run
+//! use conjure_host::{Host, session::{BackendSpec, SessionSpec}};
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let host = Host::builder().plugin_file("plugins/liblog_fetcher.so").build().await?;
+//! let spec = SessionSpec {
+//!     provider: Some("anthropic".into()),
+//!     model: Some("claude-sonnet-4-5".into()),
+//!     ..SessionSpec::hybrid([BackendSpec::native(["log-fetcher"]), BackendSpec::local(["skills/log-analyzer"])])
+//! };
+//! let session = host.session(spec).await?;
+//! println!("{}", session.chat("What went wrong last night?").await?.text);
+//! # Ok(()) }
+//! ```
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use conjure_core::chat::FunctionCall;
+use conjure_skill_sdk::protocol::Create;
+use conjure_skill_sdk::{Executor, ExecutorPlugin, Exported, Setup, Skill};
+use secrecy::SecretString;
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+
+use crate::backend::lease::{SkillLease, create_request};
+use crate::backend::services::{KeyValues, SERVED, Services, ServicesShared};
+use crate::backend::{Asker, CallReport, Nobody, ToolboxError};
+use crate::plugin::{
+    HostServices, Instance, LoadedPlugin, Loader, LoaderOptions, PluginError, PluginId, Registry,
+    SearchPath, Store, WatchOptions, Watcher,
+};
+use crate::provider::{Anthropic, HttpOptions, Provider, Script, Scripted};
+use crate::session::{BackendSpec, CallOnly, Session, SessionError, SessionSpec};
+use crate::store::{InMemory, Log};
+
+/// A host: what is shared by its sessions. Cloning it is cheap.
+#[derive(Clone)]
+pub struct Host {
+    pub(crate) shared: Arc<Shared>,
+    _watcher: Arc<Option<Watcher>>,
+}
+
+/// Plugin, instance name and configuration.
+type InstanceKey = (PluginId, String, String);
+/// An instance that is made at first use.
+type InstanceCell = Arc<OnceCell<Arc<Instance>>>;
+
+/// What a host's sessions share.
+pub(crate) struct Shared {
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) services: Arc<ServicesShared>,
+    pub(crate) log: Arc<dyn Log>,
+    pub(crate) data_dir: PathBuf,
+    pub(crate) asker: Arc<dyn Asker>,
+    providers: BTreeMap<String, Arc<dyn Provider>>,
+    plugin_configs: BTreeMap<String, Value>,
+    /// Executors and backends, by plugin, instance name and configuration.
+    instances: Mutex<HashMap<InstanceKey, InstanceCell>>,
+    /// Skills whose state all sessions share.
+    shared_leases: Mutex<HashMap<PluginId, Arc<SkillLease>>>,
+}
+
+/// Why there is no host.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// A plugin that is linked into the program is not right.
+    #[error("a plugin that is linked into this program does not load: {0}")]
+    Linked(Arc<PluginError>),
+    /// HTTP cannot be set up.
+    #[error("HTTP cannot be set up: {0}")]
+    Http(#[from] reqwest::Error),
+    /// The place for copies of plugins cannot be used.
+    #[error("{0}")]
+    Store(std::io::Error),
+}
+
+type Link = Box<dyn FnOnce() -> Result<LoadedPlugin, PluginError> + Send>;
+
+/// Builds a [`Host`].
+pub struct HostBuilder {
+    data_dir: PathBuf,
+    plugin_files: Vec<PathBuf>,
+    plugin_dirs: Vec<PathBuf>,
+    watch: bool,
+    linked: Vec<Link>,
+    log: Option<Arc<dyn Log>>,
+    asker: Arc<dyn Asker>,
+    providers: BTreeMap<String, Arc<dyn Provider>>,
+    secrets: BTreeMap<String, SecretString>,
+    plugin_configs: BTreeMap<String, Value>,
+}
+
+impl Host {
+    /// A builder with the defaults of an embedding program: no plugins, threads in memory, data
+    /// below [`crate::env::data_dir`].
+    pub fn builder() -> HostBuilder {
+        HostBuilder {
+            data_dir: crate::env::data_dir(),
+            plugin_files: Vec::new(),
+            plugin_dirs: Vec::new(),
+            watch: false,
+            linked: Vec::new(),
+            log: None,
+            asker: Arc::new(Nobody),
+            providers: BTreeMap::new(),
+            secrets: BTreeMap::new(),
+            plugin_configs: BTreeMap::new(),
+        }
+    }
+
+    /// The plugins.
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.shared.registry
+    }
+
+    /// The threads.
+    pub fn log(&self) -> &Arc<dyn Log> {
+        &self.shared.log
+    }
+
+    /// Opens a session on a new thread.
+    ///
+    /// # Errors
+    /// [`SessionError`]; nothing stays open then.
+    pub async fn session(&self, spec: SessionSpec) -> Result<Session, SessionError> {
+        Session::open(Arc::clone(&self.shared), spec, None).await
+    }
+
+    /// Opens a session on a thread that may exist already.
+    ///
+    /// # Errors
+    /// As [`Host::session`].
+    pub async fn resume(
+        &self,
+        spec: SessionSpec,
+        thread: crate::store::ThreadId,
+    ) -> Result<Session, SessionError> {
+        Session::open(Arc::clone(&self.shared), spec, Some(thread)).await
+    }
+
+    /// Runs one call without a model: with these skill folders, on this executor.
+    ///
+    /// Native skills are always there. With no executor named there are no command tools, and a
+    /// call of one says how to name it.
+    ///
+    /// # Errors
+    /// [`SessionError`] when the tools cannot be made ready. A call that fails is a report.
+    pub async fn execute(
+        &self,
+        call: FunctionCall,
+        skills: &[PathBuf],
+        executor: Option<&str>,
+    ) -> Result<CallReport, SessionError> {
+        self.execute_in(call, skills, executor, None).await
+    }
+
+    /// [`Host::execute`] in a working directory.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn execute_in(
+        &self,
+        call: FunctionCall,
+        skills: &[PathBuf],
+        executor: Option<&str>,
+        working_dir: Option<PathBuf>,
+    ) -> Result<CallReport, SessionError> {
+        let mut spec = SessionSpec::hybrid([BackendSpec::all_native()]);
+        spec.working_dir = working_dir;
+        if let Some(executor) = executor {
+            let skills = skills.iter().map(|path| path.display().to_string());
+            spec.backends.push(BackendSpec::executor(executor, skills));
+        }
+        let session = CallOnly::open(Arc::clone(&self.shared), spec).await?;
+        let report = session.call(call, executor.is_some()).await;
+        session.close().await;
+        report
+    }
+
+    /// Opens a session of native skills.
+    ///
+    /// # Errors
+    /// As [`Host::session`].
+    pub async fn native<S: Into<String>>(
+        &self,
+        skills: impl IntoIterator<Item = S>,
+        options: SessionSpec,
+    ) -> Result<Session, SessionError> {
+        self.hybrid([BackendSpec::native(skills)], options).await
+    }
+
+    /// Opens a session of skill folders on this machine's shell.
+    ///
+    /// # Errors
+    /// As [`Host::session`].
+    pub async fn local<S: Into<String>>(
+        &self,
+        skills: impl IntoIterator<Item = S>,
+        options: SessionSpec,
+    ) -> Result<Session, SessionError> {
+        self.hybrid([BackendSpec::local(skills)], options).await
+    }
+
+    /// Opens a session of skill folders in a container.
+    ///
+    /// # Errors
+    /// As [`Host::session`].
+    pub async fn docker<S: Into<String>>(
+        &self,
+        skills: impl IntoIterator<Item = S>,
+        options: SessionSpec,
+    ) -> Result<Session, SessionError> {
+        self.hybrid([BackendSpec::docker(skills)], options).await
+    }
+
+    /// Opens a session of hosted skills.
+    ///
+    /// # Errors
+    /// As [`Host::session`].
+    pub async fn anthropic<S: Into<String>>(
+        &self,
+        skills: impl IntoIterator<Item = S>,
+        options: SessionSpec,
+    ) -> Result<Session, SessionError> {
+        self.hybrid([BackendSpec::anthropic(skills)], options).await
+    }
+
+    /// Opens a session of several backends.
+    ///
+    /// # Errors
+    /// As [`Host::session`].
+    pub async fn hybrid(
+        &self,
+        backends: impl IntoIterator<Item = BackendSpec>,
+        options: SessionSpec,
+    ) -> Result<Session, SessionError> {
+        let backends = backends.into_iter().collect();
+        self.session(SessionSpec {
+            backends,
+            ..options
+        })
+        .await
+    }
+}
+
+impl HostBuilder {
+    /// Where copies of plugins, threads and values of plugins are kept.
+    #[must_use]
+    pub fn data_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.data_dir = dir.into();
+        self
+    }
+
+    /// Loads a plugin file. Naming it says that it may run in this process.
+    #[must_use]
+    pub fn plugin_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.plugin_files.push(path.into());
+        self
+    }
+
+    /// Loads the plugins of a directory.
+    #[must_use]
+    pub fn plugin_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.plugin_dirs.push(dir.into());
+        self
+    }
+
+    /// Watches the plugin directories: what appears is loaded, what goes is removed.
+    #[must_use]
+    pub fn watch(mut self, watch: bool) -> Self {
+        self.watch = watch;
+        self
+    }
+
+    /// A skill of the program's own. `make` runs once a session, so what its closures capture
+    /// from outside is shared, and what it makes itself is the session's.
+    #[must_use]
+    pub fn skill(self, make: impl Fn() -> Skill + Send + Sync + 'static) -> Self {
+        self.link(make)
+    }
+
+    /// An executor of the program's own under a name: sessions use it as they use a plugin.
+    #[must_use]
+    pub fn executor<E: Executor>(
+        self,
+        name: impl Into<String>,
+        make: impl Fn(Setup) -> conjure_skill_sdk::Result<E> + Send + Sync + Clone + 'static,
+    ) -> Self {
+        let name = name.into();
+        self.link(move || {
+            ExecutorPlugin::new(
+                name.clone(),
+                "An executor of the embedding program",
+                make.clone(),
+            )
+        })
+    }
+
+    /// Anything that a library could export, linked into the program.
+    #[must_use]
+    pub fn link<E: Exported>(mut self, make: impl Fn() -> E + Send + Sync + 'static) -> Self {
+        self.linked.push(Box::new(move || {
+            LoadedPlugin::linked(make, env!("CARGO_PKG_VERSION"), Default::default())
+        }));
+        self
+    }
+
+    /// A provider of the program's own: sessions name it as they name a built-in one.
+    #[must_use]
+    pub fn provider(mut self, name: impl Into<String>, provider: impl Provider) -> Self {
+        self.providers.insert(name.into(), Arc::new(provider));
+        self
+    }
+
+    /// Where threads are kept; in memory without it.
+    #[must_use]
+    pub fn log(mut self, log: impl Log) -> Self {
+        self.log = Some(Arc::new(log));
+        self
+    }
+
+    /// Who answers questions of plugins; nobody without it.
+    #[must_use]
+    pub fn asker(mut self, asker: impl Asker) -> Self {
+        self.asker = Arc::new(asker);
+        self
+    }
+
+    /// A secret that plugins may ask for when their manifest names it.
+    #[must_use]
+    pub fn secret(mut self, name: impl Into<String>, value: SecretString) -> Self {
+        self.secrets.insert(name.into(), value);
+        self
+    }
+
+    /// The configuration of a plugin.
+    #[must_use]
+    pub fn plugin_config(mut self, plugin: impl Into<String>, config: Value) -> Self {
+        self.plugin_configs.insert(plugin.into(), config);
+        self
+    }
+
+    /// Loads the plugins and makes the host. A plugin that fails is listed by the registry and
+    /// takes nothing else down.
+    ///
+    /// # Errors
+    /// [`HostError`].
+    pub async fn build(self) -> Result<Host, HostError> {
+        let store = Store::open(self.data_dir.join("store")).map_err(HostError::Store)?;
+        let operations = SERVED.iter().map(|op| (*op).to_owned()).collect();
+        let options = LoaderOptions {
+            operations,
+            ..LoaderOptions::default()
+        };
+        let registry = Arc::new(Registry::new(Loader::new(store, options)));
+        for link in self.linked {
+            let plugin = link().map_err(|error| HostError::Linked(Arc::new(error)))?;
+            registry.add_linked(plugin).map_err(HostError::Linked)?;
+        }
+        let search = SearchPath {
+            named: self.plugin_files,
+            dirs: self.plugin_dirs,
+        };
+        let loading = Arc::clone(&registry);
+        let dirs = search.dirs.clone();
+        let loaded = tokio::task::spawn_blocking(move || {
+            let (found, errors) = search.find();
+            for error in errors {
+                tracing::warn!("a plugin directory cannot be read: {error}");
+            }
+            loading.load_all(&found);
+        });
+        if let Err(error) = loaded.await {
+            tracing::error!("loading the plugins ended early: {error}");
+        }
+        let watcher = self
+            .watch
+            .then(|| Watcher::start(Arc::clone(&registry), dirs, WatchOptions::default()));
+        let mut secrets = crate::env::secrets();
+        secrets.extend(self.secrets);
+        let services = ServicesShared {
+            key_values: KeyValues::new(self.data_dir.join("kv")),
+            secrets,
+            http: reqwest::Client::builder()
+                .user_agent(concat!("conjure/", env!("CARGO_PKG_VERSION")))
+                .redirect(reqwest::redirect::Policy::none())
+                .build()?,
+            temp: self.data_dir.join("tmp"),
+            sessions: Mutex::default(),
+        };
+        Ok(Host {
+            shared: Arc::new(Shared {
+                registry,
+                services: Arc::new(services),
+                log: self.log.unwrap_or_else(|| Arc::new(InMemory::default())),
+                data_dir: self.data_dir,
+                asker: self.asker,
+                providers: self.providers,
+                plugin_configs: self.plugin_configs,
+                instances: Mutex::default(),
+                shared_leases: Mutex::default(),
+            }),
+            _watcher: Arc::new(watcher),
+        })
+    }
+}
+
+impl Shared {
+    /// The loaded plugins of a kind, by name, the highest version first.
+    pub(crate) fn plugins(&self, kind: &str) -> Vec<Arc<LoadedPlugin>> {
+        let snapshot = self.registry.snapshot();
+        snapshot
+            .plugins()
+            .iter()
+            .filter(|p| p.manifest().kind == kind)
+            .cloned()
+            .collect()
+    }
+
+    /// The newest plugin of a name that is of one of these kinds.
+    pub(crate) fn newest(&self, name: &str, kinds: &[&str]) -> Option<Arc<LoadedPlugin>> {
+        let snapshot = self.registry.snapshot();
+        snapshot
+            .versions(name)
+            .find(|plugin| kinds.contains(&plugin.manifest().kind.as_str()))
+            .cloned()
+    }
+
+    /// The host's instance of an executor or a backend, made at first use.
+    pub(crate) async fn instance(
+        &self,
+        plugin: &Arc<LoadedPlugin>,
+        name: &str,
+        config: Value,
+    ) -> Result<Arc<Instance>, String> {
+        let key = (plugin.id().clone(), name.to_owned(), config.to_string());
+        let cell = {
+            let mut instances = self
+                .instances
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(instances.entry(key).or_default())
+        };
+        let config = match config {
+            Value::Null => self.plugin_config(&plugin.manifest().name),
+            config => config,
+        };
+        let create = create_request(
+            None,
+            Some(name.to_owned()),
+            config,
+            Some(self.plugin_dir(&plugin.manifest().name)),
+        );
+        let instance = cell
+            .get_or_try_init(|| async {
+                let created = plugin.create(&create, self.services_for(plugin)).await;
+                created.map_err(|error| error.to_string())
+            })
+            .await?;
+        Ok(Arc::clone(instance))
+    }
+
+    /// The host's lease on a skill whose state all sessions share.
+    pub(crate) fn shared_lease(&self, plugin: &Arc<LoadedPlugin>) -> Arc<SkillLease> {
+        let mut leases = self
+            .shared_leases
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(lease) = leases.get(plugin.id()) {
+            return Arc::clone(lease);
+        }
+        let create = create_request(
+            None,
+            None,
+            self.plugin_config(&plugin.manifest().name),
+            Some(self.plugin_dir(&plugin.manifest().name)),
+        );
+        let before = leases
+            .iter()
+            .find(|(id, _)| id.name == plugin.id().name)
+            .map(|(_, l)| Arc::clone(l));
+        let lease = SkillLease::new(
+            Arc::clone(plugin),
+            self.services_for(plugin),
+            create,
+            before,
+        );
+        leases.insert(plugin.id().clone(), Arc::clone(&lease));
+        lease
+    }
+
+    /// What a person configured for a plugin.
+    pub(crate) fn plugin_config(&self, plugin: &str) -> Value {
+        self.plugin_configs
+            .get(plugin)
+            .cloned()
+            .unwrap_or_else(|| json!({}))
+    }
+
+    /// A directory that is a plugin's own.
+    pub(crate) fn plugin_dir(&self, plugin: &str) -> String {
+        let name = crate::artifacts::safe_name(plugin);
+        self.data_dir
+            .join("plugin-data")
+            .join(name)
+            .display()
+            .to_string()
+    }
+
+    /// The provider of a session.
+    pub(crate) fn provider(&self, spec: &SessionSpec) -> Result<Arc<dyn Provider>, SessionError> {
+        let name = spec.provider.as_deref().unwrap_or_default();
+        if let Some(provider) = self.providers.get(name) {
+            return Ok(Arc::clone(provider));
+        }
+        match name {
+            "scripted" => {
+                let Some(path) = &spec.script else {
+                    return Err(SessionError::Provider {
+                        message: "the provider `scripted` needs a script: `script = \"FILE\"` in \
+                                  the session file, or `--script FILE`"
+                            .to_owned(),
+                    });
+                };
+                let script = Script::read(path).map_err(|error| SessionError::Provider {
+                    message: error.to_string(),
+                })?;
+                Ok(Arc::new(Scripted::new(script, spec.vars.clone())))
+            }
+            "anthropic" => anthropic(spec),
+            other => {
+                let mut known: Vec<&str> = self.providers.keys().map(String::as_str).collect();
+                known.extend(["anthropic", "scripted"]);
+                let message = if other.is_empty() {
+                    format!(
+                        "no provider is named: `--provider NAME`, or `provider = \"NAME\"` in the \
+                         session file; there are: {}",
+                        known.join(", ")
+                    )
+                } else {
+                    format!(
+                        "there is no provider `{other}`; there are: {}",
+                        known.join(", ")
+                    )
+                };
+                Err(SessionError::Provider { message })
+            }
+        }
+    }
+
+    fn services_for(&self, plugin: &LoadedPlugin) -> Arc<dyn HostServices> {
+        Arc::new(Services {
+            shared: Arc::clone(&self.services),
+            permissions: plugin.manifest().permissions.clone(),
+            session: None,
+        })
+    }
+}
+
+fn anthropic(spec: &SessionSpec) -> Result<Arc<dyn Provider>, SessionError> {
+    let Some(key) = crate::env::var(crate::env::ANTHROPIC_API_KEY) else {
+        return Err(SessionError::Provider {
+            message: format!(
+                "the provider `anthropic` needs a key: set {}",
+                crate::env::ANTHROPIC_API_KEY
+            ),
+        });
+    };
+    let base_url = spec
+        .base_url
+        .clone()
+        .or_else(|| crate::env::var(crate::env::ANTHROPIC_BASE_URL))
+        .unwrap_or_else(|| "https://api.anthropic.com".to_owned());
+    let provider =
+        Anthropic::new(SecretString::from(key), HttpOptions::new(base_url)).map_err(|error| {
+            SessionError::Provider {
+                message: error.to_string(),
+            }
+        })?;
+    Ok(Arc::new(provider))
+}
+
+impl From<ToolboxError> for SessionError {
+    fn from(error: ToolboxError) -> Self {
+        Self::Tools(error)
+    }
+}
+
+/// The host operations that this host serves, with their versions.
+pub fn host_operations() -> Vec<String> {
+    SERVED.iter().map(|op| (*op).to_owned()).collect()
+}
+
+/// What an instance outside any session is made with.
+pub fn plugin_create(instance: Option<&str>) -> Create {
+    create_request(None, instance.map(str::to_owned), json!({}), None)
+}
+
+/// Where a session's own files are.
+pub(crate) fn session_dir(data_dir: &Path, session: &str) -> PathBuf {
+    data_dir.join("sessions").join(session)
+}

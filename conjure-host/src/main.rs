@@ -1,0 +1,7 @@
+//! The program `conjure`: the command line over the library `conjure_host`.
+
+mod cli;
+
+fn main() -> std::process::ExitCode {
+    cli::main()
+}

@@ -1,0 +1,71 @@
+//! Providers: who answers a model request.
+//!
+//! One trait for the built-in ones and for those that an embedding program brings. A provider
+//! gets a canonical request and gives back a canonical response; how it talks is its own affair.
+
+mod anthropic;
+mod http;
+mod reply;
+mod scripted;
+mod sse_reply;
+
+use futures_util::future::BoxFuture;
+
+pub use anthropic::Anthropic;
+pub use http::{HttpOptions, Retry};
+pub use reply::ReplySink;
+pub use scripted::{Script, ScriptError, Scripted};
+
+use conjure_core::chat::Response;
+use conjure_core::request::ModelRequest;
+
+/// Answers model requests.
+///
+/// Dropping the future ends the request; what went through the sink by then is kept.
+pub trait Provider: Send + Sync + 'static {
+    /// The provider's name, as sidecars, sessions and prices know it, such as `anthropic`.
+    fn name(&self) -> &str;
+
+    /// Answers one request. Deltas go through the sink as they come; the whole reply is returned.
+    fn respond<'a>(
+        &'a self,
+        request: &'a ModelRequest,
+        sink: &'a ReplySink,
+    ) -> BoxFuture<'a, Result<Response, ProviderError>>;
+
+    /// What a person should know before the first answer, such as that a script plays the model.
+    fn notice(&self) -> Option<String> {
+        None
+    }
+}
+
+/// A request that gave no whole reply.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{provider}: {message}")]
+pub struct ProviderError {
+    /// The provider to blame.
+    pub provider: String,
+    /// A word for programs: `auth`, `rate_limited`, `overloaded`, `bad_request`, `not_found`,
+    /// `too_large`, `network`, `timeout`, `cut`, `protocol`, `script`.
+    pub kind: String,
+    /// What failed, why, and what to do.
+    pub message: String,
+    /// What had come of the reply.
+    pub partial: Option<Box<Response>>,
+}
+
+impl ProviderError {
+    /// An error without a partial reply.
+    pub fn new(
+        provider: impl Into<String>,
+        kind: impl Into<String>,
+        message: impl Into<String>,
+    ) -> Self {
+        Self {
+            provider: provider.into(),
+            kind: kind.into(),
+            message: message.into(),
+            partial: None,
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Where a provider puts what comes in, piece by piece.
+
+use std::sync::{Mutex, PoisonError};
+
+use conjure_core::chat::{Content, Part, Response, StreamEvent, Usage};
+
+type Listener = Box<dyn Fn(StreamEvent) + Send + Sync>;
+
+/// Takes the pieces of one reply: hands them to the session, and keeps what would be lost when the
+/// request is dropped.
+pub struct ReplySink {
+    listener: Listener,
+    notice: Box<dyn Fn(String) + Send + Sync>,
+    so_far: Mutex<SoFar>,
+}
+
+#[derive(Default)]
+struct SoFar {
+    parts: Vec<Part>,
+    usage: Usage,
+    begun: bool,
+}
+
+impl ReplySink {
+    /// A sink in front of a listener. Both closures are short and never block.
+    pub fn new(
+        listener: impl Fn(StreamEvent) + Send + Sync + 'static,
+        notice: impl Fn(String) + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            listener: Box::new(listener),
+            notice: Box::new(notice),
+            so_far: Mutex::new(SoFar::default()),
+        }
+    }
+
+    /// Takes one piece.
+    pub fn push(&self, event: StreamEvent) {
+        {
+            let mut so_far = self.so_far.lock().unwrap_or_else(PoisonError::into_inner);
+            so_far.begun = true;
+            match &event {
+                StreamEvent::Content { delta } => match so_far.parts.last_mut() {
+                    Some(Part {
+                        content: Content::Text { text },
+                        ..
+                    }) => text.push_str(delta),
+                    _ => so_far.parts.push(Part::text(delta.clone())),
+                },
+                StreamEvent::Thinking { delta } => match so_far.parts.last_mut() {
+                    Some(Part {
+                        content: Content::Reasoning { text },
+                        ..
+                    }) => text.push_str(delta),
+                    _ => so_far.parts.push(
+                        Content::Reasoning {
+                            text: delta.clone(),
+                        }
+                        .into(),
+                    ),
+                },
+                StreamEvent::Usage(usage) => so_far.usage = *usage,
+                _ => {}
+            }
+        }
+        (self.listener)(event);
+    }
+
+    /// Tells a person something about the request, such as that it is tried again.
+    pub fn notice(&self, text: String) {
+        (self.notice)(text);
+    }
+
+    /// Whether anything came. After that a request is never tried again.
+    pub fn has_begun(&self) -> bool {
+        self.so_far
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .begun
+    }
+
+    /// What came so far, as an unfinished reply; nothing when nothing came.
+    pub fn partial(&self) -> Option<Response> {
+        let so_far = self.so_far.lock().unwrap_or_else(PoisonError::into_inner);
+        so_far.begun.then(|| Response {
+            parts: so_far.parts.clone(),
+            usage: so_far.usage,
+            complete: false,
+            ..Response::default()
+        })
+    }
+}

@@ -1,0 +1,588 @@
+//! The actor of a session: one task that owns the turn machine, the log and the backends, and
+//! takes what happens in order from one mailbox.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use conjure_abi::EmitKind;
+use conjure_core::chat::{Event, Part, StreamEvent};
+use conjure_core::context::summary_request;
+use conjure_core::log::{self, EntryBody, Outcome, TableChange};
+use conjure_core::routing::{Policy, ToolName};
+use conjure_core::turn::{self, Decision, Input, Machine, When};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::asking::{ApprovalMode, PendingApproval, nobody_there};
+use super::derived::{policy, turn_settings};
+use super::handle::{Answer, ChatError, SessionError, Settings};
+use super::judge::SessionJudge;
+use super::mailbox::{Command, Internal, MAILBOX};
+use super::model::{Piece, Pieces, Request};
+use super::place::{Exchange, Place};
+use super::recorder::Recorder;
+use super::spec::SessionSpec;
+use crate::artifacts::{Artifact, Artifacts};
+use crate::backend::lease::Surroundings;
+use crate::backend::{CallReport, Snapshot, Toolbox};
+use crate::host::Shared;
+use crate::provider::Provider;
+use crate::store::StoreError;
+
+/// Bytes of live output of one call that subscribers see; the result holds more.
+pub(super) const LIVE_BYTES: usize = 256 * 1024;
+
+/// What a turn came to, for whoever waits for it.
+type Answered = Result<Answer, ChatError>;
+
+/// The state of a running session.
+pub(super) struct Actor {
+    pub(super) machine: Machine,
+    pub(super) policy: Policy,
+    pub(super) registry: watch::Receiver<u64>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) spec: SessionSpec,
+    pub(super) provider: Arc<dyn Provider>,
+    pub(super) recorder: Recorder,
+    pub(super) toolbox: Toolbox,
+    /// The snapshot that the next step uses.
+    pub(super) newest: Arc<Snapshot>,
+    /// The snapshot of the running step.
+    pub(super) current: Arc<ArcSwap<Snapshot>>,
+    pub(super) artifacts: Arc<Artifacts>,
+    pub(super) around: Surroundings,
+    pub(super) exchange: Exchange,
+    pub(super) internal: mpsc::Sender<Internal>,
+    pub(super) reports: mpsc::Receiver<Internal>,
+    pub(super) commands: mpsc::Receiver<Command>,
+    pub(super) request: Option<Request>,
+    pub(super) compaction: Option<(u64, Request)>,
+    pub(super) calls: HashMap<String, CancellationToken>,
+    pub(super) asked: BTreeMap<String, PendingApproval>,
+    pub(super) attended: ApprovalMode,
+    pub(super) waiting: HashMap<String, oneshot::Sender<Result<Answer, ChatError>>>,
+    pub(super) wall: Option<tokio::time::Instant>,
+    pub(super) turn_id: Option<Arc<str>>,
+    /// Bytes of live output shown so far, by call.
+    pub(super) live: HashMap<String, usize>,
+    answers: Vec<(oneshot::Sender<Answered>, Answered)>,
+}
+
+/// What a session is started with.
+pub(super) struct Start {
+    pub(super) shared: Arc<Shared>,
+    pub(super) spec: SessionSpec,
+    pub(super) place: Place,
+    pub(super) provider: Arc<dyn Provider>,
+    pub(super) recorder: Recorder,
+    pub(super) toolbox: Toolbox,
+    pub(super) snapshot: Arc<Snapshot>,
+    pub(super) current: Arc<ArcSwap<Snapshot>>,
+}
+
+impl Actor {
+    /// Starts the actor on a task of its own.
+    pub(super) fn start(
+        start: Start,
+        commands: mpsc::Receiver<Command>,
+        ended: watch::Sender<bool>,
+    ) {
+        let Start {
+            shared,
+            spec,
+            place,
+            provider,
+            recorder,
+            toolbox,
+            snapshot,
+            current,
+        } = start;
+        let (internal, reports) = mpsc::channel(MAILBOX);
+        let call_ids: Vec<String> = log::call_ids(recorder.entries())
+            .map(str::to_owned)
+            .collect();
+        let version = snapshot.table().version();
+        let actor = Self {
+            machine: Machine::new(turn_settings(&spec), version, call_ids),
+            policy: policy(&spec),
+            registry: shared.registry.subscribe(),
+            shared,
+            spec,
+            provider,
+            recorder,
+            toolbox,
+            newest: snapshot,
+            current,
+            artifacts: place.services.artifacts,
+            around: place.around,
+            exchange: place.exchange,
+            internal,
+            reports,
+            commands,
+            request: None,
+            compaction: None,
+            calls: HashMap::new(),
+            asked: BTreeMap::new(),
+            attended: ApprovalMode::Unattended,
+            waiting: HashMap::new(),
+            wall: None,
+            turn_id: None,
+            live: HashMap::new(),
+            answers: Vec::new(),
+        };
+        tokio::spawn(actor.run(ended));
+    }
+
+    async fn run(mut self, ended: watch::Sender<bool>) {
+        for body in log::recover(self.recorder.entries()) {
+            self.recorder.entry(body);
+        }
+        if let Some(text) = self.provider.notice() {
+            self.recorder.event(Event::Notice { text });
+        }
+        let mut failure = self.commit().err();
+        while failure.is_none() {
+            let pieces = self
+                .request
+                .as_ref()
+                .map(|request| Arc::clone(request.pieces()));
+            let wall = self.wall;
+            tokio::select! {
+                biased;
+                command = self.commands.recv() => match command {
+                    None | Some(Command::End) => break,
+                    Some(command) => self.command(command).await,
+                },
+                Some(report) = self.reports.recv() => {
+                    self.take_pieces();
+                    self.report(report);
+                }
+                () = arrived(pieces.as_deref()) => self.take_pieces(),
+                Ok(()) = self.registry.changed() => self.plugins_changed(),
+                () = passed(wall) => {
+                    self.wall = None;
+                    self.input(Input::WallTime);
+                }
+            }
+            failure = self.commit().err();
+        }
+        self.stop(failure.map(|error| error.to_string())).await;
+        let _ = ended.send(true);
+    }
+
+    async fn command(&mut self, command: Command) {
+        match command {
+            Command::Say {
+                turn_id,
+                message,
+                done,
+            } => {
+                self.waiting.insert(turn_id.clone(), done);
+                self.input(Input::User { turn_id, message });
+            }
+            Command::Cancel { drop_queued } => self.input(Input::Cancel { drop_queued }),
+            Command::Decide { call_id, decision } => {
+                self.asked.remove(&call_id);
+                self.input(Input::Decided { call_id, decision });
+            }
+            Command::Attend(mode) => {
+                self.attended = mode;
+                if mode == ApprovalMode::Unattended {
+                    self.deny_asked();
+                }
+            }
+            Command::Pending(done) => {
+                let _ = done.send(self.asked.values().cloned().collect());
+            }
+            Command::Change {
+                settings,
+                when,
+                done,
+            } => {
+                let _ = done.send(self.change(&settings, when));
+            }
+            Command::Messages(done) => {
+                let _ = done.send(log::messages(self.recorder.entries()));
+            }
+            Command::Status(done) => {
+                let _ = done.send(self.toolbox.status());
+            }
+            Command::Allow(rule) => self.policy.rules.push(rule),
+            Command::End => {}
+        }
+    }
+
+    fn report(&mut self, report: Internal) {
+        match report {
+            Internal::Input(input) => {
+                let (finished, compaction) = match &*input {
+                    Input::ModelDone { request, .. } | Input::ModelFailed { request, .. } => (
+                        self.request
+                            .as_ref()
+                            .is_some_and(|known| known.number() == *request),
+                        self.compaction
+                            .as_ref()
+                            .is_some_and(|(_, r)| r.number() == *request),
+                    ),
+                    _ => (false, false),
+                };
+                if compaction {
+                    self.compacted(*input);
+                    return;
+                }
+                if finished {
+                    self.request = None;
+                }
+                self.input(*input);
+            }
+            Internal::Report(report) => self.call_ended(*report),
+            Internal::Output {
+                call_id,
+                kind,
+                bytes,
+            } => self.output(call_id, kind, &bytes),
+            Internal::BackendState { backend, state } => {
+                self.recorder
+                    .entry(EntryBody::BackendState { backend, state });
+            }
+            Internal::Files { backend, files } => {
+                for artifact in files {
+                    self.file(&artifact, &backend, None);
+                }
+            }
+        }
+    }
+
+    fn call_ended(&mut self, report: CallReport) {
+        let call_id = report.output.call_id.clone();
+        self.calls.remove(&call_id);
+        self.live.remove(&call_id);
+        for artifact in &report.files {
+            self.file(artifact, &artifact.source.clone(), Some(&call_id));
+        }
+        self.input(Input::CallDone {
+            output: report.output,
+            end: report.end,
+            duration_ms: u64::try_from(report.duration.as_millis()).unwrap_or(u64::MAX),
+            meta: report.structured,
+        });
+    }
+
+    fn file(&mut self, artifact: &Artifact, source: &str, call_id: Option<&str>) {
+        let call_id = call_id.map(str::to_owned);
+        self.recorder.entry(EntryBody::File {
+            artifact: artifact.reference(),
+            source: source.to_owned(),
+            call_id: call_id.clone(),
+            place: artifact
+                .path
+                .as_ref()
+                .map(|path| path.display().to_string()),
+        });
+        self.recorder.event(Event::File {
+            artifact: artifact.reference(),
+            source: source.to_owned(),
+            call_id,
+        });
+    }
+
+    fn output(&mut self, call_id: String, kind: EmitKind, bytes: &[u8]) {
+        let shown = self.live.entry(call_id.clone()).or_default();
+        if *shown >= LIVE_BYTES {
+            return;
+        }
+        *shown += bytes.len();
+        let end = if *shown >= LIVE_BYTES {
+            "\n[more output is not shown live]\n"
+        } else {
+            ""
+        };
+        let stream = match kind {
+            EmitKind::Stdout => "stdout",
+            EmitKind::Stderr => "stderr",
+            EmitKind::Event => "progress",
+        };
+        self.recorder.event(Event::ToolOutput {
+            call_id,
+            stream: stream.to_owned(),
+            chunk: format!("{}{end}", String::from_utf8_lossy(bytes)),
+        });
+    }
+
+    /// Shows what came of the running reply.
+    pub(super) fn take_pieces(&mut self) {
+        let Some(request) = &self.request else { return };
+        for piece in request.pieces().take() {
+            match piece {
+                Piece::Stream(StreamEvent::Content { delta }) => {
+                    self.recorder.event(Event::Content { delta });
+                }
+                Piece::Stream(StreamEvent::Thinking { delta }) => {
+                    self.recorder.event(Event::Thinking { delta });
+                }
+                Piece::Stream(_) => {}
+                Piece::Notice(text) => self.recorder.event(Event::Notice { text }),
+            }
+        }
+    }
+
+    /// Gives an input to the machine and does what it says, until nothing is left to do.
+    fn input(&mut self, input: Input) {
+        let mut inputs = vec![input];
+        while !inputs.is_empty() {
+            for input in std::mem::take(&mut inputs) {
+                let snapshot = self.current.load_full();
+                let judge = SessionJudge {
+                    snapshot: &snapshot,
+                    policy: &self.policy,
+                };
+                for action in self.machine.handle(input, &judge) {
+                    inputs.extend(self.perform(action));
+                }
+            }
+        }
+    }
+
+    fn plugins_changed(&mut self) {
+        let (snapshot, quarantined) = self.toolbox.update(&self.newest);
+        for tool in quarantined {
+            let text = format!("The tool `{}` is not offered: {}", tool.name, tool.error);
+            self.recorder
+                .entry(EntryBody::Notice { text: text.clone() });
+            self.recorder.event(Event::Notice { text });
+        }
+        let diff = self.newest.table().diff(snapshot.table());
+        let words = |names: &[ToolName]| -> Vec<String> {
+            names.iter().map(|name| name.as_str().to_owned()).collect()
+        };
+        let change = TableChange {
+            version: snapshot.table().version(),
+            added: words(&diff.added),
+            removed: words(&diff.removed),
+            changed: words(&diff.changed),
+        };
+        let changed = self.newest.table().version() != change.version;
+        self.newest = Arc::new(snapshot);
+        if !changed {
+            return;
+        }
+        self.recorder.event(Event::Notice {
+            text: table_notice(&change),
+        });
+        self.input(Input::Table(change));
+        if !self.machine.is_busy() {
+            // Nothing runs, so nothing holds on to the table before.
+            self.current.store(Arc::clone(&self.newest));
+        }
+    }
+
+    fn change(&mut self, change: &Settings, when: When) -> Result<(), SessionError> {
+        let mut spec = self.spec.clone();
+        if let Some(provider) = &change.provider {
+            spec.provider = Some(provider.clone());
+        }
+        if let Some(model) = &change.model {
+            spec.model = Some(model.clone());
+        }
+        self.shared.provider(&spec)?;
+        let settings = turn_settings(&spec);
+        let summary = format!("{} / {}", settings.provider, settings.model);
+        let entry = EntryBody::SettingsChanged {
+            summary,
+            settings: serde_json::to_value(&settings).unwrap_or_default(),
+        };
+        self.input(Input::Settings {
+            settings: Box::new(settings),
+            entry: Box::new(entry),
+            when,
+        });
+        Ok(())
+    }
+
+    pub(super) fn use_settings(&mut self, settings: &turn::Settings) {
+        self.spec.provider = Some(settings.provider.clone());
+        self.spec.model = Some(settings.model.clone());
+        match self.shared.provider(&self.spec) {
+            Ok(provider) => self.provider = provider,
+            Err(error) => tracing::error!("the provider stays: {error}"),
+        }
+    }
+
+    /// Asks the session's own provider for a summary of everything before the newest reply.
+    pub(super) fn compact(&mut self) -> Option<Input> {
+        let Some(upto) = log::cut_point(self.recorder.entries()) else {
+            return Some(Input::CompactionFailed {
+                error: "there is nothing to fold".to_owned(),
+            });
+        };
+        let settings = self.machine.settings();
+        let request = summary_request(
+            self.recorder.entries(),
+            upto,
+            &settings.provider,
+            &settings.model,
+        );
+        let meta = self.meta(&request);
+        let provider = Arc::clone(&self.provider);
+        // Its own row of numbers: a summary is no request of the machine's.
+        let number = u64::MAX - upto;
+        let prepare = std::future::ready(request);
+        let request = Request::send(number, provider, meta, prepare, self.internal.clone());
+        self.compaction = Some((upto, request));
+        None
+    }
+
+    fn compacted(&mut self, input: Input) {
+        let Some((upto, _)) = self.compaction.take() else {
+            return;
+        };
+        let input = match input {
+            Input::ModelDone { response, .. } => {
+                let summary: String = response.parts.iter().filter_map(Part::as_text).collect();
+                if summary.trim().is_empty() {
+                    Input::CompactionFailed {
+                        error: "the summary is empty".to_owned(),
+                    }
+                } else {
+                    Input::Compacted { upto, summary }
+                }
+            }
+            Input::ModelFailed { failure, .. } => Input::CompactionFailed {
+                error: failure.error,
+            },
+            other => other,
+        };
+        self.input(input);
+    }
+
+    /// Writes what happened, then shows it and answers.
+    fn commit(&mut self) -> Result<(), StoreError> {
+        self.recorder.commit()?;
+        for (done, answer) in self.answers.drain(..) {
+            let _ = done.send(answer);
+        }
+        Ok(())
+    }
+
+    fn deny_asked(&mut self) {
+        for (call_id, pending) in std::mem::take(&mut self.asked) {
+            let reason = nobody_there(&pending.call, &pending.reason);
+            self.input(Input::Decided {
+                call_id,
+                decision: Decision::Deny { reason },
+            });
+        }
+    }
+
+    pub(super) fn turn_over(&mut self, turn_id: &str) {
+        self.wall = None;
+        let Some(done) = self.waiting.remove(turn_id) else {
+            return;
+        };
+        let entries = self.recorder.entries();
+        let ended = entries.iter().rev().find_map(|entry| match &entry.body {
+            EntryBody::TurnEnded {
+                turn_id: id,
+                outcome,
+                usage,
+                stop_reason,
+            } if id == turn_id => Some((entry.turn, outcome.clone(), *usage, stop_reason.clone())),
+            _ => None,
+        });
+        let Some((turn, outcome, usage, stop_reason)) = ended else {
+            return;
+        };
+        let text = entries
+            .iter()
+            .rev()
+            .take_while(|entry| entry.turn == turn)
+            .find_map(|entry| match &entry.body {
+                EntryBody::Message { message } if message.meta.is_some() => {
+                    Some(message.text()).filter(|text| !text.is_empty())
+                }
+                _ => None,
+            });
+        let answer = match outcome {
+            Outcome::Completed | Outcome::CutShort => Ok(Answer {
+                turn_id: turn_id.to_owned(),
+                text: text.unwrap_or_default(),
+                outcome,
+                usage,
+                stop_reason,
+            }),
+            Outcome::Cancelled => Err(ChatError::Cancelled),
+            Outcome::Limit { limit, value } => Err(ChatError::Limit { limit, value }),
+            Outcome::Failed { error, kind } => Err(ChatError::Provider { error, kind }),
+            Outcome::Interrupted => Err(ChatError::Ended { reason: None }),
+        };
+        self.answers.push((done, answer));
+    }
+
+    /// Ends everything that the session started.
+    async fn stop(mut self, reason: Option<String>) {
+        if let Some(request) = self.request.take() {
+            drop(request.stop());
+        }
+        for cancel in self.calls.values() {
+            cancel.cancel();
+        }
+        if reason.is_none() {
+            self.wind_down().await;
+        }
+        for (_, done) in self.waiting.drain() {
+            let _ = done.send(Err(ChatError::Ended {
+                reason: reason.clone(),
+            }));
+        }
+        self.toolbox.close().await;
+        self.exchange.remove();
+    }
+
+    /// Lets running calls report their end, so that the log has it.
+    async fn wind_down(&mut self) {
+        self.input(Input::Cancel { drop_queued: true });
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(5);
+        while self.machine.is_busy() {
+            match tokio::time::timeout_at(deadline, self.reports.recv()).await {
+                Ok(Some(report)) => self.report(report),
+                _ => break,
+            }
+        }
+        if let Err(error) = self.commit() {
+            tracing::error!("the end of the session could not be written: {error}");
+        }
+    }
+}
+
+async fn arrived(pieces: Option<&Pieces>) {
+    match pieces {
+        Some(pieces) => pieces.arrived.notified().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn passed(at: Option<tokio::time::Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn table_notice(change: &TableChange) -> String {
+    let mut parts = Vec::new();
+    for (word, names) in [
+        ("new", &change.added),
+        ("gone", &change.removed),
+        ("changed", &change.changed),
+    ] {
+        if !names.is_empty() {
+            parts.push(format!("{word}: {}", names.join(", ")));
+        }
+    }
+    format!(
+        "The tools are other ones from the next step on ({}).",
+        parts.join("; ")
+    )
+}

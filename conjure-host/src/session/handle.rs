@@ -1,0 +1,318 @@
+//! A session, as its clients hold it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use conjure_core::chat::{EventId, Message, Usage};
+use conjure_core::log::Outcome;
+use conjure_core::routing::{RoutingTable, Rule};
+use conjure_core::turn::{Decision, When};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::actor::{Actor, Start};
+use super::asking::{ApprovalMode, PendingApproval};
+use super::hub::{Hub, Subscription};
+use super::mailbox::{Command, MAILBOX};
+use super::place::Place;
+use super::recorder::Recorder;
+use super::spec::{SessionSpec, SpecError};
+use crate::artifacts::{Artifact, Artifacts, FileError};
+use crate::backend::{BackendStatus, Snapshot, Toolbox, ToolboxError};
+use crate::host::Shared;
+use crate::provider::Provider;
+use crate::store::{StoreError, ThreadId};
+
+/// A conversation with a model that has the tools of several backends.
+///
+/// A run belongs to no client: dropping what follows it ends nothing. Dropping the session ends
+/// it, with everything that it started.
+pub struct Session {
+    thread: ThreadId,
+    mailbox: mpsc::Sender<Command>,
+    hub: Arc<Hub>,
+    artifacts: Arc<Artifacts>,
+    snapshot: Arc<ArcSwap<Snapshot>>,
+    ended: watch::Receiver<bool>,
+}
+
+impl Session {
+    pub(crate) async fn open(
+        shared: Arc<Shared>,
+        spec: SessionSpec,
+        thread: Option<ThreadId>,
+    ) -> Result<Self, SessionError> {
+        spec.check()?;
+        let provider = shared.provider(&spec)?;
+        let thread = thread.unwrap_or_else(ThreadId::fresh);
+        let recorder = Recorder::new(shared.log.open(&thread)?);
+        Self::start(shared, spec, thread, recorder, provider).await
+    }
+
+    async fn start(
+        shared: Arc<Shared>,
+        spec: SessionSpec,
+        thread: ThreadId,
+        recorder: Recorder,
+        provider: Arc<dyn Provider>,
+    ) -> Result<Self, SessionError> {
+        let place = Place::make(&shared, &spec, &thread, Some(&provider))?;
+        let mut toolbox = Toolbox::attach(
+            Arc::clone(&shared),
+            place.around.clone(),
+            place.services.clone(),
+            spec.routing.clone(),
+            &spec.backends,
+        )
+        .await?;
+        let snapshot = match toolbox.snapshot() {
+            Ok(snapshot) => Arc::new(snapshot),
+            Err(error) => {
+                toolbox.close().await;
+                return Err(error.into());
+            }
+        };
+        let hub = Arc::clone(recorder.hub());
+        let artifacts = Arc::clone(&place.services.artifacts);
+        let current = Arc::new(ArcSwap::from(Arc::clone(&snapshot)));
+        let (mailbox, commands) = mpsc::channel(MAILBOX);
+        let (ended_sender, ended) = watch::channel(false);
+        let start = Start {
+            shared,
+            spec,
+            place,
+            provider,
+            recorder,
+            toolbox,
+            snapshot,
+            current: Arc::clone(&current),
+        };
+        Actor::start(start, commands, ended_sender);
+        Ok(Self {
+            thread,
+            mailbox,
+            hub,
+            artifacts,
+            snapshot: current,
+            ended,
+        })
+    }
+
+    /// The thread that it writes.
+    pub fn thread(&self) -> &ThreadId {
+        &self.thread
+    }
+
+    /// Says something and waits for the answer. While a turn runs, it waits for its end first.
+    ///
+    /// # Errors
+    /// [`ChatError`]; the history is kept.
+    pub async fn chat(&self, text: impl Into<String>) -> Result<Answer, ChatError> {
+        self.say(Message::user(text)).await
+    }
+
+    /// [`Session::chat`] with a message of any parts.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn say(&self, message: Message) -> Result<Answer, ChatError> {
+        let turn_id = uuid::Uuid::now_v7().to_string();
+        let (done, answer) = oneshot::channel();
+        let sent = self
+            .mailbox
+            .send(Command::Say {
+                turn_id,
+                message,
+                done,
+            })
+            .await;
+        if sent.is_err() {
+            return Err(ChatError::Ended { reason: None });
+        }
+        answer
+            .await
+            .unwrap_or(Err(ChatError::Ended { reason: None }))
+    }
+
+    /// Follows the thread's events: behind `after`, or from its beginning.
+    pub fn events(&self, after: Option<EventId>) -> Subscription {
+        self.hub.subscribe(after)
+    }
+
+    /// Follows the thread's events from now on.
+    pub fn events_from_now(&self) -> Subscription {
+        self.hub.subscribe_from_now()
+    }
+
+    /// Ends the running turn. What came so far is kept.
+    pub async fn cancel(&self, drop_queued: bool) {
+        let _ = self.mailbox.send(Command::Cancel { drop_queued }).await;
+    }
+
+    /// Decides about a call that waits.
+    pub async fn decide(&self, call_id: impl Into<String>, decision: Decision) {
+        let _ = self
+            .mailbox
+            .send(Command::Decide {
+                call_id: call_id.into(),
+                decision,
+            })
+            .await;
+    }
+
+    /// Says whether somebody is there to decide.
+    pub async fn attend(&self, mode: ApprovalMode) {
+        let _ = self.mailbox.send(Command::Attend(mode)).await;
+    }
+
+    /// Adds a rule to the session's policy.
+    pub async fn add_rule(&self, rule: Rule) {
+        let _ = self.mailbox.send(Command::Allow(rule)).await;
+    }
+
+    /// The calls that wait for a decision.
+    pub async fn pending(&self) -> Vec<PendingApproval> {
+        self.ask(Command::Pending).await.unwrap_or_default()
+    }
+
+    /// Changes settings, now or from the next turn on.
+    ///
+    /// # Errors
+    /// [`SessionError::Provider`] when the provider is not to be had; nothing changes then.
+    pub async fn change(&self, settings: Settings, when: When) -> Result<(), SessionError> {
+        let ended = || SessionError::Provider {
+            message: "the session ended".to_owned(),
+        };
+        self.ask(|done| Command::Change {
+            settings,
+            when,
+            done,
+        })
+        .await
+        .ok_or_else(ended)?
+    }
+
+    /// The conversation, as messages.
+    pub async fn messages(&self) -> Vec<Message> {
+        self.ask(Command::Messages).await.unwrap_or_default()
+    }
+
+    /// How the backends are.
+    pub async fn backends(&self) -> Vec<BackendStatus> {
+        self.ask(Command::Status).await.unwrap_or_default()
+    }
+
+    /// Every file that a call made, with the backend that made it.
+    pub fn created_files(&self) -> Vec<Artifact> {
+        self.artifacts.list()
+    }
+
+    /// Where a file is on this machine; a remote one is fetched first, once.
+    ///
+    /// # Errors
+    /// [`FileError::FileNotFound`] and [`FileError::DownloadFailed`].
+    pub async fn resolve(&self, file: &str) -> Result<PathBuf, FileError> {
+        self.artifacts.resolve(file).await
+    }
+
+    /// The routing table that the next request would use.
+    pub fn table(&self) -> Arc<RoutingTable> {
+        Arc::clone(self.snapshot.load().table())
+    }
+
+    /// Ends the session and everything that it started, and waits for that.
+    pub async fn close(mut self) {
+        let _ = self.mailbox.send(Command::End).await;
+        let _ = self.ended.wait_for(|ended| *ended).await;
+    }
+
+    async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Option<T> {
+        let (done, answer) = oneshot::channel();
+        self.mailbox.send(command(done)).await.ok()?;
+        answer.await.ok()
+    }
+}
+
+/// What a turn came to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// The turn.
+    pub turn_id: String,
+    /// What the model said last.
+    pub text: String,
+    /// How the turn ended: completed, or cut short.
+    pub outcome: Outcome,
+    /// Tokens of all its rounds.
+    pub usage: Usage,
+    /// The stop reason as the provider gave it.
+    pub stop_reason: Option<String>,
+}
+
+/// Why a turn gave no answer. The history is kept in every case.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum ChatError {
+    /// A limit ended it.
+    #[error(
+        "the turn reached the limit {limit} = {value}; the history is kept, go on with another message"
+    )]
+    Limit {
+        /// Which.
+        limit: String,
+        /// Its value.
+        value: u64,
+    },
+    /// The provider failed.
+    #[error("{error}")]
+    Provider {
+        /// What failed, why, and what to do.
+        error: String,
+        /// A word for programs.
+        kind: String,
+    },
+    /// Somebody ended it.
+    #[error("the turn was cancelled")]
+    Cancelled,
+    /// The session ended.
+    #[error("the session ended{}", reason.as_deref().map(|r| format!(": {r}")).unwrap_or_default())]
+    Ended {
+        /// Why, when it was not asked for.
+        reason: Option<String>,
+    },
+}
+
+/// Why there is no session.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// The session file.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// The provider.
+    #[error("{message}")]
+    Provider {
+        /// What, and what to do.
+        message: String,
+    },
+    /// The tools.
+    #[error(transparent)]
+    Tools(ToolboxError),
+    /// The thread.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A directory.
+    #[error("the directory `{path}` cannot be used: {reason}")]
+    Directory {
+        /// Which.
+        path: String,
+        /// Why, and what to do.
+        reason: String,
+    },
+}
+
+/// Settings that can change while a session runs.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Settings {
+    /// The provider.
+    pub provider: Option<String>,
+    /// The model.
+    pub model: Option<String>,
+}

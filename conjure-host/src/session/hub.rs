@@ -1,0 +1,114 @@
+//! The events of an open thread, for any number of subscribers.
+//!
+//! A subscriber reads at its own pace from a list that only grows; a slow one slows nobody. The
+//! list holds what was written to the log, in the log's order, and nothing before that.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use conjure_core::chat::{Event, EventId};
+use tokio::sync::watch;
+
+/// An event with its number.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stamped {
+    /// Its number in the thread.
+    pub id: EventId,
+    /// What happened.
+    pub event: Event,
+}
+
+/// Where events are published.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    events: RwLock<Vec<Arc<Stamped>>>,
+    length: watch::Sender<usize>,
+}
+
+impl Hub {
+    /// A hub that begins with what the log held.
+    pub(crate) fn new(events: Vec<Stamped>) -> Arc<Self> {
+        let events: Vec<_> = events.into_iter().map(Arc::new).collect();
+        let length = watch::Sender::new(events.len());
+        Arc::new(Self {
+            events: RwLock::new(events),
+            length,
+        })
+    }
+
+    /// Shows events that have been written.
+    pub(crate) fn publish(&self, new: Vec<Stamped>) {
+        if new.is_empty() {
+            return;
+        }
+        let length = {
+            let mut events = self.events.write().unwrap_or_else(PoisonError::into_inner);
+            events.extend(new.into_iter().map(Arc::new));
+            events.len()
+        };
+        self.length.send_replace(length);
+    }
+
+    /// Follows the thread from behind `after`, or from its beginning.
+    pub(crate) fn subscribe(self: &Arc<Self>, after: Option<EventId>) -> Subscription {
+        let events = self.events.read().unwrap_or_else(PoisonError::into_inner);
+        let next = after.map_or(0, |after| {
+            events.partition_point(|stamped| stamped.id <= after)
+        });
+        drop(events);
+        Subscription {
+            hub: Arc::clone(self),
+            next,
+            length: self.length.subscribe(),
+        }
+    }
+
+    /// Follows the thread from now on.
+    pub(crate) fn subscribe_from_now(self: &Arc<Self>) -> Subscription {
+        let next = self
+            .events
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .len();
+        Subscription {
+            hub: Arc::clone(self),
+            next,
+            length: self.length.subscribe(),
+        }
+    }
+}
+
+/// Follows a thread's events.
+#[derive(Debug)]
+pub struct Subscription {
+    hub: Arc<Hub>,
+    next: usize,
+    length: watch::Receiver<usize>,
+}
+
+impl Subscription {
+    /// The next event, as soon as there is one. Safe to drop and call again.
+    pub async fn next(&mut self) -> Arc<Stamped> {
+        loop {
+            if let Some(event) = self.try_next() {
+                return event;
+            }
+            if self.length.changed().await.is_err() {
+                // The hub lives as long as this subscription, so its sender cannot be gone.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// The next event, if there is one now.
+    pub fn try_next(&mut self) -> Option<Arc<Stamped>> {
+        self.length.mark_unchanged();
+        let events = self
+            .hub
+            .events
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        let event = events.get(self.next).cloned()?;
+        self.next += 1;
+        Some(event)
+    }
+}

@@ -1,0 +1,62 @@
+//! What arrives at a session's actor: from its clients, and from its own tasks.
+
+use conjure_abi::EmitKind;
+use conjure_core::chat::Message;
+use conjure_core::routing::Rule;
+use conjure_core::turn::{Decision, Input, When};
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use super::asking::{ApprovalMode, PendingApproval};
+use super::handle::{Answer, ChatError, SessionError, Settings};
+use crate::artifacts::Artifact;
+use crate::backend::{BackendStatus, CallReport};
+
+/// Messages that may wait in a mailbox.
+pub(crate) const MAILBOX: usize = 256;
+
+/// What clients ask of a session.
+pub(crate) enum Command {
+    Say {
+        turn_id: String,
+        message: Message,
+        done: oneshot::Sender<Result<Answer, ChatError>>,
+    },
+    Cancel {
+        drop_queued: bool,
+    },
+    Decide {
+        call_id: String,
+        decision: Decision,
+    },
+    Attend(ApprovalMode),
+    Pending(oneshot::Sender<Vec<PendingApproval>>),
+    Change {
+        settings: Settings,
+        when: When,
+        done: oneshot::Sender<Result<(), SessionError>>,
+    },
+    Messages(oneshot::Sender<Vec<Message>>),
+    Status(oneshot::Sender<Vec<BackendStatus>>),
+    Allow(Rule),
+    End,
+}
+
+/// What tasks of the session report.
+pub(crate) enum Internal {
+    Input(Box<Input>),
+    Report(Box<CallReport>),
+    Output {
+        call_id: String,
+        kind: EmitKind,
+        bytes: Vec<u8>,
+    },
+    BackendState {
+        backend: String,
+        state: Value,
+    },
+    Files {
+        backend: String,
+        files: Vec<Artifact>,
+    },
+}

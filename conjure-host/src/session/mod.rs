@@ -1,0 +1,23 @@
+//! Sessions: one conversation each, run by one actor.
+
+mod actor;
+mod asking;
+mod call_only;
+mod derived;
+mod handle;
+mod hub;
+mod judge;
+mod mailbox;
+mod model;
+mod perform;
+mod place;
+mod recorder;
+mod spec;
+
+pub(crate) use call_only::CallOnly;
+pub(crate) use mailbox::Internal;
+
+pub use asking::{ApprovalMode, PendingApproval};
+pub use handle::{Answer, ChatError, Session, SessionError, Settings};
+pub use hub::{Stamped, Subscription};
+pub use spec::{BackendSpec, BudgetSpec, PolicySpec, SessionSpec, SpecError};

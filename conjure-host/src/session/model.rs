@@ -1,0 +1,156 @@
+//! One model request of a session, on a task of its own.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use conjure_core::chat::{Meta, Response, StreamEvent};
+use conjure_core::request::ModelRequest;
+use conjure_core::turn::{Input, ModelFailure};
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinHandle;
+
+use super::mailbox::Internal;
+use crate::provider::{Provider, ReplySink};
+
+/// A request on its way.
+pub(crate) struct Request {
+    number: u64,
+    task: JoinHandle<()>,
+    pieces: Arc<Pieces>,
+    sink: Arc<ReplySink>,
+    meta: Meta,
+    begun: Instant,
+}
+
+/// What came and was not yet looked at. Pieces of one text are one piece, so the reply itself
+/// bounds it.
+#[derive(Default)]
+pub(crate) struct Pieces {
+    waiting: Mutex<Vec<Piece>>,
+    pub(crate) arrived: Notify,
+}
+
+/// A piece of a reply, or word about it.
+pub(crate) enum Piece {
+    Stream(StreamEvent),
+    Notice(String),
+}
+
+impl Pieces {
+    fn push(&self, piece: Piece) {
+        {
+            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            match (waiting.last_mut(), piece) {
+                (
+                    Some(Piece::Stream(StreamEvent::Content { delta })),
+                    Piece::Stream(StreamEvent::Content { delta: more }),
+                )
+                | (
+                    Some(Piece::Stream(StreamEvent::Thinking { delta })),
+                    Piece::Stream(StreamEvent::Thinking { delta: more }),
+                ) => delta.push_str(&more),
+                (_, piece) => waiting.push(piece),
+            }
+        }
+        self.arrived.notify_one();
+    }
+
+    /// Everything that waits.
+    pub(crate) fn take(&self) -> Vec<Piece> {
+        std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Request {
+    /// Sends a request. `prepare` is done on the task before it leaves.
+    pub(crate) fn send<F>(
+        number: u64,
+        provider: Arc<dyn Provider>,
+        meta: Meta,
+        prepare: F,
+        done: mpsc::Sender<Internal>,
+    ) -> Self
+    where
+        F: Future<Output = ModelRequest> + Send + 'static,
+    {
+        let pieces = Arc::new(Pieces::default());
+        let (stream, notices) = (Arc::clone(&pieces), Arc::clone(&pieces));
+        let sink = Arc::new(ReplySink::new(
+            move |event| stream.push(Piece::Stream(event)),
+            move |text| notices.push(Piece::Notice(text)),
+        ));
+        let begun = Instant::now();
+        let task = tokio::spawn({
+            let (sink, meta) = (Arc::clone(&sink), meta.clone());
+            async move {
+                let request = prepare.await;
+                let answer = provider.respond(&request, &sink).await;
+                let input = match answer {
+                    Ok(response) => Input::ModelDone {
+                        request: number,
+                        meta: finished(meta, &response, begun),
+                        response,
+                    },
+                    Err(error) => {
+                        let partial = error.partial.clone().map(|p| *p).or_else(|| sink.partial());
+                        Input::ModelFailed {
+                            request: number,
+                            partial: partial.map(|response| {
+                                let meta = finished(meta, &response, begun);
+                                (response, meta)
+                            }),
+                            failure: ModelFailure {
+                                error: error.to_string(),
+                                kind: error.kind,
+                            },
+                        }
+                    }
+                };
+                // Nobody listens any more when the session is gone.
+                let _ = done.send(Internal::Input(Box::new(input))).await;
+            }
+        });
+        Self {
+            number,
+            task,
+            pieces,
+            sink,
+            meta,
+            begun,
+        }
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(crate) fn pieces(&self) -> &Arc<Pieces> {
+        &self.pieces
+    }
+
+    /// Ends the request; what came so far is kept.
+    pub(crate) fn stop(self) -> Input {
+        self.task.abort();
+        let partial = self.sink.partial().map(|response| {
+            let meta = finished(self.meta, &response, self.begun);
+            (response, meta)
+        });
+        Input::ModelFailed {
+            request: self.number,
+            failure: ModelFailure {
+                error: "stopped".to_owned(),
+                kind: "stopped".to_owned(),
+            },
+            partial,
+        }
+    }
+}
+
+fn finished(mut meta: Meta, response: &Response, begun: Instant) -> Meta {
+    meta.usage = response.usage;
+    meta.latency_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+    if !response.model.is_empty() {
+        meta.model.clone_from(&response.model);
+    }
+    meta
+}

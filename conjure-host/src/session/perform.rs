@@ -1,0 +1,199 @@
+//! What a session's actor does when the turn machine says so.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use conjure_abi::EmitKind;
+use conjure_core::chat::{FunctionCall, Meta};
+use conjure_core::context::{CompileSettings, compile};
+use conjure_core::log::EntryBody;
+use conjure_core::repair::Target;
+use conjure_core::request::ModelRequest;
+use conjure_core::turn::{Action, Decision, Input};
+use conjure_skill_sdk::protocol::Observe;
+use serde_json::{Map, Value};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::actor::{Actor, LIVE_BYTES};
+use super::asking::{ApprovalMode, PendingApproval, nobody_there};
+use super::derived::{call_timeout, most_bytes};
+use super::mailbox::Internal;
+use super::model::Request;
+use crate::backend::Snapshot;
+use crate::backend::run::Runner;
+
+impl Actor {
+    pub(super) fn perform(&mut self, action: Action) -> Option<Input> {
+        match action {
+            Action::Write(body) => {
+                if let EntryBody::TurnStarted { turn_id } = &body {
+                    self.turn_id = Some(Arc::from(turn_id.as_str()));
+                    let wall = self.spec.budget.wall_ms.map(Duration::from_millis);
+                    self.wall = wall.map(|wall| tokio::time::Instant::now() + wall);
+                }
+                self.recorder.entry(body);
+            }
+            Action::Tell(event) => self.recorder.event(event),
+            Action::UseTable { .. } => self.current.store(Arc::clone(&self.newest)),
+            Action::UseSettings(settings) => self.use_settings(&settings),
+            Action::Request { request, .. } => self.send(request),
+            Action::StopModel { .. } => {
+                self.take_pieces();
+                return self.request.take().map(Request::stop);
+            }
+            Action::Observe {
+                server_items,
+                fields,
+            } => self.observe(server_items, fields),
+            Action::RunCall(call) => self.run_call(call),
+            Action::StopCall { call_id } => {
+                if let Some(cancel) = self.calls.get(&call_id) {
+                    cancel.cancel();
+                }
+            }
+            Action::AskPerson { call, reason } => {
+                if self.attended == ApprovalMode::Unattended {
+                    let reason = nobody_there(&call, &reason);
+                    let decision = Decision::Deny { reason };
+                    return Some(Input::Decided {
+                        call_id: call.call_id,
+                        decision,
+                    });
+                }
+                self.asked
+                    .insert(call.call_id.clone(), PendingApproval { call, reason });
+            }
+            Action::Unask { call_id } => {
+                self.asked.remove(&call_id);
+            }
+            Action::Compact => return self.compact(),
+            Action::StopCompaction => {
+                if let Some((_, request)) = self.compaction.take() {
+                    drop(request.stop());
+                }
+            }
+            Action::TurnOver { turn_id } => self.turn_over(&turn_id),
+        }
+        None
+    }
+
+    fn send(&mut self, number: u64) {
+        let snapshot = self.current.load_full();
+        let request = self.compile(&snapshot);
+        let meta = self.meta(&request);
+        let contributors = self.toolbox.contributors();
+        let around = self.around.clone();
+        let prepare = async move {
+            let mut request = request;
+            request.contribution = contributors.contribute(&around, &request).await;
+            request
+        };
+        let provider = Arc::clone(&self.provider);
+        self.request = Some(Request::send(
+            number,
+            provider,
+            meta,
+            prepare,
+            self.internal.clone(),
+        ));
+    }
+
+    fn compile(&self, snapshot: &Snapshot) -> ModelRequest {
+        let settings = self.machine.settings();
+        compile(
+            self.recorder.entries(),
+            snapshot.table(),
+            &CompileSettings {
+                persona: self.spec.persona.clone(),
+                max_tokens: self.spec.max_tokens.unwrap_or(8192),
+                thinking_tokens: self.spec.thinking_tokens,
+                working_dir: Some(self.around.working_dir.display().to_string()),
+                skills_prompt: snapshot.skills_prompt().to_owned(),
+                ..CompileSettings::new(Target::new(&settings.provider, &settings.model))
+            },
+        )
+    }
+
+    pub(super) fn meta(&self, request: &ModelRequest) -> Meta {
+        Meta {
+            provider: request.provider.clone(),
+            model: request.model.clone(),
+            tools: request.tools.len(),
+            ..Meta::default()
+        }
+    }
+
+    fn run_call(&mut self, call: FunctionCall) {
+        let cancel = CancellationToken::new();
+        self.calls.insert(call.call_id.clone(), cancel.clone());
+        let snapshot = self.current.load_full();
+        let (around, artifacts) = (self.around.clone(), Arc::clone(&self.artifacts));
+        let internal = self.internal.clone();
+        let turn_id = self.turn_id.clone();
+        let (timeout, most_bytes) = (call_timeout(&self.spec), most_bytes(&self.spec));
+        let (outputs, mut pieces) = mpsc::channel::<(EmitKind, Vec<u8>)>(64);
+        let call_id = call.call_id.clone();
+        let forward = internal.clone();
+        tokio::spawn(async move {
+            while let Some((kind, bytes)) = pieces.recv().await {
+                let call_id = call_id.clone();
+                if forward
+                    .send(Internal::Output {
+                        call_id,
+                        kind,
+                        bytes,
+                    })
+                    .await
+                    .is_err()
+                {
+                    break;
+                }
+            }
+        });
+        tokio::spawn(async move {
+            let shown = AtomicUsize::new(0);
+            let runner = Runner {
+                snapshot: &snapshot,
+                around: &around,
+                artifacts: &artifacts,
+                turn_id,
+                timeout,
+                most_bytes,
+                cancel,
+                live: Arc::new(move |kind, bytes| {
+                    // Live output is for eyes: what a slow log cannot take is left out of it,
+                    // never out of the result.
+                    let before = shown.fetch_add(bytes.len(), Ordering::Relaxed);
+                    if before < LIVE_BYTES {
+                        let _ = outputs.try_send((kind, bytes.to_vec()));
+                    }
+                }),
+            };
+            let report = runner.run(&call).await;
+            let _ = internal.send(Internal::Report(Box::new(report))).await;
+        });
+    }
+
+    fn observe(&mut self, server_items: Vec<Value>, fields: Map<String, Value>) {
+        let contributors = self.toolbox.contributors();
+        if contributors.is_empty() {
+            return;
+        }
+        let settings = self.machine.settings();
+        let observed = Observe {
+            provider: settings.provider.clone(),
+            model: settings.model.clone(),
+            server_items,
+            fields,
+        };
+        let (around, artifacts) = (self.around.clone(), Arc::clone(&self.artifacts));
+        let internal = self.internal.clone();
+        tokio::spawn(async move {
+            contributors
+                .observe(&around, &artifacts, observed, &internal)
+                .await;
+        });
+    }
+}

@@ -1,0 +1,94 @@
+//! A session's directories, and what the host does for plugins there.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::handle::SessionError;
+use super::spec::SessionSpec;
+use crate::artifacts::Artifacts;
+use crate::backend::lease::Surroundings;
+use crate::backend::services::{SessionServices, sampler};
+use crate::host::{Shared, session_dir};
+use crate::provider::Provider;
+use crate::store::ThreadId;
+
+/// A session's directories and services.
+pub(crate) struct Place {
+    pub(crate) around: Surroundings,
+    pub(crate) services: SessionServices,
+    pub(crate) exchange: Exchange,
+}
+
+/// The exchange directory, which ends with the session.
+pub(crate) struct Exchange {
+    dir: PathBuf,
+    shared: Arc<Shared>,
+    session: String,
+}
+
+impl Exchange {
+    pub(crate) fn remove(&self) {
+        self.shared.services.forget(&self.session);
+        if let Err(error) = crate::fs::remove_dir_all(&self.dir)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            tracing::warn!("the exchange directory stays: {error}");
+        }
+    }
+}
+
+impl Place {
+    pub(crate) fn make(
+        shared: &Arc<Shared>,
+        spec: &SessionSpec,
+        thread: &ThreadId,
+        provider: Option<&Arc<dyn Provider>>,
+    ) -> Result<Self, SessionError> {
+        let own = session_dir(&shared.data_dir, thread.as_str());
+        let working_dir = match &spec.working_dir {
+            Some(dir) => dir
+                .canonicalize()
+                .map_err(|error| SessionError::Directory {
+                    path: dir.display().to_string(),
+                    reason: format!("{error}; it must exist"),
+                })?,
+            None => made(&own.join("work"))?,
+        };
+        let exchange_dir = made(&own.join("exchange"))?;
+        let artifacts = Arc::new(Artifacts::new(
+            vec![working_dir.clone(), exchange_dir.clone()],
+            own.join("files"),
+        ));
+        let services = SessionServices {
+            artifacts,
+            working_dir: working_dir.clone(),
+            exchange_dir: exchange_dir.clone(),
+            asker: Arc::clone(&shared.asker),
+            sampler: sampler(provider.cloned(), spec.model.clone().unwrap_or_default()),
+        };
+        let session = thread.as_str().to_owned();
+        shared.services.remember(&session, services.clone());
+        Ok(Self {
+            around: Surroundings {
+                session: Arc::from(session.as_str()),
+                working_dir,
+                exchange_dir: exchange_dir.clone(),
+            },
+            services,
+            exchange: Exchange {
+                dir: exchange_dir,
+                shared: Arc::clone(shared),
+                session,
+            },
+        })
+    }
+}
+
+fn made(dir: &Path) -> Result<PathBuf, SessionError> {
+    let failed = |error: std::io::Error| SessionError::Directory {
+        path: dir.display().to_string(),
+        reason: error.to_string(),
+    };
+    crate::fs::create_private_dir(dir).map_err(failed)?;
+    dir.canonicalize().map_err(failed)
+}

@@ -1,0 +1,140 @@
+//! Writes what a session does: entries and events get their numbers here, are appended to the
+//! thread's log, and are shown only after that.
+
+use std::sync::Arc;
+
+use conjure_core::chat::{Event, EventId};
+use conjure_core::log::{Entry, EntryBody};
+
+use super::hub::{Hub, Stamped};
+use crate::store::{Record, StoreError, ThreadLog};
+
+/// The writer of one open thread.
+pub(crate) struct Recorder {
+    log: Box<dyn ThreadLog>,
+    hub: Arc<Hub>,
+    entries: Vec<Entry>,
+    turn: u64,
+    next_event: EventId,
+    waiting: Vec<Record>,
+    durable: bool,
+}
+
+impl Recorder {
+    /// Takes an open thread over.
+    pub(crate) fn new(mut log: Box<dyn ThreadLog>) -> Self {
+        let mut entries = Vec::new();
+        let mut events = Vec::new();
+        for record in log.take_records() {
+            match record {
+                Record::Entry(entry) => entries.push(entry),
+                Record::Event { id, event } => events.push(Stamped { id, event }),
+                Record::Opened { .. } => {}
+            }
+        }
+        let turn = entries.last().map_or(0, |entry| entry.turn);
+        let next_event = EventId {
+            epoch: log.epoch(),
+            seq: 1,
+        };
+        Self {
+            log,
+            hub: Hub::new(events),
+            entries,
+            turn,
+            next_event,
+            waiting: Vec::new(),
+            durable: false,
+        }
+    }
+
+    /// Where the events are shown.
+    pub(crate) fn hub(&self) -> &Arc<Hub> {
+        &self.hub
+    }
+
+    /// Every entry of the thread.
+    pub(crate) fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Takes an entry in; it is written by the next [`Recorder::commit`].
+    pub(crate) fn entry(&mut self, body: EntryBody) {
+        if matches!(body, EntryBody::TurnStarted { .. }) {
+            self.turn += 1;
+        }
+        // A result that was seen must not be asked for again after a crash.
+        self.durable |= matches!(
+            body,
+            EntryBody::CallEnded { .. } | EntryBody::TurnEnded { .. }
+        );
+        let entry = Entry {
+            seq: self.entries.last().map_or(1, |last| last.seq + 1),
+            turn: self.turn,
+            at_ms: jiff::Timestamp::now().as_millisecond(),
+            body,
+        };
+        self.entries.push(entry.clone());
+        self.waiting.push(Record::Entry(entry));
+    }
+
+    /// Takes an event in; it is written and shown by the next [`Recorder::commit`]. Pieces of one
+    /// text become one event.
+    pub(crate) fn event(&mut self, event: Event) {
+        if let Some(Record::Event { event: last, .. }) = self.waiting.last_mut()
+            && joined(last, &event)
+        {
+            return;
+        }
+        let id = self.next_event;
+        self.next_event.seq += 1;
+        self.waiting.push(Record::Event { id, event });
+    }
+
+    /// Writes what waits, in one append, and shows its events.
+    ///
+    /// # Errors
+    /// The store's; what waited still waits then.
+    pub(crate) fn commit(&mut self) -> Result<(), StoreError> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        self.log.append(&self.waiting, self.durable)?;
+        self.durable = false;
+        let events = std::mem::take(&mut self.waiting)
+            .into_iter()
+            .filter_map(|record| match record {
+                Record::Event { id, event } => Some(Stamped { id, event }),
+                _ => None,
+            })
+            .collect();
+        self.hub.publish(events);
+        Ok(())
+    }
+}
+
+fn joined(last: &mut Event, next: &Event) -> bool {
+    match (last, next) {
+        (Event::Content { delta }, Event::Content { delta: more })
+        | (Event::Thinking { delta }, Event::Thinking { delta: more }) => {
+            delta.push_str(more);
+            true
+        }
+        (
+            Event::ToolOutput {
+                call_id,
+                stream,
+                chunk,
+            },
+            Event::ToolOutput {
+                call_id: same_call,
+                stream: same_stream,
+                chunk: more,
+            },
+        ) if call_id == same_call && stream == same_stream => {
+            chunk.push_str(more);
+            true
+        }
+        _ => false,
+    }
+}

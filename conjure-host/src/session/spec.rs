@@ -1,0 +1,275 @@
+//! What a session is made from: the session file, and the same as Rust values.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use conjure_core::routing::{Naming, Pattern, Prefix};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A session, as a TOML file or as values.
+///
+/// ```
+/// # use conjure_host::session::SessionSpec;
+/// let spec = SessionSpec::from_toml(r#"
+/// provider = "scripted"
+/// script = "script.json"
+///
+/// [[backend]]
+/// kind = "native"
+/// skills = ["log-fetcher"]
+///
+/// [[backend]]
+/// kind = "local"
+/// skills = ["skills/log-analyzer"]
+/// "#).unwrap();
+/// assert_eq!(spec.backends.len(), 2);
+/// ```
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SessionSpec {
+    /// The provider: `anthropic`, `scripted`, or one that the embedding program brings.
+    pub provider: Option<String>,
+    /// The model, as the provider names it.
+    pub model: Option<String>,
+    /// Where the provider is, when it is not its usual place.
+    pub base_url: Option<String>,
+    /// The script of the provider `scripted`; relative to the session file.
+    pub script: Option<PathBuf>,
+    /// Values for the script's `{{vars.…}}`.
+    pub vars: BTreeMap<String, String>,
+    /// Who the model is to be; the first part of its instructions.
+    pub persona: Option<String>,
+    /// Where calls work; a directory of the session's own without it.
+    pub working_dir: Option<PathBuf>,
+    /// The most model requests a turn; 25 by default.
+    pub max_iterations: Option<u32>,
+    /// The most output tokens a request; 8192 by default.
+    pub max_tokens: Option<u32>,
+    /// How many tokens the model may think; none by default.
+    pub thinking_tokens: Option<u32>,
+    /// The most bytes of one result that the model reads; 32768 by default. The rest is kept as a
+    /// file.
+    pub max_output_bytes: Option<usize>,
+    /// Time for a call in milliseconds, where its tool says nothing else; 30000 by default.
+    pub call_timeout_ms: Option<u64>,
+    /// Input tokens from which the conversation is summarised before the next request; never by
+    /// default. What was said stays in the log.
+    pub compact_at: Option<u64>,
+    /// What a turn may use up.
+    pub budget: BudgetSpec,
+    /// Who offers tools, in this order.
+    #[serde(rename = "backend")]
+    pub backends: Vec<BackendSpec>,
+    /// Wishes about names: `aliases`, `prefer`, `versions`, `only`, `except`.
+    pub routing: Naming,
+    /// Which calls may run.
+    pub policy: PolicySpec,
+}
+
+/// What a turn may use up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BudgetSpec {
+    /// Tokens, input and output, of all rounds.
+    pub tokens: Option<u64>,
+    /// Calls that run.
+    pub calls: Option<u32>,
+    /// Milliseconds.
+    pub wall_ms: Option<u64>,
+}
+
+/// Which calls may run: patterns of tool names, `backend:NAME`, or `NAME(arguments)`. Deny wins.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PolicySpec {
+    /// Run without asking.
+    pub allow: Vec<Pattern>,
+    /// Ask first.
+    pub ask: Vec<Pattern>,
+    /// Never run.
+    pub deny: Vec<Pattern>,
+}
+
+/// One backend of a session.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BackendSpec {
+    /// `native`, or the name of an executor or backend plugin, such as `local` or `docker`.
+    pub kind: String,
+    /// The instance's name; the kind when absent. Two instances of a kind have two names.
+    pub name: Option<String>,
+    /// For `native`: names of native skills; all that are loaded when absent. Else: skill
+    /// folders or packages, relative to the session file.
+    pub skills: Option<Vec<String>>,
+    /// How public names are made: `skill` (default), `backend` or `none`.
+    pub prefix: Prefix,
+    /// The only tools that it offers.
+    pub only: Vec<String>,
+    /// Tools that it does not offer.
+    pub except: Vec<String>,
+    /// Time for a call in milliseconds.
+    pub call_timeout_ms: Option<u64>,
+    /// The plugin's own configuration. For `native`: one a skill, by its name.
+    pub config: Option<Value>,
+}
+
+impl BackendSpec {
+    /// Native skills by name.
+    pub fn native<S: Into<String>>(skills: impl IntoIterator<Item = S>) -> Self {
+        Self::executor("native", skills)
+    }
+
+    /// Every native skill that is loaded, now and later.
+    pub fn all_native() -> Self {
+        Self {
+            kind: "native".to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// Skill folders on this machine's shell.
+    pub fn local<S: Into<String>>(skills: impl IntoIterator<Item = S>) -> Self {
+        Self::executor("local", skills)
+    }
+
+    /// Skill folders in containers.
+    pub fn docker<S: Into<String>>(skills: impl IntoIterator<Item = S>) -> Self {
+        Self::executor("docker", skills)
+    }
+
+    /// Hosted skills.
+    pub fn anthropic<S: Into<String>>(skills: impl IntoIterator<Item = S>) -> Self {
+        Self::executor("anthropic", skills)
+    }
+
+    /// Skill folders on any executor or backend plugin.
+    pub fn executor<S: Into<String>>(
+        kind: impl Into<String>,
+        skills: impl IntoIterator<Item = S>,
+    ) -> Self {
+        let skills = skills.into_iter().map(Into::into).collect();
+        Self {
+            kind: kind.into(),
+            skills: Some(skills),
+            ..Self::default()
+        }
+    }
+
+    /// The same under another name.
+    #[must_use]
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// The instance's name.
+    pub fn instance(&self) -> &str {
+        self.name.as_deref().unwrap_or(&self.kind)
+    }
+
+    /// Whether it stands for native skills.
+    pub fn is_native(&self) -> bool {
+        self.kind == "native"
+    }
+}
+
+/// Why a session file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SpecError {
+    /// It cannot be read.
+    #[error("the session file cannot be used: {source}")]
+    Read {
+        /// Why, with the file's name.
+        source: std::io::Error,
+    },
+    /// It is not what a session file looks like.
+    #[error("the session file `{path}` is not right: {message}")]
+    Parse {
+        /// The file.
+        path: String,
+        /// Where and why.
+        message: String,
+    },
+    /// What it says cannot be.
+    #[error("{message}")]
+    Invalid {
+        /// What, and what to do.
+        message: String,
+    },
+}
+
+impl SessionSpec {
+    /// Reads a session file. Its relative paths become relative to it.
+    ///
+    /// # Errors
+    /// [`SpecError`] names file, line and field.
+    pub fn read(path: &Path) -> Result<Self, SpecError> {
+        let text = crate::fs::read_to_string(path).map_err(|source| SpecError::Read { source })?;
+        let mut spec = Self::parse(&text, &path.display().to_string())?;
+        let base = path.parent().unwrap_or(Path::new("."));
+        spec.script = spec.script.map(|script| base.join(script));
+        spec.working_dir = spec.working_dir.map(|dir| base.join(dir));
+        for backend in spec
+            .backends
+            .iter_mut()
+            .filter(|backend| !backend.is_native())
+        {
+            for skill in backend.skills.iter_mut().flatten() {
+                *skill = base.join(&*skill).display().to_string();
+            }
+        }
+        Ok(spec)
+    }
+
+    /// Reads a session from TOML text.
+    ///
+    /// # Errors
+    /// As [`SessionSpec::read`].
+    pub fn from_toml(text: &str) -> Result<Self, SpecError> {
+        Self::parse(text, "(text)")
+    }
+
+    /// Several backends in one session, everything else as it is by default.
+    pub fn hybrid(backends: impl IntoIterator<Item = BackendSpec>) -> Self {
+        Self {
+            backends: backends.into_iter().collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Finds what cannot be, before anything is loaded.
+    ///
+    /// # Errors
+    /// [`SpecError::Invalid`].
+    pub fn check(&self) -> Result<(), SpecError> {
+        let mut names = BTreeSet::new();
+        for backend in &self.backends {
+            if backend.kind.is_empty() {
+                return Err(SpecError::Invalid {
+                    message: "a backend has no `kind`; it is `native` or the name of an executor \
+                              or backend plugin, such as `local`"
+                        .to_owned(),
+                });
+            }
+            if !names.insert(backend.instance()) {
+                return Err(SpecError::Invalid {
+                    message: format!(
+                        "two backends are called `{}`; give one of them another `name`",
+                        backend.instance()
+                    ),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn parse(text: &str, name: &str) -> Result<Self, SpecError> {
+        let spec: Self = toml::from_str(text).map_err(|error| SpecError::Parse {
+            path: name.to_owned(),
+            message: error.to_string().trim_end().to_owned(),
+        })?;
+        spec.check()?;
+        Ok(spec)
+    }
+}

@@ -1,0 +1,270 @@
+//! Threads as files of JSON lines: one file a thread, one record a line, only ever appended to.
+//!
+//! A last line that is cut off is what a crash leaves behind, and is dropped when the thread is
+//! opened again. A damaged line anywhere else is said, never skipped.
+
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::{Log, Record, StoreError, ThreadId, ThreadLog};
+
+/// Keeps threads in a directory.
+#[derive(Debug, Clone)]
+pub struct JsonLines {
+    dir: PathBuf,
+}
+
+impl JsonLines {
+    /// A store in `dir`, which is made at the first write.
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        Self { dir: dir.into() }
+    }
+
+    fn path(&self, thread: &ThreadId) -> PathBuf {
+        self.dir.join(format!("{thread}.jsonl"))
+    }
+}
+
+impl Log for JsonLines {
+    fn open(&self, thread: &ThreadId) -> Result<Box<dyn ThreadLog>, StoreError> {
+        crate::fs::create_dir_all(&self.dir).map_err(io("make", &self.dir))?;
+        let path = self.path(thread);
+        let mut file = crate::fs::open_appending(&path).map_err(io("open", &path))?;
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return Err(StoreError::Busy {
+                thread: thread.clone(),
+            });
+        }
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(io("read", &path))?;
+        let whole = bytes
+            .iter()
+            .rposition(|b| *b == b'\n')
+            .map_or(0, |at| at + 1);
+        let before = parse(bytes.get(..whole).unwrap_or_default(), &path)?;
+        if whole < bytes.len() {
+            file.set_len(whole as u64).map_err(io("repair", &path))?;
+        }
+        let epoch = 1 + before
+            .iter()
+            .map(|record| match record {
+                Record::Opened { epoch } => *epoch,
+                _ => 0,
+            })
+            .max()
+            .unwrap_or(0);
+        let length = file.seek(SeekFrom::End(0)).map_err(io("open", &path))?;
+        let mut open = Open {
+            file,
+            path,
+            length,
+            before,
+            epoch,
+        };
+        // The epoch is on the disk before an event may carry it.
+        open.append(&[Record::Opened { epoch }], true)?;
+        Ok(Box::new(open))
+    }
+
+    fn read(&self, thread: &ThreadId) -> Result<Vec<Record>, StoreError> {
+        let path = self.path(thread);
+        let bytes = match crate::fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(StoreError::NoThread {
+                    thread: thread.clone(),
+                });
+            }
+            Err(error) => return Err(io("read", &path)(error)),
+        };
+        let whole = bytes
+            .iter()
+            .rposition(|b| *b == b'\n')
+            .map_or(0, |at| at + 1);
+        parse(bytes.get(..whole).unwrap_or_default(), &path)
+    }
+
+    fn threads(&self) -> Result<Vec<ThreadId>, StoreError> {
+        let paths = crate::fs::entries(&self.dir).map_err(io("list", &self.dir))?;
+        Ok(paths
+            .iter()
+            .filter_map(|path| {
+                let name = path.file_name()?.to_str()?;
+                ThreadId::parse(name.strip_suffix(".jsonl")?).ok()
+            })
+            .collect())
+    }
+}
+
+struct Open {
+    file: File,
+    path: PathBuf,
+    /// Where the last whole append ended.
+    length: u64,
+    before: Vec<Record>,
+    epoch: u64,
+}
+
+impl ThreadLog for Open {
+    fn take_records(&mut self) -> Vec<Record> {
+        std::mem::take(&mut self.before)
+    }
+
+    fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    fn append(&mut self, records: &[Record], durable: bool) -> Result<(), StoreError> {
+        let mut bytes = Vec::new();
+        for record in records {
+            serde_json::to_writer(&mut bytes, record)
+                .map_err(|error| io("write", &self.path)(error.into()))?;
+            bytes.push(b'\n');
+        }
+        let written = self.file.write_all(&bytes).and_then(|()| {
+            if durable {
+                self.file.sync_data()
+            } else {
+                Ok(())
+            }
+        });
+        match written {
+            Ok(()) => {
+                self.length += bytes.len() as u64;
+                Ok(())
+            }
+            Err(error) => {
+                // All or none: what got through of a full disk's last write is taken back.
+                let _ = self.file.set_len(self.length);
+                Err(io("write", &self.path)(error))
+            }
+        }
+    }
+}
+
+fn parse(bytes: &[u8], path: &Path) -> Result<Vec<Record>, StoreError> {
+    bytes
+        .split(|b| *b == b'\n')
+        .enumerate()
+        .filter(|(_, line)| !line.is_empty())
+        .map(|(index, line)| {
+            serde_json::from_slice(line).map_err(|source| StoreError::Damaged {
+                path: path.to_owned(),
+                line: index + 1,
+                source,
+            })
+        })
+        .collect()
+}
+
+fn io(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> StoreError + use<> {
+    let path = path.to_owned();
+    move |source| StoreError::Io { what, path, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use conjure_core::chat::{Event, EventId};
+    use conjure_core::log::{Entry, EntryBody};
+
+    use super::*;
+
+    fn entry(seq: u64) -> Record {
+        Record::Entry(Entry {
+            seq,
+            turn: 1,
+            at_ms: 0,
+            body: EntryBody::Notice {
+                text: format!("entry {seq}"),
+            },
+        })
+    }
+
+    fn event(epoch: u64, seq: u64) -> Record {
+        Record::Event {
+            id: EventId { epoch, seq },
+            event: Event::Content {
+                delta: "Grüße\n".into(),
+            },
+        }
+    }
+
+    #[test]
+    fn what_is_appended_is_read_after_a_restart_and_the_epoch_grows() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = JsonLines::new(dir.path());
+        let thread = ThreadId::fresh();
+        let mut open = store.open(&thread).unwrap();
+        open.append(&[entry(1), event(1, 1)], true).unwrap();
+        drop(open);
+        let mut again = store.open(&thread).unwrap();
+        assert_eq!(again.epoch(), 2);
+        assert_eq!(
+            again.take_records(),
+            [Record::Opened { epoch: 1 }, entry(1), event(1, 1)]
+        );
+        assert_eq!(store.threads().unwrap(), [thread]);
+    }
+
+    #[test]
+    fn a_last_line_that_is_cut_at_any_byte_is_dropped() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = JsonLines::new(dir.path());
+        let thread = ThreadId::parse("t").unwrap();
+        let path = dir.path().join("t.jsonl");
+        store
+            .open(&thread)
+            .unwrap()
+            .append(&[entry(1), entry(2)], false)
+            .unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        let last = whole[..whole.len() - 1]
+            .iter()
+            .rposition(|b| *b == b'\n')
+            .unwrap()
+            + 1;
+        for length in last..whole.len() {
+            std::fs::write(&path, &whole[..length]).unwrap();
+            let mut open = store.open(&thread).unwrap();
+            assert_eq!(open.take_records(), [Record::Opened { epoch: 1 }, entry(1)]);
+            open.append(&[entry(2)], false).unwrap();
+            drop(open);
+            let read = store.read(&thread).unwrap();
+            assert_eq!(read.last(), Some(&entry(2)), "cut at {length}");
+        }
+    }
+
+    #[test]
+    fn a_damaged_line_in_the_middle_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = JsonLines::new(dir.path());
+        std::fs::write(
+            dir.path().join("t.jsonl"),
+            "{\"opened\":{\"epoch\":1}}\nnonsense\n{}\n",
+        )
+        .unwrap();
+        let error = store.read(&ThreadId::parse("t").unwrap()).unwrap_err();
+        assert!(error.to_string().contains("damaged in line 2"), "{error}");
+    }
+
+    #[test]
+    fn a_second_writer_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = JsonLines::new(dir.path());
+        let thread = ThreadId::parse("t").unwrap();
+        let open = store.open(&thread).unwrap();
+        assert!(matches!(store.open(&thread), Err(StoreError::Busy { .. })));
+        drop(open);
+        assert!(store.open(&thread).is_ok());
+    }
+
+    #[test]
+    fn an_id_never_becomes_a_path() {
+        for id in ["", "../x", "a/b", "a.b", "ü", &"x".repeat(65)] {
+            assert!(ThreadId::parse(id).is_err(), "{id}");
+        }
+    }
+}
