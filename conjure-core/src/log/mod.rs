@@ -9,4 +9,6 @@ mod view;
 
 pub use entry::{CallEnd, Entry, EntryBody, Outcome, TableChange};
 pub use recover::recover;
-pub use view::{Folded, call_ids, files, fold, last_backend_states, messages, turn_usage};
+pub use view::{
+    Folded, call_ids, files, fold, last_backend_states, messages, removed_tools, turn_usage,
+};
