@@ -12,3 +12,6 @@ pub use recover::recover;
 pub use view::{
     Folded, call_ids, files, fold, last_backend_states, messages, removed_tools, turn_usage,
 };
+
+#[cfg(test)]
+mod tests;

@@ -16,11 +16,16 @@ use crate::log::{CallEnd, EntryBody, Outcome, TableChange};
 #[derive(Debug)]
 pub struct Machine {
     settings: Settings,
+    /// Settings that wait for the running request to stop.
+    restart_settings: Option<(Settings, EntryBody)>,
+    /// Settings that wait for the next turn.
     next_settings: Option<(Settings, EntryBody)>,
     table: u64,
     next_table: Option<TableChange>,
     queue: VecDeque<(String, Message)>,
     requests: u64,
+    /// Input tokens of the newest reply: about what the next request will have.
+    last_input: u64,
     call_ids: HashSet<String>,
     turn: Option<Turn>,
     out: Vec<Action>,
@@ -33,8 +38,8 @@ struct Turn {
     pauses: u32,
     calls: u32,
     usage: Usage,
-    last_input: u64,
-    compacted: bool,
+    /// Whether the log could not be compacted: once a turn is enough.
+    compaction_failed: bool,
     stop_reason: Option<String>,
     text: String,
     /// Set when the turn is to end as soon as nothing runs any more.
@@ -54,11 +59,13 @@ impl Machine {
     pub fn new(settings: Settings, table: u64, call_ids: impl IntoIterator<Item = String>) -> Self {
         Self {
             settings,
+            restart_settings: None,
             next_settings: None,
             table,
             next_table: None,
             queue: VecDeque::new(),
             requests: 0,
+            last_input: 0,
             call_ids: call_ids.into_iter().collect(),
             turn: None,
             out: Vec::new(),
@@ -137,13 +144,17 @@ impl Machine {
             } => self.settings_changed(*settings, *entry, when),
             Input::Table(change) => self.table_changed(change),
             Input::Compacted { upto, summary } => {
-                if self.leave_compaction() {
+                if self.is_compacting() {
+                    self.last_input = 0;
                     self.write(EntryBody::Compacted { upto, summary });
                     self.go_on();
                 }
             }
             Input::CompactionFailed { error } => {
-                if self.leave_compaction() {
+                if self.is_compacting() {
+                    if let Some(turn) = &mut self.turn {
+                        turn.compaction_failed = true;
+                    }
                     self.notice(format!("The conversation could not be summarised: {error}"));
                     self.go_on();
                 }
@@ -172,8 +183,7 @@ impl Machine {
             pauses: 0,
             calls: 0,
             usage: Usage::default(),
-            last_input: 0,
-            compacted: false,
+            compaction_failed: false,
             stop_reason: None,
             text: String::new(),
             ending: None,
@@ -182,7 +192,7 @@ impl Machine {
         self.request();
     }
 
-    /// Asks the model, or compacts first.
+    /// Begins a step: with the newest table, and with a compaction first where one is due.
     fn request(&mut self) {
         if let Some(change) = self.next_table.take() {
             self.table = change.version;
@@ -193,15 +203,19 @@ impl Machine {
         }
         let compact_at = self.settings.compact_at;
         let Some(turn) = &mut self.turn else { return };
-        if compact_at.is_some_and(|at| turn.last_input >= at) && !turn.compacted {
-            turn.compacted = true;
+        if compact_at.is_some_and(|at| self.last_input >= at) && !turn.compaction_failed {
             turn.phase = Phase::Compacting;
             self.out.push(Action::Compact);
             return;
         }
+        self.ask();
+    }
+
+    /// Asks the model.
+    fn ask(&mut self) {
+        let Some(turn) = &mut self.turn else { return };
         self.requests += 1;
         turn.rounds += 1;
-        turn.compacted = false;
         turn.phase = Phase::Model {
             request: self.requests,
             restart: false,
@@ -246,12 +260,12 @@ impl Machine {
             .as_ref()
             .map_or(StopReason::Other, |stop| stop.reason);
         let calls = self.keep(response, meta);
-        if restart {
-            self.refuse_all(&calls, "The settings changed before this call was run.");
-            self.go_on();
-        } else if self.is_ending() {
+        if self.is_ending() {
             self.refuse_all(&calls, "The turn was ended before this call was run.");
             self.end_turn();
+        } else if restart {
+            self.refuse_all(&calls, "The settings changed before this call was run.");
+            self.go_on();
         } else if !calls.is_empty() && !reason.calls_may_run() {
             let text = "The reply was cut short, so this call was not run.";
             self.refuse_all(&calls, text);
@@ -269,8 +283,10 @@ impl Machine {
         }
     }
 
-    /// Writes what the model said, and gives back its calls.
-    fn keep(&mut self, response: Response, meta: Meta) -> Vec<FunctionCall> {
+    /// Writes what the model said, announces its calls and gives them back.
+    fn keep(&mut self, response: Response, mut meta: Meta) -> Vec<FunctionCall> {
+        meta.usage = response.usage;
+        let superseded = meta.superseded;
         let Response {
             parts,
             fields,
@@ -292,13 +308,16 @@ impl Machine {
         let calls: Vec<FunctionCall> = message.calls().cloned().collect();
         if let Some(turn) = &mut self.turn {
             turn.usage += usage;
-            turn.last_input = usage.prompt_tokens();
+            // A reply that broke off may not have told what it cost.
+            if usage.prompt_tokens() > 0 {
+                self.last_input = usage.prompt_tokens();
+            }
             turn.stop_reason = message
                 .meta
                 .as_ref()
                 .and_then(|meta| meta.stop_reason.clone());
             let text = message.text();
-            if !text.is_empty() {
+            if !text.is_empty() && !superseded {
                 turn.text = text;
             }
         }
@@ -313,6 +332,11 @@ impl Machine {
             self.out.push(Action::Observe {
                 server_items,
                 fields,
+            });
+        }
+        if !calls.is_empty() {
+            self.tell(Event::FunctionCall {
+                calls: calls.iter().map(announced).collect(),
             });
         }
         calls
@@ -332,10 +356,10 @@ impl Machine {
             let calls = self.keep(response, meta);
             self.refuse_all(&calls, "The reply broke off, so this call was not run.");
         }
-        if restart {
-            self.go_on();
-        } else if self.is_ending() {
+        if self.is_ending() {
             self.end_turn();
+        } else if restart {
+            self.go_on();
         } else {
             self.tell(Event::Error(ErrorEvent {
                 error: failure.error.clone(),
@@ -354,17 +378,17 @@ impl Machine {
         turn.pauses += 1;
         if turn.pauses > most {
             self.finish(limit("max_pauses", most.into()));
-        } else {
-            // A continuation is the same iteration: pauses have a limit of their own.
+        } else if let Some(outcome) = self.tokens_spent() {
+            self.finish(outcome);
+        } else if let Some(turn) = &mut self.turn {
+            // A continuation is the same iteration (pauses have a limit of their own), and the
+            // provider wants the same tools and the same messages: no new table, no compaction.
             turn.rounds = turn.rounds.saturating_sub(1);
-            self.go_on();
+            self.ask();
         }
     }
 
     fn begin_step(&mut self, calls: Vec<FunctionCall>, judge: &dyn Judge) {
-        self.tell(Event::FunctionCall {
-            calls: calls.iter().map(announced).collect(),
-        });
         if let Some(outcome) = self.spent(calls.len()) {
             let text = format!("This call was not run: {}.", describe(&outcome));
             self.refuse_all(&calls, &text);
@@ -406,8 +430,8 @@ impl Machine {
         if turn.rounds >= self.settings.max_iterations {
             return Some(limit("max_iterations", self.settings.max_iterations.into()));
         }
-        if let Some(tokens) = budget.tokens.filter(|most| turn.usage.total() >= *most) {
-            return Some(limit("tokens", tokens));
+        if let Some(outcome) = self.tokens_spent() {
+            return Some(outcome);
         }
         let calls = turn
             .calls
@@ -416,6 +440,12 @@ impl Machine {
             .calls
             .filter(|most| calls > *most)
             .map(|most| limit("calls", most.into()))
+    }
+
+    fn tokens_spent(&self) -> Option<Outcome> {
+        let spent = self.turn.as_ref()?.usage.total();
+        let most = self.settings.budget.tokens.filter(|most| spent >= *most)?;
+        Some(limit("tokens", most))
     }
 
     fn run_calls(&mut self) {
@@ -506,6 +536,11 @@ impl Machine {
             Decision::Deny { reason } => {
                 if step.deny(call_id) {
                     let name = step.about(call_id).map(|(name, _)| name.to_owned());
+                    let reason = if reason.trim().is_empty() {
+                        "The person did not allow this call, so it was not run.".to_owned()
+                    } else {
+                        reason
+                    };
                     self.ended_unrun(call_id, name.unwrap_or_default(), reason, CallEnd::Refused);
                     self.run_calls();
                 }
@@ -558,24 +593,24 @@ impl Machine {
             self.use_settings(settings, entry);
             return;
         }
-        match when {
-            When::NextTurn => self.next_settings = Some((settings, entry)),
-            When::Now => {
-                self.next_settings = Some((settings, entry));
-                if let Some(Turn {
-                    phase: Phase::Model { request, restart },
-                    ending: None,
-                    ..
-                }) = &mut self.turn
-                {
-                    *restart = true;
-                    let request = *request;
-                    self.out.push(Action::StopModel { request });
-                } else if let Some((settings, entry)) = self.next_settings.take() {
-                    // The step's calls go on; the next request uses the new settings.
-                    self.use_settings(settings, entry);
-                }
+        if when == When::NextTurn {
+            self.next_settings = Some((settings, entry));
+            return;
+        }
+        if let Some(Turn {
+            phase: Phase::Model { request, restart },
+            ending: None,
+            ..
+        }) = &mut self.turn
+        {
+            let request = *request;
+            if !std::mem::replace(restart, true) {
+                self.out.push(Action::StopModel { request });
             }
+            self.restart_settings = Some((settings, entry));
+        } else {
+            // The step's calls go on; the next request uses the new settings.
+            self.use_settings(settings, entry);
         }
     }
 
@@ -588,17 +623,12 @@ impl Machine {
     fn table_changed(&mut self, change: TableChange) {
         let change = match self.next_table.take() {
             None => change,
-            Some(waiting) => TableChange {
-                version: change.version,
-                added: merged(waiting.added, change.added),
-                removed: merged(waiting.removed, change.removed),
-                changed: merged(waiting.changed, change.changed),
-            },
+            Some(waiting) => waiting.followed_by(&change),
         };
         self.next_table = Some(change);
     }
 
-    fn leave_compaction(&mut self) -> bool {
+    fn is_compacting(&self) -> bool {
         matches!(
             &self.turn,
             Some(Turn {
@@ -617,7 +647,7 @@ impl Machine {
             })
         );
         if restarted {
-            if let Some((settings, entry)) = self.next_settings.take() {
+            if let Some((settings, entry)) = self.restart_settings.take() {
                 self.use_settings(settings, entry);
             }
             if let Some(turn) = &mut self.turn {
@@ -640,11 +670,14 @@ impl Machine {
 
     fn end_turn(&mut self) {
         let Some(turn) = self.turn.take() else { return };
+        if let Some((settings, entry)) = self.restart_settings.take() {
+            self.use_settings(settings, entry);
+        }
         let outcome = turn.ending.unwrap_or(Outcome::Completed);
-        if let Outcome::Limit { .. } = &outcome {
+        if let Outcome::Limit { limit, .. } = &outcome {
             self.tell(Event::Error(ErrorEvent {
                 error: format!("The turn was ended: {}.", describe(&outcome)),
-                kind: "limit".to_owned(),
+                kind: limit.clone(),
             }));
         }
         self.write(EntryBody::TurnEnded {
@@ -786,13 +819,4 @@ fn describe(outcome: &Outcome) -> String {
         Outcome::Limit { limit, value } => format!("the limit {limit} = {value} is reached"),
         other => other.as_str().to_owned(),
     }
-}
-
-fn merged(mut first: Vec<String>, second: Vec<String>) -> Vec<String> {
-    for name in second {
-        if !first.contains(&name) {
-            first.push(name);
-        }
-    }
-    first
 }
