@@ -3,22 +3,19 @@
 //! Methods without a suffix block the calling thread and are for skills and other blocking code;
 //! those that end in `_async` are for executors and backends.
 
+mod host;
+
 use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
-use conjure_abi::{CallContext, EmitKind, EmitStatus, LogLevel, RResult, RSlice};
+use conjure_abi::{CallContext, EmitKind, EmitStatus, LogLevel, RResult, RSlice, code};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 use crate::block_on::block_on;
 use crate::error::{Error, Result, from_fault};
-use crate::protocol::{
-    Elicit, Elicited, Empty, FileRef, HttpRequest, HttpResponse, KvKey, KvKeys, KvList, KvSet,
-    KvValue, PluginEvent, Progress, RegisterFile, Registered, Request, Root, Roots, Sample,
-    Sampled, Secret, SecretGet, host_op,
-};
+use crate::protocol::{Empty, INLINE_LIMIT, PluginEvent, Progress, Request, host_op};
 
 /// The context of a call. Cloning it is cheap, and a clone may outlive the call; then everything
 /// that it does fails with [`conjure_abi::code::GONE`].
@@ -105,7 +102,7 @@ impl Cx {
     /// # Errors
     /// [`conjure_abi::code::CANCELLED`] when nobody wants them any more.
     pub fn stdout(&self, bytes: &[u8]) -> Result<()> {
-        self.emit(EmitKind::Stdout, bytes)
+        block_on(self.stdout_async(bytes))
     }
 
     /// Hands over bytes of standard error.
@@ -113,7 +110,7 @@ impl Cx {
     /// # Errors
     /// As [`Cx::stdout`].
     pub fn stderr(&self, bytes: &[u8]) -> Result<()> {
-        self.emit(EmitKind::Stderr, bytes)
+        block_on(self.stderr_async(bytes))
     }
 
     /// Hands over an event.
@@ -121,7 +118,7 @@ impl Cx {
     /// # Errors
     /// As [`Cx::stdout`].
     pub fn event(&self, event: &PluginEvent) -> Result<()> {
-        self.emit(EmitKind::Event, &serde_json::to_vec(event)?)
+        block_on(self.event_async(event))
     }
 
     /// Says how far the call is.
@@ -129,36 +126,23 @@ impl Cx {
     /// # Errors
     /// As [`Cx::stdout`].
     pub fn progress(&self, done: f64, total: Option<f64>, message: &str) -> Result<()> {
-        self.event(&PluginEvent::Progress(progress(done, total, message)))
+        block_on(self.progress_async(done, total, message))
     }
 
-    fn emit(&self, kind: EmitKind, bytes: &[u8]) -> Result<()> {
-        loop {
-            match self.try_emit(kind, bytes) {
-                EmitStatus::Ok => return Ok(()),
-                EmitStatus::Cancelled => return Err(Error::cancelled()),
-                EmitStatus::Full => {
-                    self.host::<_, Empty>(host_op::CALL_WRITABLE, &Empty {})?;
-                }
-            }
-        }
-    }
-
-    /// [`Cx::stdout`], [`Cx::stderr`] and [`Cx::event`] for asynchronous code.
+    /// [`Cx::stdout`] for asynchronous code.
     ///
     /// # Errors
     /// As [`Cx::stdout`].
-    pub async fn emit_async(&self, kind: EmitKind, bytes: &[u8]) -> Result<()> {
-        loop {
-            match self.try_emit(kind, bytes) {
-                EmitStatus::Ok => return Ok(()),
-                EmitStatus::Cancelled => return Err(Error::cancelled()),
-                EmitStatus::Full => {
-                    self.host_async::<_, Empty>(host_op::CALL_WRITABLE, &Empty {})
-                        .await?;
-                }
-            }
-        }
+    pub async fn stdout_async(&self, bytes: &[u8]) -> Result<()> {
+        self.emit_async(EmitKind::Stdout, bytes).await
+    }
+
+    /// [`Cx::stderr`] for asynchronous code.
+    ///
+    /// # Errors
+    /// As [`Cx::stdout`].
+    pub async fn stderr_async(&self, bytes: &[u8]) -> Result<()> {
+        self.emit_async(EmitKind::Stderr, bytes).await
     }
 
     /// [`Cx::event`] for asynchronous code.
@@ -168,6 +152,55 @@ impl Cx {
     pub async fn event_async(&self, event: &PluginEvent) -> Result<()> {
         self.emit_async(EmitKind::Event, &serde_json::to_vec(event)?)
             .await
+    }
+
+    /// [`Cx::progress`] for asynchronous code.
+    ///
+    /// # Errors
+    /// As [`Cx::stdout`].
+    pub async fn progress_async(&self, done: f64, total: Option<f64>, message: &str) -> Result<()> {
+        self.event_async(&PluginEvent::Progress(Progress {
+            done,
+            total,
+            message: (!message.is_empty()).then(|| message.to_owned()),
+        }))
+        .await
+    }
+
+    /// Hands over output of any kind and waits while the host is busy with earlier pieces. Bytes
+    /// of standard output and error go in pieces of at most 64 KiB; an event goes whole.
+    ///
+    /// # Errors
+    /// As [`Cx::stdout`].
+    pub async fn emit_async(&self, kind: EmitKind, bytes: &[u8]) -> Result<()> {
+        match kind {
+            EmitKind::Event => self.piece(kind, bytes).await,
+            EmitKind::Stdout | EmitKind::Stderr => {
+                for piece in bytes.chunks(INLINE_LIMIT) {
+                    self.piece(kind, piece).await?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    async fn piece(&self, kind: EmitKind, bytes: &[u8]) -> Result<()> {
+        loop {
+            match self.try_emit(kind, bytes) {
+                EmitStatus::Ok => return Ok(()),
+                EmitStatus::Cancelled => return Err(Error::cancelled()),
+                EmitStatus::Full => {
+                    match self
+                        .host_async::<_, Empty>(host_op::CALL_WRITABLE, &Empty {})
+                        .await
+                    {
+                        Ok(_) => {}
+                        Err(error) if error.code() == code::GONE => return Err(Error::cancelled()),
+                        Err(error) => return Err(error),
+                    }
+                }
+            }
+        }
     }
 
     /// Hands over a piece of output without waiting.
@@ -210,113 +243,5 @@ impl Cx {
                 .map_err(|e| Error::invalid(format!("the host's reply to {op} does not fit: {e}"))),
             RResult::RErr(fault) => Err(from_fault(&fault)),
         }
-    }
-
-    /// Registers a file that the call made, and gives its handle.
-    ///
-    /// # Errors
-    /// The host's fault.
-    pub fn file(&self, file: FileRef) -> Result<String> {
-        Ok(self
-            .host::<_, Registered>(host_op::FILE, &RegisterFile { file })?
-            .artifact)
-    }
-
-    /// Reads a value of the plugin's own namespace.
-    ///
-    /// # Errors
-    /// The host's fault.
-    pub fn kv_get(&self, key: &str) -> Result<Option<Value>> {
-        Ok(self
-            .host::<_, KvValue>(host_op::KV_GET, &KvKey { key: key.into() })?
-            .value)
-    }
-
-    /// Writes a value of the plugin's own namespace.
-    ///
-    /// # Errors
-    /// The host's fault.
-    pub fn kv_set(&self, key: &str, value: Value) -> Result<()> {
-        self.host::<_, Empty>(
-            host_op::KV_SET,
-            &KvSet {
-                key: key.into(),
-                value,
-            },
-        )
-        .map(drop)
-    }
-
-    /// Removes a value of the plugin's own namespace.
-    ///
-    /// # Errors
-    /// The host's fault.
-    pub fn kv_delete(&self, key: &str) -> Result<()> {
-        self.host::<_, Empty>(host_op::KV_DELETE, &KvKey { key: key.into() })
-            .map(drop)
-    }
-
-    /// Lists keys of the plugin's own namespace.
-    ///
-    /// # Errors
-    /// The host's fault.
-    pub fn kv_list(&self, prefix: &str) -> Result<Vec<String>> {
-        Ok(self
-            .host::<_, KvKeys>(
-                host_op::KV_LIST,
-                &KvList {
-                    prefix: prefix.into(),
-                },
-            )?
-            .keys)
-    }
-
-    /// Reads a secret that the manifest names.
-    ///
-    /// # Errors
-    /// The host's fault.
-    pub fn secret(&self, name: &str) -> Result<String> {
-        let request = SecretGet { name: name.into() };
-        Ok(self.host::<_, Secret>(host_op::SECRET_GET, &request)?.value)
-    }
-
-    /// Sends an HTTP request to a host that the manifest names.
-    ///
-    /// # Errors
-    /// The host's fault.
-    pub fn http(&self, request: &HttpRequest) -> Result<HttpResponse> {
-        self.host(host_op::HTTP_SEND, request)
-    }
-
-    /// Asks the session's model.
-    ///
-    /// # Errors
-    /// The host's fault.
-    pub fn sample(&self, request: &Sample) -> Result<Sampled> {
-        self.host(host_op::SAMPLE, request)
-    }
-
-    /// Asks the person.
-    ///
-    /// # Errors
-    /// The host's fault.
-    pub fn elicit(&self, request: &Elicit) -> Result<Elicited> {
-        self.host(host_op::ELICIT, request)
-    }
-
-    /// The directories that the session works in.
-    ///
-    /// # Errors
-    /// The host's fault.
-    pub fn roots(&self) -> Result<Vec<Root>> {
-        Ok(self.host::<_, Roots>(host_op::ROOTS, &Empty {})?.roots)
-    }
-}
-
-fn progress(done: f64, total: Option<f64>, message: &str) -> Progress {
-    Progress {
-        done,
-        total,
-        message: (!message.is_empty()).then(|| message.to_owned()),
     }
 }

@@ -1,16 +1,14 @@
 //! From bytes to author code and back: the inner side of the plugin object.
 //!
-//! Every way into author code goes through here and catches what panics, because nothing outside
-//! the plugin can.
-
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+//! Every way into an instance goes through here; what author code panics is caught (see
+//! [`crate::guard`]), because nothing outside the plugin can.
 
 use conjure_abi::{CallContext, Fault, FfiFuture, FutureExt, Plugin, RResult, RSlice, Reply, code};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::{Error, Result, to_fault};
+use crate::guard::guard;
 use crate::protocol::Request;
 
 /// An instance, behind the ABI's object.
@@ -29,15 +27,38 @@ pub(crate) trait Dispatch: Send + Sync + 'static {
     }
 }
 
-/// The object that crosses the boundary.
-pub(crate) struct Guarded<D>(pub(crate) D);
+/// The object that crosses the boundary. It holds an instance until it is dropped.
+pub(crate) struct Guarded<D>(Option<D>);
+
+impl<D> Guarded<D> {
+    pub(crate) fn new(instance: D) -> Self {
+        Self(Some(instance))
+    }
+
+    fn instance(&self) -> Result<&D> {
+        self.0
+            .as_ref()
+            .ok_or_else(|| Error::with_code(code::GONE, "the instance is over"))
+    }
+}
+
+impl<D> Drop for Guarded<D> {
+    fn drop(&mut self) {
+        // A panic that leaves a destructor here would end the host's process. There is nobody
+        // to tell.
+        let _ = guard(|| {
+            drop(self.0.take());
+            Ok(())
+        });
+    }
+}
 
 impl<D: Dispatch> Plugin for Guarded<D> {
     fn call(&self, op: RSlice<'_, u8>, json: RSlice<'_, u8>, cx: CallContext) -> Reply {
         let Ok(name) = std::str::from_utf8(op.as_slice()) else {
             return bad_name();
         };
-        match guard(|| self.0.call(name, json.as_slice(), cx)) {
+        match guard(|| self.instance()?.call(name, json.as_slice(), cx)) {
             Ok(bytes) => RResult::ROk(bytes.into()),
             Err(error) => RResult::RErr(to_fault(error)),
         }
@@ -47,7 +68,7 @@ impl<D: Dispatch> Plugin for Guarded<D> {
         let Ok(name) = std::str::from_utf8(op.as_slice()) else {
             return std::future::ready(bad_name()).into_ffi();
         };
-        match guard(|| Ok(self.0.start(name, json.as_slice(), cx))) {
+        match guard(|| Ok(self.instance()?.start(name, json.as_slice(), cx))) {
             Ok(future) => future,
             Err(error) => std::future::ready(RResult::RErr(to_fault(error))).into_ffi(),
         }
@@ -59,28 +80,6 @@ fn bad_name() -> Reply {
         code::INVALID,
         "the operation's name is not UTF-8",
     ))
-}
-
-/// Runs author code; a panic becomes an error that carries its message.
-pub(crate) fn guard<T>(code: impl FnOnce() -> Result<T>) -> Result<T> {
-    match catch_unwind(AssertUnwindSafe(code)) {
-        Ok(result) => result,
-        Err(payload) => Err(panic_error(&*payload)),
-    }
-}
-
-/// The error for a panic's payload.
-pub(crate) fn panic_error(payload: &(dyn Any + Send)) -> Error {
-    let message = payload
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_owned())
-        .or_else(|| payload.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "(a panic without a message)".to_owned());
-    let place = crate::export::take_panic_place();
-    Error::with_code(
-        code::PANIC,
-        format!("the plugin panicked{place}: {message}"),
-    )
 }
 
 /// Reads a request.

@@ -11,9 +11,10 @@ use serde_json::Value;
 use crate::Files;
 use crate::backend::{FilesHandler, files_of};
 use crate::cx::Cx;
-use crate::dispatch::{answer, encode, panic_error, refuse, unsupported};
+use crate::dispatch::{answer, encode, refuse, unsupported};
 use crate::error::{Error, Result};
 use crate::export::{Exported, object};
+use crate::guard::guard;
 use crate::protocol::{
     Bash, BashOutput, CreateFile, Empty, ExecutorInit, ExecutorReady, Manifest, Permissions,
     Requires, StateScope, StrReplace, View, Viewed, Written, op,
@@ -130,13 +131,10 @@ impl<T> Blocking<T> {
         T: Send + Sync + 'static,
     {
         let executor = Arc::clone(&self.0);
-        match tokio::task::spawn_blocking(move || work(&executor)).await {
-            Ok(result) => result,
-            Err(error) => match error.try_into_panic() {
-                Ok(payload) => Err(panic_error(&*payload)),
-                Err(_) => Err(Error::cancelled()),
-            },
-        }
+        // Guarded here and not at the await: the panic's place is known on its own thread only.
+        tokio::task::spawn_blocking(move || guard(|| work(&executor)))
+            .await
+            .unwrap_or_else(|_| Err(Error::cancelled()))
     }
 }
 

@@ -2,16 +2,13 @@
 //!
 //! With the loader in the host, the only place where bytes of one library are trusted by another.
 
-use std::cell::RefCell;
-use std::fmt::Write as _;
-use std::sync::Once;
-
 use conjure_abi::abi_stable::sabi_trait::TD_Opaque;
 use conjure_abi::{CallContext, Fault, Plugin_TO, PluginObject, RResult, RSlice, RVec, code};
 
 use crate::cx::Cx;
-use crate::dispatch::{Dispatch, Guarded, guard};
+use crate::dispatch::{Dispatch, Guarded};
 use crate::error::{Error, Result, to_fault};
+use crate::guard::{Library, guard, note_places};
 use crate::protocol::{Create, Manifest, Request};
 use crate::setup::Setup;
 use crate::skill::Skill;
@@ -50,13 +47,13 @@ impl Exported for Skill {
 }
 
 pub(crate) fn object(dispatch: impl Dispatch) -> PluginObject {
-    Plugin_TO::from_value(Guarded(dispatch), TD_Opaque)
+    Plugin_TO::from_value(Guarded::new(dispatch), TD_Opaque)
 }
 
 /// What `Root::manifest` returns. A builder that panics or contradicts itself gives
 /// `{"error": "…"}`, which no host takes for a manifest.
 pub fn manifest<E: Exported>(make: fn() -> E, name: &str, version: &str) -> RVec<u8> {
-    note_panic_places();
+    note_places(Library::Plugin);
     let manifest = guard(|| make().plugin_manifest(name, version))
         .and_then(|manifest| Ok(serde_json::to_vec(&manifest)?));
     let bytes = manifest.unwrap_or_else(|error| {
@@ -73,11 +70,23 @@ pub fn create<E: Exported>(
     config: RSlice<'_, u8>,
     cx: CallContext,
 ) -> RResult<PluginObject, Fault> {
-    note_panic_places();
+    note_places(Library::Plugin);
     match guard(|| instance(make(), config.as_slice(), cx)) {
         Ok(plugin) => RResult::ROk(plugin),
         Err(error) => RResult::RErr(to_fault(error)),
     }
+}
+
+/// The manifest of something that is linked into the host. Its name is the builder's.
+///
+/// # Errors
+/// As [`Exported::plugin_manifest`], and [`code::PANIC`].
+pub fn manifest_linked<E: Exported>(make: impl FnOnce() -> E, version: &str) -> Result<Manifest> {
+    note_places(Library::Program);
+    guard(|| {
+        let exported = make();
+        exported.plugin_manifest(&exported.plugin_name(), version)
+    })
 }
 
 /// Makes an instance of something that is linked into the host, through the same steps.
@@ -89,6 +98,7 @@ pub fn create_linked<E: Exported>(
     config: &[u8],
     cx: CallContext,
 ) -> Result<PluginObject> {
+    note_places(Library::Program);
     guard(|| instance(make(), config, cx))
 }
 
@@ -101,29 +111,6 @@ fn instance<E: Exported>(exported: E, config: &[u8], cx: CallContext) -> Result<
         create,
         cx: Cx::new(cx, envelope),
     })
-}
-
-thread_local! {
-    static PANIC_PLACE: RefCell<String> = const { RefCell::new(String::new()) };
-}
-
-/// Remembers where a panic happened instead of printing it: a plugin has no terminal. Each
-/// library has a standard library, and so a hook, of its own.
-fn note_panic_places() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        std::panic::set_hook(Box::new(|info| {
-            let mut place = String::new();
-            if let Some(location) = info.location() {
-                let _ = write!(place, " at {}:{}", location.file(), location.line());
-            }
-            PANIC_PLACE.with_borrow_mut(|slot| *slot = place);
-        }));
-    });
-}
-
-pub(crate) fn take_panic_place() -> String {
-    PANIC_PLACE.with_borrow_mut(std::mem::take)
 }
 
 /// Exports a [`Skill`] from a library: `export_skill!(make)` with `fn make() -> Skill`.

@@ -21,7 +21,7 @@
 //! `async`. The feature `testkit` drives a plugin through the real ABI without a host.
 //!
 //! What crosses the boundary is in [`protocol`]; what is frozen and how it grows is told in
-//! `skill-sdk/docs/abi.md`.
+//! `skill-sdk/docs/abi.md`. `skill-sdk/docs/writing-a-skill.md` is a tutorial.
 
 #[cfg(feature = "async")]
 mod backend;
@@ -33,6 +33,9 @@ mod error;
 mod executor;
 #[doc(hidden)]
 pub mod export;
+#[cfg(feature = "frames")]
+pub mod frames;
+mod guard;
 mod output;
 pub mod protocol;
 #[cfg(feature = "async")]
@@ -40,6 +43,8 @@ mod runtime;
 mod setup;
 mod skill;
 mod spill;
+#[cfg(feature = "testkit")]
+pub mod testkit;
 
 pub use conjure_abi as abi;
 
@@ -53,6 +58,11 @@ pub use export::Exported;
 pub use output::{IntoToolResult, Json};
 pub use setup::Setup;
 pub use skill::{Skill, ToolOptions};
+
+/// Compiles the tutorial's examples.
+#[cfg(all(doctest, feature = "testkit"))]
+#[doc = include_str!("../docs/writing-a-skill.md")]
+pub struct Tutorial;
 
 /// The version of this SDK, as plugins carry it in their header.
 pub const SDK_VERSION: &str = env!("CARGO_PKG_VERSION");

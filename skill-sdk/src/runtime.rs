@@ -5,12 +5,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use conjure_abi::{CallContext, FfiFuture, FutureExt, RResult, Reply};
-use tokio::runtime::{Builder, Handle};
+use conjure_abi::{CallContext, FfiFuture, FutureExt, RResult, Reply, code};
+use tokio::runtime::Builder;
 use tokio::task::JoinHandle;
 
-use crate::dispatch::{Dispatch, panic_error};
+use crate::dispatch::Dispatch;
 use crate::error::{Error, Result, to_fault};
+use crate::guard::{Caught, guard};
 
 /// The reply of an operation, as JSON.
 pub(crate) type Answer = Pin<Box<dyn Future<Output = Result<Vec<u8>>> + Send>>;
@@ -21,11 +22,10 @@ pub(crate) trait AsyncDispatch: Send + Sync + 'static {
     fn answer(self: Arc<Self>, op: &str, json: &[u8], cx: CallContext) -> Answer;
 }
 
-/// An asynchronous instance with its runtime.
-pub(crate) struct OnRuntime<A> {
-    inner: Arc<A>,
+/// An asynchronous instance with its runtime. Both are there until it is dropped.
+pub(crate) struct OnRuntime<A: AsyncDispatch> {
+    inner: Option<Arc<A>>,
     runtime: Option<tokio::runtime::Runtime>,
-    handle: Handle,
 }
 
 impl<A: AsyncDispatch> OnRuntime<A> {
@@ -36,36 +36,45 @@ impl<A: AsyncDispatch> OnRuntime<A> {
             .thread_name(format!("plugin-{name}"))
             .enable_all()
             .build()?;
-        let inner = {
+        let made = {
             let _entered = runtime.enter();
-            Arc::new(make()?)
+            guard(make)
         };
-        let handle = runtime.handle().clone();
-        Ok(Self {
-            inner,
-            runtime: Some(runtime),
-            handle,
-        })
+        match made {
+            Ok(inner) => Ok(Self {
+                inner: Some(Arc::new(inner)),
+                runtime: Some(runtime),
+            }),
+            Err(error) => {
+                // Dropping it would wait for whatever the constructor spawned.
+                runtime.shutdown_background();
+                Err(error)
+            }
+        }
     }
 
-    fn spawn(&self, op: &str, json: &[u8], cx: CallContext) -> JoinHandle<Result<Vec<u8>>> {
-        let answer = {
-            let _entered = self.handle.enter();
-            Arc::clone(&self.inner).answer(op, json, cx)
+    fn spawn(&self, op: &str, json: &[u8], cx: CallContext) -> Result<Joined> {
+        let (Some(inner), Some(runtime)) = (&self.inner, &self.runtime) else {
+            return Err(Error::with_code(code::GONE, "the instance is over"));
         };
-        self.handle.spawn(answer)
+        let answer = Arc::clone(inner).answer(op, json, cx);
+        Ok(Joined(runtime.spawn(Caught::new(answer))))
     }
 }
 
 impl<A: AsyncDispatch> Dispatch for OnRuntime<A> {
     fn call(&self, op: &str, json: &[u8], cx: CallContext) -> Result<Vec<u8>> {
-        crate::block_on::block_on(Joined(self.spawn(op, json, cx)))
+        crate::block_on::block_on(self.spawn(op, json, cx)?)
     }
 
     fn start(&self, op: &str, json: &[u8], cx: CallContext) -> FfiFuture<Reply> {
-        let joined = Joined(self.spawn(op, json, cx));
+        let joined = self.spawn(op, json, cx);
         async move {
-            match joined.await {
+            let answer = match joined {
+                Ok(joined) => joined.await,
+                Err(error) => Err(error),
+            };
+            match answer {
                 Ok(bytes) => RResult::ROk(bytes.into()),
                 Err(error) => RResult::RErr(to_fault(error)),
             }
@@ -74,10 +83,17 @@ impl<A: AsyncDispatch> Dispatch for OnRuntime<A> {
     }
 }
 
-impl<A> Drop for OnRuntime<A> {
+impl<A: AsyncDispatch> Drop for OnRuntime<A> {
     fn drop(&mut self) {
-        // The dropping thread is the host's: it neither waits nor runs author code.
-        if let Some(runtime) = self.runtime.take() {
+        // The dropping thread is the host's: it neither waits nor runs author code, so the
+        // author's destructor runs on a thread of the runtime's, as its tasks' do.
+        if let (Some(runtime), Some(inner)) = (self.runtime.take(), self.inner.take()) {
+            runtime.spawn_blocking(move || {
+                guard(|| {
+                    drop(inner);
+                    Ok(())
+                })
+            });
             runtime.shutdown_background();
         }
     }
@@ -90,13 +106,10 @@ impl Future for Joined {
     type Output = Result<Vec<u8>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.0).poll(cx).map(|joined| match joined {
-            Ok(result) => result,
-            Err(error) => match error.try_into_panic() {
-                Ok(payload) => Err(panic_error(&*payload)),
-                Err(_) => Err(Error::cancelled()),
-            },
-        })
+        // The task catches its own panics; what is left is that it was cancelled.
+        Pin::new(&mut self.0)
+            .poll(cx)
+            .map(|joined| joined.unwrap_or_else(|_| Err(Error::cancelled())))
     }
 }
 

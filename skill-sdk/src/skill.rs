@@ -358,27 +358,18 @@ impl Skill {
     ) -> Self {
         let mut tool = ToolDecl {
             op: operation.to_owned(),
-            name: name.to_owned(),
-            skill: None,
-            title: None,
-            description,
-            input_schema,
-            output_schema: None,
-            effects: Effects::Write,
-            mode: ToolMode::Stateful,
-            in_place: false,
-            timeout_ms: None,
-            annotations: None,
-            meta: None,
+            ..ToolDecl::new(name, description, input_schema)
         };
         apply(&mut tool, options);
         let operation = tool.op.clone();
         let handler: Handler = Box::new(move |json, raw| {
-            let request = match serde_json::from_slice::<Request<A>>(json) {
-                Ok(request) => request,
-                Err(error) => return bad_arguments(&operation, json, &error),
+            let (body, envelope) = match serde_json::from_slice::<Request<A>>(json) {
+                Ok(request) => request.split(),
+                Err(_) => match arguments(&operation, json)? {
+                    Ok(parts) => parts,
+                    Err(answer) => return encode(&answer),
+                },
             };
-            let (body, envelope) = request.split();
             let cx = Cx::new(raw, envelope);
             let result = run(&cx, body).into_tool_result();
             Ok(spill::encode(result, cx.exchange_dir())?)
@@ -475,17 +466,22 @@ fn apply(tool: &mut ToolDecl, options: ToolOptions) {
     tool.timeout_ms = options.timeout_ms.or(tool.timeout_ms);
 }
 
-/// A call whose arguments do not fit is an answer for the model, not a fault.
-fn bad_arguments(op: &str, json: &[u8], error: &serde_json::Error) -> Result<Vec<u8>> {
-    let request = decode::<Value>(op, json)?;
-    let reason = match serde_json::from_value::<Request<Value>>(json!({ "body": request.body })) {
-        Ok(_) => error.to_string(),
-        Err(other) => other.to_string(),
-    };
-    let reason = reason.split(" at line ").next().unwrap_or_default();
-    encode(&ToolResult::error(format!(
-        "The arguments do not fit: {reason}."
-    )))
+/// Reads a request whose arguments did not fit at first sight. No arguments at all count as
+/// `{}`; arguments that do not fit are an answer for the model, not a fault.
+fn arguments<A: DeserializeOwned>(
+    op: &str,
+    json: &[u8],
+) -> Result<std::result::Result<(A, Request<()>), ToolResult>> {
+    let (mut body, envelope) = decode::<Value>(op, json)?.split();
+    if body.is_null() {
+        body = json!({});
+    }
+    Ok(match serde_json::from_value(body) {
+        Ok(body) => Ok((body, envelope)),
+        Err(error) => Err(ToolResult::error(format!(
+            "The arguments do not fit: {error}."
+        ))),
+    })
 }
 
 /// An instance of a skill.

@@ -55,7 +55,12 @@ fn write(dir: &Path, bytes: &[u8]) -> Option<FileRef> {
         .create_new(true)
         .open(&path)
         .ok()?;
-    std::io::Write::write_all(&mut file, bytes).ok()?;
+    if std::io::Write::write_all(&mut file, bytes).is_err() {
+        drop(file);
+        // Half a file is worse than none; the text then stays inline.
+        let _ = std::fs::remove_file(&path);
+        return None;
+    }
     Some(FileRef {
         name: "output.txt".into(),
         path: Some(path.to_str()?.to_owned()),

@@ -1,10 +1,16 @@
-//! Everything that the model reads is made here, so that a person can find it.
+//! Everything that the model reads besides what people and tools say, made here and nowhere else,
+//! so that a person can find it.
 //!
-//! Pure functions from settings and tables to text. Sends nothing and stores nothing.
+//! Pure functions from logs, settings and tables to text and requests. Sends nothing and stores
+//! nothing.
 
 pub mod compile;
 pub mod notes;
+mod results;
+mod skill_paths;
 pub mod skills_prompt;
 
 pub use compile::{CompileSettings, compile};
+pub use results::{CommandEnd, cut, failure, file_line};
+pub use skill_paths::absolute_skill_paths;
 pub use skills_prompt::{SkillEntry, skills_prompt};

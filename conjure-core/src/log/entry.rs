@@ -66,6 +66,9 @@ pub enum EntryBody {
         /// The call that made it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         call_id: Option<String>,
+        /// Where its bytes are, in the host's terms; absent while they are elsewhere.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        place: Option<String>,
     },
     /// The routing table is another one from the next request on.
     TableChanged(TableChange),

@@ -1,1 +1,131 @@
 //! The local executor: commands and files on this machine.
+//!
+//! Commands run as the host's own user with a clean environment, in the session's working
+//! directory, under limits of time and output, and leave no process behind. The file operations
+//! stay inside the session's directories. This is no sandbox: a command may do whatever the user
+//! may do.
+
+#[cfg(not(unix))]
+compile_error!("the local executor needs a Unix system");
+
+mod capture;
+mod changes;
+mod command;
+mod config;
+mod directory;
+mod edit;
+mod files;
+mod inline;
+mod live;
+mod paths;
+mod session;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod view;
+
+use std::sync::Arc;
+
+use conjure_skill_sdk::protocol::{
+    Bash, BashOutput, CreateFile, ExecutorInit, ExecutorReady, StrReplace, View, Viewed, Written,
+};
+use conjure_skill_sdk::{Cx, Error, Executor, ExecutorPlugin, Result, export_executor};
+
+use crate::config::Settings;
+use crate::paths::Roots;
+use crate::session::Sessions;
+
+/// Runs commands and keeps files on this machine, for many sessions at once.
+struct Local {
+    settings: Arc<Settings>,
+    sessions: Sessions,
+}
+
+impl Executor for Local {
+    async fn init(&self, cx: Cx, request: ExecutorInit) -> Result<ExecutorReady> {
+        let working_dir = cx
+            .envelope()
+            .working_dir
+            .clone()
+            .ok_or_else(paths::no_working_dir)?;
+        let skills = request.skills.clone();
+        self.sessions.init(cx.session(), request)?;
+        Ok(ExecutorReady {
+            working_dir,
+            skills,
+        })
+    }
+
+    async fn bash(&self, cx: Cx, request: Bash) -> Result<BashOutput> {
+        let session = self.sessions.of(cx.session());
+        command::run(cx, request, session, Arc::clone(&self.settings)).await
+    }
+
+    async fn view(&self, cx: Cx, request: View) -> Result<Viewed> {
+        self.with_roots(cx, move |cx, roots| view::view(cx, roots, &request))
+            .await
+    }
+
+    async fn create_file(&self, cx: Cx, request: CreateFile) -> Result<Written> {
+        self.with_roots(cx, move |_cx, roots| edit::create_file(roots, &request))
+            .await
+    }
+
+    async fn str_replace(&self, cx: Cx, request: StrReplace) -> Result<Written> {
+        self.with_roots(cx, move |_cx, roots| edit::str_replace(roots, &request))
+            .await
+    }
+
+    async fn cleanup(&self, cx: Cx) -> Result<()> {
+        self.sessions.end(cx.session()).await;
+        Ok(())
+    }
+}
+
+impl Local {
+    /// Runs file work on a thread that may block, with the directories of the call.
+    async fn with_roots<T: Send + 'static>(
+        &self,
+        cx: Cx,
+        work: impl FnOnce(&Cx, &Roots) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let session = self.sessions.of(cx.session());
+        blocking(move || {
+            let roots = Roots::of_call(&cx, session.skills())?;
+            work(&cx, &roots)
+        })
+        .await
+    }
+}
+
+fn plugin() -> ExecutorPlugin<Local> {
+    ExecutorPlugin::new(
+        "local",
+        "Runs commands and keeps files on this machine",
+        |setup| {
+            Ok(Local {
+                settings: Arc::new(Settings::from_setup(&setup)?),
+                sessions: Sessions::default(),
+            })
+        },
+    )
+    .config_schema(config::schema())
+}
+
+export_executor!(plugin, name = "local");
+
+/// Runs work that blocks on a thread of its own; a panic in it goes on in the caller, where the
+/// SDK turns it into an error.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) => match error.try_into_panic() {
+            Ok(payload) => std::panic::resume_unwind(payload),
+            Err(_) => Err(Error::cancelled()),
+        },
+    }
+}

@@ -238,8 +238,9 @@ pub struct FilesGet {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct State {
-    /// The version of the plugin that handed it out.
-    #[serde(default)]
+    /// The version of the plugin that handed it out. The host fills it in before `state.import`;
+    /// the reply of `state.export` leaves it empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub version: String,
     /// The state, in the plugin's own form.
     pub state: Value,

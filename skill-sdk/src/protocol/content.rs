@@ -43,9 +43,10 @@ impl ToolResult {
 
     /// A result of structured data; the text is a full rendering of it.
     pub fn json(value: Value) -> Self {
+        let text = value.to_string();
         Self {
-            structured: Some(value.clone()),
-            ..Self::text(value.to_string())
+            structured: Some(value),
+            ..Self::text(text)
         }
     }
 
@@ -73,6 +74,7 @@ impl ToolResult {
 /// One piece of content.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(transform = super::schemas::open_kinds))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Part {
     /// Text for the model.

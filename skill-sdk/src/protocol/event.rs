@@ -8,6 +8,7 @@ use super::FileRef;
 /// One event, as `emit` carries it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(transform = super::schemas::open_kinds))]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum PluginEvent {
     /// How far a call is.

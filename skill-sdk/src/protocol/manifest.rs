@@ -128,9 +128,36 @@ pub struct ToolDecl {
     pub meta: Option<Value>,
 }
 
+impl ToolDecl {
+    /// A tool of a backend's catalog, run by `backend.call`. Its effects are
+    /// [`Effects::Write`] and its mode is [`ToolMode::Stateful`] until they are set.
+    pub fn new(
+        name: impl Into<String>,
+        description: impl Into<String>,
+        input_schema: Value,
+    ) -> Self {
+        Self {
+            op: super::op::BACKEND_CALL.to_owned(),
+            name: name.into(),
+            skill: None,
+            title: None,
+            description: description.into(),
+            input_schema,
+            output_schema: None,
+            effects: Effects::default(),
+            mode: ToolMode::default(),
+            in_place: false,
+            timeout_ms: None,
+            annotations: None,
+            meta: None,
+        }
+    }
+}
+
 /// What a tool changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(transform = super::schemas::open_words))]
 #[serde(rename_all = "snake_case")]
 pub enum Effects {
     /// Nothing.
@@ -146,6 +173,7 @@ pub enum Effects {
 /// Whether calls of a tool depend on each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(transform = super::schemas::open_words))]
 #[serde(rename_all = "snake_case")]
 pub enum ToolMode {
     /// Calls run at the same time.

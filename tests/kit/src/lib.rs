@@ -1,1 +1,50 @@
-//! What the end-to-end tests share.
+//! What the end-to-end tests share: deadlines, working directories, built artifacts, the command line.
+//!
+//! Everything here is for tests that go through a real boundary. It knows cargo and processes, and
+//! nothing of the host's inside.
+
+mod artifact;
+mod cli;
+mod error;
+mod redact;
+mod workspace;
+
+use std::future::Future;
+use std::time::Duration;
+
+pub use artifact::{Cargo, build_bin, build_plugin, conjure_bin, repo_root};
+pub use cli::{Cli, Output, Running, cli};
+pub use error::KitError;
+pub use redact::Redactor;
+pub use workspace::Workspace;
+
+/// Awaits a future for at most `limit`.
+///
+/// # Errors
+/// [`KitError::Deadline`] when the limit passes first.
+pub async fn deadline<F: Future>(limit: Duration, future: F) -> Result<F::Output, KitError> {
+    tokio::time::timeout(limit, future)
+        .await
+        .map_err(|_| KitError::Deadline {
+            what: "the future that the test awaits".to_owned(),
+            limit,
+            seen: String::new(),
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_future_that_never_ends_meets_its_deadline() {
+        let error = deadline(Duration::from_secs(5), std::future::pending::<()>())
+            .await
+            .unwrap_err();
+        assert!(matches!(error, KitError::Deadline { .. }));
+        assert_eq!(
+            deadline(Duration::from_secs(5), async { 7 }).await.unwrap(),
+            7
+        );
+    }
+}

@@ -1,2 +1,86 @@
-//! The commands of the repository.
-fn main() {}
+//! The commands of the repository, run as `cargo xtask COMMAND`.
+//!
+//! Each command is one module; this file only reads the command line. Nothing of the product
+//! is in here: what a user of Conjure runs is the binary `conjure`.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program for the terminal: what it prints is its result"
+)]
+
+mod artifacts;
+mod check;
+mod demo;
+mod left_out;
+mod perf;
+mod repo;
+mod suite;
+mod tidy;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The commands of the Conjure repository.
+///
+/// Each prints what it runs. Exit codes: 0 done, 1 something failed (the last lines say what),
+/// 2 wrong usage.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Build the host and its plugins, and run "many backends, one agent" on a log file
+    ///
+    /// A native skill reads the log, a skill folder analyses it through the local executor, and
+    /// the answer is a report. No key is needed: a script plays the model, and the output says
+    /// so. The files made are in target/demo/work.
+    Demo(demo::Args),
+    /// Run every test that does not need root, and say what was left out and why
+    ///
+    /// Builds everything first, since tests load the plugins as real libraries. Uses
+    /// cargo-nextest where it is installed, else `cargo test`. A test that cannot run here
+    /// prints `LEFT OUT: <what>: <why>`; with CI=true that is a failure, unless it is expected
+    /// there.
+    Test(suite::Args),
+    /// Run the benchmarks on the shipped path and print name, value, unit and method
+    Perf(perf::Args),
+    /// Check the house rules that no compiler knows
+    Tidy(tidy::Args),
+    /// Check formatting, lints, dependencies, documentation and house rules, as CI does
+    ///
+    /// Runs all of them, also after one failed. Needs cargo-deny
+    /// (`cargo install cargo-deny --locked`).
+    Check,
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Demo(args) => demo::run(&args),
+        Command::Test(args) => suite::run(&args),
+        Command::Perf(args) => perf::run(&args),
+        Command::Tidy(args) => tidy::run(&args),
+        Command::Check => check::run(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,219 @@
+//! What the model reads of a call's result.
+//!
+//! The words are made here and nowhere else: a failing command's output and exit code, a notice
+//! of what was cut and where all of it is, the files that a call made.
+
+use std::fmt::Write as _;
+
+use crate::chat::ArtifactRef;
+
+/// How a command ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CommandEnd<'a> {
+    /// What it wrote to standard output, as far as it is kept.
+    pub stdout: &'a str,
+    /// What it wrote to standard error, as far as it is kept.
+    pub stderr: &'a str,
+    /// Its exit code.
+    pub exit_code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// The time limit that ended it, in milliseconds.
+    pub timed_out_after_ms: Option<u64>,
+    /// Bytes of output that are not in `stdout` and `stderr`.
+    pub dropped_bytes: u64,
+    /// Where all of the output is.
+    pub full_output: Option<&'a ArtifactRef>,
+}
+
+impl CommandEnd<'_> {
+    /// Whether the model should take it as a failure.
+    pub fn failed(&self) -> bool {
+        self.exit_code != Some(0) || self.timed_out_after_ms.is_some()
+    }
+
+    /// The text for the model: output first, then everything that it must know to go on.
+    pub fn text(&self) -> String {
+        let mut text = self.stdout.to_owned();
+        if !self.stderr.is_empty() {
+            new_line(&mut text);
+            text.push_str("[stderr]\n");
+            text.push_str(self.stderr);
+        }
+        if self.dropped_bytes > 0 {
+            new_line(&mut text);
+            let _ = write!(
+                text,
+                "[{} bytes of output before this are left out",
+                self.dropped_bytes
+            );
+            match self.full_output {
+                Some(file) => {
+                    let _ = write!(text, "; all of it is in {}]", file_words(file));
+                }
+                None => text.push(']'),
+            }
+        }
+        match (self.timed_out_after_ms, self.exit_code, self.signal) {
+            (Some(limit), _, _) => {
+                new_line(&mut text);
+                let _ = write!(
+                    text,
+                    "[ended by the time limit of {} s; everything that it started was ended too]",
+                    seconds(limit)
+                );
+            }
+            (None, Some(0), _) => {}
+            (None, Some(code), _) => {
+                new_line(&mut text);
+                let _ = write!(text, "[exit code {code}]");
+            }
+            (None, None, Some(signal)) => {
+                new_line(&mut text);
+                let _ = write!(text, "[ended by signal {signal}]");
+            }
+            (None, None, None) => {
+                new_line(&mut text);
+                text.push_str("[ended without an exit code]");
+            }
+        }
+        if text.is_empty() {
+            text.push_str("(no output)");
+        }
+        text
+    }
+}
+
+/// One line about a file that a call made: handle, name, type, size, and where it is when the
+/// tools of the session can open it there.
+pub fn file_line(file: &ArtifactRef, place: Option<&str>) -> String {
+    match place {
+        Some(place) => format!("[file] {} at {place}", file_words(file)),
+        None => format!("[file] {}", file_words(file)),
+    }
+}
+
+/// A text cut to about `most` bytes, its beginning and its end kept; nothing when it fits.
+///
+/// `file` is where all of it is.
+pub fn cut(text: &str, most: usize, file: Option<&ArtifactRef>) -> Option<String> {
+    if text.len() <= most {
+        return None;
+    }
+    let head = floor_boundary(text, most * 3 / 4);
+    let tail = ceil_boundary(text, text.len() - most / 4);
+    let dropped = tail - head;
+    let place = file.map(|file| format!("; all of it is in {}", file_words(file)));
+    Some(format!(
+        "{}\n[{dropped} bytes left out here{}]\n{}",
+        text.get(..head).unwrap_or_default(),
+        place.unwrap_or_default(),
+        text.get(tail..).unwrap_or_default()
+    ))
+}
+
+/// What the model is told of a call that gave no answer of its own.
+pub fn failure(tool: &str, what: &str) -> String {
+    format!("The call of `{tool}` failed: {what}.")
+}
+
+fn file_words(file: &ArtifactRef) -> String {
+    match file.size {
+        Some(size) => format!(
+            "{} `{}` ({}, {size} bytes)",
+            file.id, file.name, file.media_type
+        ),
+        None => format!("{} `{}` ({})", file.id, file.name, file.media_type),
+    }
+}
+
+fn new_line(text: &mut String) {
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+}
+
+fn seconds(milliseconds: u64) -> String {
+    if milliseconds % 1000 == 0 {
+        (milliseconds / 1000).to_string()
+    } else {
+        format!("{:.1}", milliseconds as f64 / 1000.0)
+    }
+}
+
+fn floor_boundary(text: &str, mut at: usize) -> usize {
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}
+
+fn ceil_boundary(text: &str, mut at: usize) -> usize {
+    while !text.is_char_boundary(at) {
+        at += 1;
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file() -> ArtifactRef {
+        ArtifactRef {
+            id: "file-2".into(),
+            name: "output.txt".into(),
+            media_type: "text/plain".into(),
+            size: Some(9),
+        }
+    }
+
+    #[test]
+    fn b01_a_failing_commands_output_and_code_reach_the_model() {
+        let end = CommandEnd {
+            stdout: "line",
+            stderr: "no such file\n",
+            exit_code: Some(2),
+            ..CommandEnd::default()
+        };
+        assert!(end.failed());
+        assert_eq!(end.text(), "line\n[stderr]\nno such file\n[exit code 2]");
+    }
+
+    #[test]
+    fn a_quiet_success_says_so() {
+        let end = CommandEnd {
+            exit_code: Some(0),
+            ..CommandEnd::default()
+        };
+        assert!(!end.failed());
+        assert_eq!(end.text(), "(no output)");
+    }
+
+    #[test]
+    fn what_was_cut_is_said_with_its_handle() {
+        let file = file();
+        let end = CommandEnd {
+            stdout: "tail\n",
+            dropped_bytes: 70,
+            full_output: Some(&file),
+            timed_out_after_ms: Some(1500),
+            ..CommandEnd::default()
+        };
+        assert_eq!(
+            end.text(),
+            "tail\n[70 bytes of output before this are left out; all of it is in file-2 \
+             `output.txt` (text/plain, 9 bytes)]\n[ended by the time limit of 1.5 s; everything \
+             that it started was ended too]"
+        );
+    }
+
+    #[test]
+    fn a_cut_keeps_both_ends_and_never_splits_a_character() {
+        let text = "äöü".repeat(100);
+        let cut = cut(&text, 101, Some(&file())).unwrap();
+        assert!(cut.starts_with("äöü") && cut.ends_with("äöü"), "{cut}");
+        assert!(cut.contains("file-2"));
+        assert_eq!(super::cut("short", 100, None), None);
+    }
+}

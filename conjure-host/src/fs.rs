@@ -1,0 +1,125 @@
+//! File operations whose errors name the file.
+//!
+//! A bare `No such file or directory` helps nobody. Every function here does one thing of
+//! `std::fs` and puts operation and path into the message. It decides nothing.
+
+use std::io;
+use std::path::Path;
+
+/// Reads a whole file.
+///
+/// # Errors
+/// The system's, with the path.
+pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    let path = path.as_ref();
+    std::fs::read(path).map_err(|e| named("read", path, &e))
+}
+
+/// Reads a whole file of text.
+///
+/// # Errors
+/// The system's, with the path; also when the text is not UTF-8.
+pub fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
+    let path = path.as_ref();
+    std::fs::read_to_string(path).map_err(|e| named("read", path, &e))
+}
+
+/// Writes a file so that readers see the old contents or the new ones and nothing in between.
+///
+/// # Errors
+/// The system's, with the path. Nothing is left behind then.
+pub fn write_atomic(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
+    use std::io::Write as _;
+    let path = path.as_ref();
+    let temporary = beside(path);
+    let written = private_file(&temporary).and_then(|mut file| {
+        file.write_all(bytes)?;
+        drop(file);
+        std::fs::rename(&temporary, path)
+    });
+    written.map_err(|e| {
+        let _ = std::fs::remove_file(&temporary);
+        named("write", path, &e)
+    })
+}
+
+/// Makes a directory with its parents, readable by its owner only (mode 0700 where there are
+/// modes). One that exists keeps its mode.
+///
+/// # Errors
+/// The system's, with the path.
+pub fn create_private_dir(path: impl AsRef<Path>) -> io::Result<()> {
+    let path = path.as_ref();
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder
+        .create(path)
+        .map_err(|e| named("make the directory", path, &e))
+}
+
+/// The names in a directory, sorted; empty when there is no such directory.
+///
+/// # Errors
+/// The system's, with the path.
+pub fn entries(path: impl AsRef<Path>) -> io::Result<Vec<std::path::PathBuf>> {
+    let path = path.as_ref();
+    let read = match std::fs::read_dir(path) {
+        Ok(read) => read,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(named("list", path, &e)),
+    };
+    let mut entries = read
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<io::Result<Vec<_>>>()
+        .map_err(|e| named("list", path, &e))?;
+    entries.sort();
+    Ok(entries)
+}
+
+fn named(operation: &str, path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(
+        error.kind(),
+        format!("cannot {operation} {}: {error}", path.display()),
+    )
+}
+
+/// A name that no other writer uses, in the same directory.
+fn beside(path: &Path) -> std::path::PathBuf {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.{}.{number}.tmp", std::process::id()))
+}
+
+fn private_file(path: &Path) -> io::Result<std::fs::File> {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_the_file() {
+        let error = read("/no/such/file").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert!(error.to_string().contains("/no/such/file"), "{error}");
+    }
+
+    #[test]
+    fn an_atomic_write_leaves_one_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x");
+        write_atomic(&path, b"one").unwrap();
+        write_atomic(&path, b"two").unwrap();
+        assert_eq!(read(&path).unwrap(), b"two");
+        assert_eq!(entries(dir.path()).unwrap(), vec![path]);
+    }
+}

@@ -1,0 +1,87 @@
+//! The deadline of one call, which stands still while a person or a model is waited for.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+pub(super) struct Clock {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+struct State {
+    deadline: Option<Instant>,
+    paused: u32,
+    since: Instant,
+}
+
+impl Clock {
+    pub(super) fn new(limit: Option<Duration>) -> Self {
+        let now = Instant::now();
+        Self {
+            state: Mutex::new(State {
+                deadline: limit.and_then(|limit| now.checked_add(limit)),
+                paused: 0,
+                since: now,
+            }),
+            changed: Notify::new(),
+        }
+    }
+
+    /// Stops the clock until the guard is dropped. Several may hold it.
+    pub(super) fn pause(&self) -> Paused<'_> {
+        let mut state = self.lock();
+        if state.paused == 0 {
+            state.since = Instant::now();
+        }
+        state.paused += 1;
+        drop(state);
+        self.changed.notify_waiters();
+        Paused(self)
+    }
+
+    /// Becomes ready when the time is up.
+    pub(super) async fn expired(&self) {
+        loop {
+            let changed = self.changed.notified();
+            let until = {
+                let state = self.lock();
+                state.deadline.filter(|_| state.paused == 0)
+            };
+            let Some(until) = until else {
+                changed.await;
+                continue;
+            };
+            tokio::select! {
+                () = tokio::time::sleep_until(until) => {
+                    let state = self.lock();
+                    if state.paused == 0 && state.deadline.is_some_and(|d| d <= Instant::now()) {
+                        return;
+                    }
+                }
+                () = changed => {}
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(super) struct Paused<'a>(&'a Clock);
+
+impl Drop for Paused<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.paused = state.paused.saturating_sub(1);
+        if state.paused == 0 {
+            let waited = state.since.elapsed();
+            state.deadline = state.deadline.and_then(|d| d.checked_add(waited));
+        }
+        drop(state);
+        self.0.changed.notify_waiters();
+    }
+}

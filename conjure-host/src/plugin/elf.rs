@@ -1,0 +1,257 @@
+//! The structure of a library file: whether all of it is there, and where its header is.
+//!
+//! A file that was cut, or is still being copied, ends the process when its missing pages are
+//! touched; so every range that the format promises must lie inside the file. Reads ELF and
+//! Mach-O, whichever this platform loads, and judges nothing about the contents.
+
+use object::elf as raw;
+use object::macho;
+use object::read::elf::{ElfFile, FileHeader, ProgramHeader as _, SectionHeader as _};
+use object::read::macho::{
+    LoadCommandVariant, MachHeader as _, MachOFile64, Section as _, Segment as _,
+};
+use object::{
+    Architecture, Endianness, FileKind, Object as _, ObjectSection as _, ObjectSymbol as _,
+};
+
+/// The section that holds the header.
+pub(super) const SECTION: &str = if cfg!(target_os = "macos") {
+    "__DATA,__conjure"
+} else {
+    ".conjure"
+};
+
+/// Why the bytes are not a whole library of this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum StructureError {
+    /// Something else than a shared library.
+    NotALibrary {
+        /// What it is, with an article.
+        found: String,
+    },
+    /// A range that is promised lies outside the file, or the structure contradicts itself.
+    Incomplete {
+        /// What is missing or wrong.
+        what: String,
+    },
+    /// For another machine.
+    Target {
+        /// Machine, word size and byte order of the file.
+        found: String,
+        /// Those of the host.
+        needed: String,
+    },
+}
+
+/// Checks the structure of a library of this platform and gives the section that holds a plugin's
+/// header, if there is one.
+///
+/// # Errors
+/// What is wrong with the structure.
+pub(super) fn header_section(bytes: &[u8]) -> Result<Option<&[u8]>, StructureError> {
+    let kind = match FileKind::parse(bytes) {
+        Ok(kind) => kind,
+        Err(_) => return Err(unknown(bytes)),
+    };
+    match kind {
+        FileKind::Elf64 if cfg!(not(target_os = "macos")) => {
+            elf::<raw::FileHeader64<Endianness>>(bytes)
+        }
+        FileKind::Elf32 if cfg!(not(target_os = "macos")) => {
+            elf::<raw::FileHeader32<Endianness>>(bytes)
+        }
+        FileKind::MachO64 if cfg!(target_os = "macos") => mach_o(bytes),
+        other => Err(StructureError::NotALibrary {
+            found: name_of(other).to_owned(),
+        }),
+    }
+}
+
+fn unknown(bytes: &[u8]) -> StructureError {
+    let found = if bytes.is_empty() {
+        "empty".to_owned()
+    } else if bytes.starts_with(b"\x7fELF") || bytes.starts_with(&[0xcf, 0xfa, 0xed, 0xfe]) {
+        return incomplete("it ends in its first header");
+    } else if bytes.starts_with(b"!<arch>\n") {
+        "an archive (a static library or an rlib)".to_owned()
+    } else if bytes.starts_with(b"#!") {
+        "a script".to_owned()
+    } else if std::str::from_utf8(bytes.get(..bytes.len().min(512)).unwrap_or_default()).is_ok() {
+        "a text file".to_owned()
+    } else {
+        "not a library".to_owned()
+    };
+    StructureError::NotALibrary { found }
+}
+
+fn name_of(kind: FileKind) -> &'static str {
+    match kind {
+        FileKind::Elf32 | FileKind::Elf64 => "an ELF file",
+        FileKind::MachO32 | FileKind::MachO64 => "a Mach-O file",
+        FileKind::MachOFat32 | FileKind::MachOFat64 => {
+            "a universal Mach-O file (take one machine out of it with `lipo -thin`)"
+        }
+        _ => "a file of another format",
+    }
+}
+
+fn incomplete(what: impl Into<String>) -> StructureError {
+    StructureError::Incomplete { what: what.into() }
+}
+
+/// Whether `offset..offset + size` lies inside the file.
+fn inside(what: &str, bytes: &[u8], offset: u64, size: u64) -> Result<(), StructureError> {
+    match offset.checked_add(size) {
+        Some(end) if end <= bytes.len() as u64 => Ok(()),
+        Some(end) => Err(incomplete(format!(
+            "{what} ends at byte {end}, and the file at byte {}",
+            bytes.len()
+        ))),
+        None => Err(incomplete(format!("{what} has an impossible size"))),
+    }
+}
+
+fn elf<Elf>(bytes: &[u8]) -> Result<Option<&[u8]>, StructureError>
+where
+    Elf: FileHeader<Endian = Endianness>,
+{
+    let broken = |e: object::read::Error| incomplete(e.to_string());
+    let header = Elf::parse(bytes).map_err(broken)?;
+    let endian = header.endian().map_err(broken)?;
+    // The tables first: with a cut file nothing behind them can be trusted.
+    let segments = header.program_headers(endian, bytes).map_err(broken)?;
+    let sections = header.section_headers(endian, bytes).map_err(broken)?;
+    let file = ElfFile::<Elf>::parse(bytes).map_err(broken)?;
+    let found = (file.architecture(), file.is_64(), file.is_little_endian());
+    same_target(found)?;
+    if header.e_type(endian) != raw::ET_DYN
+        || segments
+            .iter()
+            .any(|segment| segment.p_type(endian) == raw::PT_INTERP)
+    {
+        return Err(StructureError::NotALibrary {
+            found: "an ELF program or object".to_owned(),
+        });
+    }
+    for segment in segments {
+        let (offset, size) = segment.file_range(endian);
+        inside("a segment", bytes, offset, size)?;
+        if segment.p_type(endian) == raw::PT_LOAD {
+            let memory: u64 = segment.p_memsz(endian).into();
+            let address: u64 = segment.p_vaddr(endian).into();
+            if size > memory || address.checked_add(memory).is_none() {
+                return Err(incomplete("a segment is larger in the file than in memory"));
+            }
+        }
+    }
+    for section in sections {
+        if let Some((offset, size)) = section.file_range(endian) {
+            inside("a section", bytes, offset, size)?;
+        }
+    }
+    let dynamic = segments
+        .iter()
+        .find_map(|segment| segment.dynamic(endian, bytes).transpose())
+        .ok_or_else(|| incomplete("it has no dynamic section"))?
+        .map_err(broken)?;
+    if dynamic.is_empty() {
+        return Err(incomplete("its dynamic section is empty"));
+    }
+    let Some(section) = file.section_by_name(SECTION) else {
+        return Ok(None);
+    };
+    let data = section.data().map_err(broken)?;
+    let root = conjure_abi::ROOT_SYMBOL.strip_suffix(b"\0");
+    if !file
+        .dynamic_symbols()
+        .any(|symbol| symbol.is_definition() && symbol.name_bytes().ok() == root)
+    {
+        return Ok(None);
+    }
+    Ok(Some(data))
+}
+
+fn mach_o(bytes: &[u8]) -> Result<Option<&[u8]>, StructureError> {
+    let broken = |e: object::read::Error| incomplete(e.to_string());
+    let file = MachOFile64::<Endianness>::parse(bytes).map_err(broken)?;
+    let endian = file.endian();
+    same_target((file.architecture(), file.is_64(), file.is_little_endian()))?;
+    let kind = file.macho_header().filetype(endian);
+    if kind != macho::MH_DYLIB && kind != macho::MH_BUNDLE {
+        return Err(StructureError::NotALibrary {
+            found: "a Mach-O program or object".to_owned(),
+        });
+    }
+    let mut commands = file.macho_load_commands().map_err(broken)?;
+    while let Some(command) = commands.next().map_err(broken)? {
+        match command.variant().map_err(broken)? {
+            LoadCommandVariant::Segment64(segment, sections) => {
+                let (offset, size) = segment.file_range(endian);
+                inside("a segment", bytes, offset, size)?;
+                for section in segment.sections(endian, sections).map_err(broken)? {
+                    if let Some((offset, size)) =
+                        section.file_range(endian, section.offset.get(endian).into())
+                    {
+                        inside("a section", bytes, offset, size)?;
+                    }
+                }
+            }
+            LoadCommandVariant::Symtab(table) => {
+                let entry = size_of::<macho::Nlist64<Endianness>>() as u64;
+                let symbols = u64::from(table.nsyms.get(endian)) * entry;
+                inside(
+                    "the symbol table",
+                    bytes,
+                    table.symoff.get(endian).into(),
+                    symbols,
+                )?;
+                let strings = table.strsize.get(endian).into();
+                inside(
+                    "the string table",
+                    bytes,
+                    table.stroff.get(endian).into(),
+                    strings,
+                )?;
+            }
+            LoadCommandVariant::LinkeditData(data) => {
+                let (offset, size) = (data.dataoff.get(endian), data.datasize.get(endian));
+                inside("link-edit data", bytes, offset.into(), size.into())?;
+            }
+            _ => {}
+        }
+    }
+    let section = file.sections().find(|s| {
+        s.name_bytes().ok() == Some(b"__conjure")
+            && s.segment_name().ok().flatten() == Some("__DATA")
+    });
+    section.map(|s| s.data().map_err(broken)).transpose()
+}
+
+fn same_target(found: (Architecture, bool, bool)) -> Result<(), StructureError> {
+    let needed = (
+        match std::env::consts::ARCH {
+            "x86_64" => Architecture::X86_64,
+            "aarch64" => Architecture::Aarch64,
+            "x86" => Architecture::I386,
+            "arm" => Architecture::Arm,
+            "riscv64" => Architecture::Riscv64,
+            _ => found.0,
+        },
+        size_of::<usize>() == 8,
+        cfg!(target_endian = "little"),
+    );
+    if found == needed {
+        return Ok(());
+    }
+    let name = |(machine, wide, little): (Architecture, bool, bool)| {
+        format!(
+            "{machine:?} ({} bits, {}-endian)",
+            if wide { 64 } else { 32 },
+            if little { "little" } else { "big" }
+        )
+    };
+    Err(StructureError::Target {
+        found: name(found),
+        needed: name(needed),
+    })
+}

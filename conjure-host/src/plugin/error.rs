@@ -1,0 +1,409 @@
+//! Why a plugin was not loaded, or why no instance of it was made.
+//!
+//! One enum for the whole way from the file to the first answer, so that `plugin list` can show
+//! any failure. Each message names the file, what was found, what was needed and what to do.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Why a plugin was refused.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum PluginError {
+    /// The system does not let the host read the file.
+    #[error("{}: cannot be read: {source}. Check the path and its permissions", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: Arc<std::io::Error>,
+    },
+    /// A link, a directory, a pipe, a device.
+    #[error(
+        "{}: is {found}, and a plugin is a regular file. Name the library file itself{}",
+        path.display(),
+        target.as_ref().map(|t| format!(" ({})", t.display())).unwrap_or_default()
+    )]
+    NotRegular {
+        /// The path.
+        path: PathBuf,
+        /// What it is, with an article.
+        found: &'static str,
+        /// Where a link leads.
+        target: Option<PathBuf>,
+    },
+    /// The file or its directory belongs to somebody else.
+    #[error(
+        "{}: {what} belongs to user {owner}, and must belong to user {user} or to root, because \
+         loading a library runs its code. Run `chown {user} {}` if you trust it, or copy it",
+        path.display(), subject.display()
+    )]
+    Owner {
+        /// The file.
+        path: PathBuf,
+        /// `the file` or `its directory`.
+        what: &'static str,
+        /// The file or the directory.
+        subject: PathBuf,
+        /// Numeric id of the owner.
+        owner: u32,
+        /// Numeric id of the host's user.
+        user: u32,
+    },
+    /// The file or its directory can be written by others.
+    #[error(
+        "{}: {what} can be written by {by} (mode {mode:04o}), so anyone of them could make this \
+         host run code. Run `chmod go-w {}`, or move the plugin to a directory of your own",
+        path.display(), subject.display()
+    )]
+    Writable {
+        /// The file.
+        path: PathBuf,
+        /// `the file` or `its directory`.
+        what: &'static str,
+        /// The file or the directory.
+        subject: PathBuf,
+        /// `everyone` or `its group`.
+        by: &'static str,
+        /// Permission bits.
+        mode: u32,
+    },
+    /// The file is larger than any plugin may be.
+    #[error(
+        "{}: has {size} bytes, and a plugin has at most {limit}. Build it in release, or strip it",
+        path.display()
+    )]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// Its size.
+        size: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// Somebody wrote to the file while it was read.
+    #[error(
+        "{}: changed while it was read. Put a complete file there, best by renaming it into \
+         place, and load it again",
+        path.display()
+    )]
+    Changed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Not a shared library of this platform.
+    #[error(
+        "{}: is {found}, and a plugin is {needed}. Name a library that was built with \
+         `crate-type = [\"cdylib\"]`",
+        path.display()
+    )]
+    NotALibrary {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        found: String,
+        /// What this platform loads.
+        needed: &'static str,
+    },
+    /// The file is shorter than its own structure says, or the structure contradicts itself.
+    #[error(
+        "{}: is not complete: {what}. Copy or build it again, best under another name that is \
+         then renamed",
+        path.display()
+    )]
+    Incomplete {
+        /// The file.
+        path: PathBuf,
+        /// What is missing or wrong.
+        what: String,
+    },
+    /// A library for another machine.
+    #[error(
+        "{}: was built for {found}, and this host runs on {needed}. Build it for this machine",
+        path.display()
+    )]
+    Target {
+        /// The file.
+        path: PathBuf,
+        /// Machine, word size and byte order of the file.
+        found: String,
+        /// Those of the host.
+        needed: String,
+    },
+    /// A library without a header of ours.
+    #[error(
+        "{}: is a shared library but not a Conjure plugin: it has no section `{section}`. Build \
+         it on `conjure-skill-sdk` with one of its export macros",
+        path.display()
+    )]
+    NoHeader {
+        /// The file.
+        path: PathBuf,
+        /// The section that was looked for.
+        section: &'static str,
+    },
+    /// The header is broken.
+    #[error(
+        "{}: its Conjure header cannot be read: {what}. Build it again with the current \
+         `conjure-skill-sdk`",
+        path.display()
+    )]
+    Header {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// Built for another major version of the ABI.
+    #[error(
+        "{}: was built for version {found} of the plugin ABI, and this host loads version \
+         {needed}. Build it with `conjure-skill-sdk` of this host, or use a host of its version",
+        path.display()
+    )]
+    Major {
+        /// The file.
+        path: PathBuf,
+        /// The plugin's version.
+        found: u16,
+        /// The host's.
+        needed: u16,
+    },
+    /// Built for pointers of another size.
+    #[error(
+        "{}: its header says {found}-byte pointers, and this host has {needed}-byte ones. Build \
+         it for this machine",
+        path.display()
+    )]
+    PointerSize {
+        /// The file.
+        path: PathBuf,
+        /// Bytes of a pointer in the plugin.
+        found: u8,
+        /// Bytes of a pointer in the host.
+        needed: usize,
+    },
+    /// Built with `panic = "abort"`.
+    #[error(
+        "{}: was built with `panic = \"abort\"`, so a panic in {name} would end this host; in \
+         process it must unwind. Remove `panic = \"abort\"` from its profile and build it again",
+        path.display()
+    )]
+    PanicAbort {
+        /// The file.
+        path: PathBuf,
+        /// The plugin's name.
+        name: String,
+    },
+    /// Not trusted enough to run inside the host.
+    #[error(
+        "{}: is in a place that others than you and root can change ({reason}), so it may not \
+         run inside this host. Name it with `--plugin`, or move it to a directory of your own",
+        path.display()
+    )]
+    NotPinned {
+        /// The file.
+        path: PathBuf,
+        /// Which place, and why.
+        reason: String,
+    },
+    /// The copy that is opened could not be made.
+    #[error(
+        "{}: no copy could be made in {}: {source}. Check that the directory is yours, has mode \
+         0700 and that the disk has room",
+        path.display(), store.display()
+    )]
+    Store {
+        /// The plugin's file.
+        path: PathBuf,
+        /// The place of the copies.
+        store: PathBuf,
+        /// What the system says.
+        source: Arc<std::io::Error>,
+    },
+    /// The dynamic linker refused the library.
+    #[error(
+        "{}: the system cannot open it: {reason}. Install what it needs, or build it for this \
+         system",
+        path.display()
+    )]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What the linker says.
+        reason: String,
+    },
+    /// Loading did not end in time.
+    #[error(
+        "{}: {stage} did not end within {limit:?}; its thread is lost. Mend the plugin, then \
+         restart this host",
+        path.display()
+    )]
+    Hung {
+        /// The file.
+        path: PathBuf,
+        /// What was going on.
+        stage: &'static str,
+        /// The limit.
+        limit: Duration,
+    },
+    /// An earlier library still hangs inside the dynamic linker.
+    #[error(
+        "{}: was not opened, because {} still hangs while it is opened and the system opens one \
+         library at a time. Remove that one, then restart this host",
+        path.display(), culprit.display()
+    )]
+    Blocked {
+        /// The file.
+        path: PathBuf,
+        /// The library that hangs.
+        culprit: PathBuf,
+    },
+    /// Header and contents contradict each other.
+    #[error(
+        "{}: exports no `{symbol}`, though its header says that it is a plugin. Build it again \
+         with one of the SDK's export macros",
+        path.display()
+    )]
+    Symbol {
+        /// The file.
+        path: PathBuf,
+        /// The symbol.
+        symbol: &'static str,
+    },
+    /// Types that cross the boundary have other layouts in the plugin.
+    #[error(
+        "{}: {plugin} (built with {built}) lays out types of the plugin ABI in another way than \
+         this host: {reason}. Build it with `conjure-skill-sdk` of this host",
+        path.display()
+    )]
+    Layout {
+        /// The file.
+        path: PathBuf,
+        /// Name and version.
+        plugin: String,
+        /// The SDK it was built with and the compiler it was built by.
+        built: String,
+        /// The first difference.
+        reason: String,
+    },
+    /// The plugin's own builder failed.
+    #[error(
+        "{}: {name} could not describe itself: {reason}. Tell its author, or use another version",
+        path.display()
+    )]
+    Builder {
+        /// The file.
+        path: PathBuf,
+        /// The plugin's name.
+        name: String,
+        /// What it says.
+        reason: String,
+    },
+    /// The manifest is not one.
+    #[error(
+        "{}: the manifest of {name} cannot be used: {reason}. Build it again with the current \
+         `conjure-skill-sdk`",
+        path.display()
+    )]
+    Manifest {
+        /// The file.
+        path: PathBuf,
+        /// The plugin's name.
+        name: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The plugin needs a host operation that this host does not serve.
+    #[error(
+        "{}: {name} {version} needs the host operation `{operation}`, and this host does not \
+         serve it. Use a newer host, or a version of the plugin that does without",
+        path.display()
+    )]
+    Requires {
+        /// The file.
+        path: PathBuf,
+        /// The plugin's name.
+        name: String,
+        /// Its version.
+        version: String,
+        /// The operation.
+        operation: String,
+    },
+    /// The process has no room for another library.
+    #[error(
+        "{}: this host has opened {opened} different libraries since it started, and each takes \
+         a system resource of which a process has few. Restart the host to load more",
+        path.display()
+    )]
+    TooMany {
+        /// The file.
+        path: PathBuf,
+        /// How many libraries were opened.
+        opened: usize,
+    },
+    /// Another plugin has the same name and version.
+    #[error(
+        "{}: is {name} {version}, which is already loaded from {}. Remove one of the two, or give \
+         this one another version",
+        path.display(), other.display()
+    )]
+    Duplicate {
+        /// The file.
+        path: PathBuf,
+        /// The name of both.
+        name: String,
+        /// The version of both.
+        version: String,
+        /// Where the other one is.
+        other: PathBuf,
+    },
+    /// The plugin refused to make an instance.
+    #[error("{plugin}: no instance could be made: {reason}. Check its configuration")]
+    Create {
+        /// Name and version.
+        plugin: String,
+        /// What it says.
+        reason: String,
+    },
+    /// A new instance did not answer.
+    #[error(
+        "{plugin}: a new instance did not answer its first request: {reason}. Tell its author, \
+         or use another version"
+    )]
+    Ping {
+        /// Name and version.
+        plugin: String,
+        /// What went wrong.
+        reason: String,
+    },
+    /// The plugin may not be used any more.
+    #[error("{plugin}: {reason}. Reload it to try again")]
+    Quarantined {
+        /// Name and version.
+        plugin: String,
+        /// Why.
+        reason: String,
+    },
+    /// The plugin was removed; only what already runs may end.
+    #[error("{plugin}: was removed from this host. Add its file again to use it")]
+    Removed {
+        /// Name and version.
+        plugin: String,
+    },
+    /// The host itself could not go on, for example because it has no threads left.
+    #[error("{}: the host could not load it: {reason}. Try again when the machine has room", path.display())]
+    Host {
+        /// The file.
+        path: PathBuf,
+        /// What failed.
+        reason: String,
+    },
+}
+
+impl PluginError {
+    /// Whether the file may be fine a moment later: it was being written.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Changed { .. } | Self::Incomplete { .. })
+    }
+}

@@ -1,0 +1,374 @@
+//! Calls in place: on the calling thread, for tools that take microseconds.
+//!
+//! Earned, never given: the tool declares it, and 100 ordinary calls show it (at most one of them
+//! above 50 µs, none with output or host operations). One call at a time; a second one takes the
+//! ordinary way. A watchdog takes the permission back, for good, when a call takes 10 ms. It
+//! cannot stop that call.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use conjure_abi::{
+    CallContext, CallCx, CallCx_TO, EmitStatus, FfiFuture, RArc, RSlice, Reply, TD_Opaque, code,
+};
+
+use super::CallMeta;
+use super::call::refused;
+use super::health::Health;
+
+/// Calls that a tool is judged by.
+const TRIALS: u32 = 100;
+
+/// What at most one of them may exceed.
+const SHORT: Duration = Duration::from_micros(50);
+
+/// The watchdog looks so often, and takes the permission back when it sees a call twice more.
+const TICK: Duration = Duration::from_millis(5);
+
+/// The watchdog sleeps after so many looks without any call.
+const QUIET: u32 = 40;
+
+/// Which operations of a plugin may be called in place. One a plugin.
+pub(super) struct Earned {
+    operations: Vec<Operation>,
+}
+
+struct Operation {
+    name: String,
+    state: AtomicU8,
+    trial: Mutex<Trial>,
+}
+
+#[derive(Default)]
+struct Trial {
+    calls: u32,
+    slow: u32,
+}
+
+const ON_TRIAL: u8 = 0;
+const GRANTED: u8 = 1;
+const DENIED: u8 = 2;
+
+impl Earned {
+    /// `declared` are the operations whose tools ask for it.
+    pub(super) fn new(declared: impl IntoIterator<Item = String>) -> Self {
+        let operations = declared
+            .into_iter()
+            .map(|name| Operation {
+                name,
+                state: AtomicU8::new(ON_TRIAL),
+                trial: Mutex::new(Trial::default()),
+            })
+            .collect();
+        Self { operations }
+    }
+
+    /// Whether the operation may be called in place now.
+    pub(super) fn granted(&self, op: &str) -> Option<usize> {
+        self.operations.iter().position(|operation| {
+            operation.name == op && operation.state.load(Ordering::Acquire) == GRANTED
+        })
+    }
+
+    /// Takes note of an ordinary call that succeeded.
+    pub(super) fn record(&self, op: &str, took: Duration, used_context: bool) {
+        let Some(operation) = self.operations.iter().find(|o| o.name == op) else {
+            return;
+        };
+        if operation.state.load(Ordering::Acquire) != ON_TRIAL {
+            return;
+        }
+        if used_context {
+            operation.state.store(DENIED, Ordering::Release);
+            return;
+        }
+        let mut trial = operation
+            .trial
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        trial.calls += 1;
+        trial.slow += u32::from(took > SHORT);
+        if trial.calls >= TRIALS {
+            let passed = trial.slow <= TRIALS / 100;
+            *trial = Trial::default();
+            if passed {
+                let _ = operation.state.compare_exchange(
+                    ON_TRIAL,
+                    GRANTED,
+                    Ordering::AcqRel,
+                    Ordering::Acquire,
+                );
+            }
+        }
+    }
+
+    fn deny(&self, index: usize) -> Option<&str> {
+        let operation = self.operations.get(index)?;
+        operation.state.store(DENIED, Ordering::Release);
+        Some(&operation.name)
+    }
+}
+
+/// Where calls in place of one instance happen, one at a time.
+pub(super) struct Slot {
+    /// Odd while a call runs.
+    turn: AtomicU64,
+    operation: AtomicUsize,
+    watched: AtomicBool,
+    earned: Arc<Earned>,
+    health: Arc<Health>,
+}
+
+impl Slot {
+    pub(super) fn new(earned: Arc<Earned>, health: Arc<Health>) -> Arc<Self> {
+        Arc::new(Self {
+            turn: AtomicU64::new(0),
+            operation: AtomicUsize::new(0),
+            watched: AtomicBool::new(false),
+            earned,
+            health,
+        })
+    }
+
+    /// Takes the slot for an operation that has earned it, unless another call is in it.
+    pub(super) fn enter(self: &Arc<Self>, op: &str) -> Option<Turn<'_>> {
+        let operation = self.earned.granted(op)?;
+        let turn = self.turn.load(Ordering::Relaxed);
+        if turn % 2 == 1 {
+            return None;
+        }
+        self.turn
+            .compare_exchange(turn, turn + 1, Ordering::Acquire, Ordering::Relaxed)
+            .ok()?;
+        self.operation.store(operation, Ordering::Relaxed);
+        if !self.watched.load(Ordering::Relaxed) {
+            WATCHDOG.add(self);
+        }
+        WATCHDOG.wake();
+        Some(Turn {
+            slot: self,
+            turn: turn + 1,
+        })
+    }
+
+    /// The context for a call in the slot.
+    pub(super) fn call(&self) -> InPlaceCall {
+        InPlaceCall(RArc::new(Context {
+            over: AtomicBool::new(false),
+            health: Arc::clone(&self.health),
+        }))
+    }
+}
+
+/// The slot, taken.
+pub(super) struct Turn<'a> {
+    slot: &'a Slot,
+    turn: u64,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.slot.turn.store(self.turn + 1, Ordering::Release);
+    }
+}
+
+/// A call in place. Its context takes output and drops it, and refuses host operations; it is
+/// over when this is dropped.
+pub(super) struct InPlaceCall(RArc<Context>);
+
+impl InPlaceCall {
+    /// The object that the plugin gets.
+    pub(super) fn context(&self) -> CallContext {
+        CallCx_TO::from_ptr(self.0.clone(), TD_Opaque)
+    }
+}
+
+impl Drop for InPlaceCall {
+    fn drop(&mut self) {
+        self.0.over.store(true, Ordering::Release);
+    }
+}
+
+struct Context {
+    over: AtomicBool,
+    health: Arc<Health>,
+}
+
+/// The ABI asks for it and never uses it: clones of the object share the context.
+impl Clone for Context {
+    fn clone(&self) -> Self {
+        Self {
+            over: AtomicBool::new(self.over.load(Ordering::Acquire)),
+            health: Arc::clone(&self.health),
+        }
+    }
+}
+
+impl CallCx for Context {
+    fn emit(&self, _kind: u32, _bytes: RSlice<'_, u8>) -> u32 {
+        let over = self.over.load(Ordering::Acquire);
+        (if over {
+            EmitStatus::Cancelled
+        } else {
+            EmitStatus::Ok
+        }) as u32
+    }
+
+    fn cancelled(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+
+    fn host(&self, _op: RSlice<'_, u8>, _json: RSlice<'_, u8>) -> FfiFuture<Reply> {
+        if self.over.load(Ordering::Acquire) {
+            return refused(code::GONE, "the call is over");
+        }
+        refused(code::DENIED, "a call in place has no host operations")
+    }
+
+    fn log(&self, level: u32, target: RSlice<'_, u8>, message: RSlice<'_, u8>) {
+        let (target, message) = (target.as_slice(), message.as_slice());
+        self.health
+            .log(None, &CallMeta::default(), level, target, message);
+    }
+}
+
+static WATCHDOG: Watchdog = Watchdog {
+    slots: Mutex::new(Vec::new()),
+    asleep: AtomicBool::new(false),
+    thread: OnceLock::new(),
+};
+
+struct Watchdog {
+    slots: Mutex<Vec<Weak<Slot>>>,
+    asleep: AtomicBool,
+    thread: OnceLock<Option<Thread>>,
+}
+
+impl Watchdog {
+    #[cold]
+    fn add(&'static self, slot: &Arc<Slot>) {
+        if slot.watched.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.slots
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(Arc::downgrade(slot));
+        self.thread.get_or_init(|| {
+            thread::Builder::new()
+                .name("plugin-watchdog".to_owned())
+                .spawn(|| self.watch())
+                .ok()
+                .map(|handle| handle.thread().clone())
+        });
+    }
+
+    fn wake(&self) {
+        if self.asleep.load(Ordering::Relaxed) {
+            self.asleep.store(false, Ordering::Relaxed);
+            if let Some(Some(thread)) = self.thread.get() {
+                thread.unpark();
+            }
+        }
+    }
+
+    fn watch(&self) {
+        let mut seen: Vec<(Weak<Slot>, u64, u32)> = Vec::new();
+        let mut quiet = 0;
+        loop {
+            if quiet >= QUIET {
+                self.asleep.store(true, Ordering::Release);
+                // A call that began just before sees no sleeper, so the sleep has an end.
+                thread::park_timeout(Duration::from_secs(1));
+                self.asleep.store(false, Ordering::Release);
+                quiet = QUIET - 2;
+            }
+            thread::sleep(TICK);
+            seen.retain(|(slot, ..)| slot.strong_count() > 0);
+            let new =
+                std::mem::take(&mut *self.slots.lock().unwrap_or_else(PoisonError::into_inner));
+            seen.extend(new.into_iter().map(|slot| (slot, 0, 0)));
+            quiet += 1;
+            for (slot, turn, ticks) in &mut seen {
+                let Some(slot) = slot.upgrade() else { continue };
+                let now = slot.turn.load(Ordering::Acquire);
+                if now != *turn {
+                    (*turn, *ticks) = (now, 0);
+                    quiet = 0;
+                } else if now % 2 == 1 {
+                    *ticks += 1;
+                    quiet = 0;
+                    if *ticks == 2 {
+                        take_back(&slot);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn take_back(slot: &Slot) {
+    if let Some(op) = slot.earned.deny(slot.operation.load(Ordering::Relaxed)) {
+        tracing::warn!(
+            target: "plugin",
+            plugin = %slot.health.id,
+            "`{op}` took more than 10 ms in place; from now on it gets a thread"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn earned() -> Earned {
+        Earned::new(["skill.tool.add".to_owned()])
+    }
+
+    fn trial(earned: &Earned, slow: u32) {
+        for call in 0..TRIALS {
+            let took = if call < slow { SHORT * 2 } else { SHORT };
+            earned.record("skill.tool.add", took, false);
+        }
+    }
+
+    #[test]
+    fn a_hundred_short_calls_earn_it() {
+        let earned = earned();
+        for _ in 0..TRIALS - 1 {
+            earned.record("skill.tool.add", SHORT, false);
+        }
+        assert_eq!(earned.granted("skill.tool.add"), None);
+        earned.record("skill.tool.add", SHORT * 100, false);
+        assert_eq!(earned.granted("skill.tool.add"), Some(0));
+        assert_eq!(earned.granted("skill.tool.other"), None);
+    }
+
+    #[test]
+    fn two_slow_ones_do_not_and_the_next_hundred_may() {
+        let earned = earned();
+        trial(&earned, 2);
+        assert_eq!(earned.granted("skill.tool.add"), None);
+        trial(&earned, 1);
+        assert_eq!(earned.granted("skill.tool.add"), Some(0));
+    }
+
+    #[test]
+    fn a_tool_that_streams_or_asks_the_host_never_earns_it() {
+        let earned = earned();
+        earned.record("skill.tool.add", SHORT, true);
+        trial(&earned, 0);
+        assert_eq!(earned.granted("skill.tool.add"), None);
+    }
+
+    #[test]
+    fn what_was_taken_back_stays_so() {
+        let earned = earned();
+        trial(&earned, 0);
+        earned.deny(0);
+        trial(&earned, 0);
+        assert_eq!(earned.granted("skill.tool.add"), None);
+    }
+}

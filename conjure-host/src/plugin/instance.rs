@@ -1,0 +1,276 @@
+//! An instance of a plugin, and the life of a request to it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use conjure_abi::{Fault, code};
+use conjure_skill_sdk::protocol::{Empty, Request, op};
+use futures_util::future::BoxFuture;
+use tokio::runtime::Handle;
+
+use super::call::Call;
+use super::in_place::Slot;
+use super::link::{Answer, Link};
+use super::loaded::LoadedPlugin;
+use super::services::{CallFailure, CallOptions, HostServices};
+
+/// The most bytes that are kept of a fault's message.
+const MESSAGE: usize = 16 * 1024;
+
+/// One instance: a skill's state of one session, or a backend.
+///
+/// Dropping it tells the plugin to shut down and ends it, on a thread that is not the dropping
+/// one. Its host services end at once.
+pub struct Instance {
+    plugin: Arc<LoadedPlugin>,
+    link: Box<dyn Link>,
+    context: Arc<Call>,
+    services: Arc<dyn HostServices>,
+    slot: Arc<Slot>,
+}
+
+impl Instance {
+    pub(super) fn new(
+        plugin: Arc<LoadedPlugin>,
+        link: Box<dyn Link>,
+        context: Arc<Call>,
+        services: Arc<dyn HostServices>,
+    ) -> Self {
+        plugin.health.instances.fetch_add(1, Ordering::AcqRel);
+        let slot = Slot::new(Arc::clone(&plugin.earned), Arc::clone(&plugin.health));
+        Self {
+            plugin,
+            link,
+            context,
+            services,
+            slot,
+        }
+    }
+
+    /// The plugin that it is of: the very version, whatever is routed now.
+    pub fn plugin(&self) -> &Arc<LoadedPlugin> {
+        &self.plugin
+    }
+
+    /// Carries out an operation: JSON of its request in the protocol's envelope in, JSON of its
+    /// reply out. Code that blocks gets a thread of its own.
+    ///
+    /// When the time is up or the call is cancelled, the plugin is told so and has a grace to
+    /// stop; what it still answers then is in the failure. Dropping the future cancels too.
+    ///
+    /// # Errors
+    /// Every failure names the plugin.
+    pub async fn request(
+        &self,
+        op: &str,
+        json: Vec<u8>,
+        options: CallOptions,
+    ) -> Result<Vec<u8>, CallFailure> {
+        let health = &self.plugin.health;
+        if let Some(reason) = health.quarantined() {
+            return Err(CallFailure::Quarantined {
+                plugin: self.name(),
+                reason: reason.to_owned(),
+            });
+        }
+        health.calls.fetch_add(1, Ordering::Relaxed);
+        let call = Call::new(
+            Arc::clone(health),
+            Handle::current(),
+            Arc::clone(&self.services),
+            options.deadline,
+            options.sink,
+            options.meta,
+        );
+        let ending = Ending(Arc::clone(&call));
+        let waited = tokio::select! {
+            biased;
+            () = options.cancel.cancelled() => Err(Stop::Cancelled),
+            slot = Arc::clone(&health.slots).acquire_owned() => Ok(slot),
+            () = call.clock.expired() => Err(Stop::TimedOut),
+        };
+        match waited {
+            Ok(Ok(slot)) => call.hold(slot),
+            Ok(Err(_)) | Err(Stop::TimedOut) => {
+                return Err(CallFailure::Busy {
+                    plugin: self.name(),
+                    threads: health.limits.threads,
+                    limit: options.deadline.unwrap_or_default(),
+                });
+            }
+            Err(Stop::Cancelled) => {
+                return Err(CallFailure::Cancelled {
+                    plugin: self.name(),
+                    late: None,
+                    abandoned: false,
+                });
+            }
+        }
+        call.enter();
+        let mut reply = self.link.request(op, json, Arc::clone(&call));
+        let stop = tokio::select! {
+            biased;
+            answer = &mut reply => return self.finish(op, &call, answer),
+            () = options.cancel.cancelled() => Stop::Cancelled,
+            () = call.clock.expired() => Stop::TimedOut,
+        };
+        let (late, abandoned) = self.stop(&call, reply).await;
+        drop(ending);
+        let plugin = self.name();
+        Err(match stop {
+            Stop::Cancelled => CallFailure::Cancelled {
+                plugin,
+                late,
+                abandoned,
+            },
+            Stop::TimedOut => CallFailure::TimedOut {
+                plugin,
+                limit: options.deadline.unwrap_or_default(),
+                late,
+                abandoned,
+            },
+        })
+    }
+
+    /// Carries out an operation on the calling thread, if its tool has earned that and no other
+    /// call of this instance is on that way; otherwise nothing, and [`Instance::request`] is the
+    /// way to go. Output of such a call is not kept, and the reply is not checked for being JSON.
+    ///
+    /// Earned is it by a tool that declares `in_place`, by 100 ordinary calls of which at most one
+    /// took more than 50 µs. A call of more than 10 ms loses it for good.
+    #[must_use = "without an answer the ordinary way is to be taken"]
+    pub fn request_in_place(&self, op: &str, json: &[u8]) -> Option<Result<Vec<u8>, Fault>> {
+        let turn = self.slot.enter(op)?;
+        let call = self.slot.call();
+        let reply = self.link.in_place(op, json, &call)?;
+        drop(turn);
+        drop(call);
+        if reply
+            .as_ref()
+            .is_ok_and(|r| r.len() > self.plugin.health.limits.reply)
+        {
+            let fault = Fault::new(code::FAILED, "the reply is larger than the host takes");
+            return Some(Err(fault));
+        }
+        Some(reply.map(conjure_abi::RVec::into_vec))
+    }
+
+    /// Tells the plugin to shut down, and waits for its answer up to the limit. The instance ends
+    /// when it is dropped.
+    pub async fn close(&self, limit: Duration) {
+        let Ok(json) = serde_json::to_vec(&Request::new(Empty {})) else {
+            return;
+        };
+        let options = CallOptions {
+            deadline: Some(limit),
+            ..CallOptions::default()
+        };
+        self.link.closed();
+        if let Err(failure) = self.request(op::SHUTDOWN, json, options).await {
+            tracing::debug!("{failure}");
+        }
+    }
+
+    /// Tells the plugin to stop and waits for the grace. Gives what it answers, and whether it
+    /// had to be abandoned.
+    async fn stop(
+        &self,
+        call: &Arc<Call>,
+        mut reply: BoxFuture<'static, Answer>,
+    ) -> (Option<Vec<u8>>, bool) {
+        call.cancel();
+        match tokio::time::timeout(self.plugin.health.limits.grace, &mut reply).await {
+            Ok(Answer::Reply(Ok(bytes))) => (self.checked(bytes).ok(), false),
+            Ok(_) => (None, false),
+            Err(_) => {
+                call.abandon();
+                (None, true)
+            }
+        }
+    }
+
+    fn finish(&self, op: &str, call: &Call, answer: Answer) -> Result<Vec<u8>, CallFailure> {
+        match answer {
+            Answer::Reply(Ok(bytes)) => {
+                let took = Duration::from_nanos(call.took.load(Ordering::Relaxed));
+                let busy = call.busy.load(Ordering::Relaxed);
+                self.plugin.earned.record(op, took, busy);
+                self.checked(bytes).map_err(|reason| CallFailure::BadReply {
+                    plugin: self.name(),
+                    reason,
+                })
+            }
+            Answer::Reply(Err(fault)) => {
+                let mut message = fault.text().into_owned();
+                if let Some((end, _)) = message.char_indices().nth(MESSAGE) {
+                    message.truncate(end);
+                    message.push('…');
+                }
+                Err(CallFailure::Fault {
+                    plugin: self.name(),
+                    code: fault.code,
+                    message,
+                })
+            }
+            Answer::Broken(reason) => Err(CallFailure::BadReply {
+                plugin: self.name(),
+                reason,
+            }),
+            Answer::NoThread(reason) => Err(CallFailure::NoThread {
+                plugin: self.name(),
+                reason,
+            }),
+        }
+    }
+
+    /// A reply is JSON, in UTF-8, and of a size that a host can bear.
+    fn checked(&self, bytes: Vec<u8>) -> Result<Vec<u8>, String> {
+        let limit = self.plugin.health.limits.reply;
+        if bytes.len() > limit {
+            return Err(format!(
+                "it has {} bytes, and a host takes {limit}; larger payloads cross as files",
+                bytes.len()
+            ));
+        }
+        let text = std::str::from_utf8(&bytes).map_err(|e| format!("it is not UTF-8 ({e})"))?;
+        serde_json::from_str::<serde::de::IgnoredAny>(text)
+            .map_err(|e| format!("it is not JSON ({e})"))?;
+        Ok(bytes)
+    }
+
+    fn name(&self) -> String {
+        self.plugin.id().to_string()
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        self.context.finish();
+        self.plugin.health.instances.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl fmt::Debug for Instance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Instance")
+            .field("plugin", &self.plugin.id())
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Stop {
+    Cancelled,
+    TimedOut,
+}
+
+/// Ends a call, however its request ends.
+struct Ending(Arc<Call>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.finish();
+    }
+}

@@ -1,0 +1,374 @@
+//! Opens libraries: the one place where code of a file becomes code of this process.
+//!
+//! A library is opened once for each content, from the store's copy, on a thread with a deadline,
+//! and never closed: its code may be on any stack. Libraries are counted, because each takes a
+//! thread-local key of the system and the process ends when there is none left.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use conjure_abi::abi_stable::library::AbiHeaderRef;
+use conjure_abi::{HeaderFields, ROOT_SYMBOL, RootRef};
+use conjure_skill_sdk::protocol::Manifest;
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+
+use super::health::PluginLimits;
+use super::loaded::{Factory, LoadedPlugin, PluginSource};
+use super::{PluginError, PluginFile, Sha256, Store, layout};
+
+/// Different libraries that one process opens at the most. The system has 1,024 thread-local
+/// keys, a library takes at least one, and taking the last one ends the process.
+pub const LIBRARY_LIMIT: usize = 800;
+
+/// How a host loads plugins.
+#[derive(Debug, Clone)]
+pub struct LoaderOptions {
+    /// How long opening a library and asking it for its manifest may take; 10 s.
+    pub deadline: Duration,
+    /// Different libraries that the process opens at the most; [`LIBRARY_LIMIT`].
+    pub library_limit: usize,
+    /// Host operations that the host serves, such as `kv.get/1`. `call.cancelled/1` and
+    /// `call.writable/1` are always served.
+    pub operations: Vec<String>,
+    /// What each plugin may use.
+    pub limits: PluginLimits,
+}
+
+impl Default for LoaderOptions {
+    fn default() -> Self {
+        Self {
+            deadline: Duration::from_secs(10),
+            library_limit: LIBRARY_LIMIT,
+            operations: Vec::new(),
+            limits: PluginLimits::default(),
+        }
+    }
+}
+
+/// Opens plugins.
+#[derive(Debug, Clone)]
+pub struct Loader {
+    store: Store,
+    options: LoaderOptions,
+}
+
+impl Loader {
+    /// A loader whose copies are in a store.
+    pub fn new(store: Store, options: LoaderOptions) -> Self {
+        Self { store, options }
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// How plugins are loaded.
+    pub fn options(&self) -> &LoaderOptions {
+        &self.options
+    }
+
+    /// Different libraries that this process has opened.
+    pub fn opened() -> usize {
+        OPENED.load(Ordering::Acquire)
+    }
+
+    /// Judges a file and loads the plugin in it. Blocks for as long as that takes, at most the
+    /// deadline. `named` says that a person named this very file.
+    ///
+    /// # Errors
+    /// The first check that fails.
+    pub fn load(&self, path: &Path, named: bool) -> Result<LoadedPlugin, PluginError> {
+        self.load_file(PluginFile::read(path, named)?)
+    }
+
+    /// Loads the plugin in a file that was judged.
+    ///
+    /// # Errors
+    /// The first check that fails.
+    pub fn load_file(&self, file: PluginFile) -> Result<LoadedPlugin, PluginError> {
+        if let super::Pin::No { reason } = &file.pin {
+            return Err(PluginError::NotPinned {
+                path: file.path,
+                reason: reason.clone(),
+            });
+        }
+        let library = self.library(&file)?;
+        let manifest = self.accept(&file, &library.manifest)?;
+        if let Err(error) = self.store.put_manifest(&file.sha256, &library.manifest) {
+            tracing::debug!(
+                "the manifest of {} is not kept: {error}",
+                file.path.display()
+            );
+        }
+        let source = PluginSource::File {
+            path: file.path,
+            sha256: file.sha256,
+            header: Box::new(file.header),
+            pin: file.pin,
+            stamp: file.stamp,
+        };
+        let factory = Factory::Library(library.root);
+        Ok(LoadedPlugin::new(
+            manifest,
+            source,
+            factory,
+            self.options.limits.clone(),
+        ))
+    }
+
+    /// The manifest that was kept when the library with this hash was last loaded. Runs no code
+    /// of the plugin.
+    pub fn kept_manifest(&self, sha256: &Sha256) -> Option<Manifest> {
+        serde_json::from_slice(&self.store.manifest(sha256)?).ok()
+    }
+
+    /// The library with the file's contents: the one that is open already, or a new one.
+    fn library(&self, file: &PluginFile) -> Result<Opened, PluginError> {
+        let slot = {
+            let mut slots = lock(&LIBRARIES);
+            Arc::clone(slots.entry(file.sha256).or_default())
+        };
+        // Only loads of the same contents wait for each other.
+        let mut slot = lock(&slot);
+        if let Some(outcome) = &*slot {
+            return outcome.clone();
+        }
+        if let Some(culprit) = lock(&STUCK).first() {
+            return Err(PluginError::Blocked {
+                path: file.path.clone(),
+                culprit: culprit.clone(),
+            });
+        }
+        let copy = self
+            .store
+            .put(&file.sha256, &file.bytes)
+            .map_err(|source| PluginError::Store {
+                path: file.path.clone(),
+                store: self.store.dir().to_owned(),
+                source: Arc::new(source),
+            })?;
+        self.count(&file.path)?;
+        let outcome = open_with_deadline(file, copy, self.options.deadline);
+        match &outcome {
+            // The system opened nothing, so it may do so later.
+            Err(PluginError::Open { .. } | PluginError::Host { .. }) => {
+                OPENED.fetch_sub(1, Ordering::AcqRel);
+            }
+            // Whatever came of it, another attempt with the same bytes would do the same.
+            _ => *slot = Some(outcome.clone()),
+        }
+        outcome
+    }
+
+    fn count(&self, path: &Path) -> Result<(), PluginError> {
+        let limit = self.options.library_limit;
+        let counted = OPENED.fetch_update(Ordering::AcqRel, Ordering::Acquire, |opened| {
+            (opened < limit).then_some(opened + 1)
+        });
+        match counted {
+            Ok(_) => Ok(()),
+            Err(opened) => Err(PluginError::TooMany {
+                path: path.to_owned(),
+                opened,
+            }),
+        }
+    }
+
+    /// Reads the manifest and compares it with the header and with what this host serves.
+    fn accept(&self, file: &PluginFile, json: &[u8]) -> Result<Manifest, PluginError> {
+        let (path, header) = (&file.path, &file.header);
+        let unusable = |reason: String| PluginError::Manifest {
+            path: path.clone(),
+            name: header.name.clone(),
+            reason,
+        };
+        let value: serde_json::Value = serde_json::from_slice(json)
+            .map_err(|error| unusable(format!("it is not JSON ({error})")))?;
+        if let Some(reason) = value.get("error") {
+            return Err(PluginError::Builder {
+                path: path.clone(),
+                name: header.name.clone(),
+                reason: reason
+                    .as_str()
+                    .map_or_else(|| reason.to_string(), str::to_owned),
+            });
+        }
+        let manifest: Manifest = serde_json::from_value(value)
+            .map_err(|error| unusable(format!("it does not have the form of one ({error})")))?;
+        if manifest.manifest != 1 {
+            return Err(unusable(format!(
+                "its form is number {}, and this host reads number 1",
+                manifest.manifest
+            )));
+        }
+        for (field, said, in_header) in [
+            ("name", manifest.name.as_str(), header.name.as_str()),
+            ("version", &manifest.version, &header.version),
+            ("kind", &manifest.kind, header.kind.as_str()),
+        ] {
+            if said != in_header {
+                return Err(unusable(format!(
+                    "its {field} is `{said}`, and the file's header says `{in_header}`"
+                )));
+            }
+        }
+        let served = |operation: &String| {
+            operation == "call.cancelled/1"
+                || operation == "call.writable/1"
+                || self.options.operations.contains(operation)
+        };
+        match manifest.requires.host.iter().find(|op| !served(op)) {
+            None => Ok(manifest),
+            Some(operation) => Err(PluginError::Requires {
+                path: path.clone(),
+                name: header.name.clone(),
+                version: header.version.clone(),
+                operation: operation.clone(),
+            }),
+        }
+    }
+}
+
+/// A library that is open for good.
+#[derive(Clone)]
+struct Opened {
+    root: RootRef,
+    manifest: Arc<[u8]>,
+}
+
+type Outcome = Arc<Mutex<Option<Result<Opened, PluginError>>>>;
+
+/// What came of each content that this process has opened.
+static LIBRARIES: LazyLock<Mutex<HashMap<Sha256, Outcome>>> = LazyLock::new(Mutex::default);
+
+static OPENED: AtomicUsize = AtomicUsize::new(0);
+
+/// Libraries that hang while the system opens them. It opens one at a time.
+static STUCK: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+const STAGES: [&str; 4] = [
+    "opening it (a constructor in it)",
+    "the comparison of its types",
+    "its root function",
+    "its manifest function",
+];
+
+fn open_with_deadline(
+    file: &PluginFile,
+    copy: PathBuf,
+    deadline: Duration,
+) -> Result<Opened, PluginError> {
+    let (sender, receiver) = mpsc::sync_channel(1);
+    let stage = Arc::new(AtomicU8::new(0));
+    let (path, header) = (file.path.clone(), file.header.clone());
+    thread::Builder::new()
+        .name("plugin-load".to_owned())
+        .spawn({
+            let stage = Arc::clone(&stage);
+            move || {
+                let outcome = open(&path, &header, &copy, &stage);
+                lock(&STUCK).retain(|stuck| *stuck != path);
+                let _ = sender.send(outcome);
+            }
+        })
+        .map_err(|error| PluginError::Host {
+            path: file.path.clone(),
+            reason: format!("it has no thread ({error})"),
+        })?;
+    match receiver.recv_timeout(deadline) {
+        Ok(outcome) => outcome,
+        Err(mpsc::RecvTimeoutError::Disconnected) => Err(PluginError::Host {
+            path: file.path.clone(),
+            reason: "the thread that opened it ended without a result".to_owned(),
+        }),
+        Err(mpsc::RecvTimeoutError::Timeout) => {
+            let stage = stage.load(Ordering::Acquire);
+            if stage == 0 {
+                lock(&STUCK).push(file.path.clone());
+            }
+            Err(PluginError::Hung {
+                path: file.path.clone(),
+                stage: STAGES.get(usize::from(stage)).copied().unwrap_or("it"),
+                limit: deadline,
+            })
+        }
+    }
+}
+
+fn open(
+    path: &Path,
+    header: &HeaderFields,
+    copy: &Path,
+    stage: &AtomicU8,
+) -> Result<Opened, PluginError> {
+    #[expect(unsafe_code, reason = "opening a library runs its constructors")]
+    // SAFETY: the bytes of the copy were judged (owner, structure, machine, header), and only
+    // this user can change the copy. That a constructor of a pinned plugin is sound is what
+    // pinning says.
+    let library = unsafe { Library::open(Some(copy), RTLD_NOW | RTLD_LOCAL) }.map_err(|error| {
+        PluginError::Open {
+            path: path.to_owned(),
+            reason: error.to_string(),
+        }
+    })?;
+    stage.store(1, Ordering::Release);
+    let no_symbol = || PluginError::Symbol {
+        path: path.to_owned(),
+        symbol: "conjure_root_v0",
+    };
+    #[expect(
+        unsafe_code,
+        reason = "the symbol's type is the contract of the ABI's major version"
+    )]
+    // SAFETY: a library whose header has this major version exports an `AbiHeader` (which begins
+    // with a magic string that `upgrade` checks) under this symbol. The library is never closed,
+    // so the reference is good for the rest of the process.
+    let root_header = unsafe { library.get::<AbiHeaderRef>(ROOT_SYMBOL) }
+        .map(|symbol| *symbol)
+        .map_err(|_| no_symbol());
+    // Leaked on purpose, on failure too: a constructor may have left a thread behind.
+    let _ = library.into_raw();
+    let differs = |reason: String| PluginError::Layout {
+        path: path.to_owned(),
+        plugin: format!("{} {}", header.name, header.version),
+        built: format!("SDK {} by {}", header.sdk, header.rustc),
+        reason,
+    };
+    let root_header = root_header?
+        .upgrade()
+        .map_err(|error| differs(format!("another `abi_stable` ({error})")))?;
+    let plugin = root_header
+        .layout()
+        .ok_or_else(|| differs("it carries no layout to compare".to_owned()))?;
+    layout::check(plugin).map_err(differs)?;
+    stage.store(2, Ordering::Release);
+    #[expect(
+        unsafe_code,
+        reason = "the root is typed after its layout was compared"
+    )]
+    // SAFETY: the layout that the library gives for its root was just found to fit `RootRef`, in
+    // one direction or the other, and no side relies on items that the other does not have.
+    let root = unsafe { root_header.unchecked_layout::<RootRef>() }.map_err(|error| {
+        PluginError::Builder {
+            path: path.to_owned(),
+            name: header.name.clone(),
+            reason: error.to_string(),
+        }
+    })?;
+    stage.store(3, Ordering::Release);
+    let manifest = root.manifest()();
+    Ok(Opened {
+        root,
+        manifest: manifest.as_slice().into(),
+    })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,299 @@
+//! A loaded plugin: what it is, and the making of its instances.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use conjure_abi::{CallContext, HeaderFields, PluginObject, RSlice, RootRef};
+use conjure_skill_sdk::export::{Exported, create_linked};
+use conjure_skill_sdk::protocol::{Create, Empty, Manifest, Request, op};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use super::call::Call;
+use super::health::{Health, PluginHealth, PluginLimits};
+use super::in_place::Earned;
+use super::instance::Instance;
+use super::link::InProcess;
+use super::pool::POOL;
+use super::services::{CallMeta, CallOptions, HostServices, PluginId};
+use super::{Pin, PluginError, Sha256, Stamp};
+
+/// A plugin that can make instances.
+pub struct LoadedPlugin {
+    id: PluginId,
+    manifest: Arc<Manifest>,
+    source: PluginSource,
+    factory: Factory,
+    pub(super) health: Arc<Health>,
+    pub(super) earned: Arc<Earned>,
+}
+
+/// Where a plugin comes from.
+#[derive(Debug, Clone)]
+pub enum PluginSource {
+    /// A library.
+    File {
+        /// Where it was read from.
+        path: std::path::PathBuf,
+        /// Hash of its bytes.
+        sha256: Sha256,
+        /// What its header says.
+        header: Box<HeaderFields>,
+        /// Why it may run inside the host.
+        pin: Pin,
+        /// How to recognise that the file changed.
+        stamp: Stamp,
+    },
+    /// Part of the host's program.
+    Linked,
+}
+
+impl PluginSource {
+    /// The file, if there is one.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::File { path, .. } => Some(path),
+            Self::Linked => None,
+        }
+    }
+
+    /// Why it may run inside the host.
+    pub fn pin(&self) -> &Pin {
+        match self {
+            Self::File { pin, .. } => pin,
+            Self::Linked => &Pin::Linked,
+        }
+    }
+}
+
+type Make = dyn Fn(&[u8], CallContext) -> Result<PluginObject, String> + Send + Sync;
+
+/// Makes the objects of a plugin.
+#[derive(Clone)]
+pub(super) enum Factory {
+    Library(RootRef),
+    Linked(Arc<Make>),
+}
+
+impl Factory {
+    fn make(&self, config: &[u8], cx: CallContext) -> Result<PluginObject, String> {
+        match self {
+            Self::Library(root) => root.create()(RSlice::from_slice(config), cx)
+                .into_result()
+                .map_err(|fault| fault.text().into_owned()),
+            Self::Linked(make) => make(config, cx),
+        }
+    }
+}
+
+impl LoadedPlugin {
+    pub(super) fn new(
+        manifest: Manifest,
+        source: PluginSource,
+        factory: Factory,
+        limits: PluginLimits,
+    ) -> Self {
+        let id = PluginId {
+            name: manifest.name.as_str().into(),
+            version: semver::Version::parse(&manifest.version)
+                .unwrap_or_else(|_| semver::Version::new(0, 0, 0)),
+            sha256: match &source {
+                PluginSource::File { sha256, .. } => Some(*sha256),
+                PluginSource::Linked => None,
+            },
+        };
+        let declared = manifest.tools.iter().filter(|tool| tool.in_place);
+        Self {
+            earned: Arc::new(Earned::new(declared.map(|tool| tool.op.clone()))),
+            health: Arc::new(Health::new(id.clone(), limits)),
+            id,
+            manifest: Arc::new(manifest),
+            source,
+            factory,
+        }
+    }
+
+    /// A plugin that is linked into the host: a `Skill`, an `ExecutorPlugin` or a `BackendPlugin`
+    /// that `make` makes, once for the manifest and once an instance. It goes through the same
+    /// operations as a library.
+    ///
+    /// # Errors
+    /// [`PluginError::Builder`] when the builder contradicts itself or panics.
+    pub fn linked<E: Exported>(
+        make: impl Fn() -> E + Send + Sync + 'static,
+        version: &str,
+        limits: PluginLimits,
+    ) -> Result<Self, PluginError> {
+        let refuse = |name: &str, reason: String| PluginError::Builder {
+            path: "(linked into the host)".into(),
+            name: name.to_owned(),
+            reason,
+        };
+        let described = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let exported = make();
+            let name = exported.plugin_name();
+            let manifest = exported.plugin_manifest(&name, version);
+            (name, manifest)
+        }));
+        let (name, manifest) =
+            described.map_err(|_| refuse("a plugin", "its builder panicked".to_owned()))?;
+        let manifest = manifest.map_err(|error| refuse(&name, error.message().to_owned()))?;
+        if semver::Version::parse(version).is_err() {
+            let reason = format!("its version `{version}` is not a semantic version");
+            return Err(refuse(&name, reason));
+        }
+        let factory = Factory::Linked(Arc::new(move |config, cx| {
+            create_linked(&make, config, cx).map_err(|error| error.message().to_owned())
+        }));
+        Ok(Self::new(manifest, PluginSource::Linked, factory, limits))
+    }
+
+    /// Name, version and hash.
+    pub fn id(&self) -> &PluginId {
+        &self.id
+    }
+
+    /// What it says about itself.
+    pub fn manifest(&self) -> &Arc<Manifest> {
+        &self.manifest
+    }
+
+    /// Where it comes from.
+    pub fn source(&self) -> &PluginSource {
+        &self.source
+    }
+
+    /// How it behaves.
+    pub fn health(&self) -> PluginHealth {
+        self.health.report()
+    }
+
+    /// Makes an instance and waits for its first answer.
+    ///
+    /// The services are there for as long as the instance lives, also while no call runs. Must be
+    /// called on a tokio runtime, which then carries out the plugin's host operations.
+    ///
+    /// # Errors
+    /// [`PluginError::Create`] and [`PluginError::Ping`] with what the plugin says, and
+    /// [`PluginError::Removed`] or [`PluginError::Quarantined`] without its code having run.
+    pub async fn create(
+        self: &Arc<Self>,
+        create: &Create,
+        services: Arc<dyn HostServices>,
+    ) -> Result<Arc<Instance>, PluginError> {
+        if self.health.is_removed() {
+            return Err(PluginError::Removed {
+                plugin: self.id.to_string(),
+            });
+        }
+        if let Some(reason) = self.health.quarantined() {
+            return Err(PluginError::Quarantined {
+                plugin: self.id.to_string(),
+                reason: reason.to_owned(),
+            });
+        }
+        let context = Call::new(
+            Arc::clone(&self.health),
+            Handle::current(),
+            Arc::clone(&services),
+            None,
+            None,
+            CallMeta {
+                session: create.session.as_deref().map(Arc::from),
+                ..CallMeta::default()
+            },
+        );
+        let object = match self.object(create, &context).await {
+            Ok(object) => object,
+            Err(error) => {
+                context.finish();
+                return Err(error);
+            }
+        };
+        let asynchronous = self.manifest.has("start/1");
+        let link = InProcess::new(object, Arc::clone(&context), asynchronous);
+        let instance = Instance::new(Arc::clone(self), Box::new(link), context, services);
+        self.ping(&instance).await?;
+        Ok(Arc::new(instance))
+    }
+
+    async fn object(
+        &self,
+        create: &Create,
+        context: &Arc<Call>,
+    ) -> Result<PluginObject, PluginError> {
+        let refuse = |reason: String| PluginError::Create {
+            plugin: self.id.to_string(),
+            reason,
+        };
+        let config = serde_json::to_vec(create).map_err(|error| refuse(error.to_string()))?;
+        let (sender, receiver) = oneshot::channel();
+        let (factory, call) = (self.factory.clone(), Arc::clone(context));
+        context.enter();
+        POOL.run(move || {
+            let made = factory.make(&config, call.context());
+            call.leave();
+            // When nobody waits any more the object ends here, on a thread of the plugin's.
+            drop(sender.send(made));
+        })
+        .map_err(|error| refuse(format!("the host has no thread ({error})")))?;
+        let limit = self.health.limits.create;
+        match tokio::time::timeout(limit, receiver).await {
+            Ok(Ok(made)) => made.map_err(refuse),
+            Ok(Err(_)) => Err(refuse("its code ended without a result".to_owned())),
+            Err(_) => {
+                context.abandon();
+                Err(refuse(format!("it did not come back within {limit:?}")))
+            }
+        }
+    }
+
+    async fn ping(&self, instance: &Instance) -> Result<(), PluginError> {
+        if !self.manifest.has("conjure.ping/1") {
+            return Ok(());
+        }
+        let refuse = |reason: String| PluginError::Ping {
+            plugin: self.id.to_string(),
+            reason,
+        };
+        let mut request = Request::new(Empty {});
+        let limit = self.health.limits.create;
+        request.deadline_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+        let json = serde_json::to_vec(&request).map_err(|error| refuse(error.to_string()))?;
+        let options = CallOptions {
+            deadline: Some(limit),
+            ..CallOptions::default()
+        };
+        instance
+            .request(op::PING, json, options)
+            .await
+            .map(drop)
+            .map_err(|failure| refuse(failure.to_string()))
+    }
+
+    /// No instance is made from now on; what runs goes on and ends.
+    pub(super) fn remove(&self) {
+        self.health.remove();
+    }
+
+    /// Whether it was removed from its host.
+    pub fn is_removed(&self) -> bool {
+        self.health.is_removed()
+    }
+
+    /// Instances that live.
+    pub fn instances(&self) -> usize {
+        self.health.instances.load(Ordering::Acquire)
+    }
+}
+
+impl fmt::Debug for LoadedPlugin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoadedPlugin")
+            .field("id", &self.id)
+            .field("source", &self.source)
+            .finish_non_exhaustive()
+    }
+}

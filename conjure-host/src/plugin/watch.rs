@@ -1,0 +1,299 @@
+//! Hot-add: keeps a registry up to date with the plugin directories.
+//!
+//! What counts is what is in the directories; events of the system only say when to look. A file
+//! is loaded when it is complete: its structure is whole, and either it was renamed into place or
+//! closed after writing, or it has stopped changing. A file that is gone is removed. Where the
+//! system gives no events, the directories are looked at once a second.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind, RenameMode};
+use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::find::{is_library_name, libraries};
+use super::{PluginFile, Registry, Stamp};
+
+/// How the directories are watched.
+#[derive(Debug, Clone)]
+pub struct WatchOptions {
+    /// A file that has not changed for so long, and is whole, is complete; 150 ms.
+    pub settle: Duration,
+    /// How often a directory without events is looked at; 1 s.
+    pub poll: Duration,
+    /// A file that is not whole is waited for so long before it counts as failed; 10 s.
+    pub patience: Duration,
+    /// Whether to use the system's events; true. Without, every directory is polled.
+    pub events: bool,
+}
+
+impl Default for WatchOptions {
+    fn default() -> Self {
+        Self {
+            settle: Duration::from_millis(150),
+            poll: Duration::from_secs(1),
+            patience: Duration::from_secs(10),
+            events: true,
+        }
+    }
+}
+
+/// Watches for as long as it lives.
+#[derive(Debug)]
+pub struct Watcher {
+    task: JoinHandle<()>,
+}
+
+impl Watcher {
+    /// Watches directories, some of which may not exist yet. What is in them and not in the
+    /// registry is loaded first. Must be called on a tokio runtime.
+    pub fn start(registry: Arc<Registry>, dirs: Vec<PathBuf>, options: WatchOptions) -> Self {
+        let (sender, events) = mpsc::channel(1024);
+        let watcher = options
+            .events
+            .then(|| {
+                notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+                    // When there is no room the directories are looked at anyway.
+                    let _ = sender.try_send(event);
+                })
+            })
+            .and_then(|watcher| match watcher {
+                Ok(watcher) => Some(watcher),
+                Err(error) => {
+                    tracing::warn!("plugin directories are polled: {error}");
+                    None
+                }
+            });
+        let watch = Watch {
+            registry,
+            dirs,
+            options,
+            watcher,
+            watched: HashSet::new(),
+            pending: HashMap::new(),
+        };
+        Self {
+            task: tokio::spawn(watch.run(events)),
+        }
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+struct Watch {
+    registry: Arc<Registry>,
+    dirs: Vec<PathBuf>,
+    options: WatchOptions,
+    watcher: Option<RecommendedWatcher>,
+    watched: HashSet<PathBuf>,
+    pending: HashMap<PathBuf, Pending>,
+}
+
+/// A path that holds something else than the registry knows, or nothing.
+struct Pending {
+    stamp: Option<Stamp>,
+    /// When it was first seen like this.
+    since: Instant,
+    /// When it was first seen at all.
+    first: Instant,
+    /// Somebody said that it is complete.
+    ready: bool,
+}
+
+impl Watch {
+    async fn run(mut self, mut events: mpsc::Receiver<notify::Result<notify::Event>>) {
+        let mut ready = HashSet::new();
+        loop {
+            self.watch_dirs();
+            self.look(&ready);
+            ready.clear();
+            self.act().await;
+            let pause = self.pause();
+            let sleep = async {
+                match pause {
+                    Some(pause) => tokio::time::sleep(pause).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                event = events.recv(), if self.watcher.is_some() => {
+                    match event {
+                        Some(event) => note(event, &mut ready),
+                        None => self.watcher = None,
+                    }
+                    while let Ok(event) = events.try_recv() {
+                        note(event, &mut ready);
+                    }
+                }
+                () = sleep => {}
+            }
+        }
+    }
+
+    /// Asks for events of the directories that exist and are not watched yet.
+    fn watch_dirs(&mut self) {
+        self.watched.retain(|dir| dir.is_dir());
+        let Some(watcher) = &mut self.watcher else {
+            return;
+        };
+        for dir in &self.dirs {
+            if !self.watched.contains(dir) && dir.is_dir() {
+                match watcher.watch(dir, RecursiveMode::NonRecursive) {
+                    Ok(()) => {
+                        self.watched.insert(dir.clone());
+                    }
+                    Err(error) => tracing::debug!("{} is polled: {error}", dir.display()),
+                }
+            }
+        }
+    }
+
+    /// Finds out which paths differ from what the registry knows.
+    fn look(&mut self, ready: &HashSet<PathBuf>) {
+        let now = Instant::now();
+        let mut differ = HashMap::new();
+        for dir in &self.dirs {
+            let Ok(present) = libraries(dir) else {
+                continue;
+            };
+            for path in self.registry.known_paths(dir) {
+                if !present.contains(&path) {
+                    differ.insert(path, None);
+                }
+            }
+            for path in present {
+                if let Some(stamp) = Stamp::of(&path)
+                    && !self.registry.knows(&path, &stamp)
+                {
+                    differ.insert(path, Some(stamp));
+                }
+            }
+        }
+        self.pending.retain(|path, _| differ.contains_key(path));
+        for (path, stamp) in differ {
+            let said = ready.contains(&path);
+            let pending = self.pending.entry(path).or_insert(Pending {
+                stamp,
+                since: now,
+                first: now,
+                ready: false,
+            });
+            if pending.stamp != stamp {
+                pending.stamp = stamp;
+                pending.since = now;
+                pending.ready = false;
+            }
+            pending.ready |= said;
+        }
+    }
+
+    /// Loads what is complete and removes what is gone.
+    async fn act(&mut self) {
+        let now = Instant::now();
+        let mut removed = false;
+        let due: Vec<(PathBuf, bool)> = self
+            .pending
+            .iter()
+            .filter(|(_, pending)| self.is_due(pending, now))
+            .map(|(path, pending)| (path.clone(), pending.stamp.is_some()))
+            .collect();
+        for (path, present) in due {
+            let registry = Arc::clone(&self.registry);
+            let patient = self
+                .pending
+                .get(&path)
+                .is_some_and(|p| now - p.first < self.options.patience);
+            let work = {
+                let path = path.clone();
+                move || settle(&registry, &path, present, patient)
+            };
+            match tokio::task::spawn_blocking(work).await {
+                Ok(Outcome::Done) => {
+                    removed |= !present;
+                    self.pending.remove(&path);
+                }
+                Ok(Outcome::Later) => {
+                    if let Some(pending) = self.pending.get_mut(&path) {
+                        pending.since = Instant::now();
+                        pending.ready = false;
+                    }
+                }
+                Err(error) => {
+                    self.pending.remove(&path);
+                    tracing::warn!("{}: loading it failed: {error}", path.display());
+                }
+            }
+        }
+        if removed {
+            // What was refused only because of the removed one is tried again.
+            self.look(&HashSet::new());
+        }
+    }
+
+    fn is_due(&self, pending: &Pending, now: Instant) -> bool {
+        pending.ready || now - pending.since >= self.options.settle
+    }
+
+    /// How long to wait when nothing happens; without end when everything is settled and every
+    /// directory has events.
+    fn pause(&self) -> Option<Duration> {
+        let now = Instant::now();
+        let settling = self
+            .pending
+            .values()
+            .map(|p| (p.since + self.options.settle).saturating_duration_since(now))
+            .min();
+        let all_watched =
+            self.watcher.is_some() && self.dirs.iter().all(|d| self.watched.contains(d));
+        let poll = (!all_watched).then_some(self.options.poll);
+        match (settling, poll) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+        .map(|pause| pause.max(Duration::from_millis(5)))
+    }
+}
+
+enum Outcome {
+    Done,
+    Later,
+}
+
+fn settle(registry: &Registry, path: &Path, present: bool, patient: bool) -> Outcome {
+    if !present {
+        registry.remove(path);
+        return Outcome::Done;
+    }
+    if patient
+        && let Err(error) = PluginFile::read(path, false)
+        && error.is_transient()
+    {
+        return Outcome::Later;
+    }
+    // The outcome is in the registry's snapshot and in the log.
+    let _ = registry.add(path, false);
+    Outcome::Done
+}
+
+/// Takes note of the paths that an event says are complete.
+fn note(event: notify::Result<notify::Event>, ready: &mut HashSet<PathBuf>) {
+    let Ok(event) = event else { return };
+    let complete = match event.kind {
+        EventKind::Access(AccessKind::Close(AccessMode::Write))
+        | EventKind::Modify(ModifyKind::Name(RenameMode::To)) => event.paths.as_slice(),
+        EventKind::Modify(ModifyKind::Name(RenameMode::Both)) => {
+            event.paths.get(1..).unwrap_or_default()
+        }
+        _ => &[],
+    };
+    ready.extend(complete.iter().filter(|p| is_library_name(p)).cloned());
+}

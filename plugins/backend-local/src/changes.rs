@@ -1,0 +1,228 @@
+//! Which files of the working directory a command made or changed.
+//!
+//! Compares two walks over the directory: inode, size and times of every regular file. A walk
+//! looks at [`MAX_ENTRIES`] entries, the upper levels first; it does not enter `.git` and
+//! `node_modules` and follows no link. What other programs do there meanwhile is counted too.
+
+use std::collections::{HashMap, VecDeque};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use conjure_skill_sdk::protocol::FileRef;
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
+
+/// How many entries a walk looks at.
+const MAX_ENTRIES: usize = 10_000;
+/// Directories that are not entered: they are large, and nobody wants their files one by one.
+const SKIPPED: &[&str] = &[".git", "node_modules"];
+/// File times are as coarse as the kernel's tick.
+const TICK: Duration = Duration::from_millis(20);
+
+/// The regular files of a directory at one moment.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    files: HashMap<PathBuf, Stamp>,
+    cut: bool,
+    taken: SystemTime,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    inode: u64,
+    size: u64,
+    modified: (i64, u64),
+    changed: (i64, u64),
+}
+
+/// What changed.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Changes {
+    /// New and modified files, in the order of their paths.
+    pub(crate) files: Vec<FileRef>,
+    /// How many more there are whose names are not UTF-8.
+    pub(crate) unnamed: usize,
+    /// Whether the directory has more entries than were looked at.
+    pub(crate) cut: bool,
+}
+
+impl Snapshot {
+    pub(crate) fn take(dir: &Path) -> Self {
+        let mut snapshot = Self {
+            files: HashMap::new(),
+            cut: false,
+            taken: SystemTime::now(),
+        };
+        snapshot.walk(dir);
+        snapshot
+    }
+
+    /// What is different now. `dir` is walked, `shown` is what paths begin with.
+    pub(crate) fn changes(&self, dir: &Path, shown: &Path) -> Changes {
+        let now = Self::take(dir);
+        let mut changes = Changes {
+            cut: now.cut,
+            ..Changes::default()
+        };
+        let mut changed: Vec<_> = now
+            .files
+            .into_iter()
+            .filter(|(path, stamp)| self.is_changed(path, stamp))
+            .collect();
+        changed.sort_by(|(a, _), (b, _)| a.cmp(b));
+        for (path, stamp) in changed {
+            match shown.join(path).into_os_string().into_string() {
+                Ok(path) => changes.files.push(FileRef {
+                    size: Some(stamp.size),
+                    ..FileRef::at(path)
+                }),
+                Err(_) => changes.unnamed += 1,
+            }
+        }
+        changes
+    }
+
+    fn is_changed(&self, path: &Path, stamp: &Stamp) -> bool {
+        match self.files.get(path) {
+            Some(before) => before != stamp,
+            // A file that the cut walk may have missed is new only when its times say so.
+            None if self.cut => stamp.changed_at() + TICK >= self.taken,
+            None => true,
+        }
+    }
+
+    fn walk(&mut self, root: &Path) {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let Ok(root) = rustix::fs::openat(CWD, root, flags, Mode::empty()) else {
+            return;
+        };
+        let mut left = MAX_ENTRIES;
+        let mut waiting = VecDeque::from([PathBuf::new()]);
+        while let Some(path) = waiting.pop_front() {
+            let name = if path.as_os_str().is_empty() {
+                Path::new(".")
+            } else {
+                &path
+            };
+            let Ok(fd) = rustix::fs::openat(&root, name, flags, Mode::empty()) else {
+                continue;
+            };
+            let Ok(mut dir) = Dir::new(fd) else { continue };
+            while let Some(Ok(entry)) = dir.read() {
+                let name = OsStr::from_bytes(entry.file_name().to_bytes());
+                if name == "." || name == ".." {
+                    continue;
+                }
+                if left == 0 {
+                    self.cut = true;
+                    return;
+                }
+                left -= 1;
+                if matches!(entry.file_type(), FileType::Symlink) {
+                    continue;
+                }
+                let at = dir.fd();
+                let Ok(stat) = at.and_then(|at| {
+                    rustix::fs::statat(at, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)
+                }) else {
+                    continue;
+                };
+                match FileType::from_raw_mode(stat.st_mode) {
+                    FileType::RegularFile => {
+                        self.files.insert(path.join(name), Stamp::of(&stat));
+                    }
+                    FileType::Directory if !SKIPPED.iter().any(|skipped| name == *skipped) => {
+                        waiting.push_back(path.join(name));
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+impl Stamp {
+    #[allow(
+        clippy::unnecessary_cast,
+        clippy::useless_conversion,
+        reason = "the types of these fields differ from system to system"
+    )]
+    fn of(stat: &rustix::fs::Stat) -> Self {
+        Self {
+            inode: stat.st_ino as u64,
+            size: stat.st_size as u64,
+            modified: (stat.st_mtime as i64, stat.st_mtime_nsec as u64),
+            changed: (stat.st_ctime as i64, stat.st_ctime_nsec as u64),
+        }
+    }
+
+    fn changed_at(&self) -> SystemTime {
+        let (seconds, nanoseconds) = self.changed;
+        UNIX_EPOCH
+            + Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
+            + Duration::from_nanos(nanoseconds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn names(changes: &Changes, dir: &Path) -> Vec<String> {
+        let relative = |file: &FileRef| {
+            let path = PathBuf::from(file.path.as_deref().unwrap());
+            path.strip_prefix(dir).unwrap().to_str().unwrap().to_owned()
+        };
+        changes.files.iter().map(relative).collect()
+    }
+
+    #[test]
+    fn b24_new_and_changed_files_are_found_and_others_are_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir_all(at("sub/deep")).unwrap();
+        fs::create_dir_all(at(".git")).unwrap();
+        for name in ["same", "longer", "replaced", "gone", "sub/deep/same"] {
+            fs::write(at(name), "1").unwrap();
+        }
+        let before = Snapshot::take(dir.path());
+        fs::write(at("longer"), "12").unwrap();
+        fs::write(at("temporary"), "2").unwrap();
+        fs::rename(at("temporary"), at("replaced")).unwrap();
+        fs::remove_file(at("gone")).unwrap();
+        fs::write(at("sub/deep/new"), "").unwrap();
+        fs::write(at(".git/index"), "").unwrap();
+        fs::write(at(".hidden"), "").unwrap();
+        symlink("/etc/passwd", at("link")).unwrap();
+        let changes = before.changes(dir.path(), dir.path());
+        assert_eq!(
+            names(&changes, dir.path()),
+            [".hidden", "longer", "replaced", "sub/deep/new"]
+        );
+        assert_eq!((changes.unnamed, changes.cut), (0, false));
+    }
+
+    #[test]
+    fn a_name_that_is_not_utf8_is_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let before = Snapshot::take(dir.path());
+        fs::write(dir.path().join(OsStr::from_bytes(b"\xff")), "").unwrap();
+        assert_eq!(before.changes(dir.path(), dir.path()).unnamed, 1);
+    }
+
+    #[test]
+    fn a_directory_with_too_many_entries_is_cut_and_said_so() {
+        let dir = tempfile::tempdir().unwrap();
+        for n in 0..=MAX_ENTRIES {
+            fs::write(dir.path().join(n.to_string()), "").unwrap();
+        }
+        let before = Snapshot::take(dir.path());
+        assert!(before.cut);
+        assert_eq!(before.files.len(), MAX_ENTRIES);
+        assert!(before.changes(dir.path(), dir.path()).cut);
+    }
+}

@@ -1,0 +1,375 @@
+//! Runs a command: start, stream, limit, end, and what is left of it.
+//!
+//! The command's pipes are always read, whatever the host does, and its whole process tree is
+//! gone when the call is over, however it ends.
+
+use std::io::ErrorKind;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use conjure_skill_sdk::abi::EmitKind;
+use conjure_skill_sdk::protocol::{Bash, BashOutput, FileRef, PluginEvent};
+use conjure_skill_sdk::{Cx, Error, Result};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::{Child, ChildStderr, ChildStdout, Command};
+
+use crate::blocking;
+use crate::capture::{Capture, Kept};
+use crate::changes::{Changes, Snapshot};
+use crate::config::Settings;
+use crate::live::Live;
+use crate::paths::Roots;
+use crate::session::Session;
+use crate::tree::{self, Tree};
+
+/// How much of the call's time is kept back for ending the command and answering.
+const MARGIN: Duration = Duration::from_millis(700);
+/// How long processes have to react to SIGTERM.
+const GRACE: Duration = Duration::from_millis(500);
+/// How long output is read after every process that was found is gone.
+const DRAIN: Duration = Duration::from_millis(200);
+/// The kernel takes no argument longer than this.
+const MAX_COMMAND: usize = 128 * 1024 - 1;
+/// How many bytes of JSON the reply's list of files may take; more files go as events.
+const FILES_BUDGET: usize = 6 * 1024;
+/// The size of a read, and of a piece that the host gets.
+const PIECE: usize = 16 * 1024;
+
+/// Runs a command of a session.
+pub(crate) async fn run(
+    cx: Cx,
+    request: Bash,
+    session: Arc<Session>,
+    settings: Arc<Settings>,
+) -> Result<BashOutput> {
+    let limits = Limits::new(cx.time_limit(), settings.timeout);
+    let _running = session.running();
+    let roots = Roots::of_call(&cx, session.skills())?;
+    let (mark, marks) = tree::new_mark();
+    let command = build(&cx, &request, &session, &settings, &roots, &marks)?;
+    let spill = cx
+        .exchange_dir()
+        .map(|dir| dir.join(format!("bash-{mark}.txt")));
+    let working_dir = roots.working_dir().to_owned();
+
+    let started = blocking(move || Started::new(command, mark, working_dir)).await?;
+    let Started {
+        mut child,
+        tree,
+        before,
+        working_dir,
+    } = started;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let mut capture = Capture::new(request.keep_bytes, spill);
+    let mut live = Live::new(cx.clone());
+
+    let end = {
+        let mut reading = std::pin::pin!(read_all(stdout, stderr, |kind, bytes| {
+            capture.push(kind, bytes);
+            live.push(kind, bytes);
+        }));
+        let shown = cx.working_dir().unwrap_or(&working_dir).to_owned();
+        let mut living = std::pin::pin!(live_and_end(
+            &cx,
+            &session,
+            child,
+            tree,
+            &limits,
+            before,
+            &working_dir,
+            &shown
+        ));
+        let mut read = false;
+        let end = loop {
+            tokio::select! {
+                () = &mut reading, if !read => read = true,
+                end = &mut living => break end?,
+            }
+        };
+        if !read {
+            // Only somebody who could not be found still holds the pipes.
+            let _ = tokio::time::timeout(DRAIN, reading).await;
+        }
+        end
+    };
+    Ok(reply(end, capture.finish(), live, &cx).await)
+}
+
+/// When a command must be over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Limits {
+    at: Instant,
+    grace: Duration,
+}
+
+impl Limits {
+    /// `left` is what the host gives the whole call, ending the command included.
+    fn new(left: Option<Duration>, default: Duration) -> Self {
+        let now = Instant::now();
+        match left {
+            Some(left) => {
+                let margin = MARGIN.min(left / 4);
+                Self {
+                    at: now + (left - margin),
+                    grace: GRACE.min(margin * 5 / 7),
+                }
+            }
+            None => Self {
+                at: now + default,
+                grace: GRACE,
+            },
+        }
+    }
+}
+
+/// A command that runs. Dropping it kills its tree.
+struct Started {
+    child: Child,
+    tree: Tree,
+    before: Snapshot,
+    working_dir: PathBuf,
+}
+
+impl Started {
+    fn new(mut command: Command, mark: String, working_dir: PathBuf) -> Result<Self> {
+        let before = Snapshot::take(&working_dir);
+        let child = command.spawn().map_err(|error| match error.kind() {
+            ErrorKind::InvalidInput => {
+                Error::invalid("the command or its environment holds a NUL byte")
+            }
+            ErrorKind::NotFound => Error::new(format!(
+                "the command cannot be started: the shell or the working directory is not there \
+                 ({error})"
+            )),
+            _ => Error::new(format!("the command cannot be started: {error}")),
+        })?;
+        let tree = child
+            .id()
+            .and_then(|pid| Tree::new(pid, mark))
+            .ok_or_else(|| Error::new("the command ended before it began"))?;
+        Ok(Self {
+            child,
+            tree,
+            before,
+            working_dir,
+        })
+    }
+}
+
+fn build(
+    cx: &Cx,
+    request: &Bash,
+    session: &Session,
+    settings: &Settings,
+    roots: &Roots,
+    marks: &str,
+) -> Result<Command> {
+    if request.command.len() > MAX_COMMAND {
+        return Err(Error::invalid(format!(
+            "the command has {} bytes and may have {MAX_COMMAND}; write it to a file first and \
+             run that",
+            request.command.len()
+        )));
+    }
+    let mut command = Command::new(&settings.shell);
+    command
+        // The dashes end the options: a command may begin with one.
+        .args(["-c", "--", &request.command])
+        .current_dir(roots.working_dir())
+        .env_clear()
+        .envs(settings.env.iter().map(|(name, value)| (name, value)))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0);
+    for (name, value) in session.env().iter().chain(&request.env) {
+        if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+            return Err(Error::invalid(format!(
+                "`{}` cannot be an environment variable",
+                name.escape_debug()
+            )));
+        }
+        command.env(name, value);
+    }
+    if let Some(dir) = cx.skill_dir() {
+        command.env("SKILL_DIR", dir);
+    }
+    command.env(tree::MARK, marks);
+    Ok(command)
+}
+
+/// How a command came to its end.
+struct End {
+    status: ExitStatus,
+    timed_out: bool,
+    changes: Changes,
+}
+
+/// Waits for the command, its time, or a cancel; ends what is left and looks at its files.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the parts of one running command"
+)]
+async fn live_and_end(
+    cx: &Cx,
+    session: &Session,
+    mut child: Child,
+    mut tree: Tree,
+    limits: &Limits,
+    before: Snapshot,
+    working_dir: &Path,
+    shown: &Path,
+) -> Result<End> {
+    let mut timed_out = false;
+    let finished = tokio::select! {
+        status = child.wait() => Some(status?),
+        () = cancelled(cx) => None,
+        () = session.over() => None,
+        () = tokio::time::sleep_until(limits.at.into()) => {
+            timed_out = true;
+            None
+        }
+    };
+    let grace = limits.grace;
+    let (dir, shown) = (working_dir.to_owned(), shown.to_owned());
+    let over = finished.is_some();
+    let changes = blocking(move || {
+        if over {
+            tree.end_leftovers(grace);
+        } else {
+            tree.end(grace);
+        }
+        Ok(before.changes(&dir, &shown))
+    })
+    .await?;
+    let status = match finished {
+        Some(status) => status,
+        None => child.wait().await?,
+    };
+    Ok(End {
+        status,
+        timed_out,
+        changes,
+    })
+}
+
+/// Becomes ready when the call is cancelled, and never with a host that cannot tell.
+async fn cancelled(cx: &Cx) {
+    cx.until_cancelled().await;
+    if !cx.cancelled() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Reads both pipes until their ends.
+async fn read_all(
+    mut stdout: Option<ChildStdout>,
+    mut stderr: Option<ChildStderr>,
+    mut take: impl FnMut(EmitKind, &[u8]),
+) {
+    let (mut out, mut err) = (vec![0; PIECE], vec![0; PIECE]);
+    while stdout.is_some() || stderr.is_some() {
+        tokio::select! {
+            piece = read(&mut stdout, &mut out) => match piece {
+                Some(bytes) => take(EmitKind::Stdout, bytes),
+                None => stdout = None,
+            },
+            piece = read(&mut stderr, &mut err) => match piece {
+                Some(bytes) => take(EmitKind::Stderr, bytes),
+                None => stderr = None,
+            },
+        }
+    }
+}
+
+/// The next piece; nothing at the end. A pipe that is closed already never has one.
+async fn read<'b>(
+    pipe: &mut Option<impl AsyncRead + Unpin>,
+    buffer: &'b mut [u8],
+) -> Option<&'b [u8]> {
+    match pipe {
+        Some(pipe) => match pipe.read(buffer).await {
+            Ok(0) | Err(_) => None,
+            Ok(length) => buffer.get(..length),
+        },
+        None => std::future::pending().await,
+    }
+}
+
+async fn reply(end: End, kept: Kept, live: Live, cx: &Cx) -> BashOutput {
+    let changes = end.changes;
+    if kept.discarded > 0 {
+        live.notice(
+            "warn",
+            format!("{} bytes of output were discarded", kept.discarded),
+        );
+    }
+    if changes.cut {
+        live.notice(
+            "info",
+            "the working directory has too many files: some that the command made may not be \
+             listed"
+                .to_owned(),
+        );
+    }
+    if changes.unnamed > 0 {
+        live.notice(
+            "warn",
+            format!(
+                "{} files that the command made have names that are not UTF-8 and are not listed",
+                changes.unnamed
+            ),
+        );
+    }
+    live.finish().await;
+    BashOutput {
+        exit_code: end.status.code(),
+        signal: end.status.signal(),
+        stdout: kept.stdout,
+        stderr: kept.stderr,
+        stdout_bytes: kept.stdout_bytes,
+        stderr_bytes: kept.stderr_bytes,
+        full_output: kept.full_output,
+        timed_out: end.timed_out,
+        files: first_files(changes.files, cx).await,
+    }
+}
+
+/// The files for the reply. Those that it has no room for are handed over as events.
+async fn first_files(files: Vec<FileRef>, cx: &Cx) -> Vec<FileRef> {
+    let mut room = FILES_BUDGET;
+    let mut first = Vec::new();
+    for file in files {
+        let size = serde_json::to_vec(&file).map_or(0, |json| json.len() + 1);
+        if size <= room {
+            room -= size;
+            first.push(file);
+        } else if cx.event_async(&PluginEvent::File { file }).await.is_err() {
+            break;
+        }
+    }
+    first
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_command_fits_into_its_time() {
+        for milliseconds in [1, 40, 1_000, 2_800, 30_000, 600_000] {
+            let left = Duration::from_millis(milliseconds);
+            let before = Instant::now();
+            let limits = Limits::new(Some(left), Duration::ZERO);
+            let used = limits.at - before + limits.grace;
+            assert!(used <= left + before.elapsed(), "{milliseconds} ms");
+        }
+        assert_eq!(
+            Limits::new(Some(Duration::from_secs(30)), Duration::ZERO).grace,
+            GRACE
+        );
+    }
+}

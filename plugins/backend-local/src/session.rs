@@ -1,0 +1,120 @@
+//! What a session brought along, and which of its commands are running.
+//!
+//! Kept a session, so that ending one ends its commands and nobody else's.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use conjure_skill_sdk::protocol::{ExecutorInit, SkillMount};
+use conjure_skill_sdk::{Error, Result};
+use tokio::sync::watch;
+
+/// How long the end of a session waits for its commands, which end within the grace time.
+const END: Duration = Duration::from_secs(3);
+
+/// The sessions of a backend instance.
+#[derive(Debug, Default)]
+pub(crate) struct Sessions(Mutex<HashMap<String, Arc<Session>>>);
+
+impl Sessions {
+    /// The session with this id. One that was never prepared has no skills and no environment.
+    pub(crate) fn of(&self, id: Option<&str>) -> Arc<Session> {
+        let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = id.unwrap_or_default();
+        if let Some(session) = sessions.get(id) {
+            return Arc::clone(session);
+        }
+        let session = Arc::new(Session::default());
+        sessions.insert(id.to_owned(), Arc::clone(&session));
+        session
+    }
+
+    /// Prepares a session, or prepares it again.
+    pub(crate) fn init(&self, id: Option<&str>, request: ExecutorInit) -> Result<()> {
+        for skill in &request.skills {
+            if !skill.dir.starts_with('/') {
+                return Err(Error::invalid(format!(
+                    "the directory of the skill `{}` is `{}`; it must be absolute",
+                    skill.name, skill.dir
+                )));
+            }
+        }
+        let session = self.of(id);
+        let mut brought = session
+            .brought
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *brought = Arc::new(request);
+        Ok(())
+    }
+
+    /// Forgets a session, ends its commands and waits until they are gone.
+    pub(crate) async fn end(&self, id: Option<&str>) {
+        let session = self
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(id.unwrap_or_default());
+        if let Some(session) = session {
+            session.over.send_replace(true);
+            let mut running = session.running.subscribe();
+            let _ = tokio::time::timeout(END, running.wait_for(|count| *count == 0)).await;
+        }
+    }
+}
+
+/// One session.
+#[derive(Debug)]
+pub(crate) struct Session {
+    brought: Mutex<Arc<ExecutorInit>>,
+    over: watch::Sender<bool>,
+    running: watch::Sender<usize>,
+}
+
+impl Default for Session {
+    fn default() -> Self {
+        Self {
+            brought: Mutex::default(),
+            over: watch::Sender::new(false),
+            running: watch::Sender::new(0),
+        }
+    }
+}
+
+impl Session {
+    /// The skill folders that it may read.
+    pub(crate) fn skills(&self) -> Vec<SkillMount> {
+        self.brought().skills.clone()
+    }
+
+    /// The environment that its commands get besides the clean one.
+    pub(crate) fn env(&self) -> BTreeMap<String, String> {
+        self.brought().env.clone()
+    }
+
+    /// Counts a command as running for as long as the value lives.
+    pub(crate) fn running(self: &Arc<Self>) -> Running {
+        self.running.send_modify(|count| *count += 1);
+        Running(Arc::clone(self))
+    }
+
+    /// Becomes ready when the session is over.
+    pub(crate) async fn over(&self) {
+        let _ = self.over.subscribe().wait_for(|over| *over).await;
+    }
+
+    fn brought(&self) -> Arc<ExecutorInit> {
+        Arc::clone(&self.brought.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A command of a session.
+#[derive(Debug)]
+pub(crate) struct Running(Arc<Session>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.running.send_modify(|count| *count -= 1);
+    }
+}

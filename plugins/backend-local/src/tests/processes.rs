@@ -1,0 +1,153 @@
+//! What a command started is gone when its call is over.
+
+use std::fs;
+use std::thread;
+
+use serde_json::json;
+
+use crate::testing::{Call, Host, is_gone, pids, wait_until_gone};
+
+/// Starts a process in the group, one in a session of its own and one that also dropped its
+/// environment, and writes their numbers to the file `pids`.
+const FAMILY: &str = "sleep 1000 & echo $! > pids
+    setsid sleep 1000 > /dev/null 2>&1 & echo $! >> pids
+    env -i setsid sleep 1000 & echo $! >> pids
+    echo ready; ";
+
+#[test]
+fn b4_a_time_out_ends_the_whole_tree_and_keeps_the_output() {
+    let host = Host::new();
+    let command = format!("{FAMILY} wait");
+    let output = host.bash_with(&command, &json!({ "deadline_ms": 1_000 }), &Call::new());
+    assert!(output.timed_out);
+    assert_eq!((output.exit_code, output.signal), (None, Some(15)));
+    assert_eq!(output.stdout, "ready\n");
+    let pids = pids(&host.work("pids"));
+    assert_eq!(pids.len(), 3);
+    for pid in pids {
+        assert!(is_gone(pid), "{pid}");
+    }
+}
+
+#[test]
+fn b4_what_ignores_sigterm_is_killed() {
+    let host = Host::new();
+    let command = "trap '' TERM; (sh -c 'trap \"\" TERM; echo $$ > pids; sleep 1000'; :)";
+    let output = host.bash_with(command, &json!({ "deadline_ms": 1_000 }), &Call::new());
+    assert_eq!((output.timed_out, output.signal), (true, Some(9)));
+    assert!(is_gone(pids(&host.work("pids"))[0]));
+}
+
+#[test]
+fn a_command_that_ends_on_sigterm_may_say_how() {
+    let host = Host::new();
+    let command = "trap 'echo bye; exit 7' TERM; while :; do sleep 1000 & wait $!; done";
+    let output = host.bash_with(command, &json!({ "deadline_ms": 1_000 }), &Call::new());
+    assert_eq!((output.timed_out, output.exit_code), (true, Some(7)));
+    assert_eq!(output.stdout, "bye\n");
+}
+
+#[test]
+fn background_processes_end_with_their_command() {
+    let host = Host::new();
+    let output = host.bash("sleep 1000 & echo $! > pids; setsid sleep 1000 & echo $! >> pids");
+    assert_eq!((output.exit_code, output.timed_out), (Some(0), false));
+    for pid in pids(&host.work("pids")) {
+        assert!(is_gone(pid), "{pid}");
+    }
+}
+
+#[test]
+fn what_is_about_to_finish_may_finish() {
+    let host = Host::configured(&json!({ "shell": "/bin/bash" })).unwrap();
+    let output = host.bash("echo text > >(cat > copy; echo copied >> copy)");
+    assert_eq!(output.exit_code, Some(0));
+    assert_eq!(
+        fs::read_to_string(host.work("copy")).unwrap(),
+        "text\ncopied\n"
+    );
+}
+
+#[test]
+fn a_process_that_cannot_be_found_does_not_hold_the_call() {
+    let host = Host::new();
+    let fifo = host.work("go");
+    // It leaves the group, its parent and its mark, and keeps the pipes.
+    let output = host.bash(
+        "mkfifo go; env -i setsid sh -c 'echo $$ > pid; exec cat go > /dev/stdout' & \
+         while ! test -s pid; do :; done; echo done",
+    );
+    assert_eq!(output.stdout, "done\n");
+    let pid = pids(&host.work("pid"))[0];
+    assert!(!is_gone(pid), "otherwise this test shows nothing");
+    drop(fs::OpenOptions::new().write(true).open(fifo).unwrap());
+    wait_until_gone(pid);
+}
+
+#[test]
+fn a_cancel_ends_the_tree_and_keeps_the_output() {
+    let host = Host::new();
+    let call = Call::new();
+    let output = thread::scope(|scope| {
+        let command = format!("{FAMILY} wait");
+        let (host, call) = (&host, &call);
+        let running = scope.spawn(move || host.bash_with(&command, &json!({}), call));
+        call.wait_for("ready\n");
+        call.cancel();
+        running.join().unwrap()
+    });
+    assert_eq!((output.signal, output.timed_out), (Some(15), false));
+    assert_eq!(output.stdout, "ready\n");
+    for pid in pids(&host.work("pids")) {
+        assert!(is_gone(pid), "{pid}");
+    }
+}
+
+#[test]
+fn the_end_of_a_session_ends_its_commands_and_no_others() {
+    let host = Host::new();
+    let (one, two) = (Call::new(), Call::new());
+    let command = |file: &str| format!("echo $$ > {file}; echo ready; sleep 1000");
+    thread::scope(|scope| {
+        let (host, one, two) = (&host, &one, &two);
+        let first = scope.spawn(|| host.bash_with(&command("one"), &json!({}), one));
+        let more = json!({ "session": "t" });
+        let second = scope.spawn(move || host.bash_with(&command("two"), &more, two));
+        one.wait_for("ready");
+        two.wait_for("ready");
+        host.call("executor.cleanup", &json!({})).unwrap();
+        assert!(is_gone(pids(&host.work("one"))[0]));
+        assert_eq!(first.join().unwrap().signal, Some(15));
+        assert!(!is_gone(pids(&host.work("two"))[0]));
+        two.cancel();
+        assert_eq!(second.join().unwrap().signal, Some(15));
+    });
+}
+
+#[test]
+fn a_call_that_nobody_waits_for_any_more_is_killed() {
+    let host = Host::new();
+    let call = Call::new();
+    let body =
+        json!({ "command": "echo $$ > pid; setsid sleep 1000 & echo $! >> pid; echo ready; wait" });
+    let pending = host.start("executor.bash", &body, &call);
+    call.wait_for("ready");
+    let pids = pids(&host.work("pid"));
+    drop(pending);
+    for pid in pids {
+        wait_until_gone(pid);
+    }
+}
+
+#[test]
+fn an_instance_that_is_dropped_leaves_nothing_running() {
+    let host = Host::new();
+    let call = Call::new();
+    let body = json!({ "command": "echo $$ > pid; echo ready; sleep 1000" });
+    let pending = host.start("executor.bash", &body, &call);
+    call.wait_for("ready");
+    let pid = pids(&host.work("pid"))[0];
+    drop(host);
+    wait_until_gone(pid);
+    drop(pending);
+}

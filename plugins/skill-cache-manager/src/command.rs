@@ -1,0 +1,141 @@
+//! The grammar of `execute`.
+//!
+//! A key is a word, or a text in double quotes. A value is the rest of the command as it stands,
+//! blanks and quotes included, so that any text can be stored without escaping.
+
+use conjure_skill_sdk::{Error, Result};
+
+/// The grammar, as the model sees it.
+pub(crate) const GRAMMAR: &str = "clear | set K V | get K | delete K | list [PREFIX]";
+
+/// A command; it borrows from the text that it was read from.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Command<'a> {
+    Clear,
+    Set { key: &'a str, value: &'a str },
+    Get { key: &'a str },
+    Delete { key: &'a str },
+    List { prefix: &'a str },
+}
+
+impl<'a> Command<'a> {
+    /// Reads a command; what is wrong with it is said together with the grammar.
+    pub(crate) fn parse(text: &'a str) -> Result<Self> {
+        let (verb, rest) = word(text.trim_start());
+        let command = match verb {
+            "set" => {
+                let (key, value) = key(rest, "set K V")?;
+                if value.is_empty() {
+                    return Err(wrong("`set` needs a value after the key"));
+                }
+                return Ok(Self::Set { key, value });
+            }
+            "get" => key(rest, "get K").map(|(key, rest)| (Self::Get { key }, rest)),
+            "delete" => key(rest, "delete K").map(|(key, rest)| (Self::Delete { key }, rest)),
+            "list" if rest.trim().is_empty() => Ok((Self::List { prefix: "" }, "")),
+            "list" => {
+                key(rest, "list [PREFIX]").map(|(prefix, rest)| (Self::List { prefix }, rest))
+            }
+            "clear" => Ok((Self::Clear, rest)),
+            "" => Err(wrong("the command is empty")),
+            other => Err(wrong(&format!("`{other}` is not a command of this skill"))),
+        };
+        let (command, rest) = command?;
+        if !rest.trim().is_empty() {
+            return Err(wrong(&format!(
+                "`{}` is too much after `{verb}`; a key with blanks needs double quotes",
+                rest.trim()
+            )));
+        }
+        Ok(command)
+    }
+}
+
+/// The first word, and what comes after the one blank behind it.
+fn word(text: &str) -> (&str, &str) {
+    text.split_once(char::is_whitespace).unwrap_or((text, ""))
+}
+
+fn key<'a>(text: &'a str, form: &str) -> Result<(&'a str, &'a str)> {
+    let text = text.trim_start();
+    let (key, rest) = match text.strip_prefix('"') {
+        None => word(text),
+        Some(quoted) => {
+            let (key, rest) = quoted
+                .split_once('"')
+                .ok_or_else(|| wrong("the key's closing quote is missing"))?;
+            let rest = rest.strip_prefix(char::is_whitespace).unwrap_or(rest);
+            (key, rest)
+        }
+    };
+    if key.is_empty() {
+        return Err(wrong(&format!("a key is missing: `{form}`")));
+    }
+    Ok((key, rest))
+}
+
+fn wrong(what: &str) -> Error {
+    Error::invalid(format!("{what}. Grammar: {GRAMMAR}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_is_read() {
+        let cases = [
+            ("clear", Command::Clear),
+            ("  clear  ", Command::Clear),
+            (
+                "set k v",
+                Command::Set {
+                    key: "k",
+                    value: "v",
+                },
+            ),
+            (
+                "set k  two words \"as they stand\"\n",
+                Command::Set {
+                    key: "k",
+                    value: " two words \"as they stand\"\n",
+                },
+            ),
+            (
+                "set \"a key\" {\"x\": 1}",
+                Command::Set {
+                    key: "a key",
+                    value: "{\"x\": 1}",
+                },
+            ),
+            ("get k", Command::Get { key: "k" }),
+            ("get \"a key\"", Command::Get { key: "a key" }),
+            ("delete k", Command::Delete { key: "k" }),
+            ("list", Command::List { prefix: "" }),
+            ("list user/", Command::List { prefix: "user/" }),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(Command::parse(text).unwrap(), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_command_is_told_the_grammar() {
+        for text in [
+            "",
+            "  ",
+            "set",
+            "set k",
+            "set k ",
+            "get",
+            "get a b",
+            "get \"a",
+            "get \"\"",
+            "clear all",
+            "SET k v",
+        ] {
+            let error = Command::parse(text).unwrap_err();
+            assert!(error.message().ends_with(GRAMMAR), "{text:?}: {error}");
+        }
+    }
+}

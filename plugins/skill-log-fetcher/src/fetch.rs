@@ -1,0 +1,246 @@
+//! Carries out the command: read, keep the newest, write, and say what came of it.
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use conjure_skill_sdk::protocol::ToolResult;
+use conjure_skill_sdk::{Cx, Error, Result};
+use serde_json::{Map, Value, json};
+
+use crate::command::Fetch;
+use crate::entry::{Entry, Level};
+use crate::reader::{self, Report};
+use crate::{output, source};
+
+/// The most bytes of entries that are kept, whatever the limit is.
+const MAX_KEPT: usize = 64 * 1024 * 1024;
+/// How many entries stay for `read recent`.
+const MAX_RECENT: usize = 1_000;
+
+/// What was fetched last, for `read`.
+#[derive(Debug)]
+pub(crate) struct Fetched {
+    structured: Value,
+    source: String,
+    /// The newest entries, the newest last.
+    recent: Vec<Entry>,
+}
+
+/// Runs the command.
+pub(crate) fn run(cx: &Cx, command: &Fetch, roots: &[PathBuf]) -> Result<(ToolResult, Fetched)> {
+    let dir = source::working_dir(cx)?.to_owned();
+    let opened = source::open(cx, &command.source, roots)?;
+    let mut kept = Kept::new(command);
+    let report =
+        reader::read(opened, || cx.check(), |entry| kept.push(entry)).map_err(|error| {
+            Error::with_code(
+                error.code(),
+                format!("`{}` cannot be read: {}", command.source, error.message()),
+            )
+        })?;
+    if report.entries == 0 {
+        return Err(nothing(&command.source, &report));
+    }
+    let file = output::write(&dir, kept.entries.iter())?;
+    let structured = kept.structured(&file.name, &report);
+    let text = kept.summary(command, &file.name, &report);
+    let fetched = Fetched {
+        structured: structured.clone(),
+        source: command.source.clone(),
+        recent: kept.into_recent(),
+    };
+    let result = ToolResult {
+        structured: Some(structured),
+        ..ToolResult::text(text)
+    };
+    Ok((result.with_file(file), fetched))
+}
+
+impl Fetched {
+    pub(crate) fn stats(&self) -> Result<Value> {
+        let mut stats = self.structured.clone();
+        let object = stats
+            .as_object_mut()
+            .ok_or_else(|| Error::new("the figures are no object"))?;
+        object.insert("source".to_owned(), json!(self.source));
+        Ok(stats)
+    }
+
+    /// Some of the newest entries, one a line, in their order.
+    pub(crate) fn recent(&self, offset: u64, limit: u64) -> String {
+        let clamp = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        let end = self.recent.len().saturating_sub(clamp(offset));
+        let begin = end.saturating_sub(clamp(limit));
+        let entries = self.recent.get(begin..end).unwrap_or_default();
+        let lines: Vec<String> = entries
+            .iter()
+            .filter_map(|entry| serde_json::to_string(entry).ok())
+            .collect();
+        match lines.is_empty() {
+            true => format!(
+                "no entries there; {} are kept for reading",
+                self.recent.len()
+            ),
+            false => lines.join("\n"),
+        }
+    }
+}
+
+/// The newest entries that fit the command.
+struct Kept {
+    entries: VecDeque<Entry>,
+    bytes: usize,
+    limit: usize,
+    level: Option<Level>,
+    /// How many entries had the level, kept or not.
+    matching: u64,
+}
+
+impl Kept {
+    fn new(command: &Fetch) -> Self {
+        Self {
+            entries: VecDeque::new(),
+            bytes: 0,
+            limit: command.limit,
+            level: command.level,
+            matching: 0,
+        }
+    }
+
+    fn push(&mut self, entry: Entry) {
+        if self.level.is_some() && entry.level < self.level {
+            return;
+        }
+        self.matching += 1;
+        self.bytes += entry.size();
+        self.entries.push_back(entry);
+        while self.entries.len() > self.limit || self.bytes > MAX_KEPT {
+            match self.entries.pop_front() {
+                Some(oldest) => self.bytes -= oldest.size(),
+                None => break,
+            }
+        }
+    }
+
+    /// How many there are of each level, and without one.
+    fn levels(&self) -> ([(Level, usize); 5], usize) {
+        let count = |level| self.entries.iter().filter(|e| e.level == level).count();
+        (
+            Level::ALL.map(|level| (level, count(Some(level)))),
+            count(None),
+        )
+    }
+
+    fn times(&self) -> Option<(&str, &str)> {
+        let mut times = self.entries.iter().filter_map(|e| e.timestamp.as_deref());
+        let first = times.next()?;
+        Some((first, times.next_back().unwrap_or(first)))
+    }
+
+    fn structured(&self, file: &str, report: &Report) -> Value {
+        let (levels, without) = self.levels();
+        let mut counts = Map::new();
+        for (level, count) in levels {
+            counts.insert(level.as_str().to_owned(), json!(count));
+        }
+        if without > 0 {
+            counts.insert("NONE".to_owned(), json!(without));
+        }
+        let mut structured = json!({
+            "count": self.entries.len(),
+            "levels": counts,
+            "file": file,
+            "skipped": report.skipped,
+            "read": report.entries,
+        });
+        if let (Some((first, last)), Some(object)) = (self.times(), structured.as_object_mut()) {
+            object.insert("from".to_owned(), json!(first));
+            object.insert("to".to_owned(), json!(last));
+        }
+        structured
+    }
+
+    fn summary(&self, command: &Fetch, file: &str, report: &Report) -> String {
+        let mut text = format!(
+            "Kept {} of {} entries from {}",
+            self.entries.len(),
+            report.entries,
+            command.source
+        );
+        if let Some(level) = command.level {
+            let and_more = if level == Level::Error {
+                ""
+            } else {
+                " and more severe"
+            };
+            let _ = write!(
+                text,
+                " ({} of level {}{and_more})",
+                self.matching,
+                level.as_str()
+            );
+        }
+        if self.matching > self.entries.len() as u64 {
+            let why = if self.entries.len() < self.limit {
+                "as many as fit into memory".to_owned()
+            } else {
+                format!("--limit {}", self.limit)
+            };
+            let _ = write!(text, ", the newest ones ({why})");
+        }
+        text.push_str(".\n");
+        let (levels, without) = self.levels();
+        let mut counts: Vec<String> = levels
+            .iter()
+            .filter(|(_, count)| *count > 0)
+            .map(|(level, count)| format!("{} {count}", level.as_str()))
+            .collect();
+        if without > 0 {
+            counts.push(format!("without a level {without}"));
+        }
+        if !counts.is_empty() {
+            let _ = writeln!(text, "Levels: {}.", counts.join(", "));
+        }
+        if let Some((first, last)) = self.times() {
+            let _ = writeln!(text, "Time: {first} to {last}.");
+        }
+        if report.skipped > 0 {
+            let _ = writeln!(text, "Unreadable: {}.{}", report.skipped, shown(report));
+        }
+        let _ = write!(
+            text,
+            "Written to {file} in the working directory, one JSON object a line."
+        );
+        text
+    }
+
+    fn into_recent(self) -> Vec<Entry> {
+        let skip = self.entries.len().saturating_sub(MAX_RECENT);
+        self.entries.into_iter().skip(skip).collect()
+    }
+}
+
+fn nothing(source: &str, report: &Report) -> Error {
+    if report.skipped == 0 {
+        return Error::new(format!("`{source}` is empty"));
+    }
+    Error::new(format!(
+        "`{source}` holds no log entry that can be read: neither JSON nor lines with a time, a \
+         level and a message. Unreadable: {}.{}",
+        report.skipped,
+        shown(report)
+    ))
+}
+
+fn shown(report: &Report) -> String {
+    let shown: String = report
+        .shown
+        .iter()
+        .map(|line| format!("\n  {line}"))
+        .collect();
+    match report.skipped > report.shown.len() as u64 {
+        true => format!("{shown}\n  …"),
+        false => shown,
+    }
+}

@@ -1,0 +1,524 @@
+//! The host's end of a stream with a plugin behind it: looks like a plugin in this process.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use conjure_abi::{
+    CallContext, EmitStatus, Fault, FfiFuture, FutureExt, Plugin, Plugin_TO, PluginObject, RResult,
+    RSlice, Reply, TD_Opaque, code,
+};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::AbortHandle;
+
+use super::codec::{Frame, FrameError};
+use super::message::{Cancel, Message, Verb};
+use super::stream::{self, Outbox};
+use super::{MAX_HOST_REQUESTS, PluginRoot};
+use crate::block_on::block_on;
+use crate::error::to_fault;
+use crate::guard::Caught;
+use crate::protocol::host_op;
+
+/// Pieces of output that a call may have on the way, unless [`Client::with_credit`] says other.
+const CREDIT: u32 = 32;
+
+/// The host's end of a stream with a plugin behind it.
+///
+/// Its methods are those of [`PluginRoot`]; what `create` gives is an ordinary
+/// [`PluginObject`]. The context of a call stays here: what the plugin emits, logs and asks for
+/// goes to it, in order, and the reply comes behind the last piece of output. When the stream
+/// ends, whatever is under way fails with [`code::GONE`]. The stream is closed when the client,
+/// its clones and all instances are dropped.
+#[derive(Clone)]
+pub struct Client {
+    shared: Arc<Shared>,
+    credit: u32,
+    _tasks: Arc<Tasks>,
+}
+
+impl Client {
+    /// Takes over both directions of a stream. Spawns on the tokio runtime that it is called on;
+    /// the blocking methods must be called from elsewhere.
+    pub fn connect<R, W>(reader: R, writer: W) -> Self
+    where
+        R: AsyncRead + Unpin + Send + 'static,
+        W: AsyncWrite + Unpin + Send + 'static,
+    {
+        let (outbox, waiting) = Outbox::new();
+        let logs = outbox.logs();
+        let shared = Arc::new(Shared {
+            outbox,
+            runtime: Handle::current(),
+            state: Mutex::default(),
+        });
+        let reading = tokio::spawn({
+            let shared = Arc::clone(&shared);
+            async move {
+                let ended = stream::read(reader, |frame| shared.take(frame)).await;
+                shared.end(ended);
+            }
+        });
+        let writing = tokio::spawn({
+            let shared = Arc::clone(&shared);
+            async move {
+                let ended = Outbox::write(writer, waiting, logs).await;
+                shared.end(ended);
+            }
+        });
+        let tasks = Tasks {
+            shared: Arc::clone(&shared),
+            tasks: [reading.abort_handle(), writing.abort_handle()],
+        };
+        Self {
+            shared,
+            credit: CREDIT,
+            _tasks: Arc::new(tasks),
+        }
+    }
+
+    /// How many pieces of output of a call may be on the way (at least 1; 32 unless set).
+    #[must_use]
+    pub fn with_credit(mut self, pieces: u32) -> Self {
+        self.credit = pieces.max(1);
+        self
+    }
+
+    /// Why the stream ended, once it has.
+    pub fn ended(&self) -> Option<String> {
+        self.shared.state().ended.clone()
+    }
+
+    fn begin(
+        &self,
+        verb: Verb,
+        instance: u64,
+        op: &[u8],
+        json: &[u8],
+        cx: Option<CallContext>,
+    ) -> Pending {
+        let (replies, reply) = oneshot::channel();
+        let (queue, items) = mpsc::unbounded_channel();
+        let call_id = {
+            let mut state = self.shared.state();
+            if let Some(reason) = &state.ended {
+                return Pending::refused(Arc::clone(&self.shared), gone(reason));
+            }
+            state.last += 1;
+            let call_id = state.last;
+            let call = Call {
+                queue,
+                cx: cx.clone(),
+                credit: self.credit,
+                lasts: verb == Verb::Create,
+                host: HashMap::new(),
+            };
+            state.calls.insert(call_id, call);
+            call_id
+        };
+        let request = Message::Request {
+            verb,
+            instance,
+            credit: self.credit,
+            op: op.to_vec(),
+            json: json.to_vec(),
+        };
+        if let Err(error) = self.shared.outbox.send(call_id, request) {
+            self.shared.state().calls.remove(&call_id);
+            let fault = Fault::new(code::INVALID, error.to_string());
+            return Pending::refused(Arc::clone(&self.shared), fault);
+        }
+        let shared = Arc::clone(&self.shared);
+        self.shared
+            .runtime
+            .spawn(pump(shared, call_id, cx, items, replies));
+        Pending {
+            shared: Arc::clone(&self.shared),
+            call_id,
+            state: Waiting::Reply(reply),
+        }
+    }
+}
+
+impl PluginRoot for Client {
+    fn manifest(&self) -> Result<Vec<u8>, Fault> {
+        match block_on(self.begin(Verb::Manifest, 0, b"", b"", None)) {
+            RResult::ROk(json) => Ok(json.into_vec()),
+            RResult::RErr(fault) => Err(fault),
+        }
+    }
+
+    fn create(&self, create: &[u8], cx: CallContext) -> Result<PluginObject, Fault> {
+        let pending = self.begin(Verb::Create, 0, b"", create, Some(cx));
+        let instance = pending.call_id;
+        match block_on(pending) {
+            RResult::ROk(_) => {
+                let client = self.clone();
+                Ok(Plugin_TO::from_value(
+                    Remote { client, instance },
+                    TD_Opaque,
+                ))
+            }
+            RResult::RErr(fault) => Err(fault),
+        }
+    }
+}
+
+/// An instance at the other end.
+struct Remote {
+    client: Client,
+    instance: u64,
+}
+
+impl Plugin for Remote {
+    fn call(&self, op: RSlice<'_, u8>, json: RSlice<'_, u8>, cx: CallContext) -> Reply {
+        block_on(self.begin(Verb::Call, op, json, cx))
+    }
+
+    fn start(&self, op: RSlice<'_, u8>, json: RSlice<'_, u8>, cx: CallContext) -> FfiFuture<Reply> {
+        self.begin(Verb::Start, op, json, cx).into_ffi()
+    }
+}
+
+impl Remote {
+    fn begin(
+        &self,
+        verb: Verb,
+        op: RSlice<'_, u8>,
+        json: RSlice<'_, u8>,
+        cx: CallContext,
+    ) -> Pending {
+        self.client.begin(
+            verb,
+            self.instance,
+            op.as_slice(),
+            json.as_slice(),
+            Some(cx),
+        )
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        self.client.shared.release(self.instance);
+    }
+}
+
+/// The two directions of the stream; they end with the last client and instance.
+struct Tasks {
+    shared: Arc<Shared>,
+    tasks: [AbortHandle; 2],
+}
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+        self.shared
+            .end(Err(std::io::Error::other("the host closed it").into()));
+    }
+}
+
+struct Shared {
+    outbox: Outbox,
+    runtime: Handle,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    last: u64,
+    calls: HashMap<u64, Call>,
+    ended: Option<String>,
+}
+
+struct Call {
+    queue: mpsc::UnboundedSender<Item>,
+    cx: Option<CallContext>,
+    credit: u32,
+    /// An instance: its context stays after the reply.
+    lasts: bool,
+    host: HashMap<u32, AbortHandle>,
+}
+
+/// What comes for a call, in its order. Bounded by the call's credit.
+enum Item {
+    Piece(u32, Vec<u8>),
+    Reply(Reply),
+}
+
+impl Shared {
+    fn take(self: &Arc<Self>, frame: Frame) -> Result<(), FrameError> {
+        let (kind, call_id) = (frame.kind, frame.call_id);
+        let message = Message::from_frame(frame)?;
+        let mut state = self.state();
+        // A call that was released may still have frames on the way.
+        let call = state.calls.get_mut(&call_id);
+        match message {
+            Message::Reply(reply) => {
+                let Some(call) = call else { return Ok(()) };
+                let stays = call.lasts && reply.is_ok();
+                let _ = call.queue.send(Item::Reply(match reply {
+                    Ok(json) => RResult::ROk(json.into()),
+                    Err(fault) => RResult::RErr(fault),
+                }));
+                let over = if stays {
+                    None
+                } else {
+                    state.calls.remove(&call_id)
+                };
+                // The context is the host's; it is not dropped under the lock.
+                drop(state);
+                drop(over);
+            }
+            Message::Emit { kind, bytes } => {
+                let Some(call) = call else { return Ok(()) };
+                let Some(left) = call.credit.checked_sub(1) else {
+                    return Err(FrameError::Overrun { call_id });
+                };
+                call.credit = left;
+                let _ = call.queue.send(Item::Piece(kind, bytes));
+            }
+            Message::Log {
+                level,
+                target,
+                message,
+            } => {
+                let cx = call.and_then(|call| call.cx.clone());
+                drop(state);
+                if let Some(cx) = cx {
+                    cx.log(
+                        level,
+                        RSlice::from_slice(&target),
+                        RSlice::from_slice(&message),
+                    );
+                }
+            }
+            Message::HostRequest { id, op, json } => self.host(call, call_id, id, op, json),
+            Message::Cancel(Cancel::HostRequest(id)) => {
+                if let Some(task) = call.and_then(|call| call.host.remove(&id)) {
+                    task.abort();
+                }
+            }
+            Message::Cancel(_)
+            | Message::Request { .. }
+            | Message::Credit { .. }
+            | Message::HostReply { .. } => {
+                return Err(FrameError::Unexpected { kind });
+            }
+        }
+        Ok(())
+    }
+
+    fn host(
+        self: &Arc<Self>,
+        call: Option<&mut Call>,
+        call_id: u64,
+        id: u32,
+        op: Vec<u8>,
+        json: Vec<u8>,
+    ) {
+        let refused = match &call {
+            None => Some(Fault::new(code::GONE, "the call is over")),
+            Some(call) if call.host.len() >= MAX_HOST_REQUESTS => {
+                Some(Fault::new(code::BUSY, "too many host requests at once"))
+            }
+            Some(_) => None,
+        };
+        let cx = call.as_ref().and_then(|call| call.cx.clone());
+        let (Some(call), Some(cx), None) = (call, cx, &refused) else {
+            let fault = refused.unwrap_or_else(|| Fault::new(code::GONE, "the call is over"));
+            self.host_reply(call_id, id, Err(fault));
+            return;
+        };
+        let shared = Arc::clone(self);
+        let task = self.runtime.spawn(async move {
+            // The host's own code is asked here and not under the lock.
+            let pending = cx.host(RSlice::from_slice(&op), RSlice::from_slice(&json));
+            let reply = Caught::new(Box::pin(async move { Ok(pending.await) })).await;
+            if let Some(call) = shared.state().calls.get_mut(&call_id) {
+                call.host.remove(&id);
+            }
+            let reply = match reply {
+                Ok(RResult::ROk(json)) => Ok(json.into_vec()),
+                Ok(RResult::RErr(fault)) => Err(fault),
+                Err(panic) => Err(to_fault(panic)),
+            };
+            shared.host_reply(call_id, id, reply);
+        });
+        call.host.insert(id, task.abort_handle());
+    }
+
+    fn host_reply(&self, call_id: u64, id: u32, reply: Result<Vec<u8>, Fault>) {
+        let sent = self.outbox.send(call_id, Message::HostReply { id, reply });
+        if let Err(error) = sent {
+            let fault = Fault::new(code::FAILED, error.to_string());
+            let _ = self.outbox.send(
+                call_id,
+                Message::HostReply {
+                    id,
+                    reply: Err(fault),
+                },
+            );
+        }
+    }
+
+    /// A piece was delivered: there is room for another.
+    fn delivered(&self, call_id: u64) {
+        if let Some(call) = self.state().calls.get_mut(&call_id) {
+            call.credit += 1;
+            let _ = self.outbox.send(call_id, Message::Credit { pieces: 1 });
+        }
+    }
+
+    fn release(&self, call_id: u64) {
+        let call = self.state().calls.remove(&call_id);
+        if call.is_some() {
+            let _ = self.outbox.send(call_id, Message::Cancel(Cancel::Release));
+        }
+    }
+
+    fn end(&self, ended: Result<(), FrameError>) {
+        let reason = match ended {
+            Ok(()) => "the plugin's end of the stream was closed".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let calls = {
+            let mut state = self.state();
+            state.ended.get_or_insert(reason);
+            std::mem::take(&mut state.calls)
+        };
+        for task in calls.values().flat_map(|call| call.host.values()) {
+            task.abort();
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn gone(reason: &str) -> Fault {
+    Fault::new(code::GONE, format!("the plugin is gone: {reason}"))
+}
+
+/// Hands what comes for a call to its context, in order, and then the reply to whoever waits.
+async fn pump(
+    shared: Arc<Shared>,
+    call_id: u64,
+    cx: Option<CallContext>,
+    mut items: mpsc::UnboundedReceiver<Item>,
+    replies: oneshot::Sender<Reply>,
+) {
+    let _watcher = cx.clone().map(|cx| {
+        let outbox = shared.outbox.clone();
+        let watcher = shared.runtime.spawn(async move {
+            if host_says(&cx, host_op::CALL_CANCELLED).await && cx.cancelled() {
+                let _ = outbox.send(call_id, Message::Cancel(Cancel::Call));
+            }
+        });
+        AbortOnDrop(watcher.abort_handle())
+    });
+    let mut replies = Some(replies);
+    while let Some(item) = items.recv().await {
+        match item {
+            Item::Piece(kind, bytes) => {
+                if let Some(cx) = &cx {
+                    deliver(cx, kind, &bytes).await;
+                }
+                shared.delivered(call_id);
+            }
+            Item::Reply(reply) => {
+                if let Some(replies) = replies.take() {
+                    let _ = replies.send(reply);
+                }
+            }
+        }
+    }
+}
+
+struct AbortOnDrop(AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+async fn deliver(cx: &CallContext, kind: u32, bytes: &[u8]) {
+    loop {
+        let status = cx.emit(kind, RSlice::from_slice(bytes));
+        match EmitStatus::from_number(status) {
+            EmitStatus::Ok | EmitStatus::Cancelled => return,
+            EmitStatus::Full => {
+                if !host_says(cx, host_op::CALL_WRITABLE).await {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+async fn host_says(cx: &CallContext, op: &str) -> bool {
+    let pending = cx.host(RSlice::from_slice(op.as_bytes()), RSlice::from_slice(b"{}"));
+    matches!(pending.await, RResult::ROk(_))
+}
+
+/// A call that is under way; dropping it releases it.
+struct Pending {
+    shared: Arc<Shared>,
+    call_id: u64,
+    state: Waiting,
+}
+
+enum Waiting {
+    Refused(Option<Fault>),
+    Reply(oneshot::Receiver<Reply>),
+    Done,
+}
+
+impl Pending {
+    fn refused(shared: Arc<Shared>, fault: Fault) -> Self {
+        Self {
+            shared,
+            call_id: 0,
+            state: Waiting::Refused(Some(fault)),
+        }
+    }
+
+    fn gone(&self) -> Reply {
+        let state = self.shared.state();
+        let reason = state.ended.as_deref().unwrap_or("the call is over");
+        RResult::RErr(gone(reason))
+    }
+}
+
+impl Future for Pending {
+    type Output = Reply;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Reply> {
+        let reply = match &mut self.state {
+            Waiting::Refused(fault) => fault.take().map(RResult::RErr),
+            Waiting::Reply(reply) => match Pin::new(reply).poll(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(reply) => reply.ok(),
+            },
+            Waiting::Done => None,
+        };
+        self.state = Waiting::Done;
+        Poll::Ready(reply.unwrap_or_else(|| self.gone()))
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if matches!(self.state, Waiting::Reply(_)) {
+            self.shared.release(self.call_id);
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! The host operations that the kit serves.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Mutex;
+
+use conjure_abi::code;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::channel::Channel;
+use super::host::{Handler, Inner, lock};
+use crate::error::{Error, Result};
+use crate::protocol::{
+    Elicit, Elicited, Empty, FileRef, HttpRequest, HttpResponse, INLINE_LIMIT, KvKey, KvKeys,
+    KvList, KvSet, KvValue, Progress, RegisterFile, Registered, Root, Roots, Sample, Sampled,
+    Secret, SecretGet, host_op,
+};
+
+/// The longest key, in bytes.
+const MAX_KEY: usize = 512;
+
+/// What the host knows and who answers.
+#[derive(Default)]
+pub(super) struct Served {
+    pub(super) kv: Mutex<BTreeMap<String, Value>>,
+    pub(super) files: Mutex<Vec<FileRef>>,
+    pub(super) progress: Mutex<Vec<Progress>>,
+    pub(super) secrets: BTreeMap<String, String>,
+    pub(super) roots: Vec<Root>,
+    pub(super) http: HashMap<(String, String), HttpResponse>,
+    pub(super) http_with: Option<Box<dyn Fn(HttpRequest) -> Result<HttpResponse> + Send + Sync>>,
+    pub(super) elicit: Option<Box<dyn Fn(Elicit) -> Elicited + Send + Sync>>,
+    pub(super) sample: Option<Box<dyn Fn(Sample) -> Result<Sampled> + Send + Sync>>,
+    pub(super) own: HashMap<String, Handler>,
+}
+
+/// The operations that are announced to the plugin.
+pub(super) fn served(served: &Served) -> Vec<String> {
+    let optional = [
+        (host_op::SECRET_GET, !served.secrets.is_empty()),
+        (
+            host_op::HTTP_SEND,
+            !served.http.is_empty() || served.http_with.is_some(),
+        ),
+        (host_op::SAMPLE, served.sample.is_some()),
+        (host_op::ELICIT, served.elicit.is_some()),
+    ];
+    let mut operations: Vec<String> = host_op::ALL
+        .iter()
+        .filter(|op| !optional.iter().any(|(name, there)| name == *op && !there))
+        .map(|op| format!("{op}/1"))
+        .chain(served.own.keys().map(|op| format!("{op}/1")))
+        .collect();
+    operations.sort();
+    operations.dedup();
+    operations
+}
+
+/// Serves one operation and notes what crossed.
+pub(super) async fn serve(host: &Inner, call: &Channel, op: &str, json: &[u8]) -> Result<Vec<u8>> {
+    let request: Value = decode(op, json)?;
+    host.transcript.note(format!("host.{op}.request"), &request);
+    let reply = answer(host, call, op, request).await?;
+    host.transcript.note(format!("host.{op}.reply"), &reply);
+    Ok(serde_json::to_vec(&reply)?)
+}
+
+async fn answer(host: &Inner, call: &Channel, op: &str, request: Value) -> Result<Value> {
+    let served = &host.served;
+    match op {
+        host_op::CALL_CANCELLED => {
+            call.stopped().await;
+            return encode(&Empty {});
+        }
+        _ if call.is_over() => return Err(Error::with_code(code::GONE, "the call is over")),
+        host_op::CALL_WRITABLE => {
+            call.writable().await;
+            return encode(&Empty {});
+        }
+        _ => {}
+    }
+    if let Some(handler) = served.own.get(op) {
+        return handler(request).await;
+    }
+    match op {
+        host_op::PROGRESS => {
+            lock(&served.progress).push(typed(op, request)?);
+            encode(&Empty {})
+        }
+        host_op::FILE => {
+            let RegisterFile { file } = typed(op, request)?;
+            let mut files = lock(&served.files);
+            files.push(file);
+            encode(&Registered {
+                artifact: format!("artifact-{}", files.len()),
+            })
+        }
+        host_op::KV_GET => {
+            let KvKey { key } = typed(op, request)?;
+            encode(&KvValue {
+                value: lock(&served.kv).get(&key).cloned(),
+            })
+        }
+        host_op::KV_SET => {
+            let KvSet { key, value } = typed(op, request)?;
+            if key.len() > MAX_KEY {
+                return Err(Error::invalid(format!("a key has at most {MAX_KEY} bytes")));
+            }
+            if value.to_string().len() > INLINE_LIMIT {
+                return Err(Error::invalid("a value has at most 64 KiB of JSON"));
+            }
+            lock(&served.kv).insert(key, value);
+            encode(&Empty {})
+        }
+        host_op::KV_DELETE => {
+            let KvKey { key } = typed(op, request)?;
+            lock(&served.kv).remove(&key);
+            encode(&Empty {})
+        }
+        host_op::KV_LIST => {
+            let KvList { prefix } = typed(op, request)?;
+            let kv = lock(&served.kv);
+            let keys = kv.keys().filter(|key| key.starts_with(&prefix));
+            encode(&KvKeys {
+                keys: keys.cloned().collect(),
+            })
+        }
+        host_op::SECRET_GET => {
+            let SecretGet { name } = typed(op, request)?;
+            let value = served.secrets.get(&name).ok_or_else(|| {
+                Error::with_code(code::DENIED, format!("no secret `{name}` is granted"))
+            })?;
+            encode(&Secret {
+                value: value.clone(),
+            })
+        }
+        host_op::HTTP_SEND => encode(&http(served, typed(op, request)?)?),
+        host_op::SAMPLE => match &served.sample {
+            Some(sample) => encode(&sample(typed(op, request)?)?),
+            None => Err(not_served(op)),
+        },
+        host_op::ELICIT => match &served.elicit {
+            Some(elicit) => encode(&elicit(typed(op, request)?)),
+            None => Err(not_served(op)),
+        },
+        host_op::ROOTS => encode(&Roots {
+            roots: served.roots.clone(),
+        }),
+        _ => Err(not_served(op)),
+    }
+}
+
+fn http(served: &Served, request: HttpRequest) -> Result<HttpResponse> {
+    let key = (request.method.clone(), request.url.clone());
+    match (served.http.get(&key), &served.http_with) {
+        (Some(response), _) => Ok(response.clone()),
+        (None, Some(answer)) => answer(request),
+        (None, None) => Err(Error::with_code(
+            code::DENIED,
+            format!("the test has no answer to {} {}", key.0, key.1),
+        )),
+    }
+}
+
+fn not_served(op: &str) -> Error {
+    Error::with_code(
+        code::UNSUPPORTED,
+        format!("this host has no operation `{op}`"),
+    )
+}
+
+fn typed<T: DeserializeOwned>(op: &str, request: Value) -> Result<T> {
+    serde_json::from_value(request).map_err(|error| misfit(op, &error))
+}
+
+fn decode(op: &str, json: &[u8]) -> Result<Value> {
+    serde_json::from_slice(json).map_err(|error| misfit(op, &error))
+}
+
+fn misfit(op: &str, error: &serde_json::Error) -> Error {
+    Error::invalid(format!("the request for `{op}` does not fit: {error}"))
+}
+
+fn encode<T: Serialize>(reply: &T) -> Result<Value> {
+    Ok(serde_json::to_value(reply)?)
+}

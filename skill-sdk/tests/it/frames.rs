@@ -1,0 +1,325 @@
+//! Frames: bytes there and back, garbage, and ends of a stream that do not behave.
+
+use std::io;
+use std::time::Duration;
+
+use conjure_skill_sdk::abi::{Fault, PluginObject, code};
+use conjure_skill_sdk::frames::{
+    Cancel, Client, Decoder, Frame, FrameError, HEAD_LEN, Kind, MAX_BYTES, Message, PluginRoot,
+    Verb, serve,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+fn messages() -> Vec<Message> {
+    let fault = Fault::new(77, "no\u{e9}");
+    vec![
+        Message::Request {
+            verb: Verb::Start,
+            instance: 3,
+            credit: 9,
+            op: b"skill.\xff".to_vec(),
+            json: b"{}".to_vec(),
+        },
+        Message::Request {
+            verb: Verb::Manifest,
+            instance: 0,
+            credit: 0,
+            op: Vec::new(),
+            json: Vec::new(),
+        },
+        Message::Reply(Ok(Vec::new())),
+        Message::Reply(Ok(b"\x01{}".to_vec())),
+        Message::Reply(Err(fault.clone())),
+        Message::Emit {
+            kind: 9,
+            bytes: b"piece".to_vec(),
+        },
+        Message::Credit { pieces: u32::MAX },
+        Message::Cancel(Cancel::Call),
+        Message::Cancel(Cancel::Release),
+        Message::Cancel(Cancel::HostRequest(5)),
+        Message::Log {
+            level: 2,
+            target: b"t".to_vec(),
+            message: b"line".to_vec(),
+        },
+        Message::HostRequest {
+            id: 4,
+            op: b"kv.get".to_vec(),
+            json: b"{\"key\":\"a\"}".to_vec(),
+        },
+        Message::HostReply {
+            id: 4,
+            reply: Ok(b"{}".to_vec()),
+        },
+        Message::HostReply {
+            id: u32::MAX,
+            reply: Err(fault),
+        },
+    ]
+}
+
+fn bytes() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (call_id, message) in (1_u64 << 40..).zip(messages()) {
+        message.into_frame(call_id).encode(&mut bytes).unwrap();
+    }
+    bytes
+}
+
+#[test]
+fn every_message_reads_back_whatever_the_pieces_are() {
+    let bytes = bytes();
+    for size in [1, 2, 3, 7, 64, bytes.len()] {
+        let mut decoder = Decoder::new();
+        let mut read = Vec::new();
+        for piece in bytes.chunks(size) {
+            decoder.push(piece);
+            while let Some(frame) = decoder.next_frame().unwrap() {
+                assert_eq!(frame.call_id, (1 << 40) + read.len() as u64);
+                read.push(Message::from_frame(frame).unwrap());
+            }
+        }
+        decoder.finish().unwrap();
+        assert_eq!(read, messages());
+    }
+}
+
+#[test]
+fn a_stream_cut_anywhere_gives_whole_frames_and_says_that_it_was_cut() {
+    let bytes = bytes();
+    for length in 0..bytes.len() {
+        let mut decoder = Decoder::new();
+        decoder.push(&bytes[..length]);
+        let mut behind = 0;
+        while let Some(frame) = decoder.next_frame().unwrap() {
+            behind += HEAD_LEN + frame.bytes.len();
+        }
+        match decoder.finish() {
+            Ok(()) => assert_eq!(behind, length),
+            Err(FrameError::Cut { missing }) => assert!(missing > 0 && behind < length),
+            Err(other) => panic!("{other}"),
+        }
+    }
+}
+
+fn decode(bytes: &[u8]) -> Result<Option<Frame>, FrameError> {
+    let mut decoder = Decoder::new();
+    decoder.push(bytes);
+    decoder.next_frame()
+}
+
+#[test]
+fn garbage_is_a_typed_error_from_the_head_alone() {
+    let head = |len: u32, kind: u8| {
+        let mut head = len.to_le_bytes().to_vec();
+        head.push(kind);
+        head
+    };
+    assert!(matches!(
+        decode(&head(u32::MAX, 1)),
+        Err(FrameError::TooLarge { .. })
+    ));
+    assert!(matches!(
+        decode(&head(8, 1)),
+        Err(FrameError::TooShort { len: 8 })
+    ));
+    assert!(matches!(
+        decode(&head(9, 99)),
+        Err(FrameError::UnknownKind { kind: 99 })
+    ));
+    assert!(matches!(
+        decode(b"HTTP/1.1 400 Bad Request"),
+        Err(FrameError::TooLarge { .. })
+    ));
+    let large = Frame {
+        kind: Kind::Reply,
+        call_id: 1,
+        bytes: vec![0; MAX_BYTES + 1],
+    };
+    let mut out = Vec::new();
+    assert!(matches!(
+        large.encode(&mut out),
+        Err(FrameError::TooLarge { .. })
+    ));
+    assert_eq!(out, b"");
+}
+
+#[test]
+fn every_frame_cut_short_or_with_bytes_behind_it_is_malformed_or_another_message() {
+    for message in messages() {
+        let frame = message.clone().into_frame(1);
+        for length in 0..frame.bytes.len() {
+            let cut = Frame {
+                bytes: frame.bytes[..length].to_vec(),
+                ..frame.clone()
+            };
+            match Message::from_frame(cut) {
+                Ok(other) => assert_ne!(other, message),
+                Err(FrameError::Malformed { kind, .. }) => assert_eq!(kind, frame.kind),
+                Err(other) => panic!("{other}"),
+            }
+        }
+    }
+    for kind in [Kind::Credit, Kind::Cancel] {
+        let bytes = vec![0; 5];
+        let frame = Frame {
+            kind,
+            call_id: 1,
+            bytes,
+        };
+        assert!(matches!(
+            Message::from_frame(frame),
+            Err(FrameError::Malformed { .. })
+        ));
+    }
+}
+
+/// A plugin that is never asked for anything.
+struct Nothing;
+
+impl PluginRoot for Nothing {
+    fn manifest(&self) -> Result<Vec<u8>, Fault> {
+        panic!("a root that does not catch its panics");
+    }
+
+    fn create(
+        &self,
+        _create: &[u8],
+        _cx: conjure_skill_sdk::abi::CallContext,
+    ) -> Result<PluginObject, Fault> {
+        Err(Fault::new(code::FAILED, "never"))
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let result = runtime.block_on(async {
+        tokio::time::timeout(Duration::from_secs(30), future)
+            .await
+            .unwrap()
+    });
+    runtime.shutdown_background();
+    result
+}
+
+/// What `serve` says to these bytes.
+fn served(bytes: &[u8]) -> Result<(), FrameError> {
+    block_on(async {
+        let (mut here, there) = tokio::io::duplex(1024);
+        let (reader, writer) = tokio::io::split(there);
+        let served = tokio::spawn(serve(Nothing, reader, writer));
+        here.write_all(bytes).await.unwrap();
+        // A stream with an answer on it is read to its end.
+        here.shutdown().await.unwrap();
+        let _ = here.read_to_end(&mut Vec::new()).await;
+        served.await.unwrap()
+    })
+}
+
+fn encoded(message: Message) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    message.into_frame(1).encode(&mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn a_worker_ends_with_a_typed_error_when_its_host_sends_garbage() {
+    served(b"").unwrap();
+    assert!(matches!(
+        served(b"GET / HTTP/1.1\r\n\r\n"),
+        Err(FrameError::TooLarge { .. })
+    ));
+    assert!(matches!(
+        served(b"\x09\0\0\0"),
+        Err(FrameError::Cut { missing: 9 })
+    ));
+    assert!(matches!(
+        served(&encoded(Message::Reply(Ok(Vec::new())))),
+        Err(FrameError::Unexpected { kind: Kind::Reply })
+    ));
+    let request = encoded(Message::Request {
+        verb: Verb::Create,
+        instance: 0,
+        credit: 1,
+        op: Vec::new(),
+        json: Vec::new(),
+    });
+    // Messages for calls that do not exist are no error: they may just have ended.
+    let mut stray = encoded(Message::Credit { pieces: 1 });
+    stray.extend(encoded(Message::Cancel(Cancel::Release)));
+    stray.extend(encoded(Message::HostReply {
+        id: 1,
+        reply: Ok(Vec::new()),
+    }));
+    stray.extend(request);
+    served(&stray).unwrap();
+}
+
+#[test]
+fn a_root_that_panics_or_refuses_is_a_fault() {
+    block_on(async {
+        let (here, there) = tokio::io::duplex(1024);
+        let (reader, writer) = tokio::io::split(there);
+        tokio::spawn(serve(Nothing, reader, writer));
+        let (reader, writer) = tokio::io::split(here);
+        let client = Client::connect(reader, writer);
+        let fault = tokio::task::spawn_blocking(move || client.manifest())
+            .await
+            .unwrap()
+            .unwrap_err();
+        assert_eq!(fault.code, code::PANIC);
+        assert!(
+            fault
+                .text()
+                .ends_with("a root that does not catch its panics")
+        );
+    });
+}
+
+/// What a client says when the other end writes these bytes after its first request.
+fn answered(bytes: Vec<u8>) -> Fault {
+    block_on(async {
+        let (here, mut there) = tokio::io::duplex(1024);
+        let (reader, writer) = tokio::io::split(here);
+        let client = Client::connect(reader, writer);
+        tokio::spawn(async move {
+            there.read_exact(&mut [0; HEAD_LEN]).await?;
+            there.write_all(&bytes).await?;
+            Ok::<_, io::Error>(())
+        });
+        tokio::task::spawn_blocking(move || client.manifest())
+            .await
+            .unwrap()
+            .unwrap_err()
+    })
+}
+
+#[test]
+fn a_host_whose_worker_dies_or_sends_garbage_gets_a_fault_for_what_is_under_way() {
+    for (bytes, reason) in [
+        (Vec::new(), "the plugin's end of the stream was closed"),
+        (b"\x09\0".to_vec(), "the stream ended inside a frame"),
+        (b"thread 'main' panicked".to_vec(), "over the limit"),
+        (
+            encoded(Message::Credit { pieces: 1 }),
+            "a Credit frame came from the wrong side",
+        ),
+        (
+            encoded(Message::Emit {
+                kind: 0,
+                bytes: b"x".to_vec(),
+            })
+            .repeat(33),
+            "call 1 sent more output than it had credits for",
+        ),
+    ] {
+        let fault = answered(bytes);
+        assert_eq!(fault.code, code::GONE, "{}", fault.text());
+        assert!(fault.text().contains(reason), "{}", fault.text());
+    }
+}

@@ -1,0 +1,276 @@
+//! Who runs what where, and for how long: threads, futures, instances.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+
+use conjure_skill_sdk::abi::code;
+use conjure_skill_sdk::protocol::{
+    BackendCall, CatalogReply, Execute, HostInfo, Open, Progress, ToolResult,
+};
+use conjure_skill_sdk::testkit::{TestHost, Transport};
+use conjure_skill_sdk::{Backend, BackendPlugin, Cx, Error, Result, Skill};
+use serde_json::json;
+
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Tells on which thread it was dropped.
+struct Tells(Sender<ThreadId>);
+
+impl Drop for Tells {
+    fn drop(&mut self) {
+        let _ = self.0.send(thread::current().id());
+    }
+}
+
+/// A backend whose calls never end, and which tells where it and they are dropped.
+struct Endless {
+    instance: Tells,
+}
+
+impl Backend for Endless {
+    async fn open(&self, _cx: Cx, _request: Open) -> Result<()> {
+        Ok(())
+    }
+
+    async fn catalog(&self, _cx: Cx) -> Result<CatalogReply> {
+        Ok(CatalogReply::default())
+    }
+
+    async fn call(&self, cx: Cx, _request: BackendCall) -> Result<ToolResult> {
+        let _here = Tells(self.instance.0.clone());
+        cx.stdout_async(b"running").await?;
+        std::future::pending().await
+    }
+
+    async fn close(&self, _cx: Cx) -> Result<()> {
+        Ok(())
+    }
+}
+
+fn endless() -> (
+    Receiver<ThreadId>,
+    impl Fn() -> BackendPlugin<Endless> + Send + Sync + 'static,
+) {
+    let (tell, told) = channel();
+    let tell = Mutex::new(tell);
+    (told, move || {
+        let instance = Tells(tell.lock().unwrap().clone());
+        BackendPlugin::new("endless", "", move |_setup| Ok(Endless { instance }))
+    })
+}
+
+#[test]
+fn dropping_the_future_of_start_runs_no_author_code_on_the_dropping_thread() {
+    for transport in Transport::BOTH {
+        let (dropped, plugin) = endless();
+        let host = TestHost::builder().transport(transport).build().unwrap();
+        let plugin = host.link(plugin).unwrap();
+        while dropped.try_recv().is_ok() {
+            // The builder that only gave its manifest.
+        }
+        let running = plugin.start("backend.call", json!({ "name": "x" }));
+        assert!(running.until(|seen| seen.stdout == b"running"));
+        let outcome = running.release();
+        assert_eq!(outcome.code(), Some(code::CANCELLED));
+        let thread = dropped.recv_timeout(DEADLINE).unwrap();
+        assert_ne!(thread, thread::current().id());
+    }
+}
+
+#[test]
+fn dropping_an_instance_runs_no_author_code_on_the_dropping_thread_and_ends_its_calls() {
+    for transport in Transport::BOTH {
+        let (dropped, plugin) = endless();
+        let host = TestHost::builder().transport(transport).build().unwrap();
+        let plugin = host.link(plugin).unwrap();
+        while dropped.try_recv().is_ok() {
+            // The builder that only gave its manifest.
+        }
+        let running = plugin.start("backend.call", json!({ "name": "x" }));
+        assert!(running.until(|seen| seen.stdout == b"running"));
+        drop(plugin);
+        for _ in ["call", "instance"] {
+            let thread = dropped.recv_timeout(DEADLINE).unwrap();
+            assert_ne!(thread, thread::current().id());
+        }
+        let code = running.wait().code();
+        assert!(
+            [Some(code::CANCELLED), Some(code::GONE)].contains(&code),
+            "{code:?}"
+        );
+    }
+}
+
+#[test]
+fn calls_from_many_threads_at_once_are_not_mixed_up() {
+    let skill = || {
+        Skill::new("echo", "").execute("TEXT", |cx, command: Execute| {
+            cx.stdout(command.command.as_bytes())?;
+            cx.kv_set(&command.command, json!(cx.session()))?;
+            Ok::<_, Error>(command.command)
+        })
+    };
+    for transport in Transport::BOTH {
+        let host = TestHost::builder().transport(transport).build().unwrap();
+        let plugin = host.link(skill).unwrap();
+        thread::scope(|scope| {
+            for worker in 0..16 {
+                let plugin = &plugin;
+                scope.spawn(move || {
+                    for call in 0..50 {
+                        let text = format!("{worker}/{call}");
+                        let session = format!("session {worker}");
+                        let outcome = plugin
+                            .session(&session)
+                            .call("skill.execute", json!({ "command": text }));
+                        assert_eq!(outcome.text(), text);
+                        assert_eq!(outcome.stdout, text.as_bytes());
+                    }
+                });
+            }
+        });
+        let kv = host.kv();
+        assert_eq!(kv.len(), 16 * 50);
+        assert_eq!(kv["7/49"], json!("session 7"));
+    }
+}
+
+#[test]
+fn a_blocking_call_sees_that_it_is_cancelled() {
+    let skill = || {
+        Skill::new("loops", "").execute("", |cx, _: Execute| -> Result<String> {
+            cx.stderr(b"looping")?;
+            loop {
+                cx.check()?;
+                thread::yield_now();
+            }
+        })
+    };
+    for transport in Transport::BOTH {
+        let host = TestHost::builder().transport(transport).build().unwrap();
+        let plugin = host.link(skill).unwrap();
+        let running = plugin.background("skill.execute", json!({ "command": "" }));
+        assert!(running.until(|seen| seen.stderr == b"looping"));
+        running.cancel();
+        let outcome = running.wait();
+        assert_eq!(
+            outcome.result().unwrap(),
+            ToolResult::error("the call was cancelled")
+        );
+    }
+}
+
+#[test]
+fn a_context_that_outlives_its_call_does_nothing_more() {
+    for transport in Transport::BOTH {
+        let kept: Arc<Mutex<Option<Cx>>> = Arc::default();
+        let skill = {
+            let kept = Arc::clone(&kept);
+            move || {
+                let kept = Arc::clone(&kept);
+                Skill::new("keeps", "").execute("", move |cx, _: Execute| {
+                    *kept.lock().unwrap() = Some(cx.clone());
+                })
+            }
+        };
+        let host = TestHost::builder().transport(transport).build().unwrap();
+        let plugin = host.link(skill).unwrap();
+        plugin
+            .call("skill.execute", json!({ "command": "" }))
+            .reply
+            .unwrap();
+        let cx = kept.lock().unwrap().take().unwrap();
+        assert!(cx.cancelled());
+        assert_eq!(cx.stdout(b"late").unwrap_err().code(), code::CANCELLED);
+        assert_eq!(cx.kv_get("a").unwrap_err().code(), code::GONE);
+    }
+}
+
+#[test]
+fn a_skill_uses_every_basic_host_operation() {
+    let skill = || {
+        Skill::new("asks", "").execute("", |cx, _: Execute| {
+            cx.kv_set("a/1", json!(1))?;
+            cx.kv_set("a/2", json!(2))?;
+            cx.kv_set("b", json!(3))?;
+            cx.kv_delete("a/1")?;
+            let stored = (cx.kv_get("a/2")?, cx.kv_get("a/1")?, cx.kv_list("a/")?);
+            let artifact = cx.file(conjure_skill_sdk::protocol::FileRef::at(
+                "/tmp/x/report.txt",
+            ))?;
+            cx.progress(1.0, Some(2.0), "half")?;
+            let _: serde_json::Value = cx.host(
+                "progress",
+                &Progress {
+                    done: 1.0,
+                    ..Progress::default()
+                },
+            )?;
+            let secret = cx.secret("token")?;
+            let denied = cx.secret("other").unwrap_err().code();
+            let unknown = cx
+                .host::<_, serde_json::Value>("dance", &json!({}))
+                .unwrap_err()
+                .code();
+            let root = cx.roots()?.remove(0).uri;
+            Ok::<_, Error>(json!([stored, artifact, secret, denied, unknown, root]))
+        })
+    };
+    for transport in Transport::BOTH {
+        let host = TestHost::builder()
+            .transport(transport)
+            .secret("token", "t-1")
+            .root("file:///work")
+            .build()
+            .unwrap();
+        let plugin = host.link(skill).unwrap();
+        let outcome = plugin.call("skill.execute", json!({ "command": "" }));
+        assert_eq!(
+            outcome.result().unwrap().structured,
+            Some(json!([
+                [2, null, ["a/2"]],
+                "artifact-1",
+                "t-1",
+                code::DENIED,
+                code::UNSUPPORTED,
+                "file:///work",
+            ]))
+        );
+        assert_eq!(host.files()[0].name, "report.txt");
+        assert_eq!(host.progress().len(), 1);
+        assert_eq!(
+            outcome.events,
+            [json!({ "event": "progress", "done": 1.0, "total": 2.0, "message": "half" })]
+        );
+    }
+}
+
+#[test]
+fn an_instance_learns_who_its_host_is_and_what_it_serves() {
+    let (tell, told) = channel::<HostInfo>();
+    let tell = Mutex::new(tell);
+    let skill = move || {
+        let tell = tell.lock().unwrap().clone();
+        Skill::new("asks", "").on_create(move |setup| {
+            let _ = tell.send(setup.create.host.clone());
+            setup.config::<std::collections::BTreeMap<String, u32>>()?;
+            Ok(())
+        })
+    };
+    let host = TestHost::builder()
+        .config(json!({ "n": "one" }))
+        .build()
+        .unwrap();
+    let refused = host.link(skill).unwrap_err();
+    assert_eq!(refused.code(), code::INVALID);
+    assert_eq!(
+        refused.message(),
+        "the configuration does not fit: invalid type: string \"one\", expected u32"
+    );
+    let info = told.recv_timeout(DEADLINE).unwrap();
+    assert_eq!(info.name, "testkit");
+    assert!(info.operations.contains(&"kv.get/1".to_owned()));
+    assert!(!info.operations.contains(&"sample/1".to_owned()));
+}

@@ -1,0 +1,511 @@
+//! Running a program as a person would, in an environment where nothing of this machine is left.
+//!
+//! No key, no configuration and no plugin of the developer reaches the program. It runs in a process
+//! group of its own, which ends with the test.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::{KitError, Redactor, Workspace, conjure_bin};
+
+/// How long a program may run, unless the test says otherwise.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// `conjure` with these arguments.
+pub fn cli<A: Into<OsString>>(args: impl IntoIterator<Item = A>) -> Cli {
+    Cli::new(None, args)
+}
+
+/// A program to run.
+#[derive(Debug)]
+pub struct Cli {
+    /// `None`: `conjure`, built when it is needed.
+    program: Option<PathBuf>,
+    args: Vec<OsString>,
+    env: BTreeMap<OsString, OsString>,
+    stdin: Vec<u8>,
+    deadline: Duration,
+    workspace: Option<Workspace>,
+}
+
+impl Cli {
+    /// Another program in the same environment.
+    pub fn program<A: Into<OsString>>(
+        program: impl Into<PathBuf>,
+        args: impl IntoIterator<Item = A>,
+    ) -> Self {
+        Self::new(Some(program.into()), args)
+    }
+
+    fn new<A: Into<OsString>>(program: Option<PathBuf>, args: impl IntoIterator<Item = A>) -> Self {
+        Self {
+            program,
+            args: args.into_iter().map(Into::into).collect(),
+            env: BTreeMap::new(),
+            stdin: Vec::new(),
+            deadline: DEADLINE,
+            workspace: None,
+        }
+    }
+
+    /// Runs in this workspace; without it, in a new one.
+    #[must_use]
+    pub fn workspace(mut self, workspace: &Workspace) -> Self {
+        self.workspace = Some(workspace.clone());
+        self
+    }
+
+    /// Sets a variable of the environment.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.env.insert(name.into(), value.into());
+        self
+    }
+
+    /// What the program reads; without it, nothing.
+    #[must_use]
+    pub fn stdin(mut self, text: impl Into<Vec<u8>>) -> Self {
+        self.stdin = text.into();
+        self
+    }
+
+    /// How long the program may run (default 60 s).
+    #[must_use]
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// Runs it to its end.
+    ///
+    /// # Errors
+    /// When it does not start, or does not end before the deadline; then its process group is ended.
+    pub fn run(self) -> Result<Output, KitError> {
+        let input = self.stdin.clone();
+        let mut running = self.launch()?;
+        if let Some(mut stdin) = running.stdin.take() {
+            // On a thread: a program that never reads must not outlast the deadline.
+            thread::spawn(move || {
+                let _unread = stdin.write_all(&input);
+            });
+        }
+        running.wait()
+    }
+
+    /// Starts it, with its standard input open after what [`Cli::stdin`] gave, which should be short.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn start(self) -> Result<Running, KitError> {
+        let input = self.stdin.clone();
+        let mut running = self.launch()?;
+        if let Some(stdin) = &mut running.stdin {
+            // A program that does not read its input is its own affair.
+            let _unread = stdin.write_all(&input);
+        }
+        Ok(running)
+    }
+
+    fn launch(self) -> Result<Running, KitError> {
+        let workspace = match self.workspace {
+            Some(workspace) => workspace,
+            None => Workspace::new()?,
+        };
+        let program = match self.program {
+            Some(program) => program,
+            None => conjure_bin()?,
+        };
+        let mut command = Command::new(&program);
+        command
+            .args(&self.args)
+            .current_dir(workspace.work())
+            .env_clear()
+            .envs(environment(&workspace))
+            .envs(&self.env)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
+        let child = command
+            .spawn()
+            .map_err(|source| KitError::Start { program, source })?;
+        Ok(Running::new(child, self.deadline, workspace))
+    }
+}
+
+/// Everything that a program may see, apart from what a test adds.
+fn environment(workspace: &Workspace) -> Vec<(&'static str, OsString)> {
+    let home = workspace.home();
+    let root = workspace.root();
+    let mut environment: Vec<(&str, OsString)> = vec![
+        ("HOME", home.clone().into()),
+        ("XDG_CONFIG_HOME", home.join(".config").into()),
+        ("XDG_DATA_HOME", home.join(".local/share").into()),
+        ("XDG_STATE_HOME", home.join(".local/state").into()),
+        ("XDG_CACHE_HOME", home.join(".cache").into()),
+        ("XDG_RUNTIME_DIR", root.join("run").into()),
+        ("TMPDIR", root.join("tmp").into()),
+        ("CONJURE_PLUGIN_PATH", workspace.plugins().into()),
+        ("LANG", "C.UTF-8".into()),
+        ("TZ", "UTC".into()),
+        ("TERM", "dumb".into()),
+        ("NO_COLOR", "1".into()),
+    ];
+    // The system's tools, and where a coverage build writes its figures.
+    for name in ["PATH", "LLVM_PROFILE_FILE"] {
+        environment.extend(std::env::var_os(name).map(|value| (name, value)));
+    }
+    environment
+}
+
+/// A program that runs. Its process group is ended when this is dropped.
+#[derive(Debug)]
+pub struct Running {
+    group: Option<Pid>,
+    stdin: Option<ChildStdin>,
+    seen: Arc<Seen>,
+    until: Instant,
+    limit: Duration,
+    workspace: Workspace,
+}
+
+/// What a program did so far, and the news of it.
+#[derive(Debug, Default)]
+struct Seen {
+    now: Mutex<Now>,
+    news: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Now {
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+    /// How many of the two outputs have ended.
+    ended: usize,
+    status: Option<ExitStatus>,
+}
+
+impl Running {
+    fn new(mut child: Child, limit: Duration, workspace: Workspace) -> Self {
+        let seen = Arc::new(Seen::default());
+        let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let stdin = child.stdin.take();
+        if let Some(stdout) = child.stdout.take() {
+            Seen::read(&seen, stdout, |now| &mut now.stdout);
+        }
+        if let Some(stderr) = child.stderr.take() {
+            Seen::read(&seen, stderr, |now| &mut now.stderr);
+        }
+        let waiter = Arc::clone(&seen);
+        thread::spawn(move || {
+            let status = child.wait().ok();
+            waiter.update(|now| now.status = status);
+        });
+        Self {
+            group,
+            stdin,
+            seen,
+            until: Instant::now() + limit,
+            limit,
+            workspace,
+        }
+    }
+
+    /// Sends a line.
+    ///
+    /// # Errors
+    /// When the program no longer reads.
+    pub fn send_line(&mut self, line: &str) -> Result<(), KitError> {
+        let sent = self.stdin.as_mut().is_some_and(|stdin| {
+            writeln!(stdin, "{line}")
+                .and_then(|()| stdin.flush())
+                .is_ok()
+        });
+        if sent {
+            return Ok(());
+        }
+        Err(KitError::Ended {
+            what: format!("it read `{line}`"),
+            seen: self.seen.text(),
+        })
+    }
+
+    /// Ends its input.
+    pub fn close_stdin(&mut self) {
+        self.stdin = None;
+    }
+
+    /// The process id, for a signal.
+    #[must_use]
+    pub fn pid(&self) -> Option<Pid> {
+        self.group
+    }
+
+    /// The workspace in which it runs.
+    #[must_use]
+    pub fn workspace(&self) -> &Workspace {
+        &self.workspace
+    }
+
+    /// Waits until the standard output so far contains a text, and returns that output.
+    ///
+    /// # Errors
+    /// When the program ends first, or the deadline passes.
+    pub fn wait_for_stdout(&self, text: &str) -> Result<String, KitError> {
+        self.wait_for(text, |now| &now.stdout)
+    }
+
+    /// Waits until the standard error so far contains a text, and returns it.
+    ///
+    /// # Errors
+    /// When the program ends first, or the deadline passes.
+    pub fn wait_for_stderr(&self, text: &str) -> Result<String, KitError> {
+        self.wait_for(text, |now| &now.stderr)
+    }
+
+    fn wait_for(&self, text: &str, output: fn(&Now) -> &Vec<u8>) -> Result<String, KitError> {
+        let what = format!("`{text}`");
+        let contains = |now: &Now| String::from_utf8_lossy(output(now)).contains(text);
+        let now = self
+            .seen
+            .wait(self.until, |now| contains(now) || now.is_over());
+        if contains(&now) {
+            return Ok(String::from_utf8_lossy(output(&now)).into_owned());
+        }
+        let (over, seen) = (now.is_over(), now.text());
+        drop(now);
+        Err(if over {
+            KitError::Ended { what, seen }
+        } else {
+            self.late(what, seen)
+        })
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// When it does not end before the deadline; then its process group is ended.
+    pub fn wait(self) -> Result<Output, KitError> {
+        let mut now = self.seen.wait(self.until, Now::is_over);
+        let Some(status) = now.status.filter(|_| now.is_over()) else {
+            let seen = now.text();
+            drop(now);
+            return Err(self.late("the program's end".to_owned(), seen));
+        };
+        Ok(Output {
+            code: status.code(),
+            signal: status.signal(),
+            stdout: String::from_utf8_lossy(&std::mem::take(&mut now.stdout)).into_owned(),
+            stderr: String::from_utf8_lossy(&std::mem::take(&mut now.stderr)).into_owned(),
+            workspace: self.workspace.clone(),
+        })
+    }
+
+    fn late(&self, what: String, seen: String) -> KitError {
+        KitError::Deadline {
+            what,
+            limit: self.limit,
+            seen,
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(group) = self.group {
+            // Fails when nothing of the group is left, which is as good.
+            let _gone = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+impl Seen {
+    fn read(
+        seen: &Arc<Self>,
+        mut pipe: impl Read + Send + 'static,
+        into: fn(&mut Now) -> &mut Vec<u8>,
+    ) {
+        let seen = Arc::clone(seen);
+        thread::spawn(move || {
+            let mut buffer = [0; 8192];
+            while let Some(part) = pipe
+                .read(&mut buffer)
+                .ok()
+                .and_then(|read| buffer.get(..read))
+            {
+                if part.is_empty() {
+                    break;
+                }
+                seen.update(|now| into(now).extend_from_slice(part));
+            }
+            seen.update(|now| now.ended += 1);
+        });
+    }
+
+    fn update(&self, change: impl FnOnce(&mut Now)) {
+        change(&mut self.now.lock().unwrap_or_else(PoisonError::into_inner));
+        self.news.notify_all();
+    }
+
+    /// Waits until the condition holds, or the time has come.
+    fn wait(&self, until: Instant, ready: impl Fn(&Now) -> bool) -> MutexGuard<'_, Now> {
+        let now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = until.saturating_duration_since(Instant::now());
+        self.news
+            .wait_timeout_while(now, left, |now| !ready(now))
+            .unwrap_or_else(PoisonError::into_inner)
+            .0
+    }
+
+    fn text(&self) -> String {
+        self.now
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .text()
+    }
+}
+
+impl Now {
+    fn is_over(&self) -> bool {
+        self.status.is_some() && self.ended == 2
+    }
+
+    fn text(&self) -> String {
+        let stdout = String::from_utf8_lossy(&self.stdout);
+        let stderr = String::from_utf8_lossy(&self.stderr);
+        format!("--- stdout\n{stdout}\n--- stderr\n{stderr}")
+    }
+}
+
+/// What a program left.
+#[derive(Debug)]
+pub struct Output {
+    /// The exit code; `None` when a signal ended it.
+    pub code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// Its standard output.
+    pub stdout: String,
+    /// Its standard error.
+    pub stderr: String,
+    /// Where it ran, kept until this is dropped.
+    pub workspace: Workspace,
+}
+
+impl Output {
+    /// Exit code and both outputs as one text for a snapshot, with what differs from run to run
+    /// replaced.
+    #[must_use]
+    pub fn snapshot(&self) -> String {
+        let code = match (self.code, self.signal) {
+            (Some(code), _) => format!("exit code {code}"),
+            (None, signal) => format!("ended by signal {}", signal.unwrap_or_default()),
+        };
+        let text = format!(
+            "{code}\n--- stdout\n{}--- stderr\n{}",
+            self.stdout, self.stderr
+        );
+        Redactor::for_workspace(&self.workspace).apply(&text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sh(script: &str) -> Cli {
+        Cli::program("/bin/sh", ["-c", script])
+    }
+
+    #[test]
+    fn output_and_code_are_kept() {
+        let output = sh("read line; echo \"got $line in $PWD\"; echo oops >&2; exit 3")
+            .stdin("a\nb\n")
+            .run()
+            .unwrap();
+        assert_eq!(
+            output.snapshot(),
+            "exit code 3\n--- stdout\ngot a in [WORKSPACE]/work\n--- stderr\noops\n"
+        );
+    }
+
+    #[test]
+    fn nothing_of_this_machine_is_in_the_environment() {
+        let output = sh("env").env("EXTRA", "1").run().unwrap();
+        let mut names: Vec<&str> = output
+            .stdout
+            .lines()
+            .filter_map(|line| line.split('=').next())
+            .collect();
+        // What a shell adds, and what a coverage build needs.
+        names.retain(|name| !["PWD", "OLDPWD", "SHLVL", "_", "LLVM_PROFILE_FILE"].contains(name));
+        names.sort_unstable();
+        assert_eq!(
+            names,
+            [
+                "CONJURE_PLUGIN_PATH",
+                "EXTRA",
+                "HOME",
+                "LANG",
+                "NO_COLOR",
+                "PATH",
+                "TERM",
+                "TMPDIR",
+                "TZ",
+                "XDG_CACHE_HOME",
+                "XDG_CONFIG_HOME",
+                "XDG_DATA_HOME",
+                "XDG_RUNTIME_DIR",
+                "XDG_STATE_HOME",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_conversation_waits_for_what_is_said() {
+        let mut running = sh("echo ready; while read line; do echo \"you said $line\"; done")
+            .start()
+            .unwrap();
+        running.wait_for_stdout("ready").unwrap();
+        running.send_line("one").unwrap();
+        running.wait_for_stdout("you said one").unwrap();
+        running.close_stdin();
+        assert_eq!(running.wait().unwrap().stdout, "ready\nyou said one\n");
+    }
+
+    #[test]
+    fn a_program_that_ends_early_is_told_from_one_that_is_late() {
+        let running = sh("echo bye").start().unwrap();
+        let error = running.wait_for_stdout("hello").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the program ended before `hello`; it had said:\n--- stdout\nbye\n\n--- stderr\n"
+        );
+    }
+
+    #[test]
+    fn input_that_nobody_reads_holds_nothing_up() {
+        let output = sh("echo done").stdin("x".repeat(1 << 20)).run().unwrap();
+        assert_eq!(output.stdout, "done\n");
+    }
+
+    #[test]
+    fn a_late_program_is_ended_with_its_children() {
+        let mut running = sh("tail -f /dev/null & echo ready; wait").start().unwrap();
+        running.wait_for_stdout("ready").unwrap();
+        running.until = Instant::now();
+        let seen = Arc::clone(&running.seen);
+        assert!(matches!(running.wait(), Err(KitError::Deadline { .. })));
+        // Both outputs end only when no process of the group holds them any more.
+        assert!(seen.wait(Instant::now() + DEADLINE, Now::is_over).is_over());
+    }
+}

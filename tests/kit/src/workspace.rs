@@ -1,0 +1,123 @@
+//! A directory for one test: a home, a place to work, a place for plugins. Gone with its last clone.
+//!
+//! Knows nothing of what is put into it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tempfile::TempDir;
+
+use crate::KitError;
+
+/// A temporary directory with what a program needs around it. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Workspace {
+    root: PathBuf,
+    _owner: Arc<TempDir>,
+}
+
+impl Workspace {
+    /// Makes the directory and its parts.
+    ///
+    /// # Errors
+    /// When the system's temporary directory cannot be written.
+    pub fn new() -> Result<Self, KitError> {
+        let owner = tempfile::Builder::new()
+            .prefix("conjure-")
+            .tempdir()
+            .map_err(KitError::file(std::env::temp_dir()))?;
+        // Programs print resolved paths; on macOS the temporary directory is behind a link.
+        let root = owner
+            .path()
+            .canonicalize()
+            .map_err(KitError::file(owner.path()))?;
+        for part in ["home", "work", "plugins", "run", "tmp"] {
+            let path = root.join(part);
+            private_dir(&path).map_err(KitError::file(path))?;
+        }
+        Ok(Self {
+            root,
+            _owner: Arc::new(owner),
+        })
+    }
+
+    /// The directory itself.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// `HOME` of the programs that run here.
+    #[must_use]
+    pub fn home(&self) -> PathBuf {
+        self.root.join("home")
+    }
+
+    /// The working directory of the programs that run here.
+    #[must_use]
+    pub fn work(&self) -> PathBuf {
+        self.root.join("work")
+    }
+
+    /// The plugin directory of the programs that run here.
+    #[must_use]
+    pub fn plugins(&self) -> PathBuf {
+        self.root.join("plugins")
+    }
+
+    /// Writes a file under [`Workspace::work`], with the directories on its way.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write(
+        &self,
+        path: impl AsRef<Path>,
+        content: impl AsRef<[u8]>,
+    ) -> Result<PathBuf, KitError> {
+        let path = self.work().join(path);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).map_err(KitError::file(parent))?;
+        }
+        fs::write(&path, content).map_err(KitError::file(&path))?;
+        Ok(path)
+    }
+
+    /// Reads a text file under [`Workspace::work`].
+    ///
+    /// # Errors
+    /// When it is not there or is not UTF-8.
+    pub fn read(&self, path: impl AsRef<Path>) -> Result<String, KitError> {
+        let path = self.work().join(path);
+        fs::read_to_string(&path).map_err(KitError::file(path))
+    }
+
+    /// Every file under [`Workspace::work`], relative to it, sorted.
+    ///
+    /// # Errors
+    /// When a directory cannot be read.
+    pub fn files(&self) -> Result<Vec<PathBuf>, KitError> {
+        let base = self.work();
+        let mut found = Vec::new();
+        let mut open = vec![base.clone()];
+        while let Some(directory) = open.pop() {
+            for entry in fs::read_dir(&directory).map_err(KitError::file(&directory))? {
+                let entry = entry.map_err(KitError::file(&directory))?;
+                let kind = entry.file_type().map_err(KitError::file(entry.path()))?;
+                if kind.is_dir() {
+                    open.push(entry.path());
+                } else {
+                    found.extend(entry.path().strip_prefix(&base).map(Path::to_owned));
+                }
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+}
+
+/// Only for its owner: what runs here refuses directories that others can write.
+fn private_dir(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    fs::DirBuilder::new().mode(0o700).create(path)
+}

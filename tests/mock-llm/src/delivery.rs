@@ -1,0 +1,438 @@
+//! How the bytes of an answer reach the socket: chunks, delays, holds, cuts, endings.
+//!
+//! Turns a rendered answer into a list of [`Act`]s, a pure function that the server then performs.
+//! Knows neither providers nor sockets.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// How an answer is delivered.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Delivery {
+    /// How the body is split into HTTP chunks.
+    pub chunks: Chunks,
+    /// Splits what goes to the socket, head and framing included, into writes of this many bytes.
+    pub writes: Option<usize>,
+    /// Milliseconds between two chunks.
+    pub delay_ms: u64,
+    /// Stops until the test releases them.
+    pub holds: Vec<Hold>,
+    /// Sends nothing from here on and leaves the connection open.
+    pub hang: Option<Position>,
+    /// Cuts the connection.
+    pub cut: Option<Cut>,
+    /// What follows the last byte.
+    pub ending: Ending,
+    /// How the client learns where the body ends. Default: chunked for a stream or for a body in
+    /// several chunks, else by length.
+    pub framing: Option<Framing>,
+}
+
+/// How a body is split into HTTP chunks.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Chunks {
+    /// One chunk an event; a body that is no stream is one event.
+    #[default]
+    Events,
+    /// Everything at once.
+    Whole,
+    /// One chunk a line.
+    Lines,
+    /// Chunks of this many bytes, over the borders of events (at least 1).
+    Bytes(usize),
+}
+
+/// A place in an answer.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Position {
+    /// Before the status line.
+    Headers,
+    /// Before the event with this number, from 0; a body that is no stream is one event. A number
+    /// beyond the last stands for the place between the last event and the end of the body.
+    Event(usize),
+}
+
+/// A stop until the test releases it.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hold {
+    /// Where.
+    pub at: Position,
+    /// The name under which the test awaits and releases it. A released token stays released.
+    pub token: String,
+}
+
+/// An end of the connection before its time.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cut {
+    /// Where.
+    pub at: CutAt,
+    /// How.
+    pub how: CutHow,
+}
+
+/// Where an answer is cut.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CutAt {
+    /// After this many bytes of the body, framing not counted. The chunk in which it falls has been
+    /// announced whole, except with [`CutHow::End`].
+    Bytes(usize),
+    /// After this many events.
+    Events(usize),
+}
+
+/// How an answer is cut.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CutHow {
+    /// The connection is reset.
+    Reset,
+    /// The connection is closed in order, while the body is not complete.
+    Eof,
+    /// The body ends in order: correct HTTP around half a stream.
+    End,
+}
+
+/// What follows the last byte of a body.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// The end.
+    #[default]
+    Done,
+    /// Silence: the end never comes and the connection stays open.
+    Silence,
+    /// More and more: comments in a stream, else spaces.
+    Endless,
+}
+
+/// How a client learns where a body ends.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Framing {
+    /// `transfer-encoding: chunked`.
+    Chunked,
+    /// `content-length`.
+    Length,
+    /// The connection is closed.
+    Close,
+}
+
+/// An answer before delivery.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Rendered {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    /// Events, or one element for any other body.
+    pub(crate) body: Vec<Vec<u8>>,
+    pub(crate) stream: bool,
+}
+
+/// What the server does next on the socket.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Act {
+    Write(Vec<u8>),
+    Pause(Duration),
+    /// Wait for the release of this token.
+    Hold(String),
+    /// Wait for the client to go away.
+    Hang,
+    /// Write this again and again, with a pause, until the client goes away.
+    Flood(Vec<u8>, Duration),
+    /// Close in order: the answer is complete.
+    Close,
+    /// Close in order while the answer is not complete.
+    Eof,
+    Reset,
+}
+
+/// The acts that deliver an answer.
+pub(crate) fn plan(rendered: &Rendered, delivery: &Delivery) -> Vec<Act> {
+    let framing = delivery
+        .framing
+        .unwrap_or_else(|| default_framing(rendered, delivery));
+    let mut planner = Planner {
+        delivery,
+        framing,
+        acts: Vec::new(),
+        sent: 0,
+    };
+    planner.run(rendered);
+    split_writes(planner.acts, delivery.writes)
+}
+
+/// The acts that deliver bytes as they are. Event numbers make no sense here: only a hold or hang at
+/// the headers, a cut by bytes, `chunks` by bytes and `writes` apply.
+pub(crate) fn plan_raw(bytes: &[u8], delivery: &Delivery) -> Vec<Act> {
+    let rendered = Rendered {
+        status: 0,
+        headers: Vec::new(),
+        body: vec![bytes.to_vec()],
+        stream: false,
+    };
+    let mut planner = Planner {
+        delivery,
+        framing: Framing::Close,
+        acts: Vec::new(),
+        sent: 0,
+    };
+    if planner.pass(Position::Headers) {
+        planner.body(&rendered);
+    }
+    split_writes(planner.acts, delivery.writes)
+}
+
+fn default_framing(rendered: &Rendered, delivery: &Delivery) -> Framing {
+    let whole = matches!(delivery.chunks, Chunks::Events | Chunks::Whole);
+    if rendered.stream || !whole || delivery.ending == Ending::Endless {
+        Framing::Chunked
+    } else {
+        Framing::Length
+    }
+}
+
+struct Planner<'a> {
+    delivery: &'a Delivery,
+    framing: Framing,
+    acts: Vec<Act>,
+    /// Bytes of the body so far.
+    sent: usize,
+}
+
+impl Planner<'_> {
+    fn run(&mut self, rendered: &Rendered) {
+        if !self.pass(Position::Headers) {
+            return;
+        }
+        let length = rendered.body.iter().map(Vec::len).sum();
+        self.acts.push(Act::Write(self.head(rendered, length)));
+        self.body(rendered);
+    }
+
+    fn head(&self, rendered: &Rendered, length: usize) -> Vec<u8> {
+        let mut head = format!(
+            "HTTP/1.1 {} {}\r\n",
+            rendered.status,
+            reason(rendered.status)
+        );
+        for (name, value) in &rendered.headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        match self.framing {
+            Framing::Chunked => head.push_str("transfer-encoding: chunked\r\n"),
+            Framing::Length => head.push_str(&format!("content-length: {length}\r\n")),
+            Framing::Close => head.push_str("connection: close\r\n"),
+        }
+        head.push_str("\r\n");
+        head.into_bytes()
+    }
+
+    fn body(&mut self, rendered: &Rendered) {
+        // Events between two barriers are one run: only inside a run may a chunk cross a border.
+        let mut run = Vec::new();
+        for (number, event) in rendered.body.iter().enumerate() {
+            if self.is_barrier(number)
+                && (!self.flush(&mut run) || !self.pass(Position::Event(number)))
+            {
+                return;
+            }
+            run.extend_from_slice(event);
+            if self.delivery.chunks == Chunks::Events && !self.flush(&mut run) {
+                return;
+            }
+        }
+        let events = rendered.body.len();
+        if self.flush(&mut run) && self.pass_end(events) {
+            self.end(rendered);
+        }
+    }
+
+    fn is_barrier(&self, number: usize) -> bool {
+        let here = Position::Event(number);
+        self.delivery.hang == Some(here)
+            || self.delivery.holds.iter().any(|hold| hold.at == here)
+            || matches!(self.delivery.cut, Some(Cut { at: CutAt::Events(n), .. }) if n == number)
+    }
+
+    /// Holds, hang and cut at a position. False when nothing comes after.
+    fn pass(&mut self, here: Position) -> bool {
+        self.pass_if(|at| at == here, |events| Position::Event(events) == here)
+    }
+
+    /// As [`Self::pass`], for the end of the body and everything beyond it.
+    fn pass_end(&mut self, events: usize) -> bool {
+        let beyond = move |at| matches!(at, Position::Event(number) if number >= events);
+        if !self.pass_if(beyond, |number| number >= events) {
+            return false;
+        }
+        if let Some(Cut {
+            at: CutAt::Bytes(_),
+            how,
+        }) = self.delivery.cut
+        {
+            self.cut(how);
+            return false;
+        }
+        true
+    }
+
+    fn pass_if(
+        &mut self,
+        here: impl Fn(Position) -> bool,
+        cut_here: impl Fn(usize) -> bool,
+    ) -> bool {
+        for hold in self.delivery.holds.iter().filter(|hold| here(hold.at)) {
+            self.acts.push(Act::Hold(hold.token.clone()));
+        }
+        if self.delivery.hang.is_some_and(&here) {
+            self.acts.push(Act::Hang);
+            return false;
+        }
+        if let Some(Cut {
+            at: CutAt::Events(events),
+            how,
+        }) = self.delivery.cut
+            && cut_here(events)
+        {
+            self.cut(how);
+            return false;
+        }
+        true
+    }
+
+    /// Sends a run in pieces. False when a cut fell into it.
+    fn flush(&mut self, run: &mut Vec<u8>) -> bool {
+        let run = std::mem::take(run);
+        let pieces: Vec<&[u8]> = match self.delivery.chunks {
+            Chunks::Events | Chunks::Whole => vec![run.as_slice()],
+            Chunks::Lines => run.split_inclusive(|byte| *byte == b'\n').collect(),
+            Chunks::Bytes(size) => run.chunks(size.max(1)).collect(),
+        };
+        for piece in pieces.into_iter().filter(|piece| !piece.is_empty()) {
+            if self.sent > 0 && self.delivery.delay_ms > 0 {
+                self.acts.push(Act::Pause(self.delay()));
+            }
+            if let Some(Cut {
+                at: CutAt::Bytes(limit),
+                how,
+            }) = self.delivery.cut
+                && let Some(before) = piece
+                    .get(..limit.saturating_sub(self.sent))
+                    .filter(|part| part.len() < piece.len())
+            {
+                self.cut_piece(piece.len(), before, how);
+                return false;
+            }
+            self.sent += piece.len();
+            let framed = self.frame(piece);
+            self.acts.push(Act::Write(framed));
+        }
+        true
+    }
+
+    fn cut_piece(&mut self, announced: usize, before: &[u8], how: CutHow) {
+        let bytes = match (self.framing, how) {
+            (Framing::Chunked, CutHow::End) if before.is_empty() => Vec::new(),
+            (Framing::Chunked, CutHow::End) => self.frame(before),
+            (Framing::Chunked, _) => {
+                let mut bytes = format!("{announced:x}\r\n").into_bytes();
+                bytes.extend_from_slice(before);
+                bytes
+            }
+            _ => before.to_vec(),
+        };
+        if !bytes.is_empty() {
+            self.acts.push(Act::Write(bytes));
+        }
+        self.cut(how);
+    }
+
+    fn cut(&mut self, how: CutHow) {
+        match how {
+            CutHow::Reset => self.acts.push(Act::Reset),
+            CutHow::Eof => self.acts.push(Act::Eof),
+            // A promised length that is not kept can only end with the connection.
+            CutHow::End if self.framing == Framing::Length => self.acts.push(Act::Eof),
+            CutHow::End => self.terminate(),
+        }
+    }
+
+    fn end(&mut self, rendered: &Rendered) {
+        match self.delivery.ending {
+            Ending::Done => self.terminate(),
+            Ending::Silence => self.acts.push(Act::Hang),
+            Ending::Endless => {
+                let filler: &[u8] = if rendered.stream {
+                    b": more\n\n"
+                } else {
+                    b"        "
+                };
+                let framed = self.frame(filler);
+                self.acts.push(Act::Flood(framed, self.delay()));
+            }
+        }
+    }
+
+    fn terminate(&mut self) {
+        match self.framing {
+            Framing::Chunked => self.acts.push(Act::Write(b"0\r\n\r\n".to_vec())),
+            Framing::Length => {}
+            Framing::Close => self.acts.push(Act::Close),
+        }
+    }
+
+    fn frame(&self, piece: &[u8]) -> Vec<u8> {
+        if self.framing != Framing::Chunked {
+            return piece.to_vec();
+        }
+        let mut bytes = format!("{:x}\r\n", piece.len()).into_bytes();
+        bytes.extend_from_slice(piece);
+        bytes.extend_from_slice(b"\r\n");
+        bytes
+    }
+
+    fn delay(&self) -> Duration {
+        Duration::from_millis(self.delivery.delay_ms)
+    }
+}
+
+fn split_writes(acts: Vec<Act>, size: Option<usize>) -> Vec<Act> {
+    let Some(size) = size else { return acts };
+    acts.into_iter()
+        .flat_map(|act| match act {
+            Act::Write(bytes) => bytes
+                .chunks(size.max(1))
+                .map(|part| Act::Write(part.to_vec()))
+                .collect(),
+            other => vec![other],
+        })
+        .collect()
+}
+
+fn reason(status: u16) -> &'static str {
+    match status {
+        200 => "OK",
+        301 => "Moved Permanently",
+        302 => "Found",
+        303 => "See Other",
+        307 => "Temporary Redirect",
+        308 => "Permanent Redirect",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "Not Found",
+        413 => "Payload Too Large",
+        429 => "Too Many Requests",
+        500 => "Internal Server Error",
+        502 => "Bad Gateway",
+        503 => "Service Unavailable",
+        529 => "Overloaded",
+        _ => "Scripted",
+    }
+}

@@ -1,0 +1,32 @@
+//! The mock as a program, for tests of other programs: `mock-llm --script FILE [--port N]`.
+//!
+//! Prints its base URL as the first line and serves until it is ended.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use clap::Parser;
+use conjure_mock_llm::{MockLlm, Script};
+
+/// A provider on loopback that answers by script.
+#[derive(Debug, Parser)]
+#[command(name = "mock-llm", version)]
+struct Arguments {
+    /// The script, a JSON file.
+    #[arg(long, value_name = "FILE")]
+    script: PathBuf,
+    /// The port on 127.0.0.1; 0 takes a free one.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    port: u16,
+}
+
+fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    let mock = MockLlm::start_on(Script::from_file(&arguments.script)?, arguments.port)?;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{}", mock.base_url())?;
+    out.flush()?;
+    drop(out);
+    mock.serve_forever();
+    Ok(())
+}

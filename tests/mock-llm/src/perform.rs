@@ -1,0 +1,87 @@
+//! Performs an answer on the socket, act by act.
+//!
+//! Decides nothing: the acts come from `delivery`. While it waits it watches the client, so that a
+//! client which leaves is noticed.
+
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+use crate::delivery::Act;
+use crate::state::{Ledger, Outcome};
+
+/// Performs an answer. True when the connection can serve another.
+pub(crate) async fn perform(
+    stream: &mut TcpStream,
+    acts: Vec<Act>,
+    ledger: &Ledger,
+) -> (Outcome, bool) {
+    for act in acts {
+        let interrupted = match act {
+            Act::Write(bytes) => write(stream, &bytes, ledger).await,
+            Act::Pause(time) => wait(stream, tokio::time::sleep(time), ledger).await,
+            Act::Hold(token) => {
+                ledger.change(|state| state.gate(&token).reached = true);
+                let released = ledger.wait(|state| state.is_released(&token).then_some(()));
+                wait(stream, released, ledger).await
+            }
+            Act::Hang => wait(stream, std::future::pending(), ledger).await,
+            Act::Flood(bytes, pause) => flood(stream, &bytes, pause, ledger).await,
+            Act::Close => return (Outcome::Delivered, false),
+            Act::Eof => return (Outcome::Cut, false),
+            Act::Reset => {
+                let _set = stream.set_zero_linger();
+                return (Outcome::Cut, false);
+            }
+        };
+        if let Some(outcome) = interrupted {
+            return (outcome, false);
+        }
+    }
+    (Outcome::Delivered, true)
+}
+
+async fn write(stream: &mut TcpStream, bytes: &[u8], ledger: &Ledger) -> Option<Outcome> {
+    tokio::select! {
+        () = ledger.closing() => Some(Outcome::ShutDown),
+        written = stream.write_all(bytes) => written.is_err().then_some(Outcome::ClientGone),
+    }
+}
+
+async fn flood(
+    stream: &mut TcpStream,
+    bytes: &[u8],
+    pause: Duration,
+    ledger: &Ledger,
+) -> Option<Outcome> {
+    loop {
+        if let Some(outcome) = write(stream, bytes, ledger).await {
+            return Some(outcome);
+        }
+        if let Some(outcome) = wait(stream, tokio::time::sleep(pause), ledger).await {
+            return Some(outcome);
+        }
+    }
+}
+
+/// Waits, unless the client goes away or the mock is shut down first.
+async fn wait(
+    stream: &TcpStream,
+    what: impl Future<Output = ()>,
+    ledger: &Ledger,
+) -> Option<Outcome> {
+    tokio::select! {
+        () = what => None,
+        () = gone(stream) => Some(Outcome::ClientGone),
+        () = ledger.closing() => Some(Outcome::ShutDown),
+    }
+}
+
+/// Resolves when the client has closed the connection. A client that sends its next request early
+/// is not gone, and cannot be watched further.
+async fn gone(stream: &TcpStream) {
+    if let Ok(1..) = stream.peek(&mut [0]).await {
+        std::future::pending::<()>().await;
+    }
+}

@@ -1,0 +1,188 @@
+//! A client with nothing between it and the socket, and legal requests to send.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use conjure_mock_llm::{MockLlm, Reply, Script};
+use serde_json::{Value, json};
+
+/// What the client reads before its deadline counts as everything.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// The smallest legal request.
+pub(crate) fn ask(stream: bool) -> Value {
+    json!({
+        "model": "claude-test",
+        "max_tokens": 100,
+        "stream": stream,
+        "messages": [{"role": "user", "content": "Hello"}],
+    })
+}
+
+/// A mock that gives one reply.
+pub(crate) fn mock(reply: impl Into<Reply>) -> MockLlm {
+    MockLlm::start_blocking(Script::new().reply(reply)).unwrap()
+}
+
+/// One request on a connection of its own, read to the end.
+pub(crate) fn exchange(mock: &MockLlm, body: &Value) -> Response {
+    let mut client = Client::connect(mock.address());
+    client.post("/v1/messages", body, "connection: close\r\n");
+    client.read_all()
+}
+
+/// The answer to the smallest streaming request, given this reply.
+pub(crate) fn stream(reply: impl Into<Reply>) -> Response {
+    exchange(&mock(reply), &ask(true))
+}
+
+pub(crate) struct Client {
+    stream: TcpStream,
+}
+
+impl Client {
+    pub(crate) fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        Self { stream }
+    }
+
+    /// Sends a request with the headers that every call needs, and more.
+    pub(crate) fn post(&mut self, path: &str, body: &Value, headers: &str) {
+        let body = body.to_string();
+        let length = body.len();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: mock\r\nx-api-key: k\r\nanthropic-version: 2023-06-01\r\n\
+             content-type: application/json\r\ncontent-length: {length}\r\n{headers}\r\n{body}"
+        );
+        self.send(head.as_bytes());
+    }
+
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).unwrap();
+    }
+
+    /// Reads until the text so far ends with this.
+    pub(crate) fn read_until(&mut self, end: &str) -> String {
+        let mut bytes = Vec::new();
+        while !bytes.ends_with(end.as_bytes()) {
+            assert!(bytes.len() < 100_000, "`{end}` does not come");
+            let mut byte = [0];
+            self.stream.read_exact(&mut byte).unwrap();
+            bytes.extend(byte);
+        }
+        String::from_utf8(bytes).unwrap()
+    }
+
+    /// Reads until the connection ends, in order or not.
+    pub(crate) fn read_all(&mut self) -> Response {
+        let mut raw = Vec::new();
+        let error = self
+            .stream
+            .read_to_end(&mut raw)
+            .err()
+            .map(|error| error.kind());
+        Response::parse(&raw, error)
+    }
+}
+
+/// An answer, taken apart.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    /// The HTTP chunks as they were announced, or the body as one.
+    pub(crate) chunks: Vec<String>,
+    /// Whether the framing says that the body is complete.
+    pub(crate) complete: bool,
+    /// How the connection ended, if not in order.
+    pub(crate) error: Option<ErrorKind>,
+}
+
+impl Response {
+    fn parse(raw: &[u8], error: Option<ErrorKind>) -> Self {
+        let text = String::from_utf8_lossy(raw).into_owned();
+        let (head, rest) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+        let status = head
+            .split(' ')
+            .nth(1)
+            .and_then(|code| code.parse().ok())
+            .unwrap_or(0);
+        let header = |name: &str| {
+            head.lines()
+                .find_map(|line| line.strip_prefix(name))
+                .map(|value| value.trim().to_owned())
+        };
+        let (chunks, complete) = if header("transfer-encoding:").is_some() {
+            dechunk(rest.as_bytes())
+        } else {
+            let length = header("content-length:").map(|value| value.parse().unwrap());
+            (
+                vec![rest.to_owned()],
+                length.is_none_or(|length: usize| length == rest.len()),
+            )
+        };
+        Self {
+            status,
+            head: head.to_owned(),
+            chunks,
+            complete,
+            error,
+        }
+    }
+
+    pub(crate) fn body(&self) -> String {
+        self.chunks.concat()
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body()).unwrap()
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let (_, value) = self
+            .head
+            .lines()
+            .filter_map(|line| line.split_once(": "))
+            .find(|(key, _)| *key == name)?;
+        Some(value)
+    }
+
+    /// The data of each event; a string where it is no JSON.
+    pub(crate) fn events(&self) -> Vec<Value> {
+        self.body()
+            .lines()
+            .filter_map(|line| line.strip_prefix("data: ").map(str::to_owned))
+            .map(|data| serde_json::from_str(&data).unwrap_or(Value::String(data)))
+            .collect()
+    }
+
+    /// The types of the events.
+    pub(crate) fn kinds(&self) -> Vec<String> {
+        self.events()
+            .iter()
+            .map(|event| event["type"].as_str().unwrap_or("?").to_owned())
+            .collect()
+    }
+}
+
+fn dechunk(mut rest: &[u8]) -> (Vec<String>, bool) {
+    let mut chunks = Vec::new();
+    loop {
+        let Some(end) = rest.windows(2).position(|pair| pair == b"\r\n") else {
+            return (chunks, false);
+        };
+        let size = usize::from_str_radix(std::str::from_utf8(&rest[..end]).unwrap(), 16).unwrap();
+        rest = &rest[end + 2..];
+        if size == 0 {
+            return (chunks, rest == b"\r\n");
+        }
+        let have = size.min(rest.len());
+        chunks.push(String::from_utf8_lossy(&rest[..have]).into_owned());
+        if rest.len() < size + 2 {
+            return (chunks, false);
+        }
+        rest = &rest[size + 2..];
+    }
+}

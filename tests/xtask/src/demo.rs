@@ -1,0 +1,175 @@
+//! `cargo xtask demo`: "many backends, one agent" on a real log file.
+//!
+//! Builds what the demo needs and hands over to the shipped binary. What happens in the demo
+//! is written in `tests/demo/`, not here.
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Instant,
+};
+
+use anyhow::{Context, Result, bail};
+
+use crate::{artifacts::Built, repo};
+
+/// The package of the host, and the plugins that the demo's session loads.
+const HOST: &str = "conjure-host";
+const PLUGINS: [&str; 2] = ["conjure-backend-local", "conjure-skill-log-fetcher"];
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The log to analyse: a file or an http(s) URL with a JSON array, JSON lines, or text
+    /// lines with a time, a level and a message [default: tests/demo/app.log]
+    #[arg(long, value_name = "FILE|URL")]
+    input: Option<String>,
+}
+
+/// Builds, lays out the plugin directory, runs the demo.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let input = input(args.input.as_deref())?;
+    let begun = Instant::now();
+    let mut packages = vec![HOST];
+    packages.extend(PLUGINS);
+    let built = Built::release(&packages)?;
+    let host = built.program("conjure")?;
+    let place = Place::fresh(host)?;
+    for package in PLUGINS {
+        place.add_plugin(built.library(package)?)?;
+    }
+    eprintln!("Built in {:.1} s.\n", begun.elapsed().as_secs_f64());
+
+    repo::run(
+        Command::new(host)
+            .args(command_line(&repo::root(), &place, &input))
+            .current_dir(&place.work),
+    )?;
+    println!("\nThe files made are in {}", place.work.display());
+    Ok(())
+}
+
+/// What `conjure` is asked to do. Runs in `place.work`, which is thereby the session's
+/// working directory.
+fn command_line(root: &Path, place: &Place, input: &str) -> Vec<OsString> {
+    let mut set = OsString::from("input=");
+    set.push(input);
+    vec![
+        "run".into(),
+        "--config".into(),
+        root.join("tests/demo/demo.toml").into(),
+        "--plugin-dir".into(),
+        place.plugins.clone().into(),
+        "--set".into(),
+        set,
+    ]
+}
+
+/// A URL as it is, a file as an absolute path, since the demo runs elsewhere.
+fn input(given: Option<&str>) -> Result<String> {
+    let file = match given {
+        Some(url) if url.starts_with("http://") || url.starts_with("https://") => {
+            return Ok(url.to_owned());
+        }
+        Some(file) => PathBuf::from(file),
+        None => repo::root().join("tests/demo/app.log"),
+    };
+    let absolute = file
+        .canonicalize()
+        .with_context(|| format!("the log `{}` cannot be read", file.display()))?;
+    if absolute.is_dir() {
+        bail!("`{}` is a directory; name a log file", file.display());
+    }
+    absolute
+        .into_os_string()
+        .into_string()
+        .map_err(|name| anyhow::anyhow!("the path {name:?} is not UTF-8; copy the log elsewhere"))
+}
+
+/// The directories of one run of the demo, below the target directory.
+struct Place {
+    plugins: PathBuf,
+    work: PathBuf,
+}
+
+impl Place {
+    /// Empty directories beside the release directory that `host` was built into.
+    fn fresh(host: &Path) -> Result<Self> {
+        let target = host
+            .parent()
+            .and_then(Path::parent)
+            .context("the host's binary is in no directory")?;
+        let demo = target.join("demo");
+        let place = Self {
+            plugins: demo.join("plugins"),
+            work: demo.join("work"),
+        };
+        for directory in [&place.plugins, &place.work] {
+            if directory.exists() {
+                std::fs::remove_dir_all(directory)
+                    .with_context(|| format!("cannot empty `{}`", directory.display()))?;
+            }
+            std::fs::create_dir_all(directory)
+                .with_context(|| format!("cannot make `{}`", directory.display()))?;
+        }
+        Ok(place)
+    }
+
+    /// Copies one library in. A copy, so that a later build does not change a file that a
+    /// running host may have loaded.
+    fn add_plugin(&self, library: &Path) -> Result<()> {
+        let name = library.file_name().context("a library without a name")?;
+        std::fs::copy(library, self.plugins.join(name))
+            .with_context(|| format!("cannot copy `{}`", library.display()))?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_log_is_there_and_absolute() {
+        let log = input(None).unwrap();
+        assert!(Path::new(&log).is_absolute() && log.ends_with("app.log"));
+    }
+
+    #[test]
+    fn a_url_is_passed_on_and_a_missing_file_is_named() {
+        assert_eq!(
+            input(Some("https://example.org/a.log")).unwrap(),
+            "https://example.org/a.log"
+        );
+        let error = input(Some("no/such.log")).unwrap_err();
+        assert_eq!(error.to_string(), "the log `no/such.log` cannot be read");
+        assert!(
+            input(Some("/"))
+                .unwrap_err()
+                .to_string()
+                .contains("directory")
+        );
+    }
+
+    #[test]
+    fn each_run_begins_with_empty_directories_and_its_own_copies() {
+        let target = tempfile::tempdir().unwrap();
+        let host = target.path().join("release/conjure");
+        let library = target.path().join("libone.so");
+        std::fs::write(&library, "one").unwrap();
+        let old = Place::fresh(&host).unwrap();
+        std::fs::write(old.plugins.join("libold.so"), "old").unwrap();
+
+        let place = Place::fresh(&host).unwrap();
+        place.add_plugin(&library).unwrap();
+
+        let names: Vec<_> = std::fs::read_dir(&place.plugins)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        assert_eq!(names, ["libone.so"]);
+        let line = command_line(Path::new("/r"), &place, "/logs/a.log");
+        assert_eq!(line.first().unwrap(), "run");
+        assert_eq!(line.last().unwrap(), "input=/logs/a.log");
+    }
+}

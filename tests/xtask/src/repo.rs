@@ -1,0 +1,93 @@
+//! Where the repository is, and how its commands start programs.
+//!
+//! Every program is started from here, so that each is printed before it runs and each
+//! failure names its command line.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, Result, bail};
+
+/// The directory of the workspace's `Cargo.toml`.
+pub(crate) fn root() -> PathBuf {
+    // Cargo sets the variable for what it runs; the constant serves a binary started by hand.
+    let own = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    own.ancestors()
+        .nth(2)
+        .map_or_else(|| own.clone(), Path::to_path_buf)
+}
+
+/// Whether this is a run of CI, where nothing may be left out in silence.
+pub(crate) fn in_ci() -> bool {
+    std::env::var("CI").is_ok_and(|value| value == "true" || value == "1")
+}
+
+/// `cargo`, the one that runs this program, in the root of the repository.
+pub(crate) fn cargo<I, S>(args: I) -> Command
+where
+    I: IntoIterator<Item = S>,
+    S: AsRef<std::ffi::OsStr>,
+{
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(args).current_dir(root());
+    // What `cargo run` sets for this package is not for the commands that it starts: a build
+    // script that watches such a variable would run again each time.
+    for name in ["CARGO_MANIFEST_DIR", "CARGO_MANIFEST_PATH", "OUT_DIR"] {
+        command.env_remove(name);
+    }
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("CARGO_PKG_") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+/// Prints the command line and runs it to its end, with this program's terminal.
+///
+/// # Errors
+/// Says which command line could not be started or did not succeed.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    announce(command);
+    let status = command
+        .status()
+        .with_context(|| format!("`{}` could not be started", line(command)))?;
+    if !status.success() {
+        bail!("`{}` failed ({status})", line(command));
+    }
+    Ok(())
+}
+
+/// Whether the command starts and succeeds; what it prints is dropped.
+pub(crate) fn succeeds(command: &mut Command) -> bool {
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+/// Prints the command line that is about to run.
+pub(crate) fn announce(command: &Command) {
+    eprintln!("$ {}", line(command));
+}
+
+/// The command as a person would type it.
+pub(crate) fn line(command: &Command) -> String {
+    let program = Path::new(command.get_program());
+    let name = program.file_name().unwrap_or(program.as_os_str());
+    let mut words = vec![name.to_string_lossy().into_owned()];
+    words.extend(command.get_args().map(|word| {
+        let word = word.to_string_lossy();
+        if word.contains([' ', '"', '\'', '(', ')', '&']) {
+            format!("'{word}'")
+        } else {
+            word.into_owned()
+        }
+    }));
+    words.join(" ")
+}

@@ -1,0 +1,225 @@
+//! `cargo xtask test`: builds everything, runs the tests, says what was left out.
+//!
+//! One build of libraries, programs and tests together, so that features are resolved once
+//! and the plugins that tests load are there. Then the runner, then the examples in the
+//! documentation, which cargo-nextest does not run.
+
+use std::{
+    io::{BufRead, BufReader},
+    path::PathBuf,
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, Result, bail};
+
+use crate::{left_out::LeftOut, repo};
+
+/// What of each package is built and tested; documentation comes after.
+const TARGETS: [&str; 4] = ["--workspace", "--lib", "--bins", "--tests"];
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Passed on to the runner, such as a filter; examples in the documentation are then not run
+    #[arg(last = true, value_name = "ARGS")]
+    runner: Vec<String>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    repo::run(repo::cargo(["build"]).args(TARGETS))?;
+    let mut outcome = Outcome::default();
+    if repo::succeeds(&mut repo::cargo(["nextest", "--version"])) {
+        nextest(&args.runner, &mut outcome)?;
+    } else {
+        eprintln!("cargo-nextest is not installed; running `cargo test`, which is slower");
+        let mut command = repo::cargo(["test", "--no-fail-fast"]);
+        command
+            .args(TARGETS)
+            .args(&args.runner)
+            .args(["--", "--show-output"]);
+        cargo_test(&mut command, &mut outcome)?;
+    }
+    if args.runner.is_empty() {
+        let mut command = repo::cargo(["test", "--workspace", "--doc", "--no-fail-fast"]);
+        command.args(["--", "--show-output"]);
+        cargo_test(&mut command, &mut outcome)?;
+    }
+    outcome.report()
+}
+
+/// What the runners said, added up.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Outcome {
+    passed: u64,
+    failed: u64,
+    skipped: u64,
+    left_out: LeftOut,
+    /// Command lines that did not succeed.
+    broken: Vec<String>,
+}
+
+impl Outcome {
+    /// Prints the end of the run.
+    ///
+    /// # Errors
+    /// When a test failed, when nothing ran, and in CI when something was left out that CI
+    /// should have run.
+    fn report(self) -> Result<()> {
+        if !self.left_out.is_empty() {
+            println!("\nLeft out:");
+            self.left_out.lines().for_each(|line| println!("  {line}"));
+        }
+        println!(
+            "\ntests: {} passed, {} failed, {} skipped",
+            self.passed, self.failed, self.skipped
+        );
+        if self.failed > 0 || !self.broken.is_empty() {
+            bail!("not all tests passed: {}", self.broken.join("; "));
+        }
+        if self.passed == 0 {
+            bail!("no test ran");
+        }
+        let cassettes_given = std::env::var_os("CONJURE_CASSETTES").is_some();
+        let missing = self.left_out.not_expected_in_ci(cassettes_given);
+        if repo::in_ci() && !missing.is_empty() {
+            bail!(
+                "left out in CI: {}; make .ci/run install what they need, or name them in \
+                 tests/xtask/src/left_out.rs with the reason",
+                missing.join(", ")
+            );
+        }
+        Ok(())
+    }
+
+    /// Adds `test result: ok. 3 passed; 0 failed; 1 ignored; …`.
+    fn take_result_line(&mut self, line: &str) {
+        for part in line.split([';', '.']) {
+            let mut words = part.split_whitespace();
+            let (Some(number), Some(what)) = (words.next(), words.next()) else {
+                continue;
+            };
+            let Ok(number) = number.parse::<u64>() else {
+                continue;
+            };
+            match what {
+                "passed" => self.passed += number,
+                "failed" => self.failed += number,
+                "ignored" => self.skipped += number,
+                _ => {}
+            }
+        }
+    }
+
+    /// Adds the totals in the head of a JUnit report.
+    fn take_junit(&mut self, report: &str) {
+        let head = report
+            .split_once("<testsuites")
+            .map_or("", |(_, rest)| rest);
+        let head = head.split('>').next().unwrap_or_default();
+        let number = |name: &str| -> u64 {
+            let value = head
+                .split_once(&format!(" {name}=\""))
+                .map(|(_, rest)| rest);
+            let value = value.and_then(|rest| rest.split('"').next());
+            value.and_then(|digits| digits.parse().ok()).unwrap_or(0)
+        };
+        let failed = number("failures") + number("errors");
+        self.failed += failed;
+        self.passed += number("tests").saturating_sub(failed);
+        self.left_out.take_junit(report);
+    }
+}
+
+/// Runs cargo-nextest and reads its JUnit report: output of tests that pass is only there.
+fn nextest(args: &[String], outcome: &mut Outcome) -> Result<()> {
+    let report = target_directory()?.join("nextest/default/junit.xml");
+    if report.exists() {
+        std::fs::remove_file(&report)
+            .with_context(|| format!("cannot remove `{}`", report.display()))?;
+    }
+    let mut command = repo::cargo(["nextest", "run", "--profile", "default"]);
+    command.args(TARGETS).args(args);
+    if let Err(error) = repo::run(&mut command) {
+        outcome.broken.push(format!("{error:#}"));
+    }
+    match std::fs::read_to_string(&report) {
+        Ok(text) => outcome.take_junit(&text),
+        Err(error) => outcome.broken.push(format!(
+            "nextest left no report at `{}` ({error})",
+            report.display()
+        )),
+    }
+    Ok(())
+}
+
+/// Runs `cargo test … --show-output`, shows what it prints but for the output of tests that
+/// passed, and takes from that what was left out.
+fn cargo_test(command: &mut Command, outcome: &mut Outcome) -> Result<()> {
+    repo::announce(command);
+    let mut child = command
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("`{}` could not be started", repo::line(command)))?;
+    if let Some(stdout) = child.stdout.take() {
+        let mut hidden = false;
+        for line in BufReader::new(stdout).split(b'\n') {
+            let line = line.context("the tests' output could not be read")?;
+            let line = String::from_utf8_lossy(&line);
+            outcome.left_out.take_line(&line);
+            if line.starts_with("test result: ") {
+                outcome.take_result_line(&line);
+            }
+            hidden = match line.as_ref() {
+                "successes:" => true,
+                "failures:" => false,
+                other => hidden && !other.starts_with("test result: "),
+            };
+            if !hidden {
+                println!("{line}");
+            }
+        }
+    }
+    let status = child.wait()?;
+    if !status.success() {
+        outcome
+            .broken
+            .push(format!("`{}` failed ({status})", repo::line(command)));
+    }
+    Ok(())
+}
+
+/// Where cargo puts what it builds.
+fn target_directory() -> Result<PathBuf> {
+    let output = repo::cargo(["metadata", "--no-deps", "--format-version", "1"])
+        .output()
+        .context("`cargo metadata` could not be started")?;
+    let metadata: serde_json::Value =
+        serde_json::from_slice(&output.stdout).context("`cargo metadata` printed no JSON")?;
+    let directory = metadata
+        .get("target_directory")
+        .and_then(|directory| directory.as_str());
+    Ok(directory
+        .context("`cargo metadata` names no target directory")?
+        .into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn totals_of_both_runners_are_added_up() {
+        let mut outcome = Outcome::default();
+        outcome.take_result_line("test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 0.01s");
+        outcome.take_junit("<?xml version=\"1.0\"?>\n<testsuites name=\"nextest-run\" tests=\"12\" failures=\"1\" errors=\"1\" uuid=\"x\" time=\"0.1\">\n<testsuite name=\"t\" tests=\"12\"/>");
+        assert_eq!(
+            (outcome.passed, outcome.failed, outcome.skipped),
+            (13, 2, 1)
+        );
+    }
+
+    #[test]
+    fn a_run_without_tests_is_a_failure() {
+        let error = Outcome::default().report().unwrap_err();
+        assert_eq!(error.to_string(), "no test ran");
+    }
+}

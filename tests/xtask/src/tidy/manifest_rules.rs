@@ -1,0 +1,170 @@
+//! Rules about who depends on whom, read from the packages' manifests.
+
+use toml::{Table, Value};
+
+use super::{
+    Finding,
+    tree::{File, Tree},
+};
+
+/// What conjure-core must not use: runtimes, network, files, processes, randomness.
+const NOT_IN_CORE: [&str; 22] = [
+    "async-std",
+    "axum",
+    "bollard",
+    "conjure-host",
+    "dirs",
+    "fastrand",
+    "getrandom",
+    "hyper",
+    "libloading",
+    "mio",
+    "notify",
+    "rand",
+    "rand_core",
+    "reqwest",
+    "rmcp",
+    "rustix",
+    "sea-orm",
+    "smol",
+    "socket2",
+    "tempfile",
+    "tokio",
+    "ureq",
+];
+
+/// What conjure-abi may use; the ABI's containers and futures, and nothing else.
+const ABI_USES: [&str; 2] = ["abi_stable", "async-ffi"];
+
+pub(crate) fn core_dependencies(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in manifests(tree, |path| path == "conjure-core/Cargo.toml") {
+        for name in dependencies(file, &["dependencies", "build-dependencies"]) {
+            if NOT_IN_CORE.contains(&name.as_str()) {
+                let message = format!(
+                    "conjure-core depends on `{name}`; the host performs what core asks for"
+                );
+                findings.push(Finding::new(&file.path, message));
+            }
+        }
+    }
+    findings
+}
+
+pub(crate) fn sdk_stands_alone(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let all = ["dependencies", "build-dependencies", "dev-dependencies"];
+    for file in manifests(tree, |path| {
+        path.starts_with("skill-sdk/") || path.starts_with("plugins/")
+    }) {
+        let in_sdk = file.path.starts_with("skill-sdk/");
+        for name in dependencies(file, &all) {
+            if name == "conjure-host" || (in_sdk && name == "conjure-core") {
+                let message = format!(
+                    "depends on `{name}`; only what crosses the ABI is shared with the host"
+                );
+                findings.push(Finding::new(&file.path, message));
+            }
+        }
+    }
+    findings
+}
+
+pub(crate) fn abi_is_small(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in manifests(tree, |path| path == "skill-sdk/abi/Cargo.toml") {
+        for name in dependencies(file, &["dependencies", "build-dependencies"]) {
+            if !ABI_USES.contains(&name.as_str()) {
+                let message = format!(
+                    "conjure-abi depends on `{name}`; it may use {} only",
+                    ABI_USES.join(" and ")
+                );
+                findings.push(Finding::new(&file.path, message));
+            }
+        }
+    }
+    findings
+}
+
+fn manifests(tree: &Tree, wanted: impl Fn(&str) -> bool) -> impl Iterator<Item = &File> {
+    tree.files
+        .iter()
+        .filter(move |file| file.path.ends_with("Cargo.toml") && wanted(&file.path))
+}
+
+/// The packages in these sections, also those for one target only, by their real names.
+fn dependencies(file: &File, sections: &[&str]) -> Vec<String> {
+    let Ok(manifest) = file.text.parse::<Table>() else {
+        return Vec::new(); // cargo says it better
+    };
+    let targets = manifest.get("target").and_then(Value::as_table);
+    let targets = targets
+        .into_iter()
+        .flat_map(Table::values)
+        .filter_map(Value::as_table);
+    let mut names = Vec::new();
+    for table in std::iter::once(&manifest).chain(targets) {
+        for section in sections {
+            for (name, value) in table
+                .get(*section)
+                .and_then(Value::as_table)
+                .into_iter()
+                .flatten()
+            {
+                let real = value.get("package").and_then(Value::as_str);
+                names.push(real.unwrap_or(name).to_owned());
+            }
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn core_may_not_do_io_even_under_another_name() {
+        let manifest = "[dependencies]\nserde = \"1\"\nruntime = { package = \"tokio\", version = \"1\" }\n[target.'cfg(unix)'.dependencies]\nrustix = \"1\"\n[dev-dependencies]\ntempfile = \"3\"\n";
+        let tree = Tree::of(&[("conjure-core/Cargo.toml", manifest)]);
+        let messages: Vec<_> = core_dependencies(&tree)
+            .into_iter()
+            .map(|finding| finding.message)
+            .collect();
+        assert_eq!(
+            messages,
+            [
+                "conjure-core depends on `tokio`; the host performs what core asks for",
+                "conjure-core depends on `rustix`; the host performs what core asks for",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_plugin_may_use_the_core_but_not_the_host_and_the_sdk_neither() {
+        let tree = Tree::of(&[
+            (
+                "plugins/a/Cargo.toml",
+                "[dependencies]\nconjure-core.workspace = true\nconjure-host.workspace = true\n",
+            ),
+            (
+                "skill-sdk/Cargo.toml",
+                "[dev-dependencies]\nconjure-core.workspace = true\n",
+            ),
+        ]);
+        let places: Vec<_> = sdk_stands_alone(&tree)
+            .into_iter()
+            .map(|finding| finding.place)
+            .collect();
+        assert_eq!(places, ["plugins/a/Cargo.toml", "skill-sdk/Cargo.toml"]);
+    }
+
+    #[test]
+    fn the_abi_has_a_closed_list() {
+        let tree = Tree::of(&[(
+            "skill-sdk/abi/Cargo.toml",
+            "[dependencies]\nabi_stable = \"0.11\"\nserde = \"1\"\n",
+        )]);
+        assert_eq!(abi_is_small(&tree).len(), 1);
+    }
+}

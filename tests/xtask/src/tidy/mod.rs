@@ -1,0 +1,208 @@
+//! The house rules that neither the compiler nor clippy knows, as one list.
+//!
+//! A rule looks at the whole tree and returns findings; each finding names its place, its
+//! rule and what to do. `cargo xtask tidy` prints them, and a test of this crate fails on
+//! them. Rules are about text and manifests: none needs a build.
+
+mod code_rules;
+mod manifest_rules;
+mod text_rules;
+mod tree;
+mod words;
+
+use anyhow::{Result, bail};
+
+use crate::repo;
+use tree::Tree;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Print the rules, each with its reason, and check nothing
+    #[arg(long)]
+    list: bool,
+}
+
+/// One house rule.
+struct Rule {
+    /// How findings name it.
+    name: &'static str,
+    /// Why there is such a rule.
+    why: &'static str,
+    check: fn(&Tree) -> Vec<Finding>,
+}
+
+/// One place where a rule is broken.
+#[derive(Debug, PartialEq, Eq)]
+struct Finding {
+    /// File and, where it is known, line: `conjure-core/src/lib.rs:12`.
+    place: String,
+    /// What is wrong and what to do.
+    message: String,
+}
+
+impl Finding {
+    fn new(place: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            place: place.into(),
+            message: message.into(),
+        }
+    }
+}
+
+const RULES: &[Rule] = &[
+    Rule {
+        name: "file-header",
+        why: "A file begins with two or three sentences: what it is, why it exists, what it does not do.",
+        check: text_rules::file_header,
+    },
+    Rule {
+        name: "file-length",
+        why: "One concept a file; a file that needs a table of contents is two files.",
+        check: text_rules::file_length,
+    },
+    Rule {
+        name: "nothing-unfinished",
+        why: "What is unfinished is an issue, not a remark in the code.",
+        check: text_rules::nothing_unfinished,
+    },
+    Rule {
+        name: "top-level",
+        why: "The top level holds what the design names, so that a stranger finds the way.",
+        check: text_rules::top_level,
+    },
+    Rule {
+        name: "no-machine-paths",
+        why: "The repository works wherever it is checked out.",
+        check: text_rules::no_machine_paths,
+    },
+    Rule {
+        name: "links-resolve",
+        why: "Documentation that points nowhere is worse than none.",
+        check: text_rules::links_resolve,
+    },
+    Rule {
+        name: "lints-silenced-with-reason",
+        why: "A silenced lint without a reason cannot be judged later.",
+        check: code_rules::lints_silenced_with_reason,
+    },
+    Rule {
+        name: "no-ignored-tests",
+        why: "An ignored test is left out in silence; `LEFT OUT: <what>: <why>` is collected and told.",
+        check: code_rules::no_ignored_tests,
+    },
+    Rule {
+        name: "core-is-pure",
+        why: "conjure-core does no I/O, reads no clock, spawns nothing and draws no random numbers.",
+        check: code_rules::core_is_pure,
+    },
+    Rule {
+        name: "core-dependencies",
+        why: "A dependency that does I/O would bring it into conjure-core.",
+        check: manifest_rules::core_dependencies,
+    },
+    Rule {
+        name: "wire-types-stay-home",
+        why: "A provider's wire types never leave its folder: the rest knows the canonical chat only.",
+        check: code_rules::wire_types_stay_home,
+    },
+    Rule {
+        name: "sdk-stands-alone",
+        why: "A plugin's author gets neither the core nor the host, and no plugin needs the host.",
+        check: manifest_rules::sdk_stands_alone,
+    },
+    Rule {
+        name: "abi-is-small",
+        why: "What conjure-abi depends on is frozen with it.",
+        check: manifest_rules::abi_is_small,
+    },
+    Rule {
+        name: "host-files-by-wrapper",
+        why: "Errors of conjure_host::fs name the file; those of std::fs do not.",
+        check: code_rules::host_files_by_wrapper,
+    },
+    Rule {
+        name: "unsafe-has-two-homes",
+        why: "Only the loader and the SDK's export need unsafe code; there it is reviewed.",
+        check: code_rules::unsafe_has_two_homes,
+    },
+];
+
+/// The command: all findings, or the rules themselves.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    if args.list {
+        RULES
+            .iter()
+            .for_each(|rule| println!("{}\n    {}", rule.name, rule.why));
+        return Ok(());
+    }
+    check()
+}
+
+/// Checks this repository.
+///
+/// # Errors
+/// When a rule is broken; what and where has been printed.
+pub(crate) fn check() -> Result<()> {
+    let tree = Tree::read(&repo::root())?;
+    let findings = findings(&tree);
+    for finding in &findings {
+        println!("{finding}");
+    }
+    match findings.len() {
+        0 => {
+            eprintln!(
+                "{} house rules hold in {} files.",
+                RULES.len(),
+                tree.files.len()
+            );
+            Ok(())
+        }
+        1 => bail!("1 house rule is broken; `cargo xtask tidy --list` tells why it is one"),
+        count => {
+            bail!("{count} places break house rules; `cargo xtask tidy --list` tells why they are")
+        }
+    }
+}
+
+/// All findings, as lines, in the order of the rules.
+fn findings(tree: &Tree) -> Vec<String> {
+    let lines = |rule: &Rule| -> Vec<String> {
+        let found = (rule.check)(tree);
+        let line = |f: Finding| format!("{}: [{}] {}", f.place, rule.name, f.message);
+        found.into_iter().map(line).collect()
+    };
+    RULES.iter().flat_map(lines).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_repository_keeps_its_house_rules() {
+        let tree = Tree::read(&repo::root()).unwrap();
+        assert!(
+            tree.files.len() > 20,
+            "tidy looked at {} files only",
+            tree.files.len()
+        );
+        let findings = findings(&tree);
+        assert!(
+            findings.is_empty(),
+            "house rules are broken:\n{}",
+            findings.join("\n")
+        );
+    }
+
+    #[test]
+    fn a_finding_names_place_rule_and_remedy() {
+        let tree = Tree::of(&[("conjure-core/src/a.rs", "fn a() {}\n")]);
+        let findings = findings(&tree);
+        assert_eq!(
+            findings,
+            [
+                "conjure-core/src/a.rs:1: [file-header] begins without `//!`; say what this file is, why it exists, what it does not do"
+            ]
+        );
+    }
+}
