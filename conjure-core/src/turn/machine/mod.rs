@@ -1,15 +1,18 @@
 //! The machine itself: one for each open thread.
+//!
+//! Here are its inputs and the life of a turn; what becomes of a reply and of its calls stands in
+//! the two modules below.
+
+mod calls;
+mod replies;
 
 use std::collections::{HashSet, VecDeque};
 
-use super::input::{Action, Decision, Input, ModelFailure, When};
-use super::judge::{Judge, Verdict};
+use super::input::{Action, Input, ModelFailure, When};
+use super::judge::Judge;
 use super::settings::Settings;
 use super::step::Step;
-use crate::chat::{
-    CallAnnounced, CallOutput, Content, ErrorEvent, Event, FunctionCall, FunctionCallOutput,
-    Message, Meta, Response, Role, StopReason, Usage,
-};
+use crate::chat::{CallAnnounced, ErrorEvent, Event, FunctionCall, Message, Usage};
 use crate::log::{CallEnd, EntryBody, Outcome, TableChange};
 
 /// The turn loop of one thread.
@@ -245,309 +248,6 @@ impl Machine {
         }
     }
 
-    fn replied(
-        &mut self,
-        mut response: Response,
-        mut meta: Meta,
-        restart: bool,
-        judge: &dyn Judge,
-    ) {
-        self.unique_call_ids(&mut response);
-        meta.stop_reason = response.stop.as_ref().map(|stop| stop.raw.clone());
-        meta.superseded = restart;
-        let reason = response
-            .stop
-            .as_ref()
-            .map_or(StopReason::Other, |stop| stop.reason);
-        let calls = self.keep(response, meta);
-        if self.is_ending() {
-            self.refuse_all(&calls, "The turn was ended before this call was run.");
-            self.end_turn();
-        } else if restart {
-            self.refuse_all(&calls, "The settings changed before this call was run.");
-            self.go_on();
-        } else if !calls.is_empty() && !reason.calls_may_run() {
-            let text = "The reply was cut short, so this call was not run.";
-            self.refuse_all(&calls, text);
-            self.finish(Outcome::CutShort);
-        } else if !calls.is_empty() {
-            self.begin_step(calls, judge);
-        } else {
-            match reason {
-                StopReason::Pause => self.paused(),
-                StopReason::MaxTokens | StopReason::ContextWindow | StopReason::Refusal => {
-                    self.finish(Outcome::CutShort);
-                }
-                _ => self.finish(Outcome::Completed),
-            }
-        }
-    }
-
-    /// Writes what the model said, announces its calls and gives them back.
-    fn keep(&mut self, response: Response, mut meta: Meta) -> Vec<FunctionCall> {
-        meta.usage = response.usage;
-        let superseded = meta.superseded;
-        let Response {
-            parts,
-            fields,
-            usage,
-            ..
-        } = response;
-        let server_items: Vec<_> = parts
-            .iter()
-            .filter_map(|part| match &part.content {
-                Content::ServerItem { item, .. } => Some(item.clone()),
-                _ => None,
-            })
-            .collect();
-        let message = Message {
-            role: Role::Assistant,
-            content: parts,
-            meta: Some(meta),
-        };
-        let calls: Vec<FunctionCall> = message.calls().cloned().collect();
-        if let Some(turn) = &mut self.turn {
-            turn.usage += usage;
-            // A reply that broke off may not have told what it cost.
-            if usage.prompt_tokens() > 0 {
-                self.last_input = usage.prompt_tokens();
-            }
-            turn.stop_reason = message
-                .meta
-                .as_ref()
-                .and_then(|meta| meta.stop_reason.clone());
-            let text = message.text();
-            if !text.is_empty() && !superseded {
-                turn.text = text;
-            }
-        }
-        if !message.content.is_empty() {
-            self.write(EntryBody::Message { message });
-        }
-        if let Some(turn) = &self.turn {
-            let usage = turn.usage;
-            self.tell(Event::Usage(usage.into()));
-        }
-        if !server_items.is_empty() || !fields.is_empty() {
-            self.out.push(Action::Observe {
-                server_items,
-                fields,
-            });
-        }
-        if !calls.is_empty() {
-            self.tell(Event::FunctionCall {
-                calls: calls.iter().map(announced).collect(),
-            });
-        }
-        calls
-    }
-
-    /// The reply did not come to its end: what came of it is kept.
-    fn broke_off(
-        &mut self,
-        failure: ModelFailure,
-        partial: Option<(Response, Meta)>,
-        restart: bool,
-    ) {
-        if let Some((mut response, mut meta)) = partial {
-            self.unique_call_ids(&mut response);
-            meta.partial = true;
-            meta.superseded = restart;
-            let calls = self.keep(response, meta);
-            self.refuse_all(&calls, "The reply broke off, so this call was not run.");
-        }
-        if self.is_ending() {
-            self.end_turn();
-        } else if restart {
-            self.go_on();
-        } else {
-            self.tell(Event::Error(ErrorEvent {
-                error: failure.error.clone(),
-                kind: failure.kind.clone(),
-            }));
-            self.finish(Outcome::Failed {
-                error: failure.error,
-                kind: failure.kind,
-            });
-        }
-    }
-
-    fn paused(&mut self) {
-        let most = self.settings.max_pauses;
-        let Some(turn) = &mut self.turn else { return };
-        turn.pauses += 1;
-        if turn.pauses > most {
-            self.finish(limit("max_pauses", most.into()));
-        } else if let Some(outcome) = self.tokens_spent() {
-            self.finish(outcome);
-        } else if let Some(turn) = &mut self.turn {
-            // A continuation is the same iteration (pauses have a limit of their own), and the
-            // provider wants the same tools and the same messages: no new table, no compaction.
-            turn.rounds = turn.rounds.saturating_sub(1);
-            self.ask();
-        }
-    }
-
-    fn begin_step(&mut self, calls: Vec<FunctionCall>, judge: &dyn Judge) {
-        if let Some(outcome) = self.spent(calls.len()) {
-            let text = format!("This call was not run: {}.", describe(&outcome));
-            self.refuse_all(&calls, &text);
-            self.finish(outcome);
-            return;
-        }
-        let mut step = Step::default();
-        for call in calls {
-            let verdict = match bad_arguments(&call) {
-                Some(text) => Verdict::Refuse { text },
-                None => judge.judge(&call),
-            };
-            match &verdict {
-                Verdict::Refuse { text } => self.refused(&call, text.clone(), CallEnd::Refused),
-                Verdict::Ask { reason, .. } => {
-                    self.tell(Event::Approval {
-                        call: announced(&call),
-                        reason: reason.clone(),
-                    });
-                    self.out.push(Action::AskPerson {
-                        call: call.clone(),
-                        reason: reason.clone(),
-                    });
-                }
-                Verdict::Run { .. } => {}
-            }
-            step.add(call, verdict);
-        }
-        if let Some(turn) = &mut self.turn {
-            turn.phase = Phase::Calls(step);
-        }
-        self.run_calls();
-    }
-
-    /// The limit that another round of calls would break.
-    fn spent(&self, calls: usize) -> Option<Outcome> {
-        let turn = self.turn.as_ref()?;
-        let budget = &self.settings.budget;
-        if turn.rounds >= self.settings.max_iterations {
-            return Some(limit("max_iterations", self.settings.max_iterations.into()));
-        }
-        if let Some(outcome) = self.tokens_spent() {
-            return Some(outcome);
-        }
-        let calls = turn
-            .calls
-            .saturating_add(u32::try_from(calls).unwrap_or(u32::MAX));
-        budget
-            .calls
-            .filter(|most| calls > *most)
-            .map(|most| limit("calls", most.into()))
-    }
-
-    fn tokens_spent(&self) -> Option<Outcome> {
-        let spent = self.turn.as_ref()?.usage.total();
-        let most = self.settings.budget.tokens.filter(|most| spent >= *most)?;
-        Some(limit("tokens", most))
-    }
-
-    fn run_calls(&mut self) {
-        let Some(Turn {
-            phase: Phase::Calls(step),
-            calls,
-            ..
-        }) = &mut self.turn
-        else {
-            return;
-        };
-        let startable = step.start();
-        *calls += u32::try_from(startable.len()).unwrap_or(u32::MAX);
-        let over = step.is_over();
-        for call in startable {
-            let call_id = call.call.call_id.clone();
-            self.write(EntryBody::CallStarted {
-                call_id: call_id.clone(),
-                backend: call.backend.clone(),
-                plugin: call.plugin.clone(),
-            });
-            self.tell(Event::CallStarted {
-                call_id,
-                backend: call.backend,
-                plugin: call.plugin,
-            });
-            self.out.push(Action::RunCall(call.call));
-        }
-        if over {
-            if self.is_ending() {
-                self.end_turn();
-            } else {
-                self.go_on();
-            }
-        }
-    }
-
-    fn call_done(
-        &mut self,
-        output: FunctionCallOutput,
-        end: CallEnd,
-        duration_ms: u64,
-        meta: Option<serde_json::Value>,
-    ) {
-        let Some(Turn {
-            phase: Phase::Calls(step),
-            ..
-        }) = &mut self.turn
-        else {
-            return;
-        };
-        if !step.end(&output.call_id) {
-            return;
-        }
-        let (name, backend) = step.about(&output.call_id).unwrap_or_default();
-        let told = Event::FunctionCallOutput(CallOutput {
-            call_id: output.call_id.clone(),
-            name: name.to_owned(),
-            backend: Some(backend.to_owned()),
-            output: output.joined_text(),
-            is_error: output.is_error,
-            duration_ms,
-        });
-        self.write(EntryBody::CallEnded {
-            output,
-            end,
-            duration_ms,
-            meta,
-        });
-        self.tell(told);
-        self.run_calls();
-    }
-
-    fn decided(&mut self, call_id: &str, decision: Decision) {
-        let Some(Turn {
-            phase: Phase::Calls(step),
-            ..
-        }) = &mut self.turn
-        else {
-            return;
-        };
-        match decision {
-            Decision::Allow => {
-                if step.allow(call_id) {
-                    self.run_calls();
-                }
-            }
-            Decision::Deny { reason } => {
-                if step.deny(call_id) {
-                    let name = step.about(call_id).map(|(name, _)| name.to_owned());
-                    let reason = if reason.trim().is_empty() {
-                        "The person did not allow this call, so it was not run.".to_owned()
-                    } else {
-                        reason
-                    };
-                    self.ended_unrun(call_id, name.unwrap_or_default(), reason, CallEnd::Refused);
-                    self.run_calls();
-                }
-            }
-        }
-    }
-
     /// Ends the turn as soon as nothing runs any more, and ends what runs.
     fn end_when_quiet(&mut self, outcome: Outcome) {
         let Some(turn) = &mut self.turn else { return };
@@ -704,67 +404,6 @@ impl Machine {
         }
     }
 
-    /// A provider may send an id twice, or none; a call's id is unique in its thread.
-    fn unique_call_ids(&mut self, response: &mut Response) {
-        for part in &mut response.parts {
-            let Content::FunctionCall(call) = &mut part.content else {
-                continue;
-            };
-            if call.call_id.is_empty() || self.call_ids.contains(&call.call_id) {
-                let stem = if call.call_id.is_empty() {
-                    "call"
-                } else {
-                    &call.call_id
-                };
-                let fresh = (1u64..)
-                    .map(|n| format!("{stem}_{n}"))
-                    .find(|id| !self.call_ids.contains(id));
-                call.call_id = fresh.unwrap_or_default();
-            }
-            self.call_ids.insert(call.call_id.clone());
-        }
-    }
-
-    fn refuse_all(&mut self, calls: &[FunctionCall], text: &str) {
-        for call in calls {
-            self.refused(call, text.to_owned(), CallEnd::Refused);
-        }
-    }
-
-    fn refused(&mut self, call: &FunctionCall, text: String, end: CallEnd) {
-        self.ended_unrun(&call.call_id, call.name.clone(), text, end);
-    }
-
-    fn ended_unrun(&mut self, call_id: &str, name: String, text: String, end: CallEnd) {
-        self.write(EntryBody::CallEnded {
-            output: FunctionCallOutput::text(call_id, text.clone(), true),
-            end,
-            duration_ms: 0,
-            meta: None,
-        });
-        self.tell(Event::FunctionCallOutput(CallOutput {
-            call_id: call_id.to_owned(),
-            name,
-            backend: None,
-            output: text,
-            is_error: true,
-            duration_ms: 0,
-        }));
-    }
-
-    fn call_name(&self, call_id: &str) -> String {
-        match &self.turn {
-            Some(Turn {
-                phase: Phase::Calls(step),
-                ..
-            }) => step
-                .about(call_id)
-                .map(|(name, _)| name.to_owned())
-                .unwrap_or_default(),
-            _ => String::new(),
-        }
-    }
-
     fn notice(&mut self, text: String) {
         self.write(EntryBody::Notice { text: text.clone() });
         self.tell(Event::Notice { text });
@@ -787,26 +426,6 @@ fn announced(call: &FunctionCall) -> CallAnnounced {
     }
 }
 
-fn bad_arguments(call: &FunctionCall) -> Option<String> {
-    if let Some(text) = &call.arguments_text {
-        let shown: String = text.chars().take(200).collect();
-        return Some(format!(
-            "The arguments are not a JSON object, so the call was not run. They were: {shown}"
-        ));
-    }
-    (!call.arguments.is_object())
-        .then(|| "The arguments are not a JSON object, so the call was not run.".to_owned())
-}
-
-fn cut_stream() -> ModelFailure {
-    ModelFailure {
-        error: "The provider's reply broke off before its end. What came is kept; send the \
-                message again to go on."
-            .to_owned(),
-        kind: "cut".to_owned(),
-    }
-}
-
 fn limit(name: &str, value: u64) -> Outcome {
     Outcome::Limit {
         limit: name.to_owned(),
@@ -818,5 +437,14 @@ fn describe(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Limit { limit, value } => format!("the limit {limit} = {value} is reached"),
         other => other.as_str().to_owned(),
+    }
+}
+
+fn cut_stream() -> ModelFailure {
+    ModelFailure {
+        error: "The provider's reply broke off before its end. What came is kept; send the \
+                message again to go on."
+            .to_owned(),
+        kind: "cut".to_owned(),
     }
 }
