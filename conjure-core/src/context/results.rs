@@ -134,7 +134,7 @@ fn new_line(text: &mut String) {
 }
 
 fn seconds(milliseconds: u64) -> String {
-    if milliseconds % 1000 == 0 {
+    if milliseconds.is_multiple_of(1000) {
         (milliseconds / 1000).to_string()
     } else {
         format!("{:.1}", milliseconds as f64 / 1000.0)
