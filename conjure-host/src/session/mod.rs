@@ -6,7 +6,6 @@ mod call_only;
 mod derived;
 mod handle;
 mod hub;
-mod judge;
 mod mailbox;
 mod model;
 mod perform;
