@@ -26,8 +26,8 @@ use super::spec::SessionSpec;
 use crate::artifacts::{Artifact, Artifacts};
 use crate::backend::lease::Surroundings;
 use crate::backend::{CallReport, Snapshot, Toolbox};
-use crate::host::Shared;
 use crate::provider::Provider;
+use crate::shared::Shared;
 use crate::store::StoreError;
 
 /// Bytes of live output of one call that subscribers see; the result holds more.

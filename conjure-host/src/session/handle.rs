@@ -19,8 +19,8 @@ use super::recorder::Recorder;
 use super::spec::{SessionSpec, SpecError};
 use crate::artifacts::{Artifact, Artifacts, FileError};
 use crate::backend::{BackendStatus, Snapshot, Toolbox, ToolboxError};
-use crate::host::Shared;
 use crate::provider::Provider;
+use crate::shared::Shared;
 use crate::store::{StoreError, ThreadId};
 
 /// A conversation with a model that has the tools of several backends.

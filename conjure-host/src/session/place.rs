@@ -8,8 +8,9 @@ use super::spec::SessionSpec;
 use crate::artifacts::Artifacts;
 use crate::backend::lease::Surroundings;
 use crate::backend::services::{SessionServices, sampler};
-use crate::host::{Shared, session_dir};
+use crate::host::session_dir;
 use crate::provider::Provider;
+use crate::shared::Shared;
 use crate::store::ThreadId;
 
 /// A session's directories and services.
