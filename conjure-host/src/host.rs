@@ -29,8 +29,8 @@ use crate::backend::lease::create_request;
 use crate::backend::services::{KeyValues, SERVED, ServicesShared};
 use crate::backend::{Asker, CallReport, Nobody, ToolboxError};
 use crate::plugin::{
-    HostServices, LoadedPlugin, Loader, LoaderOptions, PluginError, Registry, SearchPath, Store,
-    WatchOptions, Watcher,
+    LoadedPlugin, Loader, LoaderOptions, PluginError, Registry, SearchPath, Store, WatchOptions,
+    Watcher,
 };
 use crate::provider::Provider;
 use crate::session::{BackendSpec, CallOnly, Session, SessionError, SessionSpec};

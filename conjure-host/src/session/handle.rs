@@ -34,6 +34,7 @@ pub struct Session {
     artifacts: Arc<Artifacts>,
     snapshot: Arc<ArcSwap<Snapshot>>,
     ended: watch::Receiver<bool>,
+    epoch: u64,
 }
 
 impl Session {
@@ -73,6 +74,7 @@ impl Session {
             }
         };
         let hub = Arc::clone(recorder.hub());
+        let epoch = recorder.epoch();
         let artifacts = Arc::clone(&place.services.artifacts);
         let current = Arc::new(ArcSwap::from(Arc::clone(&snapshot)));
         let (mailbox, commands) = mpsc::channel(MAILBOX);
@@ -95,6 +97,7 @@ impl Session {
             artifacts,
             snapshot: current,
             ended,
+            epoch,
         })
     }
 
@@ -137,6 +140,15 @@ impl Session {
     /// Follows the thread's events: behind `after`, or from its beginning.
     pub fn events(&self, after: Option<EventId>) -> Subscription {
         self.hub.subscribe(after)
+    }
+
+    /// Follows the thread's events since this session was opened.
+    pub fn events_since_opened(&self) -> Subscription {
+        let before = EventId {
+            epoch: self.epoch.saturating_sub(1),
+            seq: u64::MAX,
+        };
+        self.hub.subscribe(Some(before))
     }
 
     /// Follows the thread's events from now on.

@@ -56,10 +56,11 @@ impl Place {
             None => made(&own.join("work"))?,
         };
         let exchange_dir = made(&own.join("exchange"))?;
-        let artifacts = Arc::new(Artifacts::new(
+        let artifacts = Artifacts::new(
             vec![working_dir.clone(), exchange_dir.clone()],
             own.join("files"),
-        ));
+        );
+        let artifacts = Arc::new(artifacts.beside(&shared.data_dir));
         let services = SessionServices {
             artifacts,
             working_dir: working_dir.clone(),
