@@ -136,8 +136,15 @@ pub(crate) fn wire_types_stay_home(tree: &Tree) -> Vec<Finding> {
 }
 
 pub(crate) fn host_files_by_wrapper(tree: &Tree) -> Vec<Finding> {
-    let is_wrapper =
-        |path: &str| path == "conjure-host/src/fs.rs" || path.starts_with("conjure-host/src/fs/");
+    // The loader judges descriptors, and its own errors name the file; a platform is what the
+    // wrapper stands on.
+    let is_wrapper = |path: &str| {
+        path == "conjure-host/src/fs.rs"
+            || ["fs/", "platform/", "plugin/"].iter().any(|dir| {
+                path.strip_prefix("conjure-host/src/")
+                    .is_some_and(|rest| rest.starts_with(dir))
+            })
+    };
     let mut findings = Vec::new();
     for file in tree
         .rust()
