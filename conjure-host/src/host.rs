@@ -161,54 +161,6 @@ impl Host {
         report
     }
 
-    /// Opens a session of native skills.
-    ///
-    /// # Errors
-    /// As [`Host::session`].
-    pub async fn native<S: Into<String>>(
-        &self,
-        skills: impl IntoIterator<Item = S>,
-        options: SessionSpec,
-    ) -> Result<Session, SessionError> {
-        self.hybrid([BackendSpec::native(skills)], options).await
-    }
-
-    /// Opens a session of skill folders on this machine's shell.
-    ///
-    /// # Errors
-    /// As [`Host::session`].
-    pub async fn local<S: Into<String>>(
-        &self,
-        skills: impl IntoIterator<Item = S>,
-        options: SessionSpec,
-    ) -> Result<Session, SessionError> {
-        self.hybrid([BackendSpec::local(skills)], options).await
-    }
-
-    /// Opens a session of skill folders in a container.
-    ///
-    /// # Errors
-    /// As [`Host::session`].
-    pub async fn docker<S: Into<String>>(
-        &self,
-        skills: impl IntoIterator<Item = S>,
-        options: SessionSpec,
-    ) -> Result<Session, SessionError> {
-        self.hybrid([BackendSpec::docker(skills)], options).await
-    }
-
-    /// Opens a session of hosted skills.
-    ///
-    /// # Errors
-    /// As [`Host::session`].
-    pub async fn anthropic<S: Into<String>>(
-        &self,
-        skills: impl IntoIterator<Item = S>,
-        options: SessionSpec,
-    ) -> Result<Session, SessionError> {
-        self.hybrid([BackendSpec::anthropic(skills)], options).await
-    }
-
     /// Opens a session of several backends.
     ///
     /// # Errors
@@ -246,6 +198,22 @@ impl HostBuilder {
     #[must_use]
     pub fn plugin_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.plugin_dirs.push(dir.into());
+        self
+    }
+
+    /// Loads the plugins of the usual places: `CONJURE_PLUGIN_PATH`, `plugins` beside the
+    /// program, and `plugins` in the data directory.
+    #[must_use]
+    pub fn usual_plugins(mut self) -> Self {
+        let path = std::env::var_os(crate::env::PLUGIN_PATH);
+        let program = std::env::current_exe().ok();
+        let usual = SearchPath::new(
+            Vec::new(),
+            path.as_deref(),
+            program.as_deref(),
+            Some(&self.data_dir),
+        );
+        self.plugin_dirs.extend(usual.dirs);
         self
     }
 

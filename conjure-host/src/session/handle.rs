@@ -19,6 +19,7 @@ use super::recorder::Recorder;
 use super::spec::{SessionSpec, SpecError};
 use crate::artifacts::{Artifact, Artifacts, FileError};
 use crate::backend::{BackendStatus, Snapshot, Toolbox, ToolboxError};
+use crate::host::Host;
 use crate::provider::Provider;
 use crate::shared::Shared;
 use crate::store::{StoreError, ThreadId};
@@ -35,6 +36,8 @@ pub struct Session {
     snapshot: Arc<ArcSwap<Snapshot>>,
     ended: watch::Receiver<bool>,
     epoch: u64,
+    /// A host that nobody else holds.
+    host: Option<Host>,
 }
 
 impl Session {
@@ -98,7 +101,13 @@ impl Session {
             snapshot: current,
             ended,
             epoch,
+            host: None,
         })
+    }
+
+    /// Keeps a host for as long as the session lives.
+    pub(super) fn keep(&mut self, host: Host) {
+        self.host = Some(host);
     }
 
     /// The thread that it writes.
