@@ -6,7 +6,7 @@
 
 use object::elf as raw;
 use object::macho;
-use object::read::elf::{ElfFile, FileHeader, ProgramHeader as _, SectionHeader as _};
+use object::read::elf::{Dyn as _, ElfFile, FileHeader, ProgramHeader as _, SectionHeader as _};
 use object::read::macho::{
     LoadCommandVariant, MachHeader as _, MachOFile64, Section as _, Segment as _,
 };
@@ -124,14 +124,8 @@ where
     let file = ElfFile::<Elf>::parse(bytes).map_err(broken)?;
     let found = (file.architecture(), file.is_64(), file.is_little_endian());
     same_target(found)?;
-    if header.e_type(endian) != raw::ET_DYN
-        || segments
-            .iter()
-            .any(|segment| segment.p_type(endian) == raw::PT_INTERP)
-    {
-        return Err(StructureError::NotALibrary {
-            found: "an ELF program or object".to_owned(),
-        });
+    if header.e_type(endian) != raw::ET_DYN {
+        return Err(program());
     }
     for segment in segments {
         let (offset, size) = segment.file_range(endian);
@@ -157,6 +151,14 @@ where
     if dynamic.is_empty() {
         return Err(incomplete("its dynamic section is empty"));
     }
+    // A program that can stand anywhere in memory has the type of a library, and this flag.
+    let is_pie = |entry: &Elf::Dyn| {
+        let flags: u64 = entry.d_val(endian).into();
+        entry.d_tag(endian) == raw::DT_FLAGS_1 && flags & u64::from(raw::DF_1_PIE.0) != 0
+    };
+    if dynamic.iter().any(is_pie) {
+        return Err(program());
+    }
     let Some(section) = file.section_by_name(SECTION) else {
         return Ok(None);
     };
@@ -169,6 +171,12 @@ where
         return Ok(None);
     }
     Ok(Some(data))
+}
+
+fn program() -> StructureError {
+    StructureError::NotALibrary {
+        found: "an ELF program or object".to_owned(),
+    }
 }
 
 fn mach_o(bytes: &[u8]) -> Result<Option<&[u8]>, StructureError> {

@@ -218,17 +218,23 @@ impl Loader {
                 )));
             }
         }
+        self.serves(path, &manifest)?;
+        Ok(manifest)
+    }
+
+    /// Whether this host serves every operation that the plugin cannot do without.
+    pub(super) fn serves(&self, path: &Path, manifest: &Manifest) -> Result<(), PluginError> {
         let served = |operation: &String| {
             operation == "call.cancelled/1"
                 || operation == "call.writable/1"
                 || self.options.operations.contains(operation)
         };
         match manifest.requires.host.iter().find(|op| !served(op)) {
-            None => Ok(manifest),
+            None => Ok(()),
             Some(operation) => Err(PluginError::Requires {
-                path: path.clone(),
-                name: header.name.clone(),
-                version: header.version.clone(),
+                path: path.to_owned(),
+                name: manifest.name.clone(),
+                version: manifest.version.clone(),
                 operation: operation.clone(),
             }),
         }

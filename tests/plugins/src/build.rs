@@ -46,7 +46,10 @@ impl<'a> Plugin<'a> {
             .clone()
             .unwrap_or_else(|| target().join("crates").join(self.package));
         std::fs::create_dir_all(dir.join("src")).unwrap();
-        let sdk = self.sdk.clone().unwrap_or_else(|| workspace().join("skill-sdk"));
+        let sdk = self
+            .sdk
+            .clone()
+            .unwrap_or_else(|| workspace().join("skill-sdk"));
         let features = self
             .features
             .iter()
@@ -114,7 +117,10 @@ impl<'a> Plugin<'a> {
 
 /// The root of this workspace.
 pub fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .unwrap()
 }
 
 /// A copy of the SDK with changes: for each a file below `skill-sdk`, a text and what takes its
@@ -135,7 +141,11 @@ pub fn sdk_copy(name: &str, changes: &[(&str, &str, &str)]) -> PathBuf {
     write_if_changed(&root.join("Cargo.toml"), &manifest);
     let mut used = vec![false; changes.len()];
     copy(&from, &to, &mut |path, text| {
-        let relative = path.strip_prefix(&from).unwrap().to_string_lossy().into_owned();
+        let relative = path
+            .strip_prefix(&from)
+            .unwrap()
+            .to_string_lossy()
+            .into_owned();
         let mut text = text;
         for ((file, old, new), used) in changes.iter().zip(&mut used) {
             if *file == relative {
@@ -146,7 +156,10 @@ pub fn sdk_copy(name: &str, changes: &[(&str, &str, &str)]) -> PathBuf {
         }
         text
     });
-    assert!(used.iter().all(|used| *used), "a change was not applied: {changes:?}");
+    assert!(
+        used.iter().all(|used| *used),
+        "a change was not applied: {changes:?}"
+    );
     to
 }
 

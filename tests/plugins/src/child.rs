@@ -17,7 +17,13 @@ pub struct Exit {
 /// more environment variables.
 pub fn run_child(test: &str, environment: &[(&str, &str)]) -> Exit {
     let output = Command::new(std::env::current_exe().expect("the test binary has a path"))
-        .args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"])
+        .args([
+            "--exact",
+            test,
+            "--ignored",
+            "--nocapture",
+            "--test-threads=1",
+        ])
         .envs(environment.iter().copied())
         .stdin(Stdio::null())
         .output()

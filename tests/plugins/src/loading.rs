@@ -74,7 +74,10 @@ impl Bench {
 
     /// Makes an instance.
     pub async fn instance(&self, plugin: &Arc<LoadedPlugin>) -> Arc<Instance> {
-        plugin.create(&Self::create(), Arc::new(NoServices)).await.unwrap()
+        plugin
+            .create(&Self::create(), Arc::new(NoServices))
+            .await
+            .unwrap()
     }
 
     /// What instances are made from.
@@ -97,7 +100,10 @@ impl Bench {
             .request("skill.execute", json, CallOptions::default())
             .await?;
         let reply: Value = serde_json::from_slice(&reply).unwrap();
-        Ok(reply["content"][0]["text"].as_str().unwrap_or_default().to_owned())
+        Ok(reply["content"][0]["text"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned())
     }
 }
 

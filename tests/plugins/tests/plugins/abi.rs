@@ -1,7 +1,7 @@
 //! Plugins that were built with other settings, compilers and versions of the ABI.
 
-use conjure_plugin_tests::{Bench, Plugin, left_out, sdk_copy};
 use conjure_host::plugin::{Pin, PluginSource};
+use conjure_plugin_tests::{Bench, Plugin, left_out, sdk_copy};
 
 use super::sources::MARKED;
 
@@ -33,12 +33,22 @@ async fn built_outside_the_workspace_with_its_own_lock_file_and_opt_level() {
 
 async fn by_another_compiler(version: &str, variable: &str) {
     let Some(rustc) = std::env::var_os(variable) else {
-        left_out(&format!("a plugin built by rustc {version}"), &format!("{variable} is not set"));
+        left_out(
+            &format!("a plugin built by rustc {version}"),
+            &format!("{variable} is not set"),
+        );
         return;
     };
     let plugin = Plugin {
         rustc: Some(rustc.into()),
-        ..Plugin::new(if version == "1.85" { "by-185" } else { "by-196" }, MARKED)
+        ..Plugin::new(
+            if version == "1.85" {
+                "by-185"
+            } else {
+                "by-196"
+            },
+            MARKED,
+        )
     };
     let rustc = loads_and_runs(&plugin).await;
     assert!(rustc.contains(version), "it was built by {rustc}");
@@ -92,7 +102,9 @@ async fn an_older_plugin_whose_context_has_one_item_fewer() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_newer_plugin_whose_context_has_one_item_more() {
-    let more = format!("{LOG}\n    /// Something new.\n    fn trace_id(&self) -> u64 {{\n        0\n    }}\n");
+    let more = format!(
+        "{LOG}\n    /// Something new.\n    fn trace_id(&self) -> u64 {{\n        0\n    }}\n"
+    );
     let sdk = sdk_copy("newer", &[("abi/src/context.rs", LOG, &more)]);
     let plugin = Plugin {
         sdk: Some(sdk),
@@ -112,6 +124,9 @@ fn a_newer_plugin_that_relies_on_the_new_item_is_refused() {
         sdk: Some(sdk),
         ..Plugin::new("relying", MARKED)
     };
-    let error = Bench::new().try_load(&plugin.build()).unwrap_err().to_string();
+    let error = Bench::new()
+        .try_load(&plugin.build())
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("relies on"), "{error}");
 }

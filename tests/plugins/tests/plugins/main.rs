@@ -2,4 +2,10 @@
 
 mod abi;
 mod calls;
+mod in_place;
+mod many;
+mod refuse;
+mod registry;
 mod sources;
+mod trust;
+mod watch;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use conjure_plugin_tests::Plugin;
 
 /// Answers `skill.execute` with its mark, which a test can change in the file, and counts.
-pub const MARKED: &str = r#"
+pub(crate) const MARKED: &str = r#"
 use std::sync::atomic::{AtomicU64, Ordering};
 use conjure_skill_sdk::protocol::Execute;
 use conjure_skill_sdk::{export_skill, Skill};
@@ -34,6 +34,75 @@ export_skill!(skill, name = "marked");
 "#;
 
 /// The marked skill.
-pub fn marked() -> PathBuf {
+pub(crate) fn marked() -> PathBuf {
     Plugin::new("marked", MARKED).build()
+}
+
+/// The marked skill with a constructor that writes the file which the environment names.
+fn with_constructor() -> String {
+    format!(
+        "{MARKED}
+extern \"C\" fn constructor() {{
+    if let Some(path) = std::env::var_os(\"CONJURE_TEST_CONSTRUCTOR\") {{
+        let _ = std::fs::write(path, \"ran\");
+    }}
+}}
+
+#[used]
+#[cfg_attr(target_os = \"macos\", link_section = \"__DATA,__mod_init_func\")]
+#[cfg_attr(not(target_os = \"macos\"), link_section = \".init_array\")]
+static CONSTRUCTOR: extern \"C\" fn() = constructor;
+"
+    )
+}
+
+/// A plugin with a constructor.
+pub(crate) fn constructing() -> PathBuf {
+    Plugin::new("constructing", &with_constructor()).build()
+}
+
+/// The same, built with `panic = \"abort\"`.
+pub(crate) fn aborting() -> PathBuf {
+    Plugin {
+        profile: "debug = false\nstrip = true\nincremental = false\npanic = \"abort\"\n",
+        ..Plugin::new("aborting", &with_constructor())
+    }
+    .build()
+}
+
+/// A library of another kind: plain C, with a constructor, and with a section that has the name
+/// of ours when `section` says so.
+pub(crate) fn foreign(dir: &std::path::Path, section: bool) -> PathBuf {
+    let source = dir.join("foreign.c");
+    let library = dir.join(if section {
+        "libsection.so"
+    } else {
+        "libforeign.so"
+    });
+    let text = r#"
+#include <stdio.h>
+#include <stdlib.h>
+__attribute__((constructor)) static void constructor(void) {
+    const char *path = getenv("CONJURE_TEST_CONSTRUCTOR");
+    if (path) { FILE *f = fopen(path, "w"); if (f) fclose(f); }
+}
+int answer(void) { return 42; }
+"#;
+    let extra = r#"
+__attribute__((section(".conjure"), used)) char header[400] = "CONJURE?";
+int conjure_root_v0 = 1;
+"#;
+    std::fs::write(
+        &source,
+        format!("{text}{}", if section { extra } else { "" }),
+    )
+    .unwrap();
+    let status = std::process::Command::new("cc")
+        .args(["-shared", "-fPIC", "-o"])
+        .arg(&library)
+        .arg(&source)
+        .status()
+        .unwrap();
+    assert!(status.success());
+    library
 }
