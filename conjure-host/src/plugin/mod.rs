@@ -32,7 +32,7 @@ pub use file::{FILE_LIMIT, Pin, PluginFile, Stamp};
 pub use find::{Found, SearchPath, is_library_name, libraries};
 pub use hash::Sha256;
 pub use health::{PluginHealth, PluginLimits};
-pub use instance::Instance;
+pub use instance::{Instance, ReplyBytes};
 pub use load::{LIBRARY_LIMIT, Loader, LoaderOptions};
 pub use loaded::{LoadedPlugin, PluginSource};
 pub use registry::{Change, Changed, FailedPlugin, Registry, Snapshot};

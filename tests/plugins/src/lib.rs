@@ -5,6 +5,7 @@
 //! its work panics, because it only ever runs in a test.
 #![allow(
     clippy::expect_used,
+    clippy::indexing_slicing,
     clippy::panic,
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -18,4 +19,4 @@ mod loading;
 
 pub use build::{Plugin, left_out, sdk_copy, workspace};
 pub use child::{Exit, run_child};
-pub use loading::{Bench, envelope, patch, replace, spare_offset};
+pub use loading::{Bench, Versions, envelope};

@@ -8,7 +8,7 @@ use conjure_host::plugin::{
     CallFailure, CallOptions, Instance, LoadedPlugin, Loader, LoaderOptions, NoServices,
     PluginError, PluginLimits, Registry, Store,
 };
-use conjure_skill_sdk::abi::{HEADER_LEN, HEADER_MAGIC};
+use conjure_skill_sdk::abi::HEADER_MAGIC;
 use conjure_skill_sdk::protocol::{Create, HostInfo, Request};
 use serde_json::{Value, json};
 
@@ -118,34 +118,66 @@ pub fn envelope(body: &Value) -> Vec<u8> {
     serde_json::to_vec(&Request::new(body.clone())).unwrap()
 }
 
-/// Where the spare bytes of a library's header are.
-pub fn spare_offset(library: &[u8]) -> usize {
-    let header = library
-        .windows(HEADER_LEN)
-        .position(|w| w.starts_with(&HEADER_MAGIC) && w[8..12] == 304u32.to_le_bytes())
-        .expect("the library has a header");
-    header + 212
+/// A library of which other versions can be made: the same code under another hash.
+#[derive(Debug, Clone)]
+pub struct Versions {
+    library: Vec<u8>,
+    at: usize,
+    length: usize,
 }
 
-/// The library with other spare bytes: the same code under another hash.
-pub fn patch(library: &[u8], number: u64) -> Vec<u8> {
-    let mut changed = library.to_vec();
-    let at = spare_offset(library);
-    changed[at..at + 8].copy_from_slice(&number.to_le_bytes());
-    changed
-}
-
-/// The library with a text of the same length in the place of another, wherever it stands.
-pub fn replace(library: &[u8], old: &[u8], new: &[u8]) -> Vec<u8> {
-    assert_eq!(old.len(), new.len());
-    let mut changed = library.to_vec();
-    let mut found = false;
-    for at in 0..changed.len() - old.len() {
-        if changed[at..].starts_with(old) {
-            changed[at..at + old.len()].copy_from_slice(new);
-            found = true;
+impl Versions {
+    /// Versions that differ in the spare bytes of the header, which mean nothing.
+    pub fn of_header(library: &Path) -> Self {
+        let library = std::fs::read(library).unwrap();
+        let mut magic = HEADER_MAGIC.to_vec();
+        magic.extend(304u32.to_le_bytes());
+        let at = find(&library, &magic) + 212;
+        Self {
+            library,
+            at,
+            length: 8,
         }
     }
-    assert!(found, "the library does not contain the text");
-    changed
+
+    /// Versions that differ in what stands in the place of a text.
+    pub fn of_text(library: &Path, text: &str) -> Self {
+        let library = std::fs::read(library).unwrap();
+        let at = find(&library, text.as_bytes());
+        Self {
+            library,
+            at,
+            length: text.len(),
+        }
+    }
+
+    /// The library as it was built.
+    pub fn original(&self) -> &[u8] {
+        &self.library
+    }
+
+    /// The version with these bytes.
+    pub fn with(&self, bytes: &[u8]) -> Vec<u8> {
+        assert_eq!(bytes.len(), self.length);
+        let mut changed = self.library.clone();
+        changed[self.at..self.at + self.length].copy_from_slice(bytes);
+        changed
+    }
+
+    /// The version with this number in the header.
+    pub fn number(&self, number: u64) -> Vec<u8> {
+        self.with(&number.to_le_bytes())
+    }
+}
+
+fn find(bytes: &[u8], what: &[u8]) -> usize {
+    let first = what[0];
+    let mut from = 0;
+    while let Some(next) = bytes[from..].iter().position(|b| *b == first) {
+        if bytes[from + next..].starts_with(what) {
+            return from + next;
+        }
+        from += next + 1;
+    }
+    panic!("the library does not contain the bytes");
 }

@@ -70,8 +70,8 @@ async fn earn(plugin: &Arc<LoadedPlugin>) -> Arc<Instance> {
     panic!("it was never earned");
 }
 
-fn result(reply: Vec<u8>) -> Value {
-    serde_json::from_slice::<Value>(&reply).unwrap()["structured"].clone()
+fn result(reply: &[u8]) -> Value {
+    serde_json::from_slice::<Value>(reply).unwrap()["structured"].clone()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -80,10 +80,10 @@ async fn it_is_earned_and_then_serves_one_call_at_a_time() {
     let instance = earn(&plugin).await;
     let add = envelope(&json!({ "a": 20, "b": 22 }));
     let reply = instance.request_in_place(OP, &add).unwrap().unwrap();
-    assert_eq!(result(reply), json!(42));
+    assert_eq!(result(&reply), json!(42));
     let host = envelope(&json!({ "what": "host" }));
     let reply = instance.request_in_place(OP, &host).unwrap().unwrap();
-    assert_eq!(result(reply), json!(code::DENIED));
+    assert_eq!(result(&reply), json!(code::DENIED));
     let blocked = std::thread::spawn({
         let instance = Arc::clone(&instance);
         let json = envelope(&json!({ "what": "block" }));
@@ -109,5 +109,5 @@ async fn a_slow_call_loses_it_for_good_and_the_ordinary_way_stays() {
         .request(OP, add, CallOptions::default())
         .await
         .unwrap();
-    assert_eq!(result(reply), json!(3));
+    assert_eq!(result(&reply), json!(3));
 }

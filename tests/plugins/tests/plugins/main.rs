@@ -1,4 +1,12 @@
 //! The plugin loader against real libraries, which cargo builds for these tests.
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "everything in here is a test or helps one"
+)]
 
 mod abi;
 mod calls;

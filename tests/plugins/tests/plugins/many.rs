@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use conjure_host::plugin::{LIBRARY_LIMIT, Loader, LoaderOptions, PluginError};
-use conjure_plugin_tests::{Bench, patch, run_child};
+use conjure_plugin_tests::{Bench, Versions, run_child};
 
 use super::sources::marked;
 
@@ -22,8 +22,8 @@ fn own_memory() -> u64 {
 fn three_hundred_child() {
     const LOADS: u64 = 300;
     let bench = Bench::new();
-    let library = std::fs::read(marked()).unwrap();
-    let path = bench.put("libmarked.so", &library);
+    let versions = Versions::of_header(&marked());
+    let path = bench.put("libmarked.so", versions.original());
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let registry = bench.registry();
@@ -32,7 +32,7 @@ fn three_hundred_child() {
         let begun = Instant::now();
         let mut loading = Duration::ZERO;
         for number in 1..=LOADS {
-            bench.put("libmarked.so", &patch(&library, number));
+            bench.put("libmarked.so", &versions.number(number));
             let begun = Instant::now();
             let plugin = registry.add(&path, false).unwrap();
             loading += begun.elapsed();
@@ -76,12 +76,12 @@ fn real_guard_child() {
 
 /// Loads up to the limit, and expects a refusal then which leaves everything as it was.
 fn fill(bench: &Bench, limit: usize) {
-    let library = std::fs::read(marked()).unwrap();
+    let versions = Versions::of_header(&marked());
     for number in 0..limit {
-        let path = bench.put("plugin.so", &patch(&library, number as u64));
+        let path = bench.put("plugin.so", &versions.number(number as u64));
         bench.loader.load(&path, false).unwrap();
     }
-    let path = bench.put("plugin.so", &patch(&library, u64::MAX));
+    let path = bench.put("plugin.so", &versions.number(u64::MAX));
     let error = bench.loader.load(&path, false).unwrap_err();
     assert!(
         matches!(error, PluginError::TooMany { opened, .. } if opened == limit),
@@ -89,7 +89,7 @@ fn fill(bench: &Bench, limit: usize) {
     );
     assert!(error.to_string().contains("Restart the host"), "{error}");
     // What is open already is not opened again.
-    let path = bench.put("plugin.so", &patch(&library, 0));
+    let path = bench.put("plugin.so", &versions.number(0));
     let plugin = std::sync::Arc::new(bench.loader.load(&path, false).unwrap());
     assert_eq!(Loader::opened(), limit);
     tokio::runtime::Runtime::new().unwrap().block_on(async {

@@ -7,14 +7,27 @@ use std::sync::{Arc, Mutex};
 use conjure_host::plugin::{
     Changed, Found, LoadedPlugin, PluginError, PluginLimits, SearchPath, Sha256,
 };
-use conjure_plugin_tests::{Bench, Plugin, replace};
+use conjure_plugin_tests::{Bench, Plugin, Versions};
 use conjure_skill_sdk::Skill;
 
 use super::sources::{MARKED, marked};
 
-pub(crate) fn with_mark(library: &[u8], number: u64) -> (Vec<u8>, String) {
-    let mark = format!("mark:{number:011}");
-    (replace(library, b"mark:00000000000", mark.as_bytes()), mark)
+/// The marked skill, in versions with marks of their own.
+pub(crate) struct Marks(Versions);
+
+impl Marks {
+    pub(crate) fn new() -> Self {
+        Self(Versions::of_text(&marked(), "mark:00000000000"))
+    }
+
+    pub(crate) fn original(&self) -> &[u8] {
+        self.0.original()
+    }
+
+    pub(crate) fn number(&self, number: u64) -> (Vec<u8>, String) {
+        let mark = format!("mark:{number:011}");
+        (self.0.with(mark.as_bytes()), mark)
+    }
 }
 
 #[test]
@@ -52,8 +65,9 @@ fn one_bad_plugin_takes_nothing_else_down() {
 #[tokio::test(flavor = "multi_thread")]
 async fn b25_a_failed_reload_keeps_what_was_loaded() {
     let bench = Bench::new();
-    let library = std::fs::read(marked()).unwrap();
-    let path = bench.put("libmarked.so", &library);
+    let marks = Marks::new();
+    let library = marks.original();
+    let path = bench.put("libmarked.so", library);
     let registry = bench.registry();
     let changes = registry.subscribe();
     let old = registry.add(&path, false).unwrap();
@@ -71,7 +85,7 @@ async fn b25_a_failed_reload_keeps_what_was_loaded() {
     );
     assert_eq!(Bench::execute(&instance, "count").await.unwrap(), "1");
     // A good one heals it.
-    let (changed, mark) = with_mark(&library, 1);
+    let (changed, mark) = marks.number(1);
     bench.put("libmarked.so", &changed);
     let new = registry.reload("marked").unwrap().unwrap();
     assert!(registry.snapshot().failed().is_empty());
@@ -139,9 +153,9 @@ fn semver_req(range: &str) -> semver::VersionReq {
 fn a_twin_is_refused_until_the_first_one_goes() {
     let bench = Bench::new();
     let registry = bench.registry();
-    let library = std::fs::read(marked()).unwrap();
-    let first = bench.put("libfirst.so", &library);
-    let second = bench.put("libsecond.so", &with_mark(&library, 2).0);
+    let marks = Marks::new();
+    let first = bench.put("libfirst.so", marks.original());
+    let second = bench.put("libsecond.so", &marks.number(2).0);
     registry.add(&first, false).unwrap();
     let error = registry.add(&second, false).unwrap_err();
     assert!(
@@ -189,12 +203,12 @@ fn a_plugin_that_is_linked_into_the_host_is_one_of_them() {
 async fn two_hundred_replacements_under_ten_callers_lose_no_call() {
     const REPLACEMENTS: u64 = 200;
     let bench = Bench::new();
-    let library = std::fs::read(marked()).unwrap();
+    let versions = Marks::new();
     let marks = Arc::new(Mutex::new(HashMap::from([(
-        Sha256::of(&library),
+        Sha256::of(versions.original()),
         "mark:00000000000".to_owned(),
     )])));
-    let path = bench.put("libmarked.so", &library);
+    let path = bench.put("libmarked.so", versions.original());
     let registry = bench.registry();
     registry.load_all(&[Found {
         path: path.clone(),
@@ -242,7 +256,7 @@ async fn two_hundred_replacements_under_ten_callers_lose_no_call() {
         );
         tokio::task::spawn_blocking(move || {
             for number in 1..=REPLACEMENTS {
-                let (changed, mark) = with_mark(&library, number);
+                let (changed, mark) = versions.number(number);
                 marks.lock().unwrap().insert(Sha256::of(&changed), mark);
                 bench.put("libmarked.so", &changed);
                 registry.add(&path, false).unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use conjure_host::plugin::{Registry, Snapshot, WatchOptions, Watcher};
 use conjure_plugin_tests::Bench;
 
-use super::registry::with_mark;
+use super::registry::Marks;
 use super::sources::marked;
 
 /// Waits for a snapshot that is as wanted.
@@ -35,14 +35,14 @@ fn start(bench: &Bench, registry: &Arc<Registry>, options: WatchOptions) -> Watc
 /// Every change of a directory, seen with and without events of the system.
 async fn sees_everything(options: WatchOptions) {
     let bench = Bench::new();
-    let library = std::fs::read(marked()).unwrap();
-    std::fs::write(bench.dir.join("libthere.so"), &library).unwrap();
+    let marks = Marks::new();
+    std::fs::write(bench.dir.join("libthere.so"), marks.original()).unwrap();
     let registry = bench.registry();
     let _watcher = start(&bench, &registry, options);
     let snapshot = until(&registry, |s| s.get("marked").is_some()).await;
     let first = snapshot.get("marked").unwrap().id().clone();
     // Renamed over.
-    bench.put("libthere.so", &with_mark(&library, 1).0);
+    bench.put("libthere.so", &marks.number(1).0);
     let snapshot = until(&registry, |s| {
         s.get("marked").is_some_and(|p| *p.id() != first)
     })
@@ -143,12 +143,12 @@ async fn a_directory_that_is_made_later_is_watched_too() {
 #[tokio::test(flavor = "multi_thread")]
 async fn h_plugins_dropped_into_the_directory_under_load_answer_as_their_version() {
     let bench = Arc::new(Bench::new());
-    let library = std::fs::read(marked()).unwrap();
+    let versions = Marks::new();
     let registry = bench.registry();
     let _watcher = start(&bench, &registry, WatchOptions::default());
     let mut marks = HashMap::new();
     for number in 0..20 {
-        let (changed, mark) = with_mark(&library, number + 1000);
+        let (changed, mark) = versions.number(number + 1000);
         marks.insert(conjure_host::plugin::Sha256::of(&changed), mark);
         drop_in(&bench.dir.join("libmarked.so"), &changed);
         let sha256 = conjure_host::plugin::Sha256::of(&changed);
