@@ -264,7 +264,8 @@ fn same_target(found: (Architecture, bool, bool)) -> Result<(), StructureError> 
     })
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
     use super::*;
 

@@ -33,7 +33,7 @@ pub use find::{Found, SearchPath, is_library_name, libraries};
 pub use hash::Sha256;
 pub use health::{PluginHealth, PluginLimits};
 pub use instance::{Instance, ReplyBytes};
-pub use load::{LIBRARY_LIMIT, Loader, LoaderOptions};
+pub use load::{LIBRARY_LIMIT, Loader, LoaderOptions, end_process};
 pub use loaded::{LoadedPlugin, PluginSource};
 pub use registry::{Change, Changed, FailedPlugin, Registry, Snapshot};
 pub use services::{CallFailure, CallMeta, CallOptions, HostServices, NoServices, PluginId};

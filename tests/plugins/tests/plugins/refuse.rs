@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use conjure_host::plugin::PluginError;
+use conjure_host::plugin::{Loader, LoaderOptions, PluginError, end_process};
 use conjure_plugin_tests::{Bench, run_child};
 
 use super::sources::{aborting, constructing, foreign, marked};
@@ -41,8 +41,10 @@ fn harmless(case: &str) {
 #[test]
 #[ignore = "runs in a child of the other tests"]
 fn child() {
+    let Ok(case) = std::env::var("CONJURE_TEST_CASE") else {
+        return;
+    };
     let variable = |name: &str| std::env::var(name).unwrap();
-    let case = variable("CONJURE_TEST_CASE");
     let file = PathBuf::from(variable("CONJURE_TEST_FILE"));
     let bench = Bench::new();
     let bytes = std::fs::read(&file).unwrap();
@@ -159,6 +161,67 @@ fn refuse(bench: &Bench, bytes: &[u8]) -> PluginError {
     assert!(text.starts_with(path.to_str().unwrap()), "{text}");
     assert!(text.contains(". "), "it says what to do: {text}");
     error
+}
+
+/// Runs the loading of a library that hangs in a child.
+fn hanging(place: &str) {
+    let exit = run_child(
+        "refuse::hanging_child",
+        &[
+            ("CONJURE_TEST_HANG", place),
+            ("CONJURE_TEST_FILE", constructing().to_str().unwrap()),
+            ("CONJURE_TEST_GOOD", marked().to_str().unwrap()),
+        ],
+    );
+    assert!(exit.success, "{place}: {:?}\n{}", exit.signal, exit.output);
+}
+
+#[test]
+#[ignore = "runs in a child of the other tests"]
+fn hanging_child() {
+    let Ok(place) = std::env::var("CONJURE_TEST_HANG") else {
+        return;
+    };
+    // The ordinary end of the process would wait for the library.
+    let passed = std::panic::catch_unwind(|| load_what_hangs(&place)).is_ok();
+    end_process(i32::from(!passed));
+}
+
+fn load_what_hangs(place: &str) {
+    let bench = Bench::with(LoaderOptions {
+        deadline: std::time::Duration::from_millis(300),
+        ..LoaderOptions::default()
+    });
+    let library = |name: &str| PathBuf::from(std::env::var(name).unwrap());
+    let error = bench.try_load(&library("CONJURE_TEST_FILE")).unwrap_err();
+    assert!(matches!(error, PluginError::Hung { .. }), "{error}");
+    assert!(error.to_string().contains(place), "{error}");
+    assert_eq!(Loader::lost_threads(), 1);
+    let good = bench.try_load(&library("CONJURE_TEST_GOOD"));
+    if place == "constructor" {
+        // The system opens one library at a time, so nobody else is made to wait.
+        let error = good.unwrap_err();
+        assert!(matches!(error, PluginError::Blocked { .. }), "{error}");
+    } else {
+        assert_eq!(good.unwrap().id().to_string(), "marked 1.0.0");
+    }
+}
+
+#[test]
+fn a_library_that_hangs_while_it_is_loaded_is_refused_and_the_host_goes_on() {
+    hanging("constructor");
+    hanging("manifest");
+}
+
+#[test]
+fn a_manifest_is_kept_so_that_it_can_be_told_without_running_code() {
+    let bench = Bench::new();
+    let plugin = bench.try_load(&marked()).unwrap();
+    let sha256 = plugin.id().sha256.unwrap();
+    assert_eq!(
+        bench.loader.kept_manifest(&sha256).as_ref(),
+        Some(&**plugin.manifest())
+    );
 }
 
 #[test]

@@ -40,11 +40,19 @@ pub(crate) fn marked() -> PathBuf {
 
 /// The marked skill with a constructor that writes the file which the environment names.
 fn with_constructor() -> String {
+    let marked = MARKED.replace("    let count", "    hang(\"manifest\");\n    let count");
     format!(
-        "{MARKED}
+        "{marked}
 extern \"C\" fn constructor() {{
     if let Some(path) = std::env::var_os(\"CONJURE_TEST_CONSTRUCTOR\") {{
         let _ = std::fs::write(path, \"ran\");
+    }}
+    hang(\"constructor\");
+}}
+
+fn hang(place: &str) {{
+    while std::env::var(\"CONJURE_TEST_HANG\").as_deref() == Ok(place) {{
+        std::thread::sleep(std::time::Duration::from_secs(1));
     }}
 }}
 
