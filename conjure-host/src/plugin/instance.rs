@@ -158,7 +158,8 @@ impl Instance {
     /// way to go. Output of such a call is not kept, and the reply is not checked for being JSON.
     ///
     /// Earned is it by a tool that declares `in_place`, by 100 ordinary calls of which at most one
-    /// took more than 50 µs. A call of more than 10 ms loses it for good.
+    /// took more than 50 µs. A call of more than 10 ms loses it; it can be earned
+    /// again, three times at the most.
     #[must_use = "without an answer the ordinary way is to be taken"]
     pub fn request_in_place(&self, op: &str, json: &[u8]) -> Option<Result<ReplyBytes, Fault>> {
         let turn = self.slot.enter(op)?;

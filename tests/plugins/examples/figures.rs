@@ -110,13 +110,15 @@ async fn main() {
         "skill.tool.nothing",
         &nothing,
         "boundary alone, in place",
-    );
+    )
+    .await;
     in_place(
         &instance,
         "skill.execute",
         &command,
         "100-byte command in place, JSON in the skill",
-    );
+    )
+    .await;
 }
 
 fn loads(bench: &Bench, library: &std::path::Path) {
@@ -165,13 +167,18 @@ async fn ordinary(instance: &Instance, op: &str, json: &[u8], what: &str) {
     println!("{what}: {:?} median", median(&mut times));
 }
 
-fn in_place(instance: &Instance, op: &str, json: &[u8], what: &str) {
+async fn in_place(instance: &Instance, op: &str, json: &[u8], what: &str) {
     const BATCH: u32 = 1_000;
     let mut times = Vec::new();
-    for _ in 0..1_000 {
+    'batch: for _ in 0..1_000 {
         let begun = Instant::now();
         for _ in 0..BATCH {
-            let reply = instance.request_in_place(op, json).expect("it is earned");
+            let Some(reply) = instance.request_in_place(op, json) else {
+                // A busy machine held a call up; it is earned again, and the batch left out.
+                println!("(taken back once)");
+                ordinary(instance, op, json, "earning it again").await;
+                continue 'batch;
+            };
             std::hint::black_box(reply.unwrap());
         }
         times.push(begun.elapsed() / BATCH);

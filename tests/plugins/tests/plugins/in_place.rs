@@ -98,7 +98,7 @@ async fn it_is_earned_and_then_serves_one_call_at_a_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slow_call_loses_it_for_good_and_the_ordinary_way_stays() {
+async fn a_slow_call_loses_it_and_the_ordinary_way_stays() {
     let (plugin, _entries, _release) = adder();
     let instance = earn(&plugin).await;
     let slow = envelope(&json!({ "what": "slow" }));
