@@ -8,7 +8,6 @@
     clippy::indexing_slicing,
     clippy::panic,
     clippy::unwrap_used,
-    clippy::print_stdout,
     clippy::missing_panics_doc,
     reason = "helpers of tests fail by panicking"
 )]
