@@ -11,7 +11,7 @@ use conjure_host::plugin::{
 use conjure_plugin_tests::{Bench, envelope};
 use conjure_skill_sdk::export::Exported;
 use conjure_skill_sdk::protocol::{Elicit, Elicited, Empty, Execute, host_op};
-use conjure_skill_sdk::{Backend, Cx, Error, Setup, Skill};
+use conjure_skill_sdk::{Cx, Error, Setup, Skill};
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio::sync::Notify;

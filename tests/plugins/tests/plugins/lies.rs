@@ -8,7 +8,7 @@ use conjure_abi::{
     CallContext, Fault, FfiFuture, FutureExt as _, Plugin, Plugin_TO, PluginObject, RResult,
     RSlice, Reply, TD_Opaque,
 };
-use conjure_host::plugin::{CallFailure, CallOptions, HostServices};
+use conjure_host::plugin::{CallFailure, CallOptions};
 use conjure_plugin_tests::envelope;
 use conjure_skill_sdk::export::Exported;
 use conjure_skill_sdk::protocol::{BackendCall, CatalogReply, Manifest, Open, ToolResult};
