@@ -15,6 +15,7 @@ mod lies;
 mod many;
 mod refuse;
 mod registry;
+mod sessions;
 mod sources;
 mod trust;
 mod watch;
