@@ -161,6 +161,11 @@ pub fn remove_dir_all(path: impl AsRef<Path>) -> io::Result<()> {
     std::fs::remove_dir_all(path).map_err(|e| named("remove", path, &e))
 }
 
+/// Removes a directory that nothing is in; anything else stays as it is.
+pub fn remove_dir_if_empty(path: impl AsRef<Path>) {
+    let _ = std::fs::remove_dir(path);
+}
+
 /// Bytes of a file.
 ///
 /// # Errors

@@ -2,11 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use secrecy::SecretString;
 use serde_json::{Value, json};
-use tokio::sync::OnceCell;
 
 use crate::backend::Asker;
 use crate::backend::lease::{SkillLease, create_request};
@@ -18,8 +17,8 @@ use crate::store::Log;
 
 /// Plugin, instance name and configuration.
 type InstanceKey = (PluginId, String, String);
-/// An instance that is made at first use.
-type InstanceCell = Arc<OnceCell<Arc<Instance>>>;
+/// An instance that is made at first use and lives for as long as somebody uses it.
+type InstanceCell = Arc<tokio::sync::Mutex<Weak<Instance>>>;
 
 /// What a host's sessions share.
 pub(crate) struct Shared {
@@ -32,8 +31,8 @@ pub(crate) struct Shared {
     pub(crate) plugin_configs: BTreeMap<String, Value>,
     /// Executors and backends, by plugin, instance name and configuration.
     pub(crate) instances: Mutex<HashMap<InstanceKey, InstanceCell>>,
-    /// Skills whose state all sessions share.
-    pub(crate) shared_leases: Mutex<HashMap<PluginId, Arc<SkillLease>>>,
+    /// The current lease of each skill whose state all sessions share.
+    pub(crate) shared_leases: Mutex<HashMap<String, Arc<SkillLease>>>,
 }
 
 impl Shared {
@@ -70,6 +69,10 @@ impl Shared {
                 .instances
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
+            instances.retain(|_, cell| {
+                Arc::strong_count(cell) > 1
+                    || cell.try_lock().is_ok_and(|slot| slot.strong_count() > 0)
+            });
             Arc::clone(instances.entry(key).or_default())
         };
         let config = match config {
@@ -82,13 +85,18 @@ impl Shared {
             config,
             Some(self.plugin_dir(&plugin.manifest().name)),
         );
-        let instance = cell
-            .get_or_try_init(|| async {
-                let created = plugin.create(&create, self.services_for(plugin)).await;
-                created.map_err(|error| error.to_string())
-            })
-            .await?;
-        Ok(Arc::clone(instance))
+        let mut slot = cell.lock().await;
+        if let Some(instance) = slot.upgrade()
+            && Arc::ptr_eq(instance.plugin(), plugin)
+        {
+            return Ok(instance);
+        }
+        let instance = plugin
+            .create(&create, self.services_for(plugin))
+            .await
+            .map_err(|error| error.to_string())?;
+        *slot = Arc::downgrade(&instance);
+        Ok(instance)
     }
 
     /// The host's lease on a skill whose state all sessions share.
@@ -97,26 +105,26 @@ impl Shared {
             .shared_leases
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if let Some(lease) = leases.get(plugin.id()) {
+        let current = leases.get(&plugin.manifest().name);
+        if let Some(lease) = current
+            && Arc::ptr_eq(&lease.plugin, plugin)
+        {
             return Arc::clone(lease);
         }
+        let before = current.cloned();
         let create = create_request(
             None,
             None,
             self.plugin_config(&plugin.manifest().name),
             Some(self.plugin_dir(&plugin.manifest().name)),
         );
-        let before = leases
-            .iter()
-            .find(|(id, _)| id.name == plugin.id().name)
-            .map(|(_, l)| Arc::clone(l));
         let lease = SkillLease::new(
             Arc::clone(plugin),
             self.services_for(plugin),
             create,
             before,
         );
-        leases.insert(plugin.id().clone(), Arc::clone(&lease));
+        leases.insert(plugin.manifest().name.clone(), Arc::clone(&lease));
         lease
     }
 

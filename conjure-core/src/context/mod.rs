@@ -13,6 +13,6 @@ mod summary;
 
 pub use compile::{CompileSettings, compile};
 pub use results::{CommandEnd, cut, failure, file_line};
-pub use skill_paths::absolute_skill_paths;
+pub use skill_paths::{absolute_skill_path, absolute_skill_paths};
 pub use skills_prompt::{SkillEntry, skills_prompt};
 pub use summary::summary_request;

@@ -16,62 +16,121 @@ pub fn absolute_skill_paths(
     dir: &str,
     shadowed: impl Fn(&str) -> bool,
 ) -> String {
+    let skill = Skill {
+        resources,
+        dir,
+        shadowed: &shadowed,
+    };
     let mut out = String::with_capacity(command.len());
     let mut word = String::new();
     let mut quote = None;
     let mut escaped = false;
+    let mut place = Place::Word;
+    let mut before = ' ';
     for c in command.chars() {
         let ends_word = match quote {
-            None => {
-                c.is_whitespace()
-                    || matches!(
-                        c,
-                        ';' | '|' | '&' | '<' | '>' | '(' | ')' | '\'' | '"' | '=' | '`'
-                    )
-            }
+            None => is_operator(c) || c.is_whitespace(),
             Some(open) => c == open,
         };
         if ends_word && !escaped {
-            flush(&mut out, &mut word, quote, resources, dir, &shadowed);
+            place = skill.flush(&mut out, &mut word, quote, place);
             out.push(c);
             quote = match (quote, c) {
                 (None, '\'' | '"') => Some(c),
                 (Some(open), c) if open == c => None,
                 (quote, _) => quote,
             };
+            place = match (place, c) {
+                // The body of a here-document is data.
+                (_, '<') if before == '<' && quote.is_none() => Place::Elsewhere,
+                (Place::Word, '>') if quote.is_none() => Place::Target,
+                (place, _) => place,
+            };
         } else {
             word.push(c);
         }
         escaped = c == '\\' && !escaped && quote != Some('\'');
+        before = c;
     }
-    flush(&mut out, &mut word, quote, resources, dir, &shadowed);
+    skill.flush(&mut out, &mut word, quote, place);
     out
 }
 
-fn flush(
-    out: &mut String,
-    word: &mut String,
-    quote: Option<char>,
+/// A path with the skill's own relative ones made absolute: the whole text is one path, so
+/// nothing is quoted or split.
+pub fn absolute_skill_path(
+    path: &str,
     resources: &[String],
     dir: &str,
-    shadowed: &impl Fn(&str) -> bool,
-) {
-    let path = word
+    shadowed: impl Fn(&str) -> bool,
+) -> String {
+    let relative = path
         .strip_prefix("./")
-        .unwrap_or(word)
+        .unwrap_or(path)
         .trim_end_matches('/');
-    if is_of_skill(path, resources) && !shadowed(path) {
-        let absolute = format!("{}/{path}", dir.trim_end_matches('/'));
-        match quote {
-            None => out.push_str(&quoted(&absolute)),
-            Some('"') => out.push_str(&escaped_in_double_quotes(&absolute)),
-            // A single quote cannot be written inside single quotes: leave them for a moment.
-            Some(_) => out.push_str(&absolute.replace('\'', r"'\''")),
-        }
+    if is_of_skill(relative, resources) && !shadowed(relative) {
+        format!("{}/{relative}", dir.trim_end_matches('/'))
     } else {
-        out.push_str(word);
+        path.to_owned()
     }
-    word.clear();
+}
+
+/// What a word is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Something that a command reads or runs.
+    Word,
+    /// Where a redirection writes to: never the skill's.
+    Target,
+    /// Behind a change of directory, or in a here-document: nobody can say what it means.
+    Elsewhere,
+}
+
+fn is_operator(c: char) -> bool {
+    matches!(
+        c,
+        ';' | '|' | '&' | '<' | '>' | '(' | ')' | '\'' | '"' | '=' | '`'
+    )
+}
+
+struct Skill<'a, F> {
+    resources: &'a [String],
+    dir: &'a str,
+    shadowed: &'a F,
+}
+
+impl<F: Fn(&str) -> bool> Skill<'_, F> {
+    /// Writes a word, made absolute when it is one of the skill's paths, and says what comes next.
+    fn flush(
+        &self,
+        out: &mut String,
+        word: &mut String,
+        quote: Option<char>,
+        place: Place,
+    ) -> Place {
+        let path = word
+            .strip_prefix("./")
+            .unwrap_or(word)
+            .trim_end_matches('/');
+        if place == Place::Word && is_of_skill(path, self.resources) && !(self.shadowed)(path) {
+            let absolute = format!("{}/{path}", self.dir.trim_end_matches('/'));
+            match quote {
+                None => out.push_str(&quoted(&absolute)),
+                Some('"') => out.push_str(&escaped_in_double_quotes(&absolute)),
+                // A single quote cannot be written inside single quotes: leave them for a moment.
+                Some(_) => out.push_str(&absolute.replace('\'', r"'\''")),
+            }
+        } else {
+            out.push_str(word);
+        }
+        let next = match place {
+            Place::Word if matches!(word.as_str(), "cd" | "pushd") => Place::Elsewhere,
+            Place::Target if !word.is_empty() => Place::Word,
+            place => place,
+        };
+        word.clear();
+        next
+    }
 }
 
 /// A path with a `/` in it, or a file at the skill's root: names of one component are too likely
@@ -158,9 +217,32 @@ mod tests {
             "",
             "echo 'unterminated",
             "printf '%s\\n' ünïcode",
+            "echo x > run.sh",
+            "echo x >> 'run.sh'; echo y >|run.sh",
+            "echo x 2>run.sh",
+            "cd project && sh run.sh",
+            "cat <<EOF\nrun.sh\nEOF",
         ] {
             assert_eq!(absolute(command), command);
         }
+    }
+
+    #[test]
+    fn b07_a_path_to_look_at_is_taken_as_it_is() {
+        let resources = ["my file.md".to_owned(), "a/b.md".to_owned()];
+        let look = |path| absolute_skill_path(path, &resources, "/my skills/s", |p| p == "x");
+        assert_eq!(look("my file.md"), "/my skills/s/my file.md");
+        assert_eq!(look("./a/b.md"), "/my skills/s/a/b.md");
+        assert_eq!(look("a"), "a");
+        assert_eq!(look("other file.md"), "other file.md");
+    }
+
+    #[test]
+    fn what_a_redirection_reads_is_the_skills_and_what_it_writes_is_not() {
+        assert_eq!(
+            absolute("sh run.sh > run.sh 2>&1"),
+            "sh /skills/s/run.sh > run.sh 2>&1"
+        );
     }
 
     #[test]

@@ -193,6 +193,9 @@ pub struct Origin {
     /// The plugin's file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
+    /// What tells one build from another of the same version, such as the file's hash.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub build: Option<String>,
 }
 
 /// Which tool, of whom: what an error names.

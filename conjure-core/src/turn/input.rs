@@ -170,6 +170,11 @@ pub enum Action {
     Compact,
     /// Give up summarising.
     StopCompaction,
+    /// A message that waited was dropped: its turn never begins.
+    Dropped {
+        /// The turn that it would have begun.
+        turn_id: String,
+    },
     /// The turn is over; another may begin with the next actions.
     TurnOver {
         /// Its id.

@@ -235,6 +235,7 @@ mod tests {
                     plugin: Some("fetcher".to_owned()),
                     version: Some("1.2.0".to_owned()),
                     file: None,
+                    build: None,
                 },
                 ..read("execute").of_skill("log-fetcher", None)
             },

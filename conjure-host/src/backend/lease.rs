@@ -2,15 +2,16 @@
 //! step boundary, cleaned up at the end.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use conjure_skill_sdk::protocol::{
-    Create, Empty, ExecutorInit, ExecutorReady, HostInfo, Request, SkillMount, State, op,
+    Create, Empty, ExecutorInit, ExecutorReady, HostInfo, Request, SkillMount, State, StateScope,
+    op,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, RwLock};
 
 use super::services::SERVED;
 use crate::plugin::{CallFailure, CallMeta, CallOptions, HostServices, Instance, LoadedPlugin};
@@ -89,6 +90,10 @@ pub(crate) struct SkillLease {
     create: Create,
     instance: OnceCell<Arc<Instance>>,
     before: Mutex<Option<Arc<SkillLease>>>,
+    /// Only for shared state: calls hold it for reading, the hand-over for writing.
+    gate: Option<RwLock<()>>,
+    /// Only for shared state: who serves the calls of old tables once the state has moved on.
+    successor: OnceLock<Arc<Instance>>,
 }
 
 impl SkillLease {
@@ -100,40 +105,81 @@ impl SkillLease {
         create: Create,
         before: Option<Arc<SkillLease>>,
     ) -> Arc<Self> {
-        let before = before.filter(|lease| lease.instance.initialized());
+        let shared = plugin.manifest().state == StateScope::Shared;
         Arc::new(Self {
             plugin,
             services,
             create,
             instance: OnceCell::new(),
-            before: Mutex::new(before),
+            before: Mutex::new(before.and_then(Self::newest_made)),
+            gate: shared.then(|| RwLock::new(())),
+            successor: OnceLock::new(),
         })
     }
 
-    /// The instance, if it was made.
+    /// The instance, if it was made and is the one to call.
     pub(crate) fn made(&self) -> Option<&Arc<Instance>> {
-        self.instance.get()
+        self.successor.get().or_else(|| self.instance.get())
+    }
+
+    /// Held by a call on shared state for as long as it runs.
+    pub(crate) async fn enter(&self) -> Option<tokio::sync::RwLockReadGuard<'_, ()>> {
+        match &self.gate {
+            Some(gate) => Some(gate.read().await),
+            None => None,
+        }
     }
 
     /// The instance. The first use makes it and takes the state of the version before over; when
     /// that fails, the version before goes on.
     pub(crate) async fn instance(&self, around: &Surroundings) -> Result<Arc<Instance>, String> {
+        if let Some(instance) = self.made() {
+            return Ok(Arc::clone(instance));
+        }
         let instance = self
             .instance
             .get_or_try_init(|| async {
-                let before = self.before.lock().unwrap_or_else(PoisonError::into_inner).take();
-                let old = before.as_ref().and_then(|lease| lease.made());
-                match (self.make(old, around).await, old) {
-                    (Ok(instance), _) => Ok(instance),
-                    (Err(reason), Some(old)) => {
-                        tracing::warn!(plugin = %self.plugin.id(), "{reason}; the version before goes on");
-                        Ok(Arc::clone(old))
-                    }
-                    (Err(reason), None) => Err(reason),
+                let before = lock(&self.before).clone();
+                let made = self.take_over(before.as_deref(), around).await;
+                if made.is_ok() {
+                    lock(&self.before).take();
                 }
+                made
             })
             .await?;
         Ok(Arc::clone(instance))
+    }
+
+    async fn take_over(
+        &self,
+        before: Option<&SkillLease>,
+        around: &Surroundings,
+    ) -> Result<Arc<Instance>, String> {
+        let old = before.and_then(|lease| Some((lease, Arc::clone(lease.made()?))));
+        let Some((before, old)) = old else {
+            return self.make(None, around).await;
+        };
+        // Calls on shared state drain, and new ones wait, while it moves.
+        let _moving = match &before.gate {
+            Some(gate) => Some(gate.write().await),
+            None => None,
+        };
+        if let Some(reason) = old.plugin().health().quarantined {
+            tracing::warn!(plugin = %self.plugin.id(), "begins without the state before: {reason}");
+            return self.make(None, around).await;
+        }
+        match self.make(Some(&old), around).await {
+            Ok(instance) => {
+                if before.gate.is_some() {
+                    let _ = before.successor.set(Arc::clone(&instance));
+                }
+                Ok(instance)
+            }
+            Err(reason) => {
+                tracing::warn!(plugin = %self.plugin.id(), "{reason}; the version before goes on");
+                Ok(old)
+            }
+        }
     }
 
     async fn make(
@@ -146,7 +192,7 @@ impl SkillLease {
             .create(&self.create, Arc::clone(&self.services))
             .await
             .map_err(|error| error.to_string())?;
-        let manifest = &self.plugin.manifest();
+        let manifest = self.plugin.manifest();
         if let Some(old) = old
             && manifest.has("state.import/1")
             && old.plugin().manifest().has("state.export/1")
@@ -161,6 +207,19 @@ impl SkillLease {
         }
         Ok(instance)
     }
+
+    /// This lease when it has an instance, else the newest one before it that has: versions that
+    /// were never called have no state to hand on.
+    fn newest_made(self: Arc<Self>) -> Option<Arc<Self>> {
+        if self.instance.initialized() {
+            return Some(self);
+        }
+        lock(&self.before).clone()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An executor or backend of one session.

@@ -59,7 +59,9 @@ pub(super) fn native_tools(
             .iter()
             .filter(|tool| offered(spec, &tool.name))
         {
-            tools.push(Arc::new(tool_of(declared, Some(&manifest.name), plugin)));
+            let mut tool = tool_of(declared, Some(&manifest.name), plugin);
+            tool.timeout_ms = tool.timeout_ms.or(spec.call_timeout_ms);
+            tools.push(Arc::new(tool));
             offers.push(Offer {
                 backend: spec.instance().to_owned(),
                 skill: Some(manifest.name.clone()),
@@ -178,5 +180,6 @@ fn origin(plugin: &LoadedPlugin) -> Origin {
             .source()
             .path()
             .map(|path| path.display().to_string()),
+        build: plugin.id().sha256.map(|hash| hash.to_string()),
     }
 }

@@ -13,6 +13,13 @@ use conjure_skill_sdk::protocol::{FileRef, Part, ToolResult};
 
 use crate::artifacts::{Artifact, Artifacts, Fetch};
 
+/// What is shown of a text at the least, however much came before it.
+const LEAST_SHOWN: usize = 256;
+/// The most refusals that the model is told one by one.
+const TOLD_REFUSALS: usize = 5;
+/// The most parts of a result; what is beyond is counted.
+const MOST_PARTS: usize = 200;
+
 /// Collects the output of one call.
 pub(crate) struct Output<'a> {
     pub(crate) artifacts: &'a Artifacts,
@@ -20,6 +27,10 @@ pub(crate) struct Output<'a> {
     pub(crate) fetch: Option<Fetch>,
     pub(crate) working_dir: &'a Path,
     pub(crate) most_bytes: usize,
+    /// Bytes of text that the model reads so far.
+    pub(crate) used: usize,
+    /// Files that were refused.
+    pub(crate) refused: usize,
     pub(crate) parts: Vec<OutputPart>,
     pub(crate) files: Vec<Artifact>,
 }
@@ -27,13 +38,17 @@ pub(crate) struct Output<'a> {
 impl Output<'_> {
     /// Takes a tool result in.
     pub(crate) fn tool_result(&mut self, result: ToolResult) {
-        for part in result.content {
+        let parts = result.content.len();
+        for part in result.content.into_iter().take(MOST_PARTS) {
             match part {
                 Part::Text { text } => self.text(&text),
                 Part::Image { media_type, data } => self.image(&media_type, &data),
                 Part::File { file } => self.spilled_or_file(&file),
                 Part::Raw { value, .. } | Part::Other(value) => self.text(&value.to_string()),
             }
+        }
+        if parts > MOST_PARTS {
+            self.text(&format!("[{} more parts left out]", parts - MOST_PARTS));
         }
         if self.parts.is_empty()
             && let Some(structured) = &result.structured
@@ -50,21 +65,22 @@ impl Output<'_> {
         if text.is_empty() {
             return;
         }
-        let shown = if text.len() > self.most_bytes {
+        let room = self.most_bytes.saturating_sub(self.used).max(LEAST_SHOWN);
+        let shown = if text.len() > room {
             match self.artifacts.spill(self.backend, "output.txt", text) {
                 Ok(artifact) => {
-                    let shown = cut(text, self.most_bytes, Some(&artifact.reference()));
+                    let shown = cut(text, room, Some(&artifact.reference()));
                     self.files.push(artifact);
                     shown
                 }
-                Err(_) => cut(text, self.most_bytes, None),
+                Err(_) => cut(text, room, None),
             }
         } else {
             None
         };
-        self.parts.push(OutputPart::Text {
-            text: shown.unwrap_or_else(|| text.to_owned()),
-        });
+        let text = shown.unwrap_or_else(|| text.to_owned());
+        self.used += text.len();
+        self.parts.push(OutputPart::Text { text });
     }
 
     /// Takes a file in that a call made, and tells the model about it.
@@ -113,9 +129,14 @@ impl Output<'_> {
                 Some(artifact)
             }
             Err(error) => {
-                self.parts.push(OutputPart::Text {
-                    text: format!("[file refused] {error}"),
-                });
+                self.refused += 1;
+                match self.refused {
+                    1..=TOLD_REFUSALS => self.text(&format!("[file refused] {error}")),
+                    number if number == TOLD_REFUSALS + 1 => {
+                        self.text("[file refused] more files, which are not told one by one");
+                    }
+                    _ => {}
+                }
                 None
             }
         }

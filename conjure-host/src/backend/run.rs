@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use conjure_abi::EmitKind;
 use conjure_core::chat::{FunctionCall, FunctionCallOutput};
-use conjure_core::context::{CommandEnd, absolute_skill_paths, failure};
+use conjure_core::context::{CommandEnd, absolute_skill_path, absolute_skill_paths, failure};
 use conjure_core::log::CallEnd;
 use conjure_core::routing::Route;
 use conjure_skill_sdk::protocol::{
@@ -49,6 +49,23 @@ pub struct CallReport {
     pub files: Vec<Artifact>,
     /// Data for programs: the structured result, if there is one.
     pub structured: Option<Value>,
+}
+
+impl CallReport {
+    /// The report of a call whose own code in the host broke.
+    pub(crate) fn broken(call: &FunctionCall) -> Self {
+        let text = failure(
+            &call.name,
+            "the host broke while it ran the call; this is a bug of it",
+        );
+        Self {
+            output: FunctionCallOutput::text(&call.call_id, text, true),
+            end: CallEnd::Indeterminate,
+            duration: Duration::ZERO,
+            files: Vec::new(),
+            structured: None,
+        }
+    }
 }
 
 /// What a call is run with.
@@ -133,6 +150,8 @@ impl Runner<'_> {
             },
             working_dir: &self.around.working_dir,
             most_bytes: self.most_bytes,
+            used: 0,
+            refused: 0,
             parts: Vec::new(),
             files: Vec::new(),
         };
@@ -206,16 +225,40 @@ impl Runner<'_> {
     ) -> Result<Ran, Failed> {
         let instance = match lease.made() {
             Some(instance) => Arc::clone(instance),
-            None => lease
-                .instance(self.around)
-                .await
-                .map_err(|reason| Failed::new(failure(&underway.call.name, &reason)))?,
+            None => self.first_use(underway, lease).await?,
         };
+        let _entered = lease.enter().await;
+        // Shared state may have moved on while this call waited.
+        let instance = lease.made().map_or(instance, Arc::clone);
         let body = &underway.call.arguments;
         let result = self
             .tool_result(&instance, underway, underway.route.op(), body, None)
             .await?;
         Ok(take(output, result))
+    }
+
+    /// Makes the instance, within the call's own limit.
+    async fn first_use(
+        &self,
+        underway: &Underway<'_>,
+        lease: &SkillLease,
+    ) -> Result<Arc<Instance>, Failed> {
+        let name = &underway.call.name;
+        tokio::select! {
+            made = lease.instance(self.around) => {
+                made.map_err(|reason| Failed::new(failure(name, &reason)))
+            }
+            () = self.cancel.cancelled() => Err(Failed {
+                text: failure(name, "the call was cancelled"),
+                end: CallEnd::Cancelled,
+            }),
+            () = tokio::time::sleep(underway.timeout) => Err(Failed {
+                text: failure(name, &format!(
+                    "{} was not ready within {:?}", lease.plugin.id(), underway.timeout
+                )),
+                end: CallEnd::TimedOut,
+            }),
+        }
     }
 
     async fn backend(
@@ -267,7 +310,14 @@ impl Runner<'_> {
             }
             op::EXECUTOR_VIEW => {
                 let mut body: View = arguments(underway.call)?;
-                body.path = self.with_skill_paths(body.path, lease, folders);
+                body.path = folders.iter().fold(body.path, |path, folder| {
+                    match lease.skill_dir(folder.folder.name.as_str()) {
+                        Some(dir) => absolute_skill_path(&path, &folder.paths, dir, |path| {
+                            self.around.working_dir.join(path).exists()
+                        }),
+                        None => path,
+                    }
+                });
                 let viewed: Viewed = call.ask(op::EXECUTOR_VIEW, &body).await?;
                 output.text(&viewed.content);
                 if let Some(file) = &viewed.full_content {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use conjure_core::context::{SkillEntry, skills_prompt};
 use conjure_core::routing::{Catalog, Naming, Quarantined, RoutingError, RoutingTable, ToolName};
@@ -19,6 +20,9 @@ use crate::plugin::{HostServices, LoadedPlugin, PluginId};
 use crate::session::BackendSpec;
 use crate::shared::Shared;
 use crate::skill_folders::{self, FolderError, LoadedFolder};
+
+/// Time for an instance to take note of its end.
+const SHUTDOWN: Duration = Duration::from_secs(2);
 
 /// The backends of one session.
 pub struct Toolbox {
@@ -212,19 +216,9 @@ impl Toolbox {
 
     /// Ends what the session started on its backends.
     pub(crate) async fn close(&mut self) {
-        for attached in self.attached.drain(..) {
-            let (lease, operation) = match &attached.kind {
-                Kind::Executor { lease, .. } => (lease, op::EXECUTOR_CLEANUP),
-                Kind::Backend { lease, .. } => (lease, op::BACKEND_CLOSE),
-                Kind::Native => continue,
-            };
-            let ended: Result<Empty, _> =
-                ask(&lease.instance, &self.around, operation, Empty {}).await;
-            if let Err(error) = ended {
-                tracing::warn!(backend = attached.name, "could not clean up: {error}");
-            }
-        }
-        self.leases.clear();
+        let attached = std::mem::take(&mut self.attached);
+        let leases = std::mem::take(&mut self.leases);
+        end(attached, leases, self.around.clone()).await;
     }
 
     fn check_native(&self, spec: &BackendSpec) -> Result<(), ToolboxError> {
@@ -290,9 +284,15 @@ impl Toolbox {
         let _: Empty = ask(&instance, &self.around, op::BACKEND_OPEN, open)
             .await
             .map_err(|error| not_ready(error.to_string()))?;
-        let catalog: CatalogReply = ask(&instance, &self.around, op::BACKEND_CATALOG, Empty {})
-            .await
-            .map_err(|error| not_ready(error.to_string()))?;
+        let catalog = ask(&instance, &self.around, op::BACKEND_CATALOG, Empty {}).await;
+        let catalog: CatalogReply = match catalog {
+            Ok(catalog) => catalog,
+            Err(error) => {
+                let closed = ask(&instance, &self.around, op::BACKEND_CLOSE, Empty {}).await;
+                let _: Result<Empty, _> = closed;
+                return Err(not_ready(error.to_string()));
+            }
+        };
         let lease = BackendLease {
             plugin,
             instance,
@@ -385,7 +385,9 @@ impl Toolbox {
 
     /// The session's lease on a native skill; the same one for as long as the plugin is the same.
     fn lease(&self, plugin: &Arc<LoadedPlugin>) -> Arc<SkillLease> {
-        if let Some(lease) = self.leases.get(plugin.id()) {
+        if let Some(lease) = self.leases.get(plugin.id())
+            && Arc::ptr_eq(&lease.plugin, plugin)
+        {
             return Arc::clone(lease);
         }
         if plugin.manifest().state == StateScope::Shared {
@@ -408,6 +410,47 @@ impl Toolbox {
             Some(self.shared.plugin_dir(&plugin.manifest().name)),
         );
         SkillLease::new(Arc::clone(plugin), services, create, before)
+    }
+}
+
+impl Drop for Toolbox {
+    /// A session that was given up half-way leaves nothing behind either.
+    fn drop(&mut self) {
+        if self.attached.is_empty() {
+            return;
+        }
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let attached = std::mem::take(&mut self.attached);
+            let leases = std::mem::take(&mut self.leases);
+            runtime.spawn(end(attached, leases, self.around.clone()));
+        }
+    }
+}
+
+/// Closes a session's backends, and tells its own skills that they end.
+async fn end(
+    attached: Vec<Attached>,
+    leases: HashMap<PluginId, Arc<SkillLease>>,
+    around: Surroundings,
+) {
+    for attached in attached {
+        let (lease, operation) = match &attached.kind {
+            Kind::Executor { lease, .. } => (lease, op::EXECUTOR_CLEANUP),
+            Kind::Backend { lease, .. } => (lease, op::BACKEND_CLOSE),
+            Kind::Native => continue,
+        };
+        let ended: Result<Empty, _> = ask(&lease.instance, &around, operation, Empty {}).await;
+        if let Err(error) = ended {
+            tracing::warn!(backend = attached.name, "could not clean up: {error}");
+        }
+    }
+    let own = leases
+        .into_values()
+        .filter(|lease| lease.plugin.manifest().state == StateScope::Session);
+    for lease in own {
+        if let Some(instance) = lease.made() {
+            instance.close(SHUTDOWN).await;
+        }
     }
 }
 

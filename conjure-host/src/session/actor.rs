@@ -20,6 +20,7 @@ use super::derived::{policy, turn_settings};
 use super::handle::{Answer, ChatError, SessionError, Settings};
 use super::mailbox::{Command, Internal, MAILBOX};
 use super::model::{Piece, Pieces, Request};
+use super::perform::Deferred;
 use super::place::{Exchange, Place};
 use super::recorder::Recorder;
 use super::spec::SessionSpec;
@@ -52,7 +53,8 @@ pub(super) struct Actor {
     pub(super) current: Arc<ArcSwap<Snapshot>>,
     pub(super) artifacts: Arc<Artifacts>,
     pub(super) around: Surroundings,
-    pub(super) exchange: Exchange,
+    /// Ends with the actor.
+    _exchange: Exchange,
     pub(super) internal: mpsc::Sender<Internal>,
     pub(super) reports: mpsc::Receiver<Internal>,
     pub(super) commands: mpsc::Receiver<Command>,
@@ -68,7 +70,8 @@ pub(super) struct Actor {
     pub(super) live: HashMap<String, usize>,
     /// Tools that the thread once had.
     pub(super) removed: BTreeSet<String>,
-    answers: Vec<(oneshot::Sender<Answered>, Answered)>,
+    pub(super) answers: Vec<(oneshot::Sender<Answered>, Answered)>,
+    pub(super) deferred: Vec<Deferred>,
 }
 
 /// What a session is started with.
@@ -119,7 +122,7 @@ impl Actor {
             current,
             artifacts: place.services.artifacts,
             around: place.around,
-            exchange: place.exchange,
+            _exchange: place.exchange,
             internal,
             reports,
             commands,
@@ -134,6 +137,7 @@ impl Actor {
             live: HashMap::new(),
             removed,
             answers: Vec::new(),
+            deferred: Vec::new(),
         };
         tokio::spawn(actor.run(ended));
     }
@@ -465,6 +469,7 @@ impl Actor {
     /// Writes what happened, then shows it and answers.
     fn commit(&mut self) -> Result<(), StoreError> {
         self.recorder.commit()?;
+        self.perform_deferred();
         for (done, answer) in self.answers.drain(..) {
             let _ = done.send(answer);
         }
@@ -527,7 +532,12 @@ impl Actor {
 
     /// Ends everything that the session started.
     async fn stop(mut self, reason: Option<String>) {
-        if let Some(request) = self.request.take() {
+        if let Some((_, request)) = self.compaction.take() {
+            drop(request.stop());
+        }
+        if reason.is_some()
+            && let Some(request) = self.request.take()
+        {
             drop(request.stop());
         }
         for cancel in self.calls.values() {
@@ -536,13 +546,15 @@ impl Actor {
         if reason.is_none() {
             self.wind_down().await;
         }
+        for (done, answer) in self.answers.drain(..) {
+            let _ = done.send(answer);
+        }
         for (_, done) in self.waiting.drain() {
             let _ = done.send(Err(ChatError::Ended {
                 reason: reason.clone(),
             }));
         }
         self.toolbox.close().await;
-        self.exchange.remove();
     }
 
     /// Lets running calls report their end, so that the log has it.

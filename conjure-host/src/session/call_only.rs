@@ -98,6 +98,5 @@ impl CallOnly {
     /// Ends what the calls started.
     pub(crate) async fn close(mut self) {
         self.toolbox.close().await;
-        self.place.exchange.remove();
     }
 }

@@ -1,16 +1,18 @@
 //! One model request of a session, on a task of its own.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use conjure_core::chat::{Meta, Response, StreamEvent};
 use conjure_core::request::ModelRequest;
 use conjure_core::turn::{Input, ModelFailure};
+use futures_util::FutureExt as _;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
 use super::mailbox::Internal;
-use crate::provider::{Provider, ReplySink};
+use crate::provider::{Provider, ProviderError, ReplySink};
 
 /// A request on its way.
 pub(crate) struct Request {
@@ -84,7 +86,14 @@ impl Request {
             let (sink, meta) = (Arc::clone(&sink), meta.clone());
             async move {
                 let request = prepare.await;
-                let answer = provider.respond(&request, &sink).await;
+                let answer = AssertUnwindSafe(provider.respond(&request, &sink)).catch_unwind();
+                let answer = answer.await.unwrap_or_else(|_| {
+                    Err(ProviderError::new(
+                        provider.name(),
+                        "panic",
+                        "the provider's code panicked; this is a bug of it",
+                    ))
+                });
                 let input = match answer {
                     Ok(response) => Input::ModelDone {
                         request: number,
@@ -117,6 +126,18 @@ impl Request {
             sink,
             meta,
             begun,
+        }
+    }
+
+    /// The end of a request that was stopped before it left.
+    pub(crate) fn never_sent(number: u64) -> Input {
+        Input::ModelFailed {
+            request: number,
+            failure: ModelFailure {
+                error: "stopped".to_owned(),
+                kind: "stopped".to_owned(),
+            },
+            partial: None,
         }
     }
 

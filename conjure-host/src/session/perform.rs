@@ -1,5 +1,6 @@
 //! What a session's actor does when the turn machine says so.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -12,6 +13,7 @@ use conjure_core::repair::Target;
 use conjure_core::request::ModelRequest;
 use conjure_core::turn::{Action, Decision, Input};
 use conjure_skill_sdk::protocol::Observe;
+use futures_util::FutureExt as _;
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -19,10 +21,11 @@ use tokio_util::sync::CancellationToken;
 use super::actor::{Actor, LIVE_BYTES};
 use super::asking::{ApprovalMode, PendingApproval, nobody_there};
 use super::derived::{call_timeout, most_bytes};
+use super::handle::ChatError;
 use super::mailbox::Internal;
 use super::model::Request;
-use crate::backend::Snapshot;
 use crate::backend::run::Runner;
+use crate::backend::{CallReport, LiveOutput, Snapshot};
 
 impl Actor {
     pub(super) fn perform(&mut self, action: Action) -> Option<Input> {
@@ -42,16 +45,26 @@ impl Actor {
             Action::Tell(event) => self.recorder.event(event),
             Action::UseTable { .. } => self.current.store(Arc::clone(&self.newest)),
             Action::UseSettings(settings) => self.use_settings(&settings),
-            Action::Request { request, .. } => self.send(request),
-            Action::StopModel { .. } => {
+            Action::Request { request, .. } => self.deferred.push(Deferred::Send(request)),
+            Action::StopModel { request } => {
                 self.take_pieces();
+                let waiting = self.deferred.len();
+                self.deferred
+                    .retain(|d| !matches!(d, Deferred::Send(n) if *n == request));
+                if self.deferred.len() < waiting {
+                    return Some(Request::never_sent(request));
+                }
                 return self.request.take().map(Request::stop);
             }
             Action::Observe {
                 server_items,
                 fields,
             } => self.observe(server_items, fields),
-            Action::RunCall(call) => self.run_call(call),
+            Action::RunCall(call) => {
+                self.calls
+                    .insert(call.call_id.clone(), CancellationToken::new());
+                self.deferred.push(Deferred::Run(call));
+            }
             Action::StopCall { call_id } => {
                 if let Some(cancel) = self.calls.get(&call_id) {
                     cancel.cancel();
@@ -78,9 +91,24 @@ impl Actor {
                     drop(request.stop());
                 }
             }
+            Action::Dropped { turn_id } => {
+                if let Some(done) = self.waiting.remove(&turn_id) {
+                    self.answers.push((done, Err(ChatError::Cancelled)));
+                }
+            }
             Action::TurnOver { turn_id } => self.turn_over(&turn_id),
         }
         None
+    }
+
+    /// Does what had to wait until the log says that it is done.
+    pub(super) fn perform_deferred(&mut self) {
+        for deferred in std::mem::take(&mut self.deferred) {
+            match deferred {
+                Deferred::Send(request) => self.send(request),
+                Deferred::Run(call) => self.run_call(call),
+            }
+        }
     }
 
     fn send(&mut self, number: u64) {
@@ -130,52 +158,36 @@ impl Actor {
     }
 
     fn run_call(&mut self, call: FunctionCall) {
-        let cancel = CancellationToken::new();
-        self.calls.insert(call.call_id.clone(), cancel.clone());
+        let Some(cancel) = self.calls.get(&call.call_id).cloned() else {
+            return;
+        };
         let snapshot = self.current.load_full();
         let (around, artifacts) = (self.around.clone(), Arc::clone(&self.artifacts));
         let internal = self.internal.clone();
         let turn_id = self.turn_id.clone();
         let (timeout, most_bytes) = (call_timeout(&self.spec), most_bytes(&self.spec));
-        let (outputs, mut pieces) = mpsc::channel::<(EmitKind, Vec<u8>)>(64);
-        let call_id = call.call_id.clone();
-        let forward = internal.clone();
         tokio::spawn(async move {
-            while let Some((kind, bytes)) = pieces.recv().await {
-                let call_id = call_id.clone();
-                if forward
-                    .send(Internal::Output {
-                        call_id,
-                        kind,
-                        bytes,
-                    })
-                    .await
-                    .is_err()
-                {
-                    break;
-                }
-            }
-        });
-        tokio::spawn(async move {
-            let shown = AtomicUsize::new(0);
-            let runner = Runner {
-                snapshot: &snapshot,
-                around: &around,
-                artifacts: &artifacts,
-                turn_id,
-                timeout,
-                most_bytes,
-                cancel,
-                live: Arc::new(move |kind, bytes| {
-                    // Live output is for eyes: what a slow log cannot take is left out of it,
-                    // never out of the result.
-                    let before = shown.fetch_add(bytes.len(), Ordering::Relaxed);
-                    if before < LIVE_BYTES {
-                        let _ = outputs.try_send((kind, bytes.to_vec()));
-                    }
-                }),
+            let (outputs, pieces) = mpsc::channel(64);
+            let shown = tokio::spawn(forward(call.call_id.clone(), pieces, internal.clone()));
+            let running = async {
+                let runner = Runner {
+                    snapshot: &snapshot,
+                    around: &around,
+                    artifacts: &artifacts,
+                    turn_id,
+                    timeout,
+                    most_bytes,
+                    cancel,
+                    live: live_output(outputs),
+                };
+                runner.run(&call).await
             };
-            let report = runner.run(&call).await;
+            let report = match AssertUnwindSafe(running).catch_unwind().await {
+                Ok(report) => report,
+                Err(_) => CallReport::broken(&call),
+            };
+            // Live output stands before the result in the log.
+            let _ = shown.await;
             let _ = internal.send(Internal::Report(Box::new(report))).await;
         });
     }
@@ -199,5 +211,43 @@ impl Actor {
                 .observe(&around, &artifacts, observed, &internal)
                 .await;
         });
+    }
+}
+
+/// Something that leaves the session, and so waits for the log.
+pub(super) enum Deferred {
+    /// Ask the model.
+    Send(u64),
+    /// Run a call.
+    Run(FunctionCall),
+}
+
+/// Live output is for eyes: what a slow log cannot take is left out of it, never out of the result.
+fn live_output(outputs: mpsc::Sender<(EmitKind, Vec<u8>)>) -> LiveOutput {
+    let shown = AtomicUsize::new(0);
+    Arc::new(move |kind, bytes| {
+        if shown.fetch_add(bytes.len(), Ordering::Relaxed) < LIVE_BYTES {
+            let _ = outputs.try_send((kind, bytes.to_vec()));
+        }
+    })
+}
+
+async fn forward(
+    call_id: String,
+    mut pieces: mpsc::Receiver<(EmitKind, Vec<u8>)>,
+    internal: mpsc::Sender<Internal>,
+) {
+    while let Some((kind, bytes)) = pieces.recv().await {
+        let call_id = call_id.clone();
+        let sent = internal
+            .send(Internal::Output {
+                call_id,
+                kind,
+                bytes,
+            })
+            .await;
+        if sent.is_err() {
+            break;
+        }
     }
 }

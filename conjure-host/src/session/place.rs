@@ -23,17 +23,23 @@ pub(crate) struct Place {
 /// The exchange directory, which ends with the session.
 pub(crate) struct Exchange {
     dir: PathBuf,
+    own: PathBuf,
     shared: Arc<Shared>,
     session: String,
 }
 
-impl Exchange {
-    pub(crate) fn remove(&self) {
+impl Drop for Exchange {
+    /// Also when the session was given up half-way.
+    fn drop(&mut self) {
         self.shared.services.forget(&self.session);
         if let Err(error) = crate::fs::remove_dir_all(&self.dir)
             && error.kind() != std::io::ErrorKind::NotFound
         {
             tracing::warn!("the exchange directory stays: {error}");
+        }
+        // What the session kept nothing in is of no use.
+        for dir in [&self.own.join("work"), &self.own.join("files"), &self.own] {
+            crate::fs::remove_dir_if_empty(dir);
         }
     }
 }
@@ -79,6 +85,7 @@ impl Place {
             services,
             exchange: Exchange {
                 dir: exchange_dir,
+                own,
                 shared: Arc::clone(shared),
                 session,
             },

@@ -68,10 +68,13 @@ impl Recorder {
         if matches!(body, EntryBody::TurnStarted { .. }) {
             self.turn += 1;
         }
-        // A result that was seen must not be asked for again after a crash.
+        // A call that began must not look as if it never had, and a result that was seen must not
+        // be asked for again after a crash.
         self.durable |= matches!(
             body,
-            EntryBody::CallEnded { .. } | EntryBody::TurnEnded { .. }
+            EntryBody::CallStarted { .. }
+                | EntryBody::CallEnded { .. }
+                | EntryBody::TurnEnded { .. }
         );
         let entry = Entry {
             seq: self.entries.last().map_or(1, |last| last.seq + 1),

@@ -14,6 +14,7 @@ fn tool(skill: &str, tool: &str) -> CatalogTool {
             plugin: Some(format!("{skill}-plugin")),
             version: Some("1.0.0".into()),
             file: Some(format!("/plugins/lib{skill}.so")),
+            build: None,
         },
         ..CatalogTool::new(tool, "skill.execute", Effects::Write).of_skill(skill, None)
     }

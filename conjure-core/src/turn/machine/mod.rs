@@ -397,10 +397,12 @@ impl Machine {
     }
 
     fn drop_queue(&mut self) {
-        let dropped = self.queue.len();
-        self.queue.clear();
-        if dropped > 0 {
-            self.notice(format!("{dropped} waiting message(s) dropped."));
+        let dropped: Vec<String> = self.queue.drain(..).map(|(turn_id, _)| turn_id).collect();
+        if !dropped.is_empty() {
+            self.notice(format!("{} waiting message(s) dropped.", dropped.len()));
+        }
+        for turn_id in dropped {
+            self.out.push(Action::Dropped { turn_id });
         }
     }
 

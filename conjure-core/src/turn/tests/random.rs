@@ -157,6 +157,7 @@ impl Host {
                     self.compacting = true;
                 }
                 Action::StopCompaction => self.compacting = false,
+                Action::Dropped { .. } => {}
                 Action::UseTable { version } => assert!(version <= self.table),
                 Action::TurnOver { .. } => {
                     assert!(self.running.is_empty() && self.asked.is_empty());
