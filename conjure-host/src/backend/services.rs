@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use conjure_abi::{Fault, code};
 use conjure_core::chat::{Message, Part};
 use conjure_core::repair::Target;
@@ -71,15 +72,19 @@ impl Asker for Nobody {
 /// Asks the session's own model, for a plugin.
 pub type Sampler = Arc<dyn Fn(Sample) -> BoxFuture<'static, Result<Sampled, String>> + Send + Sync>;
 
-/// Asks a provider in the name of a plugin.
-pub(crate) fn sampler(provider: Option<Arc<dyn Provider>>, model: String) -> Sampler {
+/// Who answers `sample`: the session's provider and model, whichever they are now.
+pub(crate) type Asked = Arc<ArcSwapOption<(Arc<dyn Provider>, String)>>;
+
+/// Asks the session's provider in the name of a plugin.
+pub(crate) fn sampler(asked: Asked) -> Sampler {
     Arc::new(move |sample| {
-        let (provider, model) = (provider.clone(), model.clone());
+        let now = asked.load_full();
         async move {
-            let Some(provider) = provider else {
+            let Some(now) = now else {
                 return Err("this session has no model".to_owned());
             };
-            let request = sample_request(provider.name(), &model, sample);
+            let (provider, model) = (&now.0, &now.1);
+            let request = sample_request(provider.name(), model, sample);
             let sink = ReplySink::new(|_| {}, |_| {});
             let response = provider
                 .respond(&request, &sink)
@@ -87,7 +92,7 @@ pub(crate) fn sampler(provider: Option<Arc<dyn Provider>>, model: String) -> Sam
                 .map_err(|error| error.to_string())?;
             Ok(Sampled {
                 model: if response.model.is_empty() {
-                    model
+                    model.clone()
                 } else {
                     response.model
                 },
@@ -228,7 +233,7 @@ impl HostServices for Services {
                 .unwrap_or_else(PoisonError::into_inner);
             sessions.get(call.session.as_deref()?).cloned()
         });
-        let asked = Asked {
+        let asked = Answering {
             shared: Arc::clone(&self.shared),
             permissions: self.permissions.clone(),
             session,
@@ -239,14 +244,14 @@ impl HostServices for Services {
     }
 }
 
-struct Asked {
+struct Answering {
     shared: Arc<ServicesShared>,
     permissions: Permissions,
     session: Option<SessionServices>,
     plugin: String,
 }
 
-impl Asked {
+impl Answering {
     async fn answer(&self, op: &str, json: &[u8]) -> Result<Vec<u8>, Fault> {
         match op {
             host_op::PROGRESS => reply(&Empty {}),

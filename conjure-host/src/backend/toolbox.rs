@@ -1,6 +1,6 @@
 //! A session's backends, and the snapshots that are made of them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +30,8 @@ pub struct Toolbox {
     around: Surroundings,
     services: SessionServices,
     naming: Naming,
+    /// What backends handed out earlier in this thread.
+    states: BTreeMap<String, Value>,
     attached: Vec<Attached>,
     /// The native skills that this session uses, by plugin.
     leases: HashMap<PluginId, Arc<SkillLease>>,
@@ -130,6 +132,7 @@ impl Toolbox {
         around: Surroundings,
         services: SessionServices,
         naming: Naming,
+        states: BTreeMap<String, Value>,
         specs: &[BackendSpec],
     ) -> Result<Self, ToolboxError> {
         let mut toolbox = Self {
@@ -137,6 +140,7 @@ impl Toolbox {
             around,
             services,
             naming,
+            states,
             attached: Vec::new(),
             leases: HashMap::new(),
         };
@@ -279,7 +283,7 @@ impl Toolbox {
         let open = Open {
             options: spec.config.clone().unwrap_or_else(|| json!({})),
             skills: mounts,
-            state: None,
+            state: self.states.get(spec.instance()).cloned(),
         };
         let _: Empty = ask(&instance, &self.around, op::BACKEND_OPEN, open)
             .await

@@ -26,6 +26,7 @@ use super::recorder::Recorder;
 use super::spec::SessionSpec;
 use crate::artifacts::{Artifact, Artifacts};
 use crate::backend::lease::Surroundings;
+use crate::backend::services::Asked;
 use crate::backend::{CallReport, Snapshot, Toolbox};
 use crate::provider::Provider;
 use crate::shared::Shared;
@@ -53,6 +54,7 @@ pub(super) struct Actor {
     pub(super) current: Arc<ArcSwap<Snapshot>>,
     pub(super) artifacts: Arc<Artifacts>,
     pub(super) around: Surroundings,
+    asked_by_plugins: Asked,
     /// Ends with the actor.
     _exchange: Exchange,
     pub(super) internal: mpsc::Sender<Internal>,
@@ -122,6 +124,7 @@ impl Actor {
             current,
             artifacts: place.services.artifacts,
             around: place.around,
+            asked_by_plugins: place.asked,
             _exchange: place.exchange,
             internal,
             reports,
@@ -414,7 +417,11 @@ impl Actor {
         self.spec.provider = Some(settings.provider.clone());
         self.spec.model = Some(settings.model.clone());
         match self.shared.provider(&self.spec) {
-            Ok(provider) => self.provider = provider,
+            Ok(provider) => {
+                let now = (Arc::clone(&provider), settings.model.clone());
+                self.asked_by_plugins.store(Some(Arc::new(now)));
+                self.provider = provider;
+            }
             Err(error) => tracing::error!("the provider stays: {error}"),
         }
     }

@@ -1,5 +1,6 @@
 //! Single calls without a model, through the same routing and the same operations.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use conjure_core::chat::FunctionCall;
@@ -32,6 +33,7 @@ impl CallOnly {
             place.around.clone(),
             place.services.clone(),
             spec.routing.clone(),
+            BTreeMap::new(),
             &spec.backends,
         )
         .await?;

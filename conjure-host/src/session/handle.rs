@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use conjure_core::chat::{EventId, Message, Usage};
-use conjure_core::log::Outcome;
+use conjure_core::log::{self, Outcome};
 use conjure_core::routing::{RoutingTable, Rule};
 use conjure_core::turn::{Decision, When};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -61,11 +61,16 @@ impl Session {
         provider: Arc<dyn Provider>,
     ) -> Result<Self, SessionError> {
         let place = Place::make(&shared, &spec, &thread, Some(&provider))?;
+        let states = log::last_backend_states(recorder.entries())
+            .into_iter()
+            .map(|(backend, state)| (backend.to_owned(), state.clone()))
+            .collect();
         let mut toolbox = Toolbox::attach(
             Arc::clone(&shared),
             place.around.clone(),
             place.services.clone(),
             spec.routing.clone(),
+            states,
             &spec.backends,
         )
         .await?;

@@ -3,11 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use arc_swap::ArcSwapOption;
+
 use super::handle::SessionError;
 use super::spec::SessionSpec;
 use crate::artifacts::Artifacts;
 use crate::backend::lease::Surroundings;
-use crate::backend::services::{SessionServices, sampler};
+use crate::backend::services::{Asked, SessionServices, sampler};
 use crate::host::session_dir;
 use crate::provider::Provider;
 use crate::shared::Shared;
@@ -18,6 +20,8 @@ pub(crate) struct Place {
     pub(crate) around: Surroundings,
     pub(crate) services: SessionServices,
     pub(crate) exchange: Exchange,
+    /// Who answers plugins that ask the model.
+    pub(crate) asked: Asked,
 }
 
 /// The exchange directory, which ends with the session.
@@ -67,12 +71,16 @@ impl Place {
             own.join("files"),
         );
         let artifacts = Arc::new(artifacts.beside(&shared.data_dir));
+        let model = spec.model.clone().unwrap_or_default();
+        let asked: Asked = Arc::new(ArcSwapOption::from(
+            provider.map(|provider| Arc::new((Arc::clone(provider), model))),
+        ));
         let services = SessionServices {
             artifacts,
             working_dir: working_dir.clone(),
             exchange_dir: exchange_dir.clone(),
             asker: Arc::clone(&shared.asker),
-            sampler: sampler(provider.cloned(), spec.model.clone().unwrap_or_default()),
+            sampler: sampler(Arc::clone(&asked)),
         };
         let session = thread.as_str().to_owned();
         shared.services.remember(&session, services.clone());
@@ -83,6 +91,7 @@ impl Place {
                 exchange_dir: exchange_dir.clone(),
             },
             services,
+            asked,
             exchange: Exchange {
                 dir: exchange_dir,
                 own,
