@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::{OnceCell, RwLock};
+use tokio_util::sync::DropGuard;
 
 use super::services::SERVED;
 use crate::plugin::{CallFailure, CallMeta, CallOptions, HostServices, Instance, LoadedPlugin};
@@ -228,6 +229,8 @@ pub(crate) struct BackendLease {
     pub(crate) instance: Arc<Instance>,
     /// How things look from inside; the host's own paths for a backend.
     pub(crate) ready: ExecutorReady,
+    /// Ends the watching of a backend.
+    pub(crate) _watched: Option<DropGuard>,
 }
 
 impl BackendLease {
@@ -249,6 +252,7 @@ impl BackendLease {
             plugin,
             instance,
             ready,
+            _watched: None,
         })
     }
 

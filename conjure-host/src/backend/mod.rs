@@ -12,6 +12,7 @@ pub(crate) mod run;
 pub(crate) mod services;
 mod snapshot;
 mod toolbox;
+pub(crate) mod watching;
 
 pub use run::{CallReport, LiveOutput};
 pub use services::{Asker, Nobody, Sampler};

@@ -16,7 +16,8 @@ use super::lease::{BackendLease, SkillLease, Surroundings, ask, create_request};
 use super::offers::{Offer, Offered, backend_tools, executor_tools, native_tools};
 use super::services::{Services, SessionServices};
 use super::snapshot::{Snapshot, Target};
-use crate::plugin::{HostServices, LoadedPlugin, PluginId};
+use super::watching::{Changes, watch};
+use crate::plugin::{CallFailure, HostServices, LoadedPlugin, PluginId};
 use crate::session::BackendSpec;
 use crate::shared::Shared;
 use crate::skill_folders::{self, FolderError, LoadedFolder};
@@ -32,6 +33,7 @@ pub struct Toolbox {
     naming: Naming,
     /// What backends handed out earlier in this thread.
     states: BTreeMap<String, Value>,
+    changes: Arc<Changes>,
     attached: Vec<Attached>,
     /// The native skills that this session uses, by plugin.
     leases: HashMap<PluginId, Arc<SkillLease>>,
@@ -141,6 +143,7 @@ impl Toolbox {
             services,
             naming,
             states,
+            changes: Arc::default(),
             attached: Vec::new(),
             leases: HashMap::new(),
         };
@@ -183,6 +186,42 @@ impl Toolbox {
         let (catalogs, offers) = self.catalogs();
         let (table, quarantined) = current.table().update(&catalogs, &self.naming);
         (self.finish(table, &offers), quarantined)
+    }
+
+    /// What backends said outside any call.
+    pub(crate) fn changes(&self) -> &Arc<Changes> {
+        &self.changes
+    }
+
+    /// Asks a backend what it offers now.
+    pub(crate) fn ask_catalog(
+        &self,
+        backend: &str,
+    ) -> Option<impl Future<Output = Result<CatalogReply, CallFailure>> + Send + use<>> {
+        let attached = self
+            .attached
+            .iter()
+            .find(|attached| attached.name == backend)?;
+        let Kind::Backend { lease, .. } = &attached.kind else {
+            return None;
+        };
+        let (lease, around) = (Arc::clone(lease), self.around.clone());
+        Some(async move { ask(&lease.instance, &around, op::BACKEND_CATALOG, Empty {}).await })
+    }
+
+    /// From the next snapshot on the backend offers this.
+    pub(crate) fn set_catalog(&mut self, backend: &str, now: CatalogReply) {
+        let attached = self
+            .attached
+            .iter_mut()
+            .find(|attached| attached.name == backend);
+        if let Some(Attached {
+            kind: Kind::Backend { catalog, .. },
+            ..
+        }) = attached
+        {
+            *catalog = now;
+        }
     }
 
     /// How the backends are.
@@ -297,10 +336,15 @@ impl Toolbox {
                 return Err(not_ready(error.to_string()));
             }
         };
+        let watched = plugin
+            .manifest()
+            .has("backend.watch/1")
+            .then(|| watch(spec.instance(), &instance, &self.around, &self.changes));
         let lease = BackendLease {
             plugin,
             instance,
             ready: Default::default(),
+            _watched: watched,
         };
         Ok(Kind::Backend {
             lease: Arc::new(lease),

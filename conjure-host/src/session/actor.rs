@@ -7,17 +7,16 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use conjure_abi::EmitKind;
-use conjure_core::chat::{Event, Part, StreamEvent};
-use conjure_core::context::summary_request;
-use conjure_core::log::{self, EntryBody, Outcome, TableChange};
-use conjure_core::routing::{Policy, ToolName};
-use conjure_core::turn::{self, Decision, Input, Machine, TableJudge, When};
+use conjure_core::chat::{Event, StreamEvent};
+use conjure_core::log::{self, EntryBody, Outcome};
+use conjure_core::routing::Policy;
+use conjure_core::turn::{Decision, Input, Machine, TableJudge};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::asking::{ApprovalMode, PendingApproval, nobody_there};
 use super::derived::{policy, turn_settings};
-use super::handle::{Answer, ChatError, SessionError, Settings};
+use super::handle::{Answer, ChatError};
 use super::mailbox::{Command, Internal, MAILBOX};
 use super::model::{Piece, Pieces, Request};
 use super::perform::Deferred;
@@ -54,7 +53,7 @@ pub(super) struct Actor {
     pub(super) current: Arc<ArcSwap<Snapshot>>,
     pub(super) artifacts: Arc<Artifacts>,
     pub(super) around: Surroundings,
-    asked_by_plugins: Asked,
+    pub(super) asked_by_plugins: Asked,
     /// Ends with the actor.
     _exchange: Exchange,
     pub(super) internal: mpsc::Sender<Internal>,
@@ -159,6 +158,7 @@ impl Actor {
                 .as_ref()
                 .map(|request| Arc::clone(request.pieces()));
             let wall = self.wall;
+            let changes = Arc::clone(self.toolbox.changes());
             tokio::select! {
                 biased;
                 command = self.commands.recv() => match command {
@@ -171,6 +171,7 @@ impl Actor {
                 }
                 () = arrived(pieces.as_deref()) => self.take_pieces(),
                 Ok(()) = self.registry.changed() => self.plugins_changed(),
+                () = changes.arrived.notified() => self.backends_changed(),
                 () = passed(wall) => {
                     self.wall = None;
                     self.input(Input::WallTime);
@@ -253,6 +254,10 @@ impl Actor {
                 kind,
                 bytes,
             } => self.output(call_id, kind, &bytes),
+            Internal::Catalog { backend, catalog } => {
+                self.toolbox.set_catalog(&backend, catalog);
+                self.plugins_changed();
+            }
             Internal::BackendState { backend, state } => {
                 self.recorder
                     .entry(EntryBody::BackendState { backend, state });
@@ -339,7 +344,7 @@ impl Actor {
     }
 
     /// Gives an input to the machine and does what it says, until nothing is left to do.
-    fn input(&mut self, input: Input) {
+    pub(super) fn input(&mut self, input: Input) {
         let mut inputs = vec![input];
         while !inputs.is_empty() {
             for input in std::mem::take(&mut inputs) {
@@ -355,122 +360,6 @@ impl Actor {
                 }
             }
         }
-    }
-
-    fn plugins_changed(&mut self) {
-        let (snapshot, quarantined) = self.toolbox.update(&self.newest);
-        for tool in quarantined {
-            let text = format!("The tool `{}` is not offered: {}", tool.name, tool.error);
-            self.recorder
-                .entry(EntryBody::Notice { text: text.clone() });
-            self.recorder.event(Event::Notice { text });
-        }
-        let diff = self.newest.table().diff(snapshot.table());
-        let words = |names: &[ToolName]| -> Vec<String> {
-            names.iter().map(|name| name.as_str().to_owned()).collect()
-        };
-        let change = TableChange {
-            version: snapshot.table().version(),
-            added: words(&diff.added),
-            removed: words(&diff.removed),
-            changed: words(&diff.changed),
-        };
-        let changed = self.newest.table().version() != change.version;
-        self.newest = Arc::new(snapshot);
-        if !changed {
-            return;
-        }
-        self.recorder.event(Event::Notice {
-            text: table_notice(&change),
-        });
-        self.input(Input::Table(change));
-        if !self.machine.is_busy() {
-            // Nothing runs, so nothing holds on to the table before.
-            self.current.store(Arc::clone(&self.newest));
-        }
-    }
-
-    fn change(&mut self, change: &Settings, when: When) -> Result<(), SessionError> {
-        let mut spec = self.spec.clone();
-        if let Some(provider) = &change.provider {
-            spec.provider = Some(provider.clone());
-        }
-        if let Some(model) = &change.model {
-            spec.model = Some(model.clone());
-        }
-        self.shared.provider(&spec)?;
-        let settings = turn_settings(&spec);
-        let summary = format!("{} / {}", settings.provider, settings.model);
-        let entry = EntryBody::SettingsChanged {
-            summary,
-            settings: serde_json::to_value(&settings).unwrap_or_default(),
-        };
-        self.input(Input::Settings {
-            settings: Box::new(settings),
-            entry: Box::new(entry),
-            when,
-        });
-        Ok(())
-    }
-
-    pub(super) fn use_settings(&mut self, settings: &turn::Settings) {
-        self.spec.provider = Some(settings.provider.clone());
-        self.spec.model = Some(settings.model.clone());
-        match self.shared.provider(&self.spec) {
-            Ok(provider) => {
-                let now = (Arc::clone(&provider), settings.model.clone());
-                self.asked_by_plugins.store(Some(Arc::new(now)));
-                self.provider = provider;
-            }
-            Err(error) => tracing::error!("the provider stays: {error}"),
-        }
-    }
-
-    /// Asks the session's own provider for a summary of everything before the newest reply.
-    pub(super) fn compact(&mut self) -> Option<Input> {
-        let Some(upto) = log::cut_point(self.recorder.entries()) else {
-            return Some(Input::CompactionFailed {
-                error: "there is nothing to fold".to_owned(),
-            });
-        };
-        let settings = self.machine.settings();
-        let request = summary_request(
-            self.recorder.entries(),
-            upto,
-            &settings.provider,
-            &settings.model,
-        );
-        let meta = self.meta(&request);
-        let provider = Arc::clone(&self.provider);
-        // Its own row of numbers: a summary is no request of the machine's.
-        let number = u64::MAX - upto;
-        let prepare = std::future::ready(request);
-        let request = Request::send(number, provider, meta, prepare, self.internal.clone());
-        self.compaction = Some((upto, request));
-        None
-    }
-
-    fn compacted(&mut self, input: Input) {
-        let Some((upto, _)) = self.compaction.take() else {
-            return;
-        };
-        let input = match input {
-            Input::ModelDone { response, .. } => {
-                let summary: String = response.parts.iter().filter_map(Part::as_text).collect();
-                if summary.trim().is_empty() {
-                    Input::CompactionFailed {
-                        error: "the summary is empty".to_owned(),
-                    }
-                } else {
-                    Input::Compacted { upto, summary }
-                }
-            }
-            Input::ModelFailed { failure, .. } => Input::CompactionFailed {
-                error: failure.error,
-            },
-            other => other,
-        };
-        self.input(input);
     }
 
     /// Writes what happened, then shows it and answers.
@@ -592,21 +481,4 @@ async fn passed(at: Option<tokio::time::Instant>) {
         Some(at) => tokio::time::sleep_until(at).await,
         None => std::future::pending().await,
     }
-}
-
-fn table_notice(change: &TableChange) -> String {
-    let mut parts = Vec::new();
-    for (word, names) in [
-        ("new", &change.added),
-        ("gone", &change.removed),
-        ("changed", &change.changed),
-    ] {
-        if !names.is_empty() {
-            parts.push(format!("{word}: {}", names.join(", ")));
-        }
-    }
-    format!(
-        "The tools are other ones from the next step on ({}).",
-        parts.join("; ")
-    )
 }

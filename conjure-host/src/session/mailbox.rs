@@ -4,6 +4,7 @@ use conjure_abi::EmitKind;
 use conjure_core::chat::Message;
 use conjure_core::routing::Rule;
 use conjure_core::turn::{Decision, Input, When};
+use conjure_skill_sdk::protocol::CatalogReply;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
@@ -50,6 +51,10 @@ pub(crate) enum Internal {
         call_id: String,
         kind: EmitKind,
         bytes: Vec<u8>,
+    },
+    Catalog {
+        backend: String,
+        catalog: CatalogReply,
     },
     BackendState {
         backend: String,

@@ -3,6 +3,7 @@
 mod actor;
 mod asking;
 mod call_only;
+mod changes;
 mod derived;
 mod handle;
 mod hub;

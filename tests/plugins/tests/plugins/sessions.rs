@@ -5,12 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use conjure_core::chat::{Content, FunctionCall, Part, Response, Role, Stop, StopReason};
+use conjure_core::chat::{Content, Event, FunctionCall, Part, Response, Role, Stop, StopReason};
 use conjure_core::request::ModelRequest;
 use conjure_host::Host;
 use conjure_host::provider::{Provider, ProviderError, ReplySink};
 use conjure_host::session::{BackendSpec, SessionSpec};
 use conjure_plugin_tests::{Plugin, Versions};
+use conjure_skill_sdk::protocol::{
+    BackendCall, CatalogReply, Open, PluginEvent, ToolDecl, ToolResult,
+};
+use conjure_skill_sdk::{Backend, BackendPlugin, Cx};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde_json::json;
@@ -60,7 +64,12 @@ impl Provider for Model {
         request: &'a ModelRequest,
         _sink: &'a ReplySink,
     ) -> BoxFuture<'a, Result<Response, ProviderError>> {
-        async move { Ok(self.0.answer(request)) }.boxed()
+        async move {
+            // A model takes its time: about a hundred calls a second over all sessions.
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            Ok(self.0.answer(request))
+        }
+        .boxed()
     }
 }
 
@@ -199,4 +208,134 @@ async fn a_skill_replaced_200_times_under_ten_sessions_answers_as_each_table_say
     assert_eq!(caller.wrong.load(Ordering::SeqCst), 0);
     assert!(calls > SESSIONS * 10, "{calls} calls");
     assert!(caller.versions_seen.load(Ordering::SeqCst) > REPLACEMENTS / 2);
+}
+
+/// Offers another tool from the moment on that one is called.
+struct Growing {
+    grown: Arc<AtomicBool>,
+    told: Arc<tokio::sync::Notify>,
+}
+
+impl Backend for Growing {
+    async fn open(&self, _cx: Cx, _request: Open) -> conjure_skill_sdk::Result<()> {
+        Ok(())
+    }
+
+    async fn catalog(&self, _cx: Cx) -> conjure_skill_sdk::Result<CatalogReply> {
+        let tool = |name: &str| ToolDecl::new(name, "A tool", json!({ "type": "object" }));
+        let mut tools = vec![tool("grow")];
+        if self.grown.load(Ordering::SeqCst) {
+            tools.push(tool("grown"));
+        }
+        Ok(CatalogReply {
+            tools,
+            ..CatalogReply::default()
+        })
+    }
+
+    async fn call(&self, _cx: Cx, _request: BackendCall) -> conjure_skill_sdk::Result<ToolResult> {
+        self.grown.store(true, Ordering::SeqCst);
+        self.told.notify_one();
+        Ok(ToolResult::text("it grows"))
+    }
+
+    async fn close(&self, _cx: Cx) -> conjure_skill_sdk::Result<()> {
+        Ok(())
+    }
+
+    async fn watch(&self, cx: Cx) -> conjure_skill_sdk::Result<()> {
+        loop {
+            self.told.notified().await;
+            cx.event_async(&PluginEvent::CatalogChanged {
+                sessions: Vec::new(),
+            })
+            .await?;
+        }
+    }
+}
+
+/// Calls `growing_grow` once, and says what it sees in each request after that.
+struct Looking;
+
+impl Provider for Looking {
+    fn name(&self) -> &str {
+        "looking"
+    }
+
+    fn respond<'a>(
+        &'a self,
+        request: &'a ModelRequest,
+        _sink: &'a ReplySink,
+    ) -> BoxFuture<'a, Result<Response, ProviderError>> {
+        let first = request.messages.messages().len() == 1;
+        let names: Vec<&str> = request
+            .tools
+            .iter()
+            .map(|tool| tool.name.as_str())
+            .collect();
+        let (part, reason) = if first {
+            let call = FunctionCall {
+                call_id: "one".to_owned(),
+                name: "growing_grow".to_owned(),
+                arguments: json!({}),
+                arguments_text: None,
+            };
+            (Content::FunctionCall(call).into(), StopReason::ToolUse)
+        } else {
+            (Part::text(names.join(" ")), StopReason::EndTurn)
+        };
+        let response = Response {
+            parts: vec![part],
+            stop: Some(Stop {
+                reason,
+                raw: "scripted".to_owned(),
+                sequence: None,
+            }),
+            complete: true,
+            ..Response::default()
+        };
+        std::future::ready(Ok(response)).boxed()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_catalog_that_changes_is_there_in_a_later_step_and_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let host = Host::builder()
+        .data_dir(dir.path())
+        .provider("looking", Looking)
+        .link(|| {
+            BackendPlugin::new("growing", "Grows", |_setup| {
+                Ok(Growing {
+                    grown: Arc::default(),
+                    told: Arc::default(),
+                })
+            })
+        })
+        .build()
+        .await
+        .unwrap();
+    let mut spec = SessionSpec {
+        provider: Some("looking".to_owned()),
+        ..SessionSpec::hybrid([BackendSpec::executor("growing", [] as [&str; 0])])
+    };
+    spec.policy.allow.push("growing_*".parse().unwrap());
+    let session = host.session(spec).await.unwrap();
+    let mut events = session.events_since_opened();
+    session.chat("grow").await.unwrap();
+    let said = async {
+        loop {
+            if let Event::Notice { text } = &events.next().await.event
+                && text.contains("growing_grown")
+            {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), said)
+        .await
+        .expect("the change is said");
+    let answer = session.chat("what is there?").await.unwrap();
+    assert_eq!(answer.text, "growing_grow growing_grown");
+    session.close().await;
 }

@@ -1,0 +1,114 @@
+//! What backends say outside any call: that their catalog is another one now, and notices.
+//!
+//! One pending `backend.watch` a session and backend; it ends with the session's lease.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use conjure_abi::EmitKind;
+use conjure_skill_sdk::protocol::{Empty, PluginEvent, op};
+use tokio::sync::Notify;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::lease::Surroundings;
+use crate::plugin::{CallOptions, Emit, Instance, emit_channel};
+
+/// Changes that may wait; of more the oldest are forgotten, and a catalog is asked for anyway.
+const WAITING: usize = 256;
+
+/// What backends said and nobody looked at yet.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    waiting: Mutex<VecDeque<Change>>,
+    pub(crate) arrived: Notify,
+}
+
+/// Something that a backend said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// Its catalog is another one now.
+    Catalog {
+        /// The backend instance.
+        backend: String,
+    },
+    /// Something that a person should know.
+    Notice {
+        /// What, with the backend's name.
+        text: String,
+    },
+}
+
+impl Changes {
+    fn push(&self, change: Change) {
+        {
+            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            if waiting.contains(&change) {
+                return;
+            }
+            if waiting.len() >= WAITING {
+                waiting.pop_front();
+            }
+            waiting.push_back(change);
+        }
+        self.arrived.notify_one();
+    }
+
+    /// Everything that waits.
+    pub(crate) fn take(&self) -> Vec<Change> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.drain(..).collect()
+    }
+}
+
+/// Watches a backend for one session, until the guard is dropped.
+pub(crate) fn watch(
+    backend: &str,
+    instance: &Arc<Instance>,
+    around: &Surroundings,
+    changes: &Arc<Changes>,
+) -> DropGuard {
+    let cancel = CancellationToken::new();
+    let (sink, mut events) = emit_channel();
+    let options = CallOptions {
+        deadline: None,
+        sink: Some(sink),
+        cancel: cancel.clone(),
+        meta: around.meta(),
+    };
+    let json = serde_json::to_vec(&around.request(Empty {})).unwrap_or_default();
+    let instance = Arc::clone(instance);
+    let name = backend.to_owned();
+    tokio::spawn(async move {
+        if let Err(error) = instance.request(op::BACKEND_WATCH, json, options).await {
+            tracing::debug!(backend = name, "is watched no more: {error}");
+        }
+    });
+    let (backend, session) = (backend.to_owned(), Arc::clone(&around.session));
+    let changes = Arc::clone(changes);
+    tokio::spawn(async move {
+        while let Some(Emit { kind, bytes }) = events.next().await {
+            if kind != EmitKind::Event {
+                continue;
+            }
+            match serde_json::from_slice(&bytes) {
+                Ok(PluginEvent::CatalogChanged { sessions })
+                    if sessions.is_empty() || sessions.iter().any(|id| **id == *session) =>
+                {
+                    changes.push(Change::Catalog {
+                        backend: backend.clone(),
+                    });
+                }
+                Ok(PluginEvent::State { state, detail }) => {
+                    tracing::info!(backend, state, detail, "changed its state");
+                }
+                Ok(PluginEvent::Notice { text, .. }) => {
+                    changes.push(Change::Notice {
+                        text: format!("{backend}: {text}"),
+                    });
+                }
+                _ => {}
+            }
+        }
+    });
+    cancel.drop_guard()
+}

@@ -1,0 +1,176 @@
+//! What changes while a session runs: its tools, its settings, and how much of its log the model
+//! reads.
+
+use std::sync::Arc;
+
+use conjure_core::chat::{Event, Part};
+use conjure_core::context::summary_request;
+use conjure_core::log::{self, EntryBody, TableChange};
+use conjure_core::routing::ToolName;
+use conjure_core::turn::{self, Input, When};
+
+use super::actor::Actor;
+use super::derived::turn_settings;
+use super::handle::{SessionError, Settings};
+use super::mailbox::Internal;
+use super::model::Request;
+use crate::backend::watching::Change;
+
+impl Actor {
+    pub(super) fn backends_changed(&mut self) {
+        for change in self.toolbox.changes().take() {
+            match change {
+                Change::Notice { text } => self.recorder.event(Event::Notice { text }),
+                Change::Catalog { backend } => {
+                    let Some(asked) = self.toolbox.ask_catalog(&backend) else {
+                        continue;
+                    };
+                    let internal = self.internal.clone();
+                    tokio::spawn(async move {
+                        match asked.await {
+                            Ok(catalog) => {
+                                let _ = internal.send(Internal::Catalog { backend, catalog }).await;
+                            }
+                            Err(error) => {
+                                tracing::warn!(backend, "keeps its catalog: {error}");
+                            }
+                        }
+                    });
+                }
+            }
+        }
+    }
+
+    pub(super) fn plugins_changed(&mut self) {
+        let (snapshot, quarantined) = self.toolbox.update(&self.newest);
+        for tool in quarantined {
+            let text = format!("The tool `{}` is not offered: {}", tool.name, tool.error);
+            self.recorder
+                .entry(EntryBody::Notice { text: text.clone() });
+            self.recorder.event(Event::Notice { text });
+        }
+        let diff = self.newest.table().diff(snapshot.table());
+        let words = |names: &[ToolName]| -> Vec<String> {
+            names.iter().map(|name| name.as_str().to_owned()).collect()
+        };
+        let change = TableChange {
+            version: snapshot.table().version(),
+            added: words(&diff.added),
+            removed: words(&diff.removed),
+            changed: words(&diff.changed),
+        };
+        let changed = self.newest.table().version() != change.version;
+        self.newest = Arc::new(snapshot);
+        if !changed {
+            return;
+        }
+        self.recorder.event(Event::Notice {
+            text: table_notice(&change),
+        });
+        self.input(Input::Table(change));
+        if !self.machine.is_busy() {
+            // Nothing runs, so nothing holds on to the table before.
+            self.current.store(Arc::clone(&self.newest));
+        }
+    }
+
+    pub(super) fn change(&mut self, change: &Settings, when: When) -> Result<(), SessionError> {
+        let mut spec = self.spec.clone();
+        if let Some(provider) = &change.provider {
+            spec.provider = Some(provider.clone());
+        }
+        if let Some(model) = &change.model {
+            spec.model = Some(model.clone());
+        }
+        self.shared.provider(&spec)?;
+        let settings = turn_settings(&spec);
+        let summary = format!("{} / {}", settings.provider, settings.model);
+        let entry = EntryBody::SettingsChanged {
+            summary,
+            settings: serde_json::to_value(&settings).unwrap_or_default(),
+        };
+        self.input(Input::Settings {
+            settings: Box::new(settings),
+            entry: Box::new(entry),
+            when,
+        });
+        Ok(())
+    }
+
+    pub(super) fn use_settings(&mut self, settings: &turn::Settings) {
+        self.spec.provider = Some(settings.provider.clone());
+        self.spec.model = Some(settings.model.clone());
+        match self.shared.provider(&self.spec) {
+            Ok(provider) => {
+                let now = (Arc::clone(&provider), settings.model.clone());
+                self.asked_by_plugins.store(Some(Arc::new(now)));
+                self.provider = provider;
+            }
+            Err(error) => tracing::error!("the provider stays: {error}"),
+        }
+    }
+
+    /// Asks the session's own provider for a summary of everything before the newest reply.
+    pub(super) fn compact(&mut self) -> Option<Input> {
+        let Some(upto) = log::cut_point(self.recorder.entries()) else {
+            return Some(Input::CompactionFailed {
+                error: "there is nothing to fold".to_owned(),
+            });
+        };
+        let settings = self.machine.settings();
+        let request = summary_request(
+            self.recorder.entries(),
+            upto,
+            &settings.provider,
+            &settings.model,
+        );
+        let meta = self.meta(&request);
+        let provider = Arc::clone(&self.provider);
+        // Its own row of numbers: a summary is no request of the machine's.
+        let number = u64::MAX - upto;
+        let prepare = std::future::ready(request);
+        let request = Request::send(number, provider, meta, prepare, self.internal.clone());
+        self.compaction = Some((upto, request));
+        None
+    }
+
+    pub(super) fn compacted(&mut self, input: Input) {
+        let Some((upto, _)) = self.compaction.take() else {
+            return;
+        };
+        let input = match input {
+            Input::ModelDone { response, .. } => {
+                let summary: String = response.parts.iter().filter_map(Part::as_text).collect();
+                if summary.trim().is_empty() {
+                    Input::CompactionFailed {
+                        error: "the summary is empty".to_owned(),
+                    }
+                } else {
+                    Input::Compacted { upto, summary }
+                }
+            }
+            Input::ModelFailed { failure, .. } => Input::CompactionFailed {
+                error: failure.error,
+            },
+            other => other,
+        };
+        self.input(input);
+    }
+}
+
+fn table_notice(change: &TableChange) -> String {
+    let mut parts = Vec::new();
+    for (word, names) in [
+        ("new", &change.added),
+        ("gone", &change.removed),
+        ("changed", &change.changed),
+    ] {
+        if !names.is_empty() {
+            parts.push(format!("{word}: {}", names.join(", ")));
+        }
+    }
+    format!(
+        "The tools are other ones from the next step on ({}).",
+        parts.join("; ")
+    )
+}
