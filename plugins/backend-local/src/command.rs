@@ -20,6 +20,7 @@ use crate::blocking;
 use crate::capture::{Capture, Kept};
 use crate::changes::{Changes, Snapshot};
 use crate::config::Settings;
+use crate::guardian::Guardian;
 use crate::live::Live;
 use crate::paths::Roots;
 use crate::session::Session;
@@ -44,18 +45,19 @@ pub(crate) async fn run(
     request: Bash,
     session: Arc<Session>,
     settings: Arc<Settings>,
+    guardian: Arc<Guardian>,
 ) -> Result<BashOutput> {
     let limits = Limits::new(cx.time_limit(), settings.timeout);
     let _running = session.running();
     let roots = Roots::of_call(&cx, session.skills())?;
-    let (mark, marks) = tree::new_mark();
+    let (mark, marks) = tree::new_mark(guardian.mark());
     let command = build(&cx, &request, &session, &settings, &roots, &marks)?;
     let spill = cx
         .exchange_dir()
         .map(|dir| dir.join(format!("bash-{mark}.txt")));
     let working_dir = roots.working_dir().to_owned();
 
-    let started = blocking(move || Started::new(command, mark, working_dir)).await?;
+    let started = blocking(move || Started::new(command, mark, working_dir, &guardian)).await?;
     let Started {
         mut child,
         tree,
@@ -134,7 +136,13 @@ struct Started {
 }
 
 impl Started {
-    fn new(mut command: Command, mark: String, working_dir: PathBuf) -> Result<Self> {
+    fn new(
+        mut command: Command,
+        mark: String,
+        working_dir: PathBuf,
+        guardian: &Arc<Guardian>,
+    ) -> Result<Self> {
+        guardian.ready()?;
         let before = Snapshot::take(&working_dir);
         let child = command.spawn().map_err(|error| match error.kind() {
             ErrorKind::InvalidInput => {
@@ -146,10 +154,11 @@ impl Started {
             )),
             _ => Error::new(format!("the command cannot be started: {error}")),
         })?;
-        let tree = child
+        let mut tree = child
             .id()
             .and_then(|pid| Tree::new(pid, mark))
             .ok_or_else(|| Error::new("the command ended before it began"))?;
+        tree.guard(guardian)?;
         Ok(Self {
             child,
             tree,

@@ -92,6 +92,13 @@ impl Settings {
             env: clean(std::env::vars_os(), &config.pass_env),
         })
     }
+
+    /// Where programs are looked for.
+    pub(crate) fn path(&self) -> OsString {
+        let mut env = self.env.iter();
+        env.find(|(name, _)| name == "PATH")
+            .map_or_else(|| DEFAULT_PATH.into(), |(_, path)| path.clone())
+    }
 }
 
 /// What is left of the host's environment: an allowlist, so that no key of the host's is in it.

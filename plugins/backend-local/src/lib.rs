@@ -1,7 +1,7 @@
 //! The local executor: commands and files on this machine.
 //!
 //! Commands run as the host's own user with a clean environment, in the session's working
-//! directory, under limits of time and output, and leave no process behind. The file operations
+//! directory, under limits of time and output, and leave no process behind, not even when the host is killed. The file operations
 //! stay inside the session's directories. This is no sandbox: a command may do whatever the user
 //! may do.
 
@@ -15,6 +15,7 @@ mod config;
 mod directory;
 mod edit;
 mod files;
+mod guardian;
 mod inline;
 mod live;
 mod paths;
@@ -34,6 +35,7 @@ use conjure_skill_sdk::protocol::{
 use conjure_skill_sdk::{Cx, Error, Executor, ExecutorPlugin, Result, export_executor};
 
 use crate::config::Settings;
+use crate::guardian::Guardian;
 use crate::paths::Roots;
 use crate::session::Sessions;
 
@@ -41,6 +43,7 @@ use crate::session::Sessions;
 struct Local {
     settings: Arc<Settings>,
     sessions: Sessions,
+    guardian: Arc<Guardian>,
 }
 
 impl Executor for Local {
@@ -60,7 +63,8 @@ impl Executor for Local {
 
     async fn bash(&self, cx: Cx, request: Bash) -> Result<BashOutput> {
         let session = self.sessions.of(cx.session());
-        command::run(cx, request, session, Arc::clone(&self.settings)).await
+        let (settings, guardian) = (Arc::clone(&self.settings), Arc::clone(&self.guardian));
+        command::run(cx, request, session, settings, guardian).await
     }
 
     async fn view(&self, cx: Cx, request: View) -> Result<Viewed> {
@@ -105,8 +109,10 @@ fn plugin() -> ExecutorPlugin<Local> {
         "local",
         "Runs commands and keeps files on this machine",
         |setup| {
+            let settings = Settings::from_setup(&setup)?;
             Ok(Local {
-                settings: Arc::new(Settings::from_setup(&setup)?),
+                guardian: Guardian::new(tree::new_instance(), settings.path()),
+                settings: Arc::new(settings),
                 sessions: Sessions::default(),
             })
         },

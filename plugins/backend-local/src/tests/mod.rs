@@ -3,4 +3,6 @@
 mod commands;
 mod files;
 #[cfg(target_os = "linux")]
+mod guardian;
+#[cfg(target_os = "linux")]
 mod processes;

@@ -119,11 +119,8 @@ impl Member {
 
 impl Process {
     fn read(pid: i32, mark: &str) -> Option<Self> {
-        let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-        // The name in parentheses may hold anything, also parentheses and blanks.
-        let end = stat.iter().rposition(|byte| *byte == b')')?;
-        let rest = std::str::from_utf8(stat.get(end + 1..)?).ok()?;
-        let mut fields = rest.split_ascii_whitespace();
+        let stat = stat(pid)?;
+        let mut fields = stat.split_ascii_whitespace();
         let state = fields.next()?;
         if matches!(state, "Z" | "X" | "x") {
             return None;
@@ -135,6 +132,20 @@ impl Process {
             marked: is_marked(pid, mark),
         })
     }
+}
+
+/// When a process began, in the kernel's ticks: the 22nd field of its line.
+pub(super) fn start_of(pid: Pid) -> Option<u64> {
+    let stat = stat(pid.as_raw_nonzero().get())?;
+    stat.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+/// The line about a process, from its third field on.
+fn stat(pid: i32) -> Option<String> {
+    let mut stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold anything, also parentheses and blanks.
+    let end = stat.iter().rposition(|byte| *byte == b')')?;
+    String::from_utf8(stat.split_off(end + 1)).ok()
 }
 
 fn is_marked(pid: i32, mark: &str) -> bool {

@@ -8,11 +8,14 @@
 #[cfg_attr(not(target_os = "linux"), path = "group.rs")]
 mod members;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use conjure_skill_sdk::Result;
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use crate::guardian::{Guarded, Guardian};
 use members::Members;
 
 /// The environment variable that marks what a command started. A host that itself runs inside a
@@ -27,18 +30,28 @@ const PASSES: usize = 20;
 /// How long a killed process may take to be gone before it is looked for again.
 const KILLED: Duration = Duration::from_millis(200);
 
+/// What an instance puts in front of the marks of its commands. The last byte ends it, so that
+/// none is the beginning of another.
+pub(crate) fn new_instance() -> String {
+    format!("@{}/", unique())
+}
+
 /// A new mark, and the variable's value that carries it.
-pub(crate) fn new_mark() -> (String, String) {
+pub(crate) fn new_mark(instance: &str) -> (String, String) {
+    let mark = unique();
+    let value = match std::env::var(MARK) {
+        Ok(outer) => format!("{outer}/{instance}{mark}"),
+        Err(_) => format!("{instance}{mark}"),
+    };
+    (mark, value)
+}
+
+fn unique() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let nanoseconds = now.unwrap_or_default().as_nanos();
-    let mark = format!("{}-{nanoseconds:x}-{number}", std::process::id());
-    let value = match std::env::var(MARK) {
-        Ok(outer) => format!("{outer}/{mark}"),
-        Err(_) => mark.clone(),
-    };
-    (mark, value)
+    format!("{}-{nanoseconds:x}-{number}", std::process::id())
 }
 
 /// A running command and what it started. Dropping it kills all of it.
@@ -48,6 +61,8 @@ pub(crate) struct Tree {
     mark: String,
     started: Instant,
     ended: bool,
+    /// Dropped last: until then the guardian would end what is left.
+    guarded: Option<Guarded>,
 }
 
 impl Tree {
@@ -58,7 +73,15 @@ impl Tree {
             mark,
             started: Instant::now(),
             ended: false,
+            guarded: None,
         })
+    }
+
+    /// Makes the guardian end it too, should the host be gone.
+    pub(crate) fn guard(&mut self, guardian: &Arc<Guardian>) -> Result<()> {
+        let start = members::start_of(self.leader).unwrap_or_default();
+        self.guarded = Some(guardian.guard(self.leader, start)?);
+        Ok(())
     }
 
     /// Ends everything: SIGTERM, `grace` to react, SIGKILL. Blocks until it is gone.
