@@ -89,6 +89,10 @@ pub struct Artifacts {
     cache: PathBuf,
     /// What the host keeps; a working directory that holds it does not make it the session's.
     hosts_own: Option<PathBuf>,
+    /// What ends with the session; a file in it is moved into the cache.
+    exchange: Option<PathBuf>,
+    /// Where files of the exchange directory have been moved to.
+    moved: Mutex<BTreeMap<PathBuf, PathBuf>>,
     files: Mutex<BTreeMap<String, Arc<Held>>>,
 }
 
@@ -109,6 +113,8 @@ impl Artifacts {
             roots,
             cache,
             hosts_own: None,
+            exchange: None,
+            moved: Mutex::default(),
             files: Mutex::new(BTreeMap::new()),
         }
     }
@@ -117,6 +123,14 @@ impl Artifacts {
     #[must_use]
     pub fn beside(mut self, hosts_own: &Path) -> Self {
         self.hosts_own = hosts_own.canonicalize().ok();
+        self
+    }
+
+    /// The same, knowing the exchange directory, one of the roots. It ends with the session, so a
+    /// file in it is moved into the cache when it is registered.
+    #[must_use]
+    pub fn moving_out_of(mut self, exchange: &Path) -> Self {
+        self.exchange = exchange.canonicalize().ok();
         self
     }
 
@@ -169,7 +183,9 @@ impl Artifacts {
         };
         let remote = match (&file.path, &file.id, fetch) {
             (Some(path), _, _) => {
-                let path = self.inside(Path::new(path)).map_err(refused)?;
+                let path = self
+                    .settled(Path::new(path), &artifact.name)
+                    .map_err(refused)?;
                 let (sha256, size) = digest(&path)
                     .map_err(|e| refused(format!("`{}` cannot be read: {e}", path.display())))?;
                 artifact.sha256 = Some(sha256);
@@ -332,6 +348,40 @@ impl Artifacts {
         }
     }
 
+    /// The path at which a file stays: its own with its links resolved, or one in the cache if it
+    /// came in the exchange directory.
+    fn settled(&self, path: &Path, name: &str) -> Result<PathBuf, String> {
+        let Some(exchange) = &self.exchange else {
+            return self.inside(path);
+        };
+        let mut moved = self.moved.lock().unwrap_or_else(PoisonError::into_inner);
+        let real = match self.inside(path) {
+            Ok(real) => real,
+            // It may have been told of before, and moved.
+            Err(reason) => {
+                return real_parent(path)
+                    .and_then(|path| moved.get(&path).cloned())
+                    .ok_or(reason);
+            }
+        };
+        if !real.starts_with(exchange) {
+            return Ok(real);
+        }
+        let failed = |error: std::io::Error| format!("it cannot be kept: {error}");
+        crate::fs::create_private_dir(&self.cache).map_err(failed)?;
+        let to = match moved.get(&real) {
+            Some(to) => to.clone(),
+            None => self
+                .cache
+                .canonicalize()
+                .map_err(failed)?
+                .join(format!("{}-{name}", uuid::Uuid::now_v7())),
+        };
+        crate::fs::move_file(&real, &to).map_err(failed)?;
+        moved.insert(real, to.clone());
+        Ok(to)
+    }
+
     /// The path with its links resolved, if it is a regular file in one of the roots.
     fn inside(&self, path: &Path) -> Result<PathBuf, String> {
         let real = path
@@ -354,6 +404,11 @@ impl Artifacts {
         }
         Ok(real)
     }
+}
+
+/// A path of which only the last component may be missing, the links before it resolved.
+fn real_parent(path: &Path) -> Option<PathBuf> {
+    Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?))
 }
 
 /// One path component out of whatever somebody sent: separators, control characters and leading
@@ -481,6 +536,25 @@ mod tests {
             let error = artifacts.register("liar", &file, None).unwrap_err();
             assert!(error.to_string().contains("`liar`"), "{error}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_file_of_the_exchange_directory_outlives_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (exchange, cache) = (dir.path().join("exchange"), dir.path().join("files"));
+        std::fs::create_dir(&exchange).unwrap();
+        let artifacts =
+            Artifacts::new(vec![exchange.clone()], cache.clone()).moving_out_of(&exchange);
+        let spilled = exchange.join("output.txt");
+        std::fs::write(&spilled, "long").unwrap();
+        let file = FileRef::at(spilled.display().to_string());
+        let artifact = artifacts.register("local", &file, None).unwrap();
+        // The result names it again, after it was told of while the call ran.
+        assert_eq!(artifacts.register("local", &file, None).unwrap(), artifact);
+        std::fs::remove_dir_all(&exchange).unwrap();
+        let path = artifacts.resolve(&artifact.id).await.unwrap();
+        assert!(path.starts_with(cache.canonicalize().unwrap()), "{path:?}");
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "long");
     }
 
     #[tokio::test]
