@@ -211,7 +211,8 @@ impl Artifacts {
                 return Ok(known.clone());
             }
         }
-        artifact.id = format!("file-{}", files.len() + 1);
+        let highest = files.keys().filter_map(|id| number(id)).max().unwrap_or(0);
+        artifact.id = format!("file-{}", highest + 1);
         let held = Held {
             artifact: Mutex::new(artifact.clone()),
             remote,
@@ -219,6 +220,48 @@ impl Artifacts {
         };
         files.insert(artifact.id.clone(), Arc::new(held));
         Ok(artifact)
+    }
+
+    /// Takes in what an earlier session on the thread knew: each file with the backend that made
+    /// it, and where it was. A place that is no longer one of the session's is left out; the file
+    /// is known then, and not to be had. Of a handle that is there twice the later one counts.
+    /// New files are numbered on from the highest handle.
+    pub fn restore(&self, known: &[(ArtifactRef, String, Option<PathBuf>)]) {
+        for (reference, source, place) in known {
+            let path = place.as_deref().and_then(|place| self.found_again(place));
+            let read = path.as_deref().and_then(|path| digest(path).ok());
+            let (sha256, size) = match read {
+                Some((sha256, size)) => (Some(sha256), Some(size)),
+                None => (None, reference.size),
+            };
+            let artifact = Artifact {
+                id: reference.id.clone(),
+                name: safe_name(&reference.name),
+                media_type: reference.media_type.clone(),
+                size,
+                path: path.filter(|_| sha256.is_some()),
+                sha256,
+                source: source.clone(),
+            };
+            let held = Held {
+                artifact: Mutex::new(artifact),
+                remote: None,
+                fetched: OnceCell::new(),
+            };
+            self.files
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(reference.id.clone(), Arc::new(held));
+        }
+    }
+
+    /// A place as the log has it: absolute, or below one of the roots.
+    fn found_again(&self, place: &Path) -> Option<PathBuf> {
+        if place.is_absolute() {
+            return self.inside(place).ok();
+        }
+        let mut below = self.roots.iter().map(|root| root.join(place));
+        below.find_map(|path| self.inside(&path).ok())
     }
 
     /// Keeps text that is too long for a model as a file of the session.
@@ -274,7 +317,7 @@ impl Artifacts {
                     .clone()
             })
             .collect();
-        all.sort_by_key(|artifact| number(&artifact.id));
+        all.sort_by_key(|artifact| number(&artifact.id).unwrap_or(0));
         all
     }
 
@@ -449,10 +492,13 @@ pub fn media_type(name: &str) -> String {
     }
 }
 
-fn number(id: &str) -> usize {
-    id.strip_prefix("file-")
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(usize::MAX)
+/// What a handle counts; a log that somebody else wrote may hold others. Bounded, so that there is
+/// always a next one.
+fn number(id: &str) -> Option<u32> {
+    id.strip_prefix("file-")?
+        .parse()
+        .ok()
+        .filter(|number| *number < u32::MAX)
 }
 
 /// SHA-256 in lower-case hex, and bytes.
@@ -555,6 +601,48 @@ mod tests {
         let path = artifacts.resolve(&artifact.id).await.unwrap();
         assert!(path.starts_with(cache.canonicalize().unwrap()), "{path:?}");
         assert_eq!(std::fs::read_to_string(path).unwrap(), "long");
+    }
+
+    #[tokio::test]
+    async fn after_a_resume_a_handle_stands_for_the_file_that_it_stood_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let work = root.join("work");
+        std::fs::create_dir(&work).unwrap();
+        std::fs::write(root.join("secret"), "s").unwrap();
+        let at = |name: &str| {
+            std::fs::write(work.join(name), name).unwrap();
+            FileRef::at(work.join(name).display().to_string())
+        };
+        let before = Artifacts::new(vec![work.clone()], root.join("files"));
+        let first = before.register("local", &at("a.txt"), None).unwrap();
+        let second = before.register("docker", &at("b.txt"), None).unwrap();
+        let reference = |id: &str| ArtifactRef {
+            id: id.to_owned(),
+            ..first.reference()
+        };
+        let after = Artifacts::new(vec![work.clone()], root.join("files"));
+        after.restore(&[
+            (first.reference(), "local".to_owned(), first.path.clone()),
+            (
+                second.reference(),
+                "docker".to_owned(),
+                Some("b.txt".into()),
+            ),
+            (
+                reference("file-9"),
+                "liar".to_owned(),
+                Some(root.join("secret")),
+            ),
+        ]);
+        let listed = after.list();
+        assert_eq!(listed[..2], [first.clone(), second]);
+        assert_eq!((listed.len(), &listed[2].path), (3, &None));
+        assert!(after.resolve("file-9").await.is_err());
+        let third = after.register("local", &at("c.txt"), None).unwrap();
+        assert_eq!(third.id, "file-10");
+        let again = after.register("local", &at("a.txt"), None).unwrap();
+        assert_eq!(again, first);
     }
 
     #[tokio::test]
