@@ -89,6 +89,10 @@ pub struct Artifacts {
     cache: PathBuf,
     /// What the host keeps; a working directory that holds it does not make it the session's.
     hosts_own: Option<PathBuf>,
+    /// What ends with the session; a file in it is moved into the cache.
+    exchange: Option<PathBuf>,
+    /// Where files of the exchange directory have been moved to.
+    moved: Mutex<BTreeMap<PathBuf, PathBuf>>,
     files: Mutex<BTreeMap<String, Arc<Held>>>,
 }
 
@@ -109,6 +113,8 @@ impl Artifacts {
             roots,
             cache,
             hosts_own: None,
+            exchange: None,
+            moved: Mutex::default(),
             files: Mutex::new(BTreeMap::new()),
         }
     }
@@ -117,6 +123,14 @@ impl Artifacts {
     #[must_use]
     pub fn beside(mut self, hosts_own: &Path) -> Self {
         self.hosts_own = hosts_own.canonicalize().ok();
+        self
+    }
+
+    /// The same, knowing the exchange directory, one of the roots. It ends with the session, so a
+    /// file in it is moved into the cache when it is registered.
+    #[must_use]
+    pub fn moving_out_of(mut self, exchange: &Path) -> Self {
+        self.exchange = exchange.canonicalize().ok();
         self
     }
 
@@ -169,7 +183,9 @@ impl Artifacts {
         };
         let remote = match (&file.path, &file.id, fetch) {
             (Some(path), _, _) => {
-                let path = self.inside(Path::new(path)).map_err(refused)?;
+                let path = self
+                    .settled(Path::new(path), &artifact.name)
+                    .map_err(refused)?;
                 let (sha256, size) = digest(&path)
                     .map_err(|e| refused(format!("`{}` cannot be read: {e}", path.display())))?;
                 artifact.sha256 = Some(sha256);
@@ -195,7 +211,8 @@ impl Artifacts {
                 return Ok(known.clone());
             }
         }
-        artifact.id = format!("file-{}", files.len() + 1);
+        let highest = files.keys().filter_map(|id| number(id)).max().unwrap_or(0);
+        artifact.id = format!("file-{}", highest + 1);
         let held = Held {
             artifact: Mutex::new(artifact.clone()),
             remote,
@@ -203,6 +220,48 @@ impl Artifacts {
         };
         files.insert(artifact.id.clone(), Arc::new(held));
         Ok(artifact)
+    }
+
+    /// Takes in what an earlier session on the thread knew: each file with the backend that made
+    /// it, and where it was. A place that is no longer one of the session's is left out; the file
+    /// is known then, and not to be had. Of a handle that is there twice the later one counts.
+    /// New files are numbered on from the highest handle.
+    pub fn restore(&self, known: &[(ArtifactRef, String, Option<PathBuf>)]) {
+        for (reference, source, place) in known {
+            let path = place.as_deref().and_then(|place| self.found_again(place));
+            let read = path.as_deref().and_then(|path| digest(path).ok());
+            let (sha256, size) = match read {
+                Some((sha256, size)) => (Some(sha256), Some(size)),
+                None => (None, reference.size),
+            };
+            let artifact = Artifact {
+                id: reference.id.clone(),
+                name: safe_name(&reference.name),
+                media_type: reference.media_type.clone(),
+                size,
+                path: path.filter(|_| sha256.is_some()),
+                sha256,
+                source: source.clone(),
+            };
+            let held = Held {
+                artifact: Mutex::new(artifact),
+                remote: None,
+                fetched: OnceCell::new(),
+            };
+            self.files
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(reference.id.clone(), Arc::new(held));
+        }
+    }
+
+    /// A place as the log has it: absolute, or below one of the roots.
+    fn found_again(&self, place: &Path) -> Option<PathBuf> {
+        if place.is_absolute() {
+            return self.inside(place).ok();
+        }
+        let mut below = self.roots.iter().map(|root| root.join(place));
+        below.find_map(|path| self.inside(&path).ok())
     }
 
     /// Keeps text that is too long for a model as a file of the session.
@@ -258,7 +317,7 @@ impl Artifacts {
                     .clone()
             })
             .collect();
-        all.sort_by_key(|artifact| number(&artifact.id));
+        all.sort_by_key(|artifact| number(&artifact.id).unwrap_or(0));
         all
     }
 
@@ -332,6 +391,40 @@ impl Artifacts {
         }
     }
 
+    /// The path at which a file stays: its own with its links resolved, or one in the cache if it
+    /// came in the exchange directory.
+    fn settled(&self, path: &Path, name: &str) -> Result<PathBuf, String> {
+        let Some(exchange) = &self.exchange else {
+            return self.inside(path);
+        };
+        let mut moved = self.moved.lock().unwrap_or_else(PoisonError::into_inner);
+        let real = match self.inside(path) {
+            Ok(real) => real,
+            // It may have been told of before, and moved.
+            Err(reason) => {
+                return real_parent(path)
+                    .and_then(|path| moved.get(&path).cloned())
+                    .ok_or(reason);
+            }
+        };
+        if !real.starts_with(exchange) {
+            return Ok(real);
+        }
+        let failed = |error: std::io::Error| format!("it cannot be kept: {error}");
+        crate::fs::create_private_dir(&self.cache).map_err(failed)?;
+        let to = match moved.get(&real) {
+            Some(to) => to.clone(),
+            None => self
+                .cache
+                .canonicalize()
+                .map_err(failed)?
+                .join(format!("{}-{name}", uuid::Uuid::now_v7())),
+        };
+        crate::fs::move_file(&real, &to).map_err(failed)?;
+        moved.insert(real, to.clone());
+        Ok(to)
+    }
+
     /// The path with its links resolved, if it is a regular file in one of the roots.
     fn inside(&self, path: &Path) -> Result<PathBuf, String> {
         let real = path
@@ -354,6 +447,11 @@ impl Artifacts {
         }
         Ok(real)
     }
+}
+
+/// A path of which only the last component may be missing, the links before it resolved.
+fn real_parent(path: &Path) -> Option<PathBuf> {
+    Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?))
 }
 
 /// One path component out of whatever somebody sent: separators, control characters and leading
@@ -394,10 +492,13 @@ pub fn media_type(name: &str) -> String {
     }
 }
 
-fn number(id: &str) -> usize {
-    id.strip_prefix("file-")
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(usize::MAX)
+/// What a handle counts; a log that somebody else wrote may hold others. Bounded, so that there is
+/// always a next one.
+fn number(id: &str) -> Option<u32> {
+    id.strip_prefix("file-")?
+        .parse()
+        .ok()
+        .filter(|number| *number < u32::MAX)
 }
 
 /// SHA-256 in lower-case hex, and bytes.
@@ -481,6 +582,67 @@ mod tests {
             let error = artifacts.register("liar", &file, None).unwrap_err();
             assert!(error.to_string().contains("`liar`"), "{error}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_file_of_the_exchange_directory_outlives_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (exchange, cache) = (dir.path().join("exchange"), dir.path().join("files"));
+        std::fs::create_dir(&exchange).unwrap();
+        let artifacts =
+            Artifacts::new(vec![exchange.clone()], cache.clone()).moving_out_of(&exchange);
+        let spilled = exchange.join("output.txt");
+        std::fs::write(&spilled, "long").unwrap();
+        let file = FileRef::at(spilled.display().to_string());
+        let artifact = artifacts.register("local", &file, None).unwrap();
+        // The result names it again, after it was told of while the call ran.
+        assert_eq!(artifacts.register("local", &file, None).unwrap(), artifact);
+        std::fs::remove_dir_all(&exchange).unwrap();
+        let path = artifacts.resolve(&artifact.id).await.unwrap();
+        assert!(path.starts_with(cache.canonicalize().unwrap()), "{path:?}");
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "long");
+    }
+
+    #[tokio::test]
+    async fn after_a_resume_a_handle_stands_for_the_file_that_it_stood_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let work = root.join("work");
+        std::fs::create_dir(&work).unwrap();
+        std::fs::write(root.join("secret"), "s").unwrap();
+        let at = |name: &str| {
+            std::fs::write(work.join(name), name).unwrap();
+            FileRef::at(work.join(name).display().to_string())
+        };
+        let before = Artifacts::new(vec![work.clone()], root.join("files"));
+        let first = before.register("local", &at("a.txt"), None).unwrap();
+        let second = before.register("docker", &at("b.txt"), None).unwrap();
+        let reference = |id: &str| ArtifactRef {
+            id: id.to_owned(),
+            ..first.reference()
+        };
+        let after = Artifacts::new(vec![work.clone()], root.join("files"));
+        after.restore(&[
+            (first.reference(), "local".to_owned(), first.path.clone()),
+            (
+                second.reference(),
+                "docker".to_owned(),
+                Some("b.txt".into()),
+            ),
+            (
+                reference("file-9"),
+                "liar".to_owned(),
+                Some(root.join("secret")),
+            ),
+        ]);
+        let listed = after.list();
+        assert_eq!(listed[..2], [first.clone(), second]);
+        assert_eq!((listed.len(), &listed[2].path), (3, &None));
+        assert!(after.resolve("file-9").await.is_err());
+        let third = after.register("local", &at("c.txt"), None).unwrap();
+        assert_eq!(third.id, "file-10");
+        let again = after.register("local", &at("a.txt"), None).unwrap();
+        assert_eq!(again, first);
     }
 
     #[tokio::test]

@@ -166,6 +166,24 @@ pub fn remove_dir_if_empty(path: impl AsRef<Path>) {
     let _ = std::fs::remove_dir(path);
 }
 
+/// Moves a file, also to another file system; what is at `to` is replaced.
+///
+/// # Errors
+/// The system's, with the path. The file is where it was then.
+pub fn move_file(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<()> {
+    let (from, to) = (from.as_ref(), to.as_ref());
+    if std::fs::rename(from, to).is_ok() {
+        return Ok(());
+    }
+    if let Err(error) = std::fs::copy(from, to) {
+        let _ = std::fs::remove_file(to);
+        return Err(named("move", from, &error));
+    }
+    // The copy is what counts; whoever owns the directory removes the rest with it.
+    let _ = std::fs::remove_file(from);
+    Ok(())
+}
+
 /// Bytes of a file.
 ///
 /// # Errors

@@ -8,6 +8,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind, RenameMode};
@@ -47,6 +48,7 @@ impl Default for WatchOptions {
 #[derive(Debug)]
 pub struct Watcher {
     task: JoinHandle<()>,
+    looks: Arc<AtomicU64>,
 }
 
 impl Watcher {
@@ -58,6 +60,12 @@ impl Watcher {
             .events
             .then(|| {
                 notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+                    if event
+                        .as_ref()
+                        .is_ok_and(|event| changes_nothing(event.kind))
+                    {
+                        return;
+                    }
                     // When there is no room the directories are looked at anyway.
                     let _ = sender.try_send(event);
                 })
@@ -69,7 +77,9 @@ impl Watcher {
                     None
                 }
             });
+        let looks = Arc::new(AtomicU64::new(0));
         let watch = Watch {
+            looks: Arc::clone(&looks),
             registry,
             dirs,
             options,
@@ -79,7 +89,14 @@ impl Watcher {
         };
         Self {
             task: tokio::spawn(watch.run(events)),
+            looks,
         }
+    }
+
+    /// How often the directories were looked at so far. It stands still while nothing happens
+    /// and every directory has events.
+    pub fn looks(&self) -> u64 {
+        self.looks.load(Ordering::Relaxed)
     }
 }
 
@@ -90,6 +107,7 @@ impl Drop for Watcher {
 }
 
 struct Watch {
+    looks: Arc<AtomicU64>,
     registry: Arc<Registry>,
     dirs: Vec<PathBuf>,
     options: WatchOptions,
@@ -159,6 +177,7 @@ impl Watch {
 
     /// Finds out which paths differ from what the registry knows.
     fn look(&mut self, ready: &HashSet<PathBuf>) {
+        self.looks.fetch_add(1, Ordering::Relaxed);
         let now = Instant::now();
         let mut differ = HashMap::new();
         for dir in &self.dirs {
@@ -282,6 +301,12 @@ fn settle(registry: &Registry, path: &Path, present: bool, patient: bool) -> Out
     // The outcome is in the registry's snapshot and in the log.
     let _ = registry.add(path, false);
     Outcome::Done
+}
+
+/// Whether an event only tells that somebody read. Looking at a directory opens it: a look that
+/// woke the next one would never end.
+fn changes_nothing(kind: EventKind) -> bool {
+    matches!(kind, EventKind::Access(access) if access != AccessKind::Close(AccessMode::Write))
 }
 
 /// Takes note of the paths that an event says are complete.

@@ -48,10 +48,7 @@ impl Anthropic {
             self.send(body.clone(), &encoded.headers)
         })
         .await?;
-        let timeouts = Timeouts {
-            first_byte: self.options.first_byte_timeout,
-            idle: self.options.idle_timeout,
-        };
+        let timeouts = self.timeouts();
         let decoded =
             sse_reply::read(reply, wire::decoder(), wire::decode_body, sink, &timeouts).await;
         let Decoded { response, error } = decoded;
@@ -110,13 +107,25 @@ impl Anthropic {
             });
         }
         let wait = retry_after(reply.headers());
-        let body = sse_reply::read_bounded(reply, ERROR_BYTES).await;
+        // The status says what happened also when the rest of the body does not come.
+        let timeouts = Timeouts {
+            first_byte: self.options.idle_timeout,
+            ..self.timeouts()
+        };
+        let (body, _) = sse_reply::read_bounded(reply, ERROR_BYTES, &timeouts).await;
         let error = wire::error(status.as_u16(), &body);
         Err(Attempt {
             error: self.error(&error.kind, error.message),
             again: error.retryable,
             retry_after: wait,
         })
+    }
+
+    fn timeouts(&self) -> Timeouts {
+        Timeouts {
+            first_byte: self.options.first_byte_timeout,
+            idle: self.options.idle_timeout,
+        }
     }
 
     fn unreachable(&self, error: &reqwest::Error) -> Attempt {

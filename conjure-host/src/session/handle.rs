@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use conjure_core::chat::{EventId, Message, Usage};
-use conjure_core::log::{self, Outcome};
+use conjure_core::chat::{ArtifactRef, EventId, Message, Usage};
+use conjure_core::log::{self, Entry, EntryBody, Outcome};
 use conjure_core::routing::{RoutingTable, Rule};
 use conjure_core::turn::{Decision, When};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -81,6 +81,10 @@ impl Session {
                 return Err(error.into());
             }
         };
+        place
+            .services
+            .artifacts
+            .restore(&log_files(recorder.entries()));
         let hub = Arc::clone(recorder.hub());
         let epoch = recorder.epoch();
         let artifacts = Arc::clone(&place.services.artifacts);
@@ -341,4 +345,22 @@ pub struct Settings {
     pub provider: Option<String>,
     /// The model.
     pub model: Option<String>,
+}
+
+/// The files of a thread, in order: handle, backend, and where each was.
+fn log_files(entries: &[Entry]) -> Vec<(ArtifactRef, String, Option<PathBuf>)> {
+    let file = |entry: &Entry| match &entry.body {
+        EntryBody::File {
+            artifact,
+            source,
+            place,
+            ..
+        } => Some((
+            artifact.clone(),
+            source.clone(),
+            place.as_ref().map(PathBuf::from),
+        )),
+        _ => None,
+    };
+    entries.iter().filter_map(file).collect()
 }

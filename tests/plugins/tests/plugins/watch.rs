@@ -93,6 +93,30 @@ async fn changes_are_seen_where_the_system_gives_no_events() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_directory_in_which_nothing_changes_is_not_looked_at_again() {
+    use std::io::Write as _;
+    let bench = Bench::new();
+    let registry = bench.registry();
+    let options = WatchOptions {
+        patience: Duration::ZERO,
+        ..WatchOptions::default()
+    };
+    let watcher = start(&bench, &registry, options);
+    bench.put("libone.so", b"nothing");
+    until(&registry, |s| s.failed().len() == 1).await;
+    let before = watcher.looks();
+    for _ in 0..100 {
+        assert_eq!(std::fs::read_dir(&bench.dir).unwrap().count(), 1);
+    }
+    // A file that nobody closes is complete when it has settled; nothing happens until then.
+    let mut open = std::fs::File::create(bench.dir.join("libtwo.so")).unwrap();
+    open.write_all(b"nothing").unwrap();
+    until(&registry, |s| s.failed().len() == 2).await;
+    let looks = watcher.looks() - before;
+    assert!(looks <= 10, "{looks} looks for one new file");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_is_still_being_written_is_waited_for() {
     use std::io::Write as _;
     let bench = Bench::new();
