@@ -91,13 +91,18 @@ fn parent(args: &Args) -> Result<()> {
     Err(anyhow!("could not run: {}", broken.join(", ")))
 }
 
+/// A name that is a benchmark's or a figure's own means that one; else all that contain it.
 fn is_wanted(benchmark: &Benchmark, args: &Args) -> bool {
-    match &args.name {
-        Some(name) => {
-            benchmark.name.contains(name) || benchmark.figures.iter().any(|f| f.contains(name))
-        }
-        None => args.all || !benchmark.slow,
+    let Some(name) = args.name.as_deref() else {
+        return args.all || !benchmark.slow;
+    };
+    let exact = |benchmark: &Benchmark| {
+        benchmark.name == name || benchmark.figures.iter().any(|figure| *figure == name)
+    };
+    if BENCHMARKS.iter().any(exact) {
+        return exact(benchmark);
     }
+    benchmark.name.contains(name) || benchmark.figures.iter().any(|f| f.contains(name))
 }
 
 /// Runs a benchmark in a process of its own.
