@@ -87,6 +87,8 @@ pub struct Artifacts {
     /// Directories in which a backend's files may be.
     roots: Vec<PathBuf>,
     cache: PathBuf,
+    /// What the host keeps; a working directory that holds it does not make it the session's.
+    hosts_own: Option<PathBuf>,
     files: Mutex<BTreeMap<String, Arc<Held>>>,
 }
 
@@ -106,8 +108,36 @@ impl Artifacts {
         Self {
             roots,
             cache,
+            hosts_own: None,
             files: Mutex::new(BTreeMap::new()),
         }
+    }
+
+    /// The same, knowing where the host keeps its own files: they are nobody's artifacts.
+    #[must_use]
+    pub fn beside(mut self, hosts_own: &Path) -> Self {
+        self.hosts_own = hosts_own.canonicalize().ok();
+        self
+    }
+
+    /// Whether a file is the host's own, which a session neither lists nor hands out.
+    pub fn is_hosts_own(&self, file: &FileRef) -> bool {
+        let (Some(own), Some(path)) = (&self.hosts_own, &file.path) else {
+            return false;
+        };
+        let Ok(real) = Path::new(path).canonicalize() else {
+            return false;
+        };
+        let nearest = self
+            .roots
+            .iter()
+            .filter(|root| real.starts_with(root))
+            .map(|r| r.as_os_str().len());
+        let cached = self
+            .cache
+            .canonicalize()
+            .is_ok_and(|cache| real.starts_with(cache));
+        real.starts_with(own) && !cached && nearest.max().unwrap_or(0) < own.as_os_str().len()
     }
 
     /// Takes a file in that a backend made. The same file again, unchanged, is the same artifact.

@@ -15,26 +15,26 @@
 //! # Ok(()) }
 //! ```
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use conjure_core::chat::FunctionCall;
 use conjure_skill_sdk::protocol::Create;
 use conjure_skill_sdk::{Executor, ExecutorPlugin, Exported, Setup, Skill};
 use secrecy::SecretString;
 use serde_json::{Value, json};
-use tokio::sync::OnceCell;
 
-use crate::backend::lease::{SkillLease, create_request};
-use crate::backend::services::{KeyValues, SERVED, Services, ServicesShared};
+use crate::backend::lease::create_request;
+use crate::backend::services::{KeyValues, SERVED, ServicesShared};
 use crate::backend::{Asker, CallReport, Nobody, ToolboxError};
 use crate::plugin::{
-    HostServices, Instance, LoadedPlugin, Loader, LoaderOptions, PluginError, PluginId, Registry,
-    SearchPath, Store, WatchOptions, Watcher,
+    LoadedPlugin, Loader, LoaderOptions, PluginError, Registry, SearchPath, Store, WatchOptions,
+    Watcher,
 };
-use crate::provider::{Anthropic, HttpOptions, Provider, Script, Scripted};
+use crate::provider::Provider;
 use crate::session::{BackendSpec, CallOnly, Session, SessionError, SessionSpec};
+use crate::shared::Shared;
 use crate::store::{InMemory, Log};
 
 /// A host: what is shared by its sessions. Cloning it is cheap.
@@ -42,26 +42,6 @@ use crate::store::{InMemory, Log};
 pub struct Host {
     pub(crate) shared: Arc<Shared>,
     _watcher: Arc<Option<Watcher>>,
-}
-
-/// Plugin, instance name and configuration.
-type InstanceKey = (PluginId, String, String);
-/// An instance that is made at first use.
-type InstanceCell = Arc<OnceCell<Arc<Instance>>>;
-
-/// What a host's sessions share.
-pub(crate) struct Shared {
-    pub(crate) registry: Arc<Registry>,
-    pub(crate) services: Arc<ServicesShared>,
-    pub(crate) log: Arc<dyn Log>,
-    pub(crate) data_dir: PathBuf,
-    pub(crate) asker: Arc<dyn Asker>,
-    providers: BTreeMap<String, Arc<dyn Provider>>,
-    plugin_configs: BTreeMap<String, Value>,
-    /// Executors and backends, by plugin, instance name and configuration.
-    instances: Mutex<HashMap<InstanceKey, InstanceCell>>,
-    /// Skills whose state all sessions share.
-    shared_leases: Mutex<HashMap<PluginId, Arc<SkillLease>>>,
 }
 
 /// Why there is no host.
@@ -181,54 +161,6 @@ impl Host {
         report
     }
 
-    /// Opens a session of native skills.
-    ///
-    /// # Errors
-    /// As [`Host::session`].
-    pub async fn native<S: Into<String>>(
-        &self,
-        skills: impl IntoIterator<Item = S>,
-        options: SessionSpec,
-    ) -> Result<Session, SessionError> {
-        self.hybrid([BackendSpec::native(skills)], options).await
-    }
-
-    /// Opens a session of skill folders on this machine's shell.
-    ///
-    /// # Errors
-    /// As [`Host::session`].
-    pub async fn local<S: Into<String>>(
-        &self,
-        skills: impl IntoIterator<Item = S>,
-        options: SessionSpec,
-    ) -> Result<Session, SessionError> {
-        self.hybrid([BackendSpec::local(skills)], options).await
-    }
-
-    /// Opens a session of skill folders in a container.
-    ///
-    /// # Errors
-    /// As [`Host::session`].
-    pub async fn docker<S: Into<String>>(
-        &self,
-        skills: impl IntoIterator<Item = S>,
-        options: SessionSpec,
-    ) -> Result<Session, SessionError> {
-        self.hybrid([BackendSpec::docker(skills)], options).await
-    }
-
-    /// Opens a session of hosted skills.
-    ///
-    /// # Errors
-    /// As [`Host::session`].
-    pub async fn anthropic<S: Into<String>>(
-        &self,
-        skills: impl IntoIterator<Item = S>,
-        options: SessionSpec,
-    ) -> Result<Session, SessionError> {
-        self.hybrid([BackendSpec::anthropic(skills)], options).await
-    }
-
     /// Opens a session of several backends.
     ///
     /// # Errors
@@ -266,6 +198,22 @@ impl HostBuilder {
     #[must_use]
     pub fn plugin_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.plugin_dirs.push(dir.into());
+        self
+    }
+
+    /// Loads the plugins of the usual places: `CONJURE_PLUGIN_PATH`, `plugins` beside the
+    /// program, and `plugins` in the data directory.
+    #[must_use]
+    pub fn usual_plugins(mut self) -> Self {
+        let path = std::env::var_os(crate::env::PLUGIN_PATH);
+        let program = std::env::current_exe().ok();
+        let usual = SearchPath::new(
+            Vec::new(),
+            path.as_deref(),
+            program.as_deref(),
+            Some(&self.data_dir),
+        );
+        self.plugin_dirs.extend(usual.dirs);
         self
     }
 
@@ -407,181 +355,6 @@ impl HostBuilder {
             _watcher: Arc::new(watcher),
         })
     }
-}
-
-impl Shared {
-    /// The loaded plugins of a kind, by name, the highest version first.
-    pub(crate) fn plugins(&self, kind: &str) -> Vec<Arc<LoadedPlugin>> {
-        let snapshot = self.registry.snapshot();
-        snapshot
-            .plugins()
-            .iter()
-            .filter(|p| p.manifest().kind == kind)
-            .cloned()
-            .collect()
-    }
-
-    /// The newest plugin of a name that is of one of these kinds.
-    pub(crate) fn newest(&self, name: &str, kinds: &[&str]) -> Option<Arc<LoadedPlugin>> {
-        let snapshot = self.registry.snapshot();
-        snapshot
-            .versions(name)
-            .find(|plugin| kinds.contains(&plugin.manifest().kind.as_str()))
-            .cloned()
-    }
-
-    /// The host's instance of an executor or a backend, made at first use.
-    pub(crate) async fn instance(
-        &self,
-        plugin: &Arc<LoadedPlugin>,
-        name: &str,
-        config: Value,
-    ) -> Result<Arc<Instance>, String> {
-        let key = (plugin.id().clone(), name.to_owned(), config.to_string());
-        let cell = {
-            let mut instances = self
-                .instances
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(instances.entry(key).or_default())
-        };
-        let config = match config {
-            Value::Null => self.plugin_config(&plugin.manifest().name),
-            config => config,
-        };
-        let create = create_request(
-            None,
-            Some(name.to_owned()),
-            config,
-            Some(self.plugin_dir(&plugin.manifest().name)),
-        );
-        let instance = cell
-            .get_or_try_init(|| async {
-                let created = plugin.create(&create, self.services_for(plugin)).await;
-                created.map_err(|error| error.to_string())
-            })
-            .await?;
-        Ok(Arc::clone(instance))
-    }
-
-    /// The host's lease on a skill whose state all sessions share.
-    pub(crate) fn shared_lease(&self, plugin: &Arc<LoadedPlugin>) -> Arc<SkillLease> {
-        let mut leases = self
-            .shared_leases
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(lease) = leases.get(plugin.id()) {
-            return Arc::clone(lease);
-        }
-        let create = create_request(
-            None,
-            None,
-            self.plugin_config(&plugin.manifest().name),
-            Some(self.plugin_dir(&plugin.manifest().name)),
-        );
-        let before = leases
-            .iter()
-            .find(|(id, _)| id.name == plugin.id().name)
-            .map(|(_, l)| Arc::clone(l));
-        let lease = SkillLease::new(
-            Arc::clone(plugin),
-            self.services_for(plugin),
-            create,
-            before,
-        );
-        leases.insert(plugin.id().clone(), Arc::clone(&lease));
-        lease
-    }
-
-    /// What a person configured for a plugin.
-    pub(crate) fn plugin_config(&self, plugin: &str) -> Value {
-        self.plugin_configs
-            .get(plugin)
-            .cloned()
-            .unwrap_or_else(|| json!({}))
-    }
-
-    /// A directory that is a plugin's own.
-    pub(crate) fn plugin_dir(&self, plugin: &str) -> String {
-        let name = crate::artifacts::safe_name(plugin);
-        self.data_dir
-            .join("plugin-data")
-            .join(name)
-            .display()
-            .to_string()
-    }
-
-    /// The provider of a session.
-    pub(crate) fn provider(&self, spec: &SessionSpec) -> Result<Arc<dyn Provider>, SessionError> {
-        let name = spec.provider.as_deref().unwrap_or_default();
-        if let Some(provider) = self.providers.get(name) {
-            return Ok(Arc::clone(provider));
-        }
-        match name {
-            "scripted" => {
-                let Some(path) = &spec.script else {
-                    return Err(SessionError::Provider {
-                        message: "the provider `scripted` needs a script: `script = \"FILE\"` in \
-                                  the session file, or `--script FILE`"
-                            .to_owned(),
-                    });
-                };
-                let script = Script::read(path).map_err(|error| SessionError::Provider {
-                    message: error.to_string(),
-                })?;
-                Ok(Arc::new(Scripted::new(script, spec.vars.clone())))
-            }
-            "anthropic" => anthropic(spec),
-            other => {
-                let mut known: Vec<&str> = self.providers.keys().map(String::as_str).collect();
-                known.extend(["anthropic", "scripted"]);
-                let message = if other.is_empty() {
-                    format!(
-                        "no provider is named: `--provider NAME`, or `provider = \"NAME\"` in the \
-                         session file; there are: {}",
-                        known.join(", ")
-                    )
-                } else {
-                    format!(
-                        "there is no provider `{other}`; there are: {}",
-                        known.join(", ")
-                    )
-                };
-                Err(SessionError::Provider { message })
-            }
-        }
-    }
-
-    fn services_for(&self, plugin: &LoadedPlugin) -> Arc<dyn HostServices> {
-        Arc::new(Services {
-            shared: Arc::clone(&self.services),
-            permissions: plugin.manifest().permissions.clone(),
-            session: None,
-        })
-    }
-}
-
-fn anthropic(spec: &SessionSpec) -> Result<Arc<dyn Provider>, SessionError> {
-    let Some(key) = crate::env::var(crate::env::ANTHROPIC_API_KEY) else {
-        return Err(SessionError::Provider {
-            message: format!(
-                "the provider `anthropic` needs a key: set {}",
-                crate::env::ANTHROPIC_API_KEY
-            ),
-        });
-    };
-    let base_url = spec
-        .base_url
-        .clone()
-        .or_else(|| crate::env::var(crate::env::ANTHROPIC_BASE_URL))
-        .unwrap_or_else(|| "https://api.anthropic.com".to_owned());
-    let provider =
-        Anthropic::new(SecretString::from(key), HttpOptions::new(base_url)).map_err(|error| {
-            SessionError::Provider {
-                message: error.to_string(),
-            }
-        })?;
-    Ok(Arc::new(provider))
 }
 
 impl From<ToolboxError> for SessionError {

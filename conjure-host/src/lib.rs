@@ -12,6 +12,7 @@ pub mod platform;
 pub mod plugin;
 pub mod provider;
 pub mod session;
+mod shared;
 pub mod skill_folders;
 pub mod store;
 

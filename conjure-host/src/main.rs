@@ -2,6 +2,8 @@
 
 mod cli;
 
-fn main() -> std::process::ExitCode {
-    cli::main()
+fn main() {
+    let exit = cli::main();
+    // Not `ExitCode`: a library that hangs while it is opened would keep the process for ever.
+    conjure_host::plugin::end_process(exit.code())
 }

@@ -194,7 +194,7 @@ mod tests {
         let table = RoutingTable::default();
         let full = CompileSettings {
             persona: Some("You are careful.".to_owned()),
-            working_dir: Some("/work".to_owned()),
+            working_dir: Some("/data".to_owned()),
             skills_prompt: "Skills.".to_owned(),
             notes: vec!["Two places.".to_owned(), " ".to_owned()],
             ..settings()
@@ -203,7 +203,7 @@ mod tests {
             compile(&[], &table, &full).system,
             [
                 "You are careful.",
-                "The session's working directory is /work. Relative paths start there.",
+                "The session's working directory is /data. Relative paths start there.",
                 "Skills.",
                 "Two places.",
             ]

@@ -146,6 +146,45 @@ pub struct TableChange {
     pub changed: Vec<String>,
 }
 
+impl TableChange {
+    /// Two changes as one: a name that came and went was never there.
+    #[must_use]
+    pub fn followed_by(&self, next: &Self) -> Self {
+        let came_and_went = common(&self.added, &next.removed);
+        let went_and_came = common(&self.removed, &next.added);
+        let back = [&came_and_went, &went_and_came];
+        let added = union(&self.added, &next.added, &back);
+        let removed = union(&self.removed, &next.removed, &back);
+        let elsewhere = [&added, &removed, &came_and_went, &went_and_came];
+        let mut changed = union(&self.changed, &next.changed, &elsewhere);
+        changed.extend(went_and_came);
+        Self {
+            version: next.version,
+            added,
+            removed,
+            changed,
+        }
+    }
+}
+
+fn common(one: &[String], two: &[String]) -> Vec<String> {
+    one.iter()
+        .filter(|name| two.contains(name))
+        .cloned()
+        .collect()
+}
+
+/// The names of both, each once, without those of `but`.
+fn union(one: &[String], two: &[String], but: &[&Vec<String>]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for name in one.iter().chain(two) {
+        if !names.contains(name) && !but.iter().any(|other| other.contains(name)) {
+            names.push(name.clone());
+        }
+    }
+    names
+}
+
 /// How a turn ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]

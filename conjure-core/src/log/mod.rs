@@ -10,5 +10,9 @@ mod view;
 pub use entry::{CallEnd, Entry, EntryBody, Outcome, TableChange};
 pub use recover::recover;
 pub use view::{
-    Folded, call_ids, cut_point, files, fold, last_backend_states, messages, turn_usage,
+    Folded, call_ids, cut_point, files, fold, last_backend_states, messages, removed_tools,
+    turn_usage,
 };
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! What is read out of a log: messages, files, states, usage. Pure functions, all of them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::Value;
 
@@ -114,6 +114,20 @@ pub fn call_ids(entries: &[Entry]) -> impl Iterator<Item = &str> {
             .collect::<Vec<_>>(),
         _ => Vec::new(),
     })
+}
+
+/// Public names of the tools that the thread once had and has no more.
+pub fn removed_tools(entries: &[Entry]) -> BTreeSet<String> {
+    let mut removed = BTreeSet::new();
+    for entry in entries {
+        if let EntryBody::TableChanged(change) = &entry.body {
+            removed.extend(change.removed.iter().cloned());
+            for name in &change.added {
+                removed.remove(name);
+            }
+        }
+    }
+    removed
 }
 
 /// Tokens of all rounds of these entries.

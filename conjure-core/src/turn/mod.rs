@@ -8,11 +8,13 @@ mod judge;
 mod machine;
 mod settings;
 mod step;
+mod table_judge;
 
 pub use input::{Action, Decision, Input, ModelFailure, When};
 pub use judge::{Judge, Verdict};
 pub use machine::Machine;
 pub use settings::{Budget, Settings};
+pub use table_judge::TableJudge;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -6,6 +6,7 @@
 
 mod contributors;
 pub(crate) mod lease;
+mod offers;
 mod results;
 pub(crate) mod run;
 pub(crate) mod services;

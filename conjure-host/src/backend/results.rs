@@ -84,8 +84,24 @@ impl Output<'_> {
         }
     }
 
+    /// Takes files in that a call told of while it ran; the model hears how many there are.
+    pub(crate) fn more_files(&mut self, files: &[FileRef]) {
+        let kept = files
+            .iter()
+            .filter(|file| self.keep(file).is_some())
+            .count();
+        if kept > 0 {
+            self.parts.push(OutputPart::Text {
+                text: format!("[file] and {kept} more files in the working directory"),
+            });
+        }
+    }
+
     /// Registers a file without a word to the model.
     pub(crate) fn keep(&mut self, file: &FileRef) -> Option<Artifact> {
+        if self.artifacts.is_hosts_own(file) {
+            return None;
+        }
         match self
             .artifacts
             .register(self.backend, file, self.fetch.clone())

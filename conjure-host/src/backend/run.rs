@@ -2,7 +2,7 @@
 //!
 //! Nothing here fails: an unknown tool, bad arguments, a panic, a time-out are results too.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use conjure_abi::EmitKind;
@@ -11,8 +11,8 @@ use conjure_core::context::{CommandEnd, absolute_skill_paths, failure};
 use conjure_core::log::CallEnd;
 use conjure_core::routing::Route;
 use conjure_skill_sdk::protocol::{
-    BackendCall, Bash, BashOutput, CreateFile, Request, StrReplace, ToolResult, View, Viewed,
-    Written, op,
+    BackendCall, Bash, BashOutput, CreateFile, FileRef, PluginEvent, Request, StrReplace,
+    ToolResult, View, Viewed, Written, op,
 };
 use serde::Deserialize;
 use serde::Serialize;
@@ -29,6 +29,9 @@ use crate::skill_folders::LoadedFolder;
 
 /// Time that an executor gets beyond a command's limit to end the command and say how it went.
 const ENDING: Duration = Duration::from_secs(3);
+
+/// The most files that a call may tell of while it runs.
+const MOST_FILES: usize = 10_000;
 
 /// Takes live output: the stream (`stdout`, `stderr`, `event`) and its bytes.
 pub type LiveOutput = Arc<dyn Fn(EmitKind, &[u8]) + Send + Sync>;
@@ -65,6 +68,26 @@ struct Underway<'a> {
     call: &'a FunctionCall,
     route: &'a Route,
     timeout: Duration,
+    /// Files that the call told of while it ran.
+    files: Mutex<Vec<FileRef>>,
+}
+
+impl Underway<'_> {
+    /// Takes note of an event that concerns the result.
+    fn note(&self, kind: EmitKind, bytes: &[u8]) {
+        if kind == EmitKind::Event
+            && let Ok(PluginEvent::File { file }) = serde_json::from_slice(bytes)
+        {
+            let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+            if files.len() < MOST_FILES {
+                files.push(file);
+            }
+        }
+    }
+
+    fn take_files(&self) -> Vec<FileRef> {
+        std::mem::take(&mut *self.files.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// A call that gave no answer of its own.
@@ -97,6 +120,7 @@ impl Runner<'_> {
             call,
             route,
             timeout,
+            files: Mutex::default(),
         };
         let mut output = Output {
             artifacts: self.artifacts,
@@ -122,18 +146,31 @@ impl Runner<'_> {
         let duration = begun.elapsed();
         let (is_error, end, structured) = match ran {
             Ok(Ran {
-                is_error: false,
+                is_error,
                 structured,
-            }) => (false, CallEnd::Done, structured),
+                ..
+            }) if self.cancel.is_cancelled() => {
+                output.text("[the call was cancelled]");
+                (is_error, CallEnd::Cancelled, structured)
+            }
             Ok(Ran {
-                is_error: true,
+                is_error,
                 structured,
-            }) => (true, CallEnd::Failed, structured),
+                stopped,
+            }) => {
+                let end = if is_error {
+                    CallEnd::Failed
+                } else {
+                    CallEnd::Done
+                };
+                (is_error, stopped.unwrap_or(end), structured)
+            }
             Err(failed) => {
                 output.text(&failed.text);
                 (true, failed.end, None)
             }
         };
+        output.more_files(&underway.take_files());
         if output.parts.is_empty() {
             output.text("(no output)");
         }
@@ -348,19 +385,28 @@ impl Runner<'_> {
         let answer = loop {
             tokio::select! {
                 biased;
-                Some(Emit { kind, bytes }) = stream.next() => live(kind, &bytes),
+                Some(Emit { kind, bytes }) = stream.next() => {
+                    underway.note(kind, &bytes);
+                    live(kind, &bytes);
+                }
                 answer = &mut answer => break answer,
             }
         };
         while let Some(Emit { kind, bytes }) = stream.try_next() {
+            underway.note(kind, &bytes);
             live(kind, &bytes);
         }
         match answer {
             Ok(reply) => Ok(reply),
             // What it managed to say while it was told to stop is worth more than our words.
-            Err(CallFailure::TimedOut {
-                late: Some(reply), ..
-            }) if is_executor(op) => Ok(reply),
+            Err(
+                CallFailure::TimedOut {
+                    late: Some(reply), ..
+                }
+                | CallFailure::Cancelled {
+                    late: Some(reply), ..
+                },
+            ) if is_executor(op) => Ok(reply),
             Err(error) => Err(self.failed(underway, &error)),
         }
     }
@@ -406,6 +452,8 @@ impl Operation<'_> {
 struct Ran {
     is_error: bool,
     structured: Option<Value>,
+    /// How it ended, when it was told to stop and answered all the same.
+    stopped: Option<CallEnd>,
 }
 
 impl Ran {
@@ -413,6 +461,7 @@ impl Ran {
         Self {
             is_error: false,
             structured: None,
+            stopped: None,
         }
     }
 }
@@ -421,6 +470,7 @@ fn take(output: &mut Output<'_>, result: ToolResult) -> Ran {
     let ran = Ran {
         is_error: result.is_error,
         structured: result.structured.clone(),
+        stopped: None,
     };
     output.tool_result(result);
     ran
@@ -455,6 +505,7 @@ fn command_result(reply: &BashOutput, timeout: Duration, output: &mut Output<'_>
     Ran {
         is_error,
         structured: None,
+        stopped: reply.timed_out.then_some(CallEnd::TimedOut),
     }
 }
 

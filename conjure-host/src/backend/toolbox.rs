@@ -5,24 +5,19 @@ use std::path::Path;
 use std::sync::Arc;
 
 use conjure_core::context::{SkillEntry, skills_prompt};
-use conjure_core::routing::{
-    Catalog, CatalogTool, Effects, Mode, Naming, Origin, Prefix, Quarantined, RoutingError,
-    RoutingTable, ToolName, command_tools,
-};
-use conjure_skill_sdk::protocol::{
-    CatalogReply, Effects as DeclaredEffects, Empty, Open, SkillMount, StateScope, ToolDecl,
-    ToolMode, op,
-};
+use conjure_core::routing::{Catalog, Naming, Quarantined, RoutingError, RoutingTable, ToolName};
+use conjure_skill_sdk::protocol::{CatalogReply, Empty, Open, SkillMount, StateScope, op};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::contributors::Contributors;
 use super::lease::{BackendLease, SkillLease, Surroundings, ask, create_request};
+use super::offers::{Offer, Offered, backend_tools, executor_tools, native_tools};
 use super::services::{Services, SessionServices};
 use super::snapshot::{Snapshot, Target};
-use crate::host::Shared;
 use crate::plugin::{HostServices, LoadedPlugin, PluginId};
 use crate::session::BackendSpec;
+use crate::shared::Shared;
 use crate::skill_folders::{self, FolderError, LoadedFolder};
 
 /// The backends of one session.
@@ -333,12 +328,15 @@ impl Toolbox {
         for attached in &self.attached {
             let mut tools = Vec::new();
             match &attached.kind {
-                Kind::Native => self.native_tools(attached, &mut tools, &mut offers),
+                Kind::Native => {
+                    let skills = self.shared.plugins("skill");
+                    native_tools(&attached.spec, &skills, &mut tools, &mut offers);
+                }
                 Kind::Executor { lease, folders } => {
-                    executor_tools(attached, lease, folders, &mut tools, &mut offers);
+                    executor_tools(&attached.spec, lease, folders, &mut tools, &mut offers);
                 }
                 Kind::Backend { lease, catalog } => {
-                    backend_tools(attached, lease, catalog, &mut tools, &mut offers);
+                    backend_tools(&attached.spec, lease, catalog, &mut tools, &mut offers);
                 }
             }
             catalogs.push(Catalog {
@@ -349,38 +347,6 @@ impl Toolbox {
             });
         }
         (catalogs, offers)
-    }
-
-    fn native_tools(
-        &self,
-        attached: &Attached,
-        tools: &mut Vec<Arc<CatalogTool>>,
-        offers: &mut Vec<Offer>,
-    ) {
-        for plugin in self.shared.plugins("skill") {
-            let manifest = plugin.manifest();
-            let wanted = attached
-                .spec
-                .skills
-                .as_ref()
-                .is_none_or(|names| names.contains(&manifest.name));
-            if !wanted {
-                continue;
-            }
-            for declared in &manifest.tools {
-                if !offered(&attached.spec, &declared.name) {
-                    continue;
-                }
-                tools.push(Arc::new(tool_of(declared, Some(&manifest.name), &plugin)));
-                offers.push(Offer {
-                    backend: attached.name.clone(),
-                    skill: Some(manifest.name.clone()),
-                    version: Some(plugin.id().version.clone()),
-                    tool: declared.name.clone(),
-                    target: Offered::Skill(Arc::clone(&plugin)),
-                });
-            }
-        }
     }
 
     /// Puts instances behind the names of a table.
@@ -457,140 +423,6 @@ impl Toolbox {
             .next()
             .cloned()
             .unwrap_or_else(|| self.shared.plugin_config(skill))
-    }
-}
-
-/// A tool with what runs it, before it has a public name.
-struct Offer {
-    backend: String,
-    skill: Option<String>,
-    version: Option<semver::Version>,
-    tool: String,
-    target: Offered,
-}
-
-enum Offered {
-    Skill(Arc<LoadedPlugin>),
-    Target(Target),
-}
-
-impl Offer {
-    fn key(&self) -> (&str, Option<&str>, Option<&semver::Version>, &str) {
-        (
-            &self.backend,
-            self.skill.as_deref(),
-            self.version.as_ref(),
-            &self.tool,
-        )
-    }
-}
-
-fn offered(spec: &BackendSpec, tool: &str) -> bool {
-    (spec.only.is_empty() || spec.only.iter().any(|name| name == tool))
-        && !spec.except.iter().any(|name| name == tool)
-}
-
-/// The skill folders that a tool is for.
-type Folders = Arc<[Arc<LoadedFolder>]>;
-
-fn executor_tools(
-    attached: &Attached,
-    lease: &Arc<BackendLease>,
-    folders: &[Arc<LoadedFolder>],
-    tools: &mut Vec<Arc<CatalogTool>>,
-    offers: &mut Vec<Offer>,
-) {
-    let spec = &attached.spec;
-    let as_one = folders.is_empty() || spec.prefix == Prefix::Backend;
-    let sets: Vec<(Option<String>, Folders)> = if as_one {
-        vec![(None, Arc::from(folders))]
-    } else {
-        let own = |folder: &Arc<LoadedFolder>| {
-            (
-                Some(folder.folder.name.as_str().to_owned()),
-                Arc::from([Arc::clone(folder)]),
-            )
-        };
-        folders.iter().map(own).collect()
-    };
-    for (skill, folders) in sets {
-        for tool in command_tools(&spec.only, &spec.except) {
-            let mut tool = match &skill {
-                Some(name) => tool.of_skill(name.clone(), None),
-                None => tool,
-            };
-            tool.origin = origin(&lease.plugin);
-            tool.timeout_ms = tool.timeout_ms.or(spec.call_timeout_ms);
-            offers.push(Offer {
-                backend: attached.name.clone(),
-                skill: skill.clone(),
-                version: None,
-                tool: tool.tool.clone(),
-                target: Offered::Target(Target::Executor(Arc::clone(lease), Arc::clone(&folders))),
-            });
-            tools.push(Arc::new(tool));
-        }
-    }
-}
-
-fn backend_tools(
-    attached: &Attached,
-    lease: &Arc<BackendLease>,
-    catalog: &CatalogReply,
-    tools: &mut Vec<Arc<CatalogTool>>,
-    offers: &mut Vec<Offer>,
-) {
-    for declared in &catalog.tools {
-        if !offered(&attached.spec, &declared.name) {
-            continue;
-        }
-        let mut tool = tool_of(declared, declared.skill.as_deref(), &lease.plugin);
-        tool.skill_version = None;
-        tool.timeout_ms = tool.timeout_ms.or(attached.spec.call_timeout_ms);
-        tools.push(Arc::new(tool));
-        offers.push(Offer {
-            backend: attached.name.clone(),
-            skill: declared.skill.clone(),
-            version: None,
-            tool: declared.name.clone(),
-            target: Offered::Target(Target::Backend(Arc::clone(lease))),
-        });
-    }
-}
-
-fn tool_of(declared: &ToolDecl, skill: Option<&str>, plugin: &LoadedPlugin) -> CatalogTool {
-    let effects = match declared.effects {
-        DeclaredEffects::Read => Effects::Read,
-        DeclaredEffects::Write => Effects::Write,
-        DeclaredEffects::Destructive => Effects::Destructive,
-    };
-    let mut tool = CatalogTool::new(&declared.name, &declared.op, effects);
-    if let Some(skill) = skill {
-        tool = tool.of_skill(skill, Some(plugin.id().version.clone()));
-    }
-    tool.title.clone_from(&declared.title);
-    tool.description.clone_from(&declared.description);
-    tool.input_schema.clone_from(&declared.input_schema);
-    tool.output_schema.clone_from(&declared.output_schema);
-    tool.mode = match declared.mode {
-        ToolMode::Stateful => Mode::Stateful,
-        ToolMode::Stateless => Mode::Stateless,
-    };
-    tool.in_place = declared.in_place;
-    tool.timeout_ms = declared.timeout_ms;
-    tool.meta.clone_from(&declared.meta);
-    tool.origin = origin(plugin);
-    tool
-}
-
-fn origin(plugin: &LoadedPlugin) -> Origin {
-    Origin {
-        plugin: Some(plugin.id().name.to_string()),
-        version: Some(plugin.id().version.to_string()),
-        file: plugin
-            .source()
-            .path()
-            .map(|path| path.display().to_string()),
     }
 }
 

@@ -3,12 +3,14 @@
 use std::io::{BufRead as _, IsTerminal as _};
 use std::sync::Arc;
 
+use conjure_core::chat::Event;
 use conjure_host::session::{ApprovalMode, Session};
+use rustyline::{DefaultEditor, ExternalPrinter};
 use tokio::sync::{mpsc, oneshot};
 
 use super::args::{Global, SessionArgs};
 use super::exit::{Exit, Failure};
-use super::output::{self, BOLD, DIM, RESET, aside};
+use super::output::{self, DIM, RESET, YELLOW, aside};
 use super::run::{follow, open};
 use super::transcript::Transcript;
 
@@ -49,8 +51,8 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
     }
     let session = Arc::new(session);
     let mut transcript = Transcript::new(global.json);
-    let mut events = session.events_from_now();
-    let mut lines = Lines::start(attended);
+    let mut events = session.events_since_opened();
+    let (mut lines, mut printer) = Lines::start(attended).await;
     loop {
         let line = {
             let next = lines.next();
@@ -59,7 +61,12 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
                 tokio::select! {
                     biased;
                     line = &mut next => break line,
-                    event = events.next() => { transcript.show(&event.event, false); }
+                    event = events.next() => match (&event.event, &mut printer) {
+                        (Event::Notice { text }, Some(printer)) if !global.json => {
+                            let _ = printer.print(format!("{YELLOW}note:{RESET} {text}\n"));
+                        }
+                        (event, _) => drop(transcript.show(event, false)),
+                    }
                 }
             }
         };
@@ -106,17 +113,20 @@ struct Lines {
 }
 
 impl Lines {
-    fn start(on_terminal: bool) -> Self {
+    /// Starts reading; on a terminal there is a way to print above the line that is being typed.
+    async fn start(on_terminal: bool) -> (Self, Option<Printer>) {
         let (ask, mut asked) = mpsc::channel::<oneshot::Sender<Option<String>>>(1);
+        let (made, printer) = oneshot::channel();
         std::thread::spawn(move || {
-            let mut read = reader(on_terminal);
+            let (mut read, printer) = reader(on_terminal);
+            let _ = made.send(printer);
             while let Some(answer) = asked.blocking_recv() {
                 if answer.send(read()).is_err() {
                     break;
                 }
             }
         });
-        Self { ask }
+        (Self { ask }, printer.await.ok().flatten())
     }
 
     async fn next(&mut self) -> Option<String> {
@@ -126,20 +136,32 @@ impl Lines {
     }
 }
 
-fn reader(on_terminal: bool) -> Box<dyn FnMut() -> Option<String>> {
-    let editor = on_terminal
-        .then(rustyline::DefaultEditor::new)
-        .and_then(Result::ok);
+/// Prints above the line that is being typed.
+type Printer = Box<dyn ExternalPrinter + Send>;
+type Reader = Box<dyn FnMut() -> Option<String>>;
+
+fn reader(on_terminal: bool) -> (Reader, Option<Printer>) {
+    let editor = on_terminal.then(DefaultEditor::new).and_then(Result::ok);
     match editor {
-        Some(mut editor) => Box::new(move || {
-            let line = editor.readline(&format!("{BOLD}›{RESET} ")).ok()?;
-            let _ = editor.add_history_entry(&line);
-            Some(line)
-        }),
-        None => Box::new(|| {
-            let mut line = String::new();
-            let read = std::io::stdin().lock().read_line(&mut line).ok()?;
-            (read > 0).then_some(line)
-        }),
+        Some(mut editor) => {
+            let printer = editor.create_external_printer().ok();
+            let read = move || {
+                let line = editor.readline("› ").ok()?;
+                let _ = editor.add_history_entry(&line);
+                Some(line)
+            };
+            (
+                Box::new(read),
+                printer.map(|printer| Box::new(printer) as Printer),
+            )
+        }
+        None => {
+            let read = || {
+                let mut line = String::new();
+                let read = std::io::stdin().lock().read_line(&mut line).ok()?;
+                (read > 0).then_some(line)
+            };
+            (Box::new(read), None)
+        }
     }
 }

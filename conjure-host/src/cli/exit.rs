@@ -1,7 +1,5 @@
 //! How the program ends.
 
-use std::process::ExitCode;
-
 use conjure_host::session::{ChatError, SessionError, SpecError};
 
 /// The exit codes, as `conjure --help` documents them.
@@ -23,17 +21,18 @@ pub(crate) enum Exit {
     Interrupted,
 }
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
-        Self::from(match exit {
-            Exit::Fine => 0,
-            Exit::No => 1,
-            Exit::Usage => 2,
-            Exit::Provider => 3,
-            Exit::Limit => 4,
-            Exit::Host => 5,
-            Exit::Interrupted => 130,
-        })
+impl Exit {
+    /// The number.
+    pub(crate) fn code(self) -> i32 {
+        match self {
+            Self::Fine => 0,
+            Self::No => 1,
+            Self::Usage => 2,
+            Self::Provider => 3,
+            Self::Limit => 4,
+            Self::Host => 5,
+            Self::Interrupted => 130,
+        }
     }
 }
 

@@ -17,8 +17,6 @@ mod run;
 mod skill;
 mod transcript;
 
-use std::process::ExitCode;
-
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use args::Global;
@@ -86,26 +84,26 @@ enum Verb {
 }
 
 /// Parses the command line and does what it says.
-pub(crate) fn main() -> ExitCode {
+pub(crate) fn main() -> Exit {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
             // Clap prints help and version to stdout and errors to stderr, and knows both codes.
             let _ = error.print();
             return if error.use_stderr() {
-                Exit::Usage.into()
+                Exit::Usage
             } else {
-                Exit::Fine.into()
+                Exit::Fine
             };
         }
     };
     output::log_to_stderr();
     let json = cli.global.json;
     match cli.run() {
-        Ok(exit) => exit.into(),
+        Ok(exit) => exit,
         Err(failure) => {
             output::failure(&failure, json);
-            failure.exit.into()
+            failure.exit
         }
     }
 }

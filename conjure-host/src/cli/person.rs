@@ -17,7 +17,7 @@ use super::transcript::Asked;
 /// Asks the person whether a call may run.
 pub(crate) async fn decide(session: &Session, asked: &Asked) -> Decision {
     aside(format_args!(
-        "\n{YELLOW}?{RESET} {BOLD}{}{RESET} wants to run: {}\n{}",
+        "\n{YELLOW}?{RESET} {BOLD}{}{RESET} wants to run ({})\n{}",
         asked.name, asked.reason, asked.arguments
     ));
     let answer = prompt("  Allow it? [y]es, [n]o, [a]lways in this session: ").await;

@@ -51,7 +51,7 @@ pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, Failure> {
         .path
         .clone()
         .unwrap_or_else(|| PathBuf::from(&args.name));
-    if dir.exists() && std::fs::read_dir(&dir).is_ok_and(|mut entries| entries.next().is_some()) {
+    if conjure_host::fs::entries(&dir).is_ok_and(|entries| !entries.is_empty()) {
         return Err(Failure::usage(format!(
             "`{}` is there already and not empty; name another place with `--path`",
             dir.display()

@@ -43,7 +43,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
         session.attend(ApprovalMode::Attended).await;
     }
     let session = Arc::new(session);
-    let events = session.events_from_now();
+    let events = session.events_since_opened();
     let mut transcript = Transcript::new(global.json);
     let asked = Arc::clone(&session);
     let answer = tokio::spawn(async move { asked.chat(question).await });

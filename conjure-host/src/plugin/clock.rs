@@ -85,3 +85,36 @@ impl Drop for Paused<'_> {
         self.0.changed.notify_waiters();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_that_stands_still_never_expires() {
+        let clock = Clock::new(Some(Duration::from_secs(5)));
+        let begun = Instant::now();
+        let person = async {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            let first = clock.pause();
+            tokio::time::sleep(Duration::from_secs(600)).await;
+            let second = clock.pause();
+            drop(first);
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            drop(second);
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = clock.expired() => {}
+            () = person => {}
+        }
+        assert_eq!(begun.elapsed(), Duration::from_secs(5 + 660));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_a_limit_it_never_expires() {
+        let clock = Clock::new(None);
+        let waited = tokio::time::timeout(Duration::from_secs(1 << 20), clock.expired()).await;
+        assert!(waited.is_err());
+    }
+}

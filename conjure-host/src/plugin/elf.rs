@@ -6,7 +6,7 @@
 
 use object::elf as raw;
 use object::macho;
-use object::read::elf::{ElfFile, FileHeader, ProgramHeader as _, SectionHeader as _};
+use object::read::elf::{Dyn as _, ElfFile, FileHeader, ProgramHeader as _, SectionHeader as _};
 use object::read::macho::{
     LoadCommandVariant, MachHeader as _, MachOFile64, Section as _, Segment as _,
 };
@@ -124,14 +124,8 @@ where
     let file = ElfFile::<Elf>::parse(bytes).map_err(broken)?;
     let found = (file.architecture(), file.is_64(), file.is_little_endian());
     same_target(found)?;
-    if header.e_type(endian) != raw::ET_DYN
-        || segments
-            .iter()
-            .any(|segment| segment.p_type(endian) == raw::PT_INTERP)
-    {
-        return Err(StructureError::NotALibrary {
-            found: "an ELF program or object".to_owned(),
-        });
+    if header.e_type(endian) != raw::ET_DYN {
+        return Err(program());
     }
     for segment in segments {
         let (offset, size) = segment.file_range(endian);
@@ -157,6 +151,14 @@ where
     if dynamic.is_empty() {
         return Err(incomplete("its dynamic section is empty"));
     }
+    // A program that can stand anywhere in memory has the type of a library, and this flag.
+    let is_pie = |entry: &Elf::Dyn| {
+        let flags: u64 = entry.d_val(endian).into();
+        entry.d_tag(endian) == raw::DT_FLAGS_1 && flags & raw::DF_1_PIE.0 != 0
+    };
+    if dynamic.iter().any(is_pie) {
+        return Err(program());
+    }
     let Some(section) = file.section_by_name(SECTION) else {
         return Ok(None);
     };
@@ -169,6 +171,12 @@ where
         return Ok(None);
     }
     Ok(Some(data))
+}
+
+fn program() -> StructureError {
+    StructureError::NotALibrary {
+        found: "an ELF program or object".to_owned(),
+    }
 }
 
 fn mach_o(bytes: &[u8]) -> Result<Option<&[u8]>, StructureError> {
@@ -254,4 +262,63 @@ fn same_target(found: (Architecture, bool, bool)) -> Result<(), StructureError> 
         found: name(found),
         needed: name(needed),
     })
+}
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use super::*;
+
+    /// A real library: the C library of this process.
+    fn library() -> Vec<u8> {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let path = maps
+            .lines()
+            .filter_map(|line| line.split_whitespace().nth(5))
+            .find(|path| path.contains("/libc.so") || path.contains("/libc-"))
+            .unwrap();
+        std::fs::read(path).unwrap()
+    }
+
+    #[test]
+    fn a_library_without_our_section_is_whole_and_has_none() {
+        assert_eq!(header_section(&library()), Ok(None));
+    }
+
+    #[test]
+    fn every_cut_is_noticed() {
+        let library = library();
+        for length in (64..library.len()).step_by(997) {
+            let found = header_section(&library[..length]);
+            assert!(
+                matches!(found, Err(StructureError::Incomplete { .. })),
+                "{length}: {found:?}"
+            );
+        }
+        for length in 0..64 {
+            assert!(header_section(&library[..length]).is_err(), "{length}");
+        }
+    }
+
+    #[test]
+    fn no_byte_of_the_tables_makes_the_check_panic() {
+        let mut library = library();
+        let tables = (0..2048).chain(library.len() - 4096..library.len());
+        for at in tables {
+            for change in [0xff, 0x80, 0x01] {
+                library[at] ^= change;
+                let _ = header_section(&library);
+                library[at] ^= change;
+            }
+        }
+    }
+
+    #[test]
+    fn a_program_is_no_library() {
+        let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        assert!(matches!(
+            header_section(&program),
+            Err(StructureError::NotALibrary { .. })
+        ));
+    }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use conjure_abi::{Fault, code};
+use conjure_abi::{Fault, RVec, code};
 use conjure_skill_sdk::protocol::{Empty, Request, op};
 use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
@@ -18,6 +18,25 @@ use super::services::{CallFailure, CallOptions, HostServices};
 
 /// The most bytes that are kept of a fault's message.
 const MESSAGE: usize = 16 * 1024;
+
+/// The bytes of a reply, where the plugin put them: they go back to its allocator when this is
+/// dropped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplyBytes(RVec<u8>);
+
+impl std::ops::Deref for ReplyBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.0.as_slice()
+    }
+}
+
+impl From<ReplyBytes> for Vec<u8> {
+    fn from(bytes: ReplyBytes) -> Self {
+        bytes.0.into_vec()
+    }
+}
 
 /// One instance: a skill's state of one session, or a backend.
 ///
@@ -139,22 +158,21 @@ impl Instance {
     /// way to go. Output of such a call is not kept, and the reply is not checked for being JSON.
     ///
     /// Earned is it by a tool that declares `in_place`, by 100 ordinary calls of which at most one
-    /// took more than 50 µs. A call of more than 10 ms loses it for good.
+    /// took more than 50 µs. A call of more than 10 ms loses it; it can be earned
+    /// again, three times at the most.
     #[must_use = "without an answer the ordinary way is to be taken"]
-    pub fn request_in_place(&self, op: &str, json: &[u8]) -> Option<Result<Vec<u8>, Fault>> {
+    pub fn request_in_place(&self, op: &str, json: &[u8]) -> Option<Result<ReplyBytes, Fault>> {
         let turn = self.slot.enter(op)?;
-        let call = self.slot.call();
-        let reply = self.link.in_place(op, json, &call)?;
+        let reply = self.link.in_place(op, json, turn.context())?;
         drop(turn);
-        drop(call);
-        if reply
-            .as_ref()
-            .is_ok_and(|r| r.len() > self.plugin.health.limits.reply)
-        {
-            let fault = Fault::new(code::FAILED, "the reply is larger than the host takes");
-            return Some(Err(fault));
-        }
-        Some(reply.map(conjure_abi::RVec::into_vec))
+        Some(match reply {
+            Ok(bytes) if bytes.len() > self.plugin.health.limits.reply => Err(Fault::new(
+                code::FAILED,
+                "the reply is larger than the host takes",
+            )),
+            Ok(bytes) => Ok(ReplyBytes(bytes)),
+            Err(fault) => Err(fault),
+        })
     }
 
     /// Tells the plugin to shut down, and waits for its answer up to the limit. The instance ends

@@ -10,14 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use conjure_abi::{Fault, PluginObject, RResult, RSlice, RVec, Reply};
+use conjure_abi::{CallContext, Fault, PluginObject, RResult, RSlice, RVec, Reply};
 use conjure_skill_sdk::protocol::{Empty, Request, op};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 
 use super::call::Call;
-use super::in_place::InPlaceCall;
 use super::pool::POOL;
 
 /// What came of a request.
@@ -37,12 +36,7 @@ pub(super) trait Link: Send + Sync + 'static {
     fn request(&self, op: &str, json: Vec<u8>, call: Arc<Call>) -> BoxFuture<'static, Answer>;
 
     /// Carries out a request on the calling thread, where the link can.
-    fn in_place(
-        &self,
-        op: &str,
-        json: &[u8],
-        call: &InPlaceCall,
-    ) -> Option<Result<RVec<u8>, Fault>>;
+    fn in_place(&self, op: &str, json: &[u8], cx: CallContext) -> Option<Result<RVec<u8>, Fault>>;
 
     /// Says that the instance was told to shut down.
     fn closed(&self);
@@ -98,12 +92,7 @@ impl Link for InProcess {
         })
     }
 
-    fn in_place(
-        &self,
-        op: &str,
-        json: &[u8],
-        call: &InPlaceCall,
-    ) -> Option<Result<RVec<u8>, Fault>> {
+    fn in_place(&self, op: &str, json: &[u8], cx: CallContext) -> Option<Result<RVec<u8>, Fault>> {
         if self.asynchronous {
             return None;
         }
@@ -111,7 +100,7 @@ impl Link for InProcess {
         let reply = object.call(
             RSlice::from_slice(op.as_bytes()),
             RSlice::from_slice(json),
-            call.context(),
+            cx,
         );
         Some(reply.into_result())
     }

@@ -78,6 +78,11 @@ impl Loader {
         OPENED.load(Ordering::Acquire)
     }
 
+    /// Threads of this process that were lost to libraries which hung while they were loaded.
+    pub fn lost_threads() -> usize {
+        LOST.load(Ordering::Acquire)
+    }
+
     /// Judges a file and loads the plugin in it. Blocks for as long as that takes, at most the
     /// deadline. `named` says that a person named this very file.
     ///
@@ -218,17 +223,23 @@ impl Loader {
                 )));
             }
         }
+        self.serves(path, &manifest)?;
+        Ok(manifest)
+    }
+
+    /// Whether this host serves every operation that the plugin cannot do without.
+    pub(super) fn serves(&self, path: &Path, manifest: &Manifest) -> Result<(), PluginError> {
         let served = |operation: &String| {
             operation == "call.cancelled/1"
                 || operation == "call.writable/1"
                 || self.options.operations.contains(operation)
         };
         match manifest.requires.host.iter().find(|op| !served(op)) {
-            None => Ok(manifest),
+            None => Ok(()),
             Some(operation) => Err(PluginError::Requires {
-                path: path.clone(),
-                name: header.name.clone(),
-                version: header.version.clone(),
+                path: path.to_owned(),
+                name: manifest.name.clone(),
+                version: manifest.version.clone(),
                 operation: operation.clone(),
             }),
         }
@@ -249,8 +260,33 @@ static LIBRARIES: LazyLock<Mutex<HashMap<Sha256, Outcome>>> = LazyLock::new(Mute
 
 static OPENED: AtomicUsize = AtomicUsize::new(0);
 
+static LOST: AtomicUsize = AtomicUsize::new(0);
+
 /// Libraries that hang while the system opens them. It opens one at a time.
 static STUCK: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Ends the process with an exit code.
+///
+/// Use it instead of [`std::process::exit`] in a program that loads plugins: at the ordinary end
+/// the system waits for a library that hangs while it is opened, for ever. Then this ends the
+/// process without running what is registered for its end.
+pub fn end_process(code: i32) -> ! {
+    use std::io::Write as _;
+    if lock(&STUCK).is_empty() {
+        std::process::exit(code);
+    }
+    let _ = std::io::stdout().flush();
+    _exit(code)
+}
+
+#[expect(
+    unsafe_code,
+    reason = "the standard library has no such end of a process"
+)]
+// SAFETY: this is the signature that POSIX gives the function, and any argument is fine.
+unsafe extern "C" {
+    safe fn _exit(code: std::ffi::c_int) -> !;
+}
 
 const STAGES: [&str; 4] = [
     "opening it (a constructor in it)",
@@ -264,7 +300,8 @@ fn open_with_deadline(
     copy: PathBuf,
     deadline: Duration,
 ) -> Result<Opened, PluginError> {
-    let (sender, receiver) = mpsc::sync_channel(1);
+    // Without a buffer: what is sent has been taken, or nobody waits any more.
+    let (sender, receiver) = mpsc::sync_channel(0);
     let stage = Arc::new(AtomicU8::new(0));
     let (path, header) = (file.path.clone(), file.header.clone());
     thread::Builder::new()
@@ -273,8 +310,10 @@ fn open_with_deadline(
             let stage = Arc::clone(&stage);
             move || {
                 let outcome = open(&path, &header, &copy, &stage);
-                lock(&STUCK).retain(|stuck| *stuck != path);
-                let _ = sender.send(outcome);
+                came_back(&path, &stage, 4);
+                if sender.send(outcome).is_err() {
+                    LOST.fetch_sub(1, Ordering::AcqRel);
+                }
             }
         })
         .map_err(|error| PluginError::Host {
@@ -288,10 +327,13 @@ fn open_with_deadline(
             reason: "the thread that opened it ended without a result".to_owned(),
         }),
         Err(mpsc::RecvTimeoutError::Timeout) => {
+            LOST.fetch_add(1, Ordering::AcqRel);
+            let mut stuck = lock(&STUCK);
             let stage = stage.load(Ordering::Acquire);
             if stage == 0 {
-                lock(&STUCK).push(file.path.clone());
+                stuck.push(file.path.clone());
             }
+            drop(stuck);
             Err(PluginError::Hung {
                 path: file.path.clone(),
                 stage: STAGES.get(usize::from(stage)).copied().unwrap_or("it"),
@@ -299,6 +341,13 @@ fn open_with_deadline(
             })
         }
     }
+}
+
+/// The system has opened the library, or refused to.
+fn came_back(path: &Path, stage: &AtomicU8, next: u8) {
+    let mut stuck = lock(&STUCK);
+    stage.store(next, Ordering::Release);
+    stuck.retain(|other| other != path);
 }
 
 fn open(
@@ -317,7 +366,7 @@ fn open(
             reason: error.to_string(),
         }
     })?;
-    stage.store(1, Ordering::Release);
+    came_back(path, stage, 1);
     let no_symbol = || PluginError::Symbol {
         path: path.to_owned(),
         symbol: "conjure_root_v0",

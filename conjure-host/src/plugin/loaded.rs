@@ -30,6 +30,9 @@ pub struct LoadedPlugin {
     pub(super) earned: Arc<Earned>,
 }
 
+/// What stands for the path of a plugin that is linked into the host.
+pub(super) const LINKED: &str = "(linked into the host)";
+
 /// Where a plugin comes from.
 #[derive(Debug, Clone)]
 pub enum PluginSource {
@@ -127,7 +130,7 @@ impl LoadedPlugin {
         limits: PluginLimits,
     ) -> Result<Self, PluginError> {
         let refuse = |name: &str, reason: String| PluginError::Builder {
-            path: "(linked into the host)".into(),
+            path: LINKED.into(),
             name: name.to_owned(),
             reason,
         };

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
-use super::loaded::LoadedPlugin;
+use super::loaded::{LINKED, LoadedPlugin};
 use super::{Found, Loader, PluginError, PluginId, Stamp};
 
 /// Changes that a snapshot remembers.
@@ -236,8 +236,12 @@ impl Registry {
     /// Adds a plugin that is linked into the host.
     ///
     /// # Errors
-    /// [`PluginError::Duplicate`] when there is one of that name and version.
+    /// [`PluginError::Duplicate`] when there is one of that name and version, and
+    /// [`PluginError::Requires`] when this host lacks what it needs.
     pub fn add_linked(&self, plugin: LoadedPlugin) -> Result<Arc<LoadedPlugin>, Arc<PluginError>> {
+        self.loader
+            .serves(Path::new(LINKED), plugin.manifest())
+            .map_err(Arc::new)?;
         self.publish(Arc::new(plugin))
     }
 
@@ -310,15 +314,13 @@ impl Registry {
             .find(|other| other.id().name == id.name && other.id().version == id.version);
         if let Some(other) = twin {
             return Err(Arc::new(PluginError::Duplicate {
-                path: path
-                    .unwrap_or(Path::new("(linked into the host)"))
-                    .to_owned(),
+                path: path.unwrap_or(Path::new(LINKED)).to_owned(),
                 name: id.name.to_string(),
                 version: id.version.to_string(),
                 other: other
                     .source()
                     .path()
-                    .unwrap_or(Path::new("(linked into the host)"))
+                    .unwrap_or(Path::new(LINKED))
                     .to_owned(),
             }));
         }

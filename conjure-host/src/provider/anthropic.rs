@@ -110,19 +110,10 @@ impl Anthropic {
             });
         }
         let wait = retry_after(reply.headers());
-        let request_id = reply
-            .headers()
-            .get("request-id")
-            .and_then(|value| value.to_str().ok())
-            .map(str::to_owned);
         let body = sse_reply::read_bounded(reply, ERROR_BYTES).await;
         let error = wire::error(status.as_u16(), &body);
-        let message = match request_id {
-            Some(id) => format!("{} (request {id})", error.message),
-            None => error.message,
-        };
         Err(Attempt {
-            error: self.error(&error.kind, message),
+            error: self.error(&error.kind, error.message),
             again: error.retryable,
             retry_after: wait,
         })

@@ -1,7 +1,7 @@
 //! The actor of a session: one task that owns the turn machine, the log and the backends, and
 //! takes what happens in order from one mailbox.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,14 +11,13 @@ use conjure_core::chat::{Event, Part, StreamEvent};
 use conjure_core::context::summary_request;
 use conjure_core::log::{self, EntryBody, Outcome, TableChange};
 use conjure_core::routing::{Policy, ToolName};
-use conjure_core::turn::{self, Decision, Input, Machine, When};
+use conjure_core::turn::{self, Decision, Input, Machine, TableJudge, When};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::asking::{ApprovalMode, PendingApproval, nobody_there};
 use super::derived::{policy, turn_settings};
 use super::handle::{Answer, ChatError, SessionError, Settings};
-use super::judge::SessionJudge;
 use super::mailbox::{Command, Internal, MAILBOX};
 use super::model::{Piece, Pieces, Request};
 use super::place::{Exchange, Place};
@@ -27,8 +26,8 @@ use super::spec::SessionSpec;
 use crate::artifacts::{Artifact, Artifacts};
 use crate::backend::lease::Surroundings;
 use crate::backend::{CallReport, Snapshot, Toolbox};
-use crate::host::Shared;
 use crate::provider::Provider;
+use crate::shared::Shared;
 use crate::store::StoreError;
 
 /// Bytes of live output of one call that subscribers see; the result holds more.
@@ -67,6 +66,8 @@ pub(super) struct Actor {
     pub(super) turn_id: Option<Arc<str>>,
     /// Bytes of live output shown so far, by call.
     pub(super) live: HashMap<String, usize>,
+    /// Tools that the thread once had.
+    pub(super) removed: BTreeSet<String>,
     answers: Vec<(oneshot::Sender<Answered>, Answered)>,
 }
 
@@ -104,6 +105,7 @@ impl Actor {
             .map(str::to_owned)
             .collect();
         let version = snapshot.table().version();
+        let removed = log::removed_tools(recorder.entries());
         let actor = Self {
             machine: Machine::new(turn_settings(&spec), version, call_ids),
             policy: policy(&spec),
@@ -130,6 +132,7 @@ impl Actor {
             wall: None,
             turn_id: None,
             live: HashMap::new(),
+            removed,
             answers: Vec::new(),
         };
         tokio::spawn(actor.run(ended));
@@ -334,9 +337,11 @@ impl Actor {
         while !inputs.is_empty() {
             for input in std::mem::take(&mut inputs) {
                 let snapshot = self.current.load_full();
-                let judge = SessionJudge {
-                    snapshot: &snapshot,
-                    policy: &self.policy,
+                let judge = TableJudge::new(snapshot.table(), &self.policy)
+                    .with_removed(self.removed.iter().cloned());
+                let judge = match self.attended {
+                    ApprovalMode::Attended => judge,
+                    ApprovalMode::Unattended => judge.unattended(),
                 };
                 for action in self.machine.handle(input, &judge) {
                     inputs.extend(self.perform(action));

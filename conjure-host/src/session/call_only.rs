@@ -11,7 +11,7 @@ use super::place::Place;
 use super::spec::SessionSpec;
 use crate::backend::run::Runner;
 use crate::backend::{CallReport, Snapshot, Toolbox};
-use crate::host::Shared;
+use crate::shared::Shared;
 use crate::store::ThreadId;
 
 /// A session without a model.

@@ -19,8 +19,9 @@ use super::recorder::Recorder;
 use super::spec::{SessionSpec, SpecError};
 use crate::artifacts::{Artifact, Artifacts, FileError};
 use crate::backend::{BackendStatus, Snapshot, Toolbox, ToolboxError};
-use crate::host::Shared;
+use crate::host::Host;
 use crate::provider::Provider;
+use crate::shared::Shared;
 use crate::store::{StoreError, ThreadId};
 
 /// A conversation with a model that has the tools of several backends.
@@ -34,6 +35,9 @@ pub struct Session {
     artifacts: Arc<Artifacts>,
     snapshot: Arc<ArcSwap<Snapshot>>,
     ended: watch::Receiver<bool>,
+    epoch: u64,
+    /// A host that nobody else holds.
+    host: Option<Host>,
 }
 
 impl Session {
@@ -73,6 +77,7 @@ impl Session {
             }
         };
         let hub = Arc::clone(recorder.hub());
+        let epoch = recorder.epoch();
         let artifacts = Arc::clone(&place.services.artifacts);
         let current = Arc::new(ArcSwap::from(Arc::clone(&snapshot)));
         let (mailbox, commands) = mpsc::channel(MAILBOX);
@@ -95,7 +100,14 @@ impl Session {
             artifacts,
             snapshot: current,
             ended,
+            epoch,
+            host: None,
         })
+    }
+
+    /// Keeps a host for as long as the session lives.
+    pub(super) fn keep(&mut self, host: Host) {
+        self.host = Some(host);
     }
 
     /// The thread that it writes.
@@ -137,6 +149,15 @@ impl Session {
     /// Follows the thread's events: behind `after`, or from its beginning.
     pub fn events(&self, after: Option<EventId>) -> Subscription {
         self.hub.subscribe(after)
+    }
+
+    /// Follows the thread's events since this session was opened.
+    pub fn events_since_opened(&self) -> Subscription {
+        let before = EventId {
+            epoch: self.epoch.saturating_sub(1),
+            seq: u64::MAX,
+        };
+        self.hub.subscribe(Some(before))
     }
 
     /// Follows the thread's events from now on.

@@ -33,6 +33,10 @@ impl Actor {
                     let wall = self.spec.budget.wall_ms.map(Duration::from_millis);
                     self.wall = wall.map(|wall| tokio::time::Instant::now() + wall);
                 }
+                if let EntryBody::TableChanged(change) = &body {
+                    self.removed.extend(change.removed.iter().cloned());
+                    self.removed.retain(|name| !change.added.contains(name));
+                }
                 self.recorder.entry(body);
             }
             Action::Tell(event) => self.recorder.event(event),

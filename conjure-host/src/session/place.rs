@@ -8,8 +8,9 @@ use super::spec::SessionSpec;
 use crate::artifacts::Artifacts;
 use crate::backend::lease::Surroundings;
 use crate::backend::services::{SessionServices, sampler};
-use crate::host::{Shared, session_dir};
+use crate::host::session_dir;
 use crate::provider::Provider;
+use crate::shared::Shared;
 use crate::store::ThreadId;
 
 /// A session's directories and services.
@@ -55,10 +56,11 @@ impl Place {
             None => made(&own.join("work"))?,
         };
         let exchange_dir = made(&own.join("exchange"))?;
-        let artifacts = Arc::new(Artifacts::new(
+        let artifacts = Artifacts::new(
             vec![working_dir.clone(), exchange_dir.clone()],
             own.join("files"),
-        ));
+        );
+        let artifacts = Arc::new(artifacts.beside(&shared.data_dir));
         let services = SessionServices {
             artifacts,
             working_dir: working_dir.clone(),

@@ -53,6 +53,11 @@ impl Recorder {
         &self.hub
     }
 
+    /// Counts how often the thread was opened.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.next_event.epoch
+    }
+
     /// Every entry of the thread.
     pub(crate) fn entries(&self) -> &[Entry] {
         &self.entries

@@ -1,1 +1,21 @@
-//! The plugin loader against real libraries.
+//! Builds small plugin crates, and runs test cases in child processes.
+//!
+//! For the tests of this crate. The crates are workspaces of their own with a lock file of their
+//! own, so what they are built with is not what the host is built with. A helper that cannot do
+//! its work panics, because it only ever runs in a test.
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    reason = "helpers of tests fail by panicking"
+)]
+
+mod build;
+mod child;
+mod loading;
+
+pub use build::{Plugin, left_out, sdk_copy, workspace};
+pub use child::{Exit, run_child};
+pub use loading::{Bench, Versions, envelope};

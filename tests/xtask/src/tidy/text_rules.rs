@@ -117,7 +117,7 @@ pub(crate) fn no_machine_paths(tree: &Tree) -> Vec<Finding> {
                     .get(..at)
                     .and_then(|text| text.chars().next_back());
                 // Inside a longer path it is not at the root: `target/demo/…`, `{dir}/…`.
-                let inside = |sign: char| sign.is_alphanumeric() || "_-.}*>~)".contains(sign);
+                let inside = |sign: char| sign.is_alphanumeric() || "_-.}*>~)]".contains(sign);
                 if !before.is_some_and(inside) {
                     let message = format!(
                         "names `{root}…`, a path of one machine; make it relative or let the environment tell"

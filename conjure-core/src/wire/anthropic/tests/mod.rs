@@ -2,6 +2,7 @@
 
 mod decode;
 mod encode;
+mod files;
 mod random;
 mod round_trip;
 

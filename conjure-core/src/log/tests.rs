@@ -1,0 +1,200 @@
+//! Logs that end anywhere, and what is read out of them.
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::chat::{Content, FunctionCall, FunctionCallOutput, Message, Meta, Part, Role, Usage};
+use crate::turn::tests::random::{any_log, check_results};
+use crate::turn::tests::sendable;
+
+fn log(bodies: Vec<EntryBody>) -> Vec<Entry> {
+    (1..)
+        .zip(bodies)
+        .map(|(seq, body)| Entry {
+            seq,
+            turn: 1,
+            at_ms: 0,
+            body,
+        })
+        .collect()
+}
+
+fn call(id: &str) -> Part {
+    Content::FunctionCall(FunctionCall {
+        call_id: id.to_owned(),
+        name: "t".to_owned(),
+        arguments: json!({}),
+        arguments_text: None,
+    })
+    .into()
+}
+
+fn message(message: Message) -> EntryBody {
+    EntryBody::Message { message }
+}
+
+fn started(id: &str) -> EntryBody {
+    EntryBody::CallStarted {
+        call_id: id.to_owned(),
+        backend: "native".to_owned(),
+        plugin: None,
+    }
+}
+
+fn ended(id: &str) -> EntryBody {
+    EntryBody::CallEnded {
+        output: FunctionCallOutput::text(id, "ok", false),
+        end: CallEnd::Done,
+        duration_ms: 1,
+        meta: None,
+    }
+}
+
+#[test]
+fn a_call_that_was_started_is_indeterminate_and_one_that_was_not_had_no_effect() {
+    let usage = Usage {
+        input: 3,
+        output: 2,
+        ..Usage::default()
+    };
+    let mut said = Message::new(Role::Assistant, vec![call("1"), call("2"), call("3")]);
+    said.meta = Some(Meta {
+        usage,
+        ..Meta::default()
+    });
+    let closing = recover(&log(vec![
+        EntryBody::TurnStarted {
+            turn_id: "t".to_owned(),
+        },
+        message(Message::user("q")),
+        message(said),
+        started("1"),
+        started("2"),
+        ended("1"),
+    ]));
+    let shown: Vec<(&str, CallEnd, bool)> = closing
+        .iter()
+        .filter_map(|body| match body {
+            EntryBody::CallEnded { output, end, .. } => {
+                Some((output.call_id.as_str(), *end, output.is_error))
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            ("2", CallEnd::Indeterminate, true),
+            ("3", CallEnd::Refused, true)
+        ]
+    );
+    assert_eq!(
+        closing.last(),
+        Some(&EntryBody::TurnEnded {
+            turn_id: "t".to_owned(),
+            outcome: Outcome::Interrupted,
+            usage,
+            stop_reason: None,
+        })
+    );
+}
+
+#[test]
+fn a_log_with_nothing_open_needs_nothing() {
+    assert_eq!(recover(&[]), []);
+}
+
+#[test]
+fn a_compaction_hides_what_is_before_it_and_deletes_nothing() {
+    let entries = log(vec![
+        message(Message::user("old")),
+        message(Message::user("new")),
+        EntryBody::Compacted {
+            upto: 2,
+            summary: "so far".to_owned(),
+        },
+        message(Message::user("newest")),
+    ]);
+    let folded = fold(&entries);
+    assert_eq!(folded.summary, Some("so far"));
+    let texts: Vec<String> = messages(folded.shown).iter().map(Message::text).collect();
+    assert_eq!(texts, ["new", "newest"]);
+}
+
+#[test]
+fn removed_tools_are_those_that_did_not_come_back() {
+    let change = |added: &[&str], removed: &[&str]| {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        EntryBody::TableChanged(TableChange {
+            added: names(added),
+            removed: names(removed),
+            ..TableChange::default()
+        })
+    };
+    let entries = log(vec![
+        change(&[], &["a", "b"]),
+        change(&["a"], &["c"]),
+        change(&[], &["a"]),
+        change(&["c"], &[]),
+    ]);
+    assert_eq!(Vec::from_iter(removed_tools(&entries)), ["a", "b"]);
+}
+
+#[test]
+fn a_log_reads_back_as_it_was_written() {
+    let entries = log(vec![
+        message(Message::new(
+            Role::Assistant,
+            vec![Part::text("a"), call("1")],
+        )),
+        started("1"),
+        ended("1"),
+        EntryBody::TurnEnded {
+            turn_id: "t".to_owned(),
+            outcome: Outcome::Limit {
+                limit: "calls".to_owned(),
+                value: 3,
+            },
+            usage: Usage::default(),
+            stop_reason: None,
+        },
+    ]);
+    let text = serde_json::to_string(&entries).unwrap();
+    assert_eq!(serde_json::from_str::<Vec<Entry>>(&text).unwrap(), entries);
+}
+
+proptest! {
+    #[test]
+    fn after_a_crash_at_any_entry_the_thread_can_go_on(entries in any_log()) {
+        for end in 0..=entries.len() {
+            let mut crashed = entries[..end].to_vec();
+            for body in recover(&crashed) {
+                crashed.push(Entry {
+                    seq: crashed.len() as u64 + 1,
+                    turn: crashed.last().map_or(0, |last| last.turn),
+                    at_ms: 0,
+                    body,
+                });
+            }
+            prop_assert_eq!(recover(&crashed), []);
+            check_results(&crashed);
+            sendable(&crashed);
+            let mut balance = 0i32;
+            for entry in &crashed {
+                balance += match entry.body {
+                    EntryBody::TurnStarted { .. } => 1,
+                    EntryBody::TurnEnded { .. } => -1,
+                    _ => 0,
+                };
+            }
+            prop_assert_eq!(balance, 0);
+        }
+    }
+
+    #[test]
+    fn any_log_reads_back_as_it_was_written(entries in any_log()) {
+        let text = serde_json::to_string(&entries).unwrap();
+        prop_assert_eq!(serde_json::from_str::<Vec<Entry>>(&text).unwrap(), entries);
+    }
+}

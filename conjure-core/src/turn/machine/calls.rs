@@ -1,0 +1,219 @@
+//! The calls of a step: judged, asked about, run lane by lane, each with one result.
+
+use super::{Action, Judge, Machine, Outcome, Phase, Step, Turn, announced, describe, limit};
+use crate::chat::{CallOutput, Event, FunctionCall, FunctionCallOutput};
+use crate::log::{CallEnd, EntryBody};
+use crate::turn::{Decision, Verdict};
+
+impl Machine {
+    pub(super) fn begin_step(&mut self, calls: Vec<FunctionCall>, judge: &dyn Judge) {
+        if let Some(outcome) = self.spent(calls.len()) {
+            let text = format!("This call was not run: {}.", describe(&outcome));
+            self.refuse_all(&calls, &text);
+            self.finish(outcome);
+            return;
+        }
+        let mut step = Step::default();
+        for call in calls {
+            let verdict = match bad_arguments(&call) {
+                Some(text) => Verdict::Refuse { text },
+                None => judge.judge(&call),
+            };
+            match &verdict {
+                Verdict::Refuse { text } => self.refused(&call, text.clone(), CallEnd::Refused),
+                Verdict::Ask { reason, .. } => {
+                    self.tell(Event::Approval {
+                        call: announced(&call),
+                        reason: reason.clone(),
+                    });
+                    self.out.push(Action::AskPerson {
+                        call: call.clone(),
+                        reason: reason.clone(),
+                    });
+                }
+                Verdict::Run { .. } => {}
+            }
+            step.add(call, verdict);
+        }
+        if let Some(turn) = &mut self.turn {
+            turn.phase = Phase::Calls(step);
+        }
+        self.run_calls();
+    }
+
+    /// The limit that another round of calls would break.
+    pub(super) fn spent(&self, calls: usize) -> Option<Outcome> {
+        let turn = self.turn.as_ref()?;
+        let budget = &self.settings.budget;
+        if turn.rounds >= self.settings.max_iterations {
+            return Some(limit("max_iterations", self.settings.max_iterations.into()));
+        }
+        if let Some(outcome) = self.tokens_spent() {
+            return Some(outcome);
+        }
+        let calls = turn
+            .calls
+            .saturating_add(u32::try_from(calls).unwrap_or(u32::MAX));
+        budget
+            .calls
+            .filter(|most| calls > *most)
+            .map(|most| limit("calls", most.into()))
+    }
+
+    pub(super) fn tokens_spent(&self) -> Option<Outcome> {
+        let spent = self.turn.as_ref()?.usage.total();
+        let most = self.settings.budget.tokens.filter(|most| spent >= *most)?;
+        Some(limit("tokens", most))
+    }
+
+    pub(super) fn run_calls(&mut self) {
+        let Some(Turn {
+            phase: Phase::Calls(step),
+            calls,
+            ..
+        }) = &mut self.turn
+        else {
+            return;
+        };
+        let startable = step.start();
+        *calls += u32::try_from(startable.len()).unwrap_or(u32::MAX);
+        let over = step.is_over();
+        for call in startable {
+            let call_id = call.call.call_id.clone();
+            self.write(EntryBody::CallStarted {
+                call_id: call_id.clone(),
+                backend: call.backend.clone(),
+                plugin: call.plugin.clone(),
+            });
+            self.tell(Event::CallStarted {
+                call_id,
+                backend: call.backend,
+                plugin: call.plugin,
+            });
+            self.out.push(Action::RunCall(call.call));
+        }
+        if over {
+            if self.is_ending() {
+                self.end_turn();
+            } else {
+                self.go_on();
+            }
+        }
+    }
+
+    pub(super) fn call_done(
+        &mut self,
+        output: FunctionCallOutput,
+        end: CallEnd,
+        duration_ms: u64,
+        meta: Option<serde_json::Value>,
+    ) {
+        let Some(Turn {
+            phase: Phase::Calls(step),
+            ..
+        }) = &mut self.turn
+        else {
+            return;
+        };
+        if !step.end(&output.call_id) {
+            return;
+        }
+        let (name, backend) = step.about(&output.call_id).unwrap_or_default();
+        let told = Event::FunctionCallOutput(CallOutput {
+            call_id: output.call_id.clone(),
+            name: name.to_owned(),
+            backend: Some(backend.to_owned()),
+            output: output.joined_text(),
+            is_error: output.is_error,
+            duration_ms,
+        });
+        self.write(EntryBody::CallEnded {
+            output,
+            end,
+            duration_ms,
+            meta,
+        });
+        self.tell(told);
+        self.run_calls();
+    }
+
+    pub(super) fn decided(&mut self, call_id: &str, decision: Decision) {
+        let Some(Turn {
+            phase: Phase::Calls(step),
+            ..
+        }) = &mut self.turn
+        else {
+            return;
+        };
+        match decision {
+            Decision::Allow => {
+                if step.allow(call_id) {
+                    self.run_calls();
+                }
+            }
+            Decision::Deny { reason } => {
+                if step.deny(call_id) {
+                    let name = step.about(call_id).map(|(name, _)| name.to_owned());
+                    let reason = if reason.trim().is_empty() {
+                        "The person did not allow this call, so it was not run.".to_owned()
+                    } else {
+                        reason
+                    };
+                    self.ended_unrun(call_id, name.unwrap_or_default(), reason, CallEnd::Refused);
+                    self.run_calls();
+                }
+            }
+        }
+    }
+
+    pub(super) fn refuse_all(&mut self, calls: &[FunctionCall], text: &str) {
+        for call in calls {
+            self.refused(call, text.to_owned(), CallEnd::Refused);
+        }
+    }
+
+    pub(super) fn refused(&mut self, call: &FunctionCall, text: String, end: CallEnd) {
+        self.ended_unrun(&call.call_id, call.name.clone(), text, end);
+    }
+
+    pub(super) fn ended_unrun(&mut self, call_id: &str, name: String, text: String, end: CallEnd) {
+        self.write(EntryBody::CallEnded {
+            output: FunctionCallOutput::text(call_id, text.clone(), true),
+            end,
+            duration_ms: 0,
+            meta: None,
+        });
+        self.tell(Event::FunctionCallOutput(CallOutput {
+            call_id: call_id.to_owned(),
+            name,
+            backend: None,
+            output: text,
+            is_error: true,
+            duration_ms: 0,
+        }));
+    }
+
+    pub(super) fn call_name(&self, call_id: &str) -> String {
+        match &self.turn {
+            Some(Turn {
+                phase: Phase::Calls(step),
+                ..
+            }) => step
+                .about(call_id)
+                .map(|(name, _)| name.to_owned())
+                .unwrap_or_default(),
+            _ => String::new(),
+        }
+    }
+}
+
+fn bad_arguments(call: &FunctionCall) -> Option<String> {
+    if let Some(text) = &call.arguments_text {
+        let shown: String = text.chars().take(200).collect();
+        return Some(format!(
+            "The arguments are not a JSON object, so the call was not run. They were: {shown}"
+        ));
+    }
+    (!call.arguments.is_object())
+        .then(|| "The arguments are not a JSON object, so the call was not run.".to_owned())
+}

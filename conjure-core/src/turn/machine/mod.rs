@@ -1,0 +1,450 @@
+//! The machine itself: one for each open thread.
+//!
+//! Here are its inputs and the life of a turn; what becomes of a reply and of its calls stands in
+//! the two modules below.
+
+mod calls;
+mod replies;
+
+use std::collections::{HashSet, VecDeque};
+
+use super::input::{Action, Input, ModelFailure, When};
+use super::judge::Judge;
+use super::settings::Settings;
+use super::step::Step;
+use crate::chat::{CallAnnounced, ErrorEvent, Event, FunctionCall, Message, Usage};
+use crate::log::{CallEnd, EntryBody, Outcome, TableChange};
+
+/// The turn loop of one thread.
+#[derive(Debug)]
+pub struct Machine {
+    settings: Settings,
+    /// Settings that wait for the running request to stop.
+    restart_settings: Option<(Settings, EntryBody)>,
+    /// Settings that wait for the next turn.
+    next_settings: Option<(Settings, EntryBody)>,
+    table: u64,
+    next_table: Option<TableChange>,
+    queue: VecDeque<(String, Message)>,
+    requests: u64,
+    /// Input tokens of the newest reply: about what the next request will have.
+    last_input: u64,
+    call_ids: HashSet<String>,
+    turn: Option<Turn>,
+    out: Vec<Action>,
+}
+
+#[derive(Debug)]
+struct Turn {
+    id: String,
+    rounds: u32,
+    pauses: u32,
+    calls: u32,
+    usage: Usage,
+    /// Whether the log could not be compacted: once a turn is enough.
+    compaction_failed: bool,
+    stop_reason: Option<String>,
+    text: String,
+    /// Set when the turn is to end as soon as nothing runs any more.
+    ending: Option<Outcome>,
+    phase: Phase,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Model { request: u64, restart: bool },
+    Calls(Step),
+    Compacting,
+}
+
+impl Machine {
+    /// A machine for a thread whose calls so far had these ids.
+    pub fn new(settings: Settings, table: u64, call_ids: impl IntoIterator<Item = String>) -> Self {
+        Self {
+            settings,
+            restart_settings: None,
+            next_settings: None,
+            table,
+            next_table: None,
+            queue: VecDeque::new(),
+            requests: 0,
+            last_input: 0,
+            call_ids: call_ids.into_iter().collect(),
+            turn: None,
+            out: Vec::new(),
+        }
+    }
+
+    /// Whether a turn runs.
+    pub fn is_busy(&self) -> bool {
+        self.turn.is_some()
+    }
+
+    /// How many follow-ups wait.
+    pub fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// The settings that requests use now.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Takes something that happened, and says what is to be done, in this order.
+    pub fn handle(&mut self, input: Input, judge: &dyn Judge) -> Vec<Action> {
+        match input {
+            Input::User { turn_id, message } => {
+                self.queue.push_back((turn_id, message));
+                if self.turn.is_none() {
+                    self.next_turn();
+                }
+            }
+            Input::ModelDone {
+                request,
+                response,
+                meta,
+            } => {
+                if let Some((_, restart)) = self.awaited(request) {
+                    if response.complete {
+                        self.replied(response, meta, restart, judge);
+                    } else {
+                        self.broke_off(cut_stream(), Some((response, meta)), restart);
+                    }
+                }
+            }
+            Input::ModelFailed {
+                request,
+                failure,
+                partial,
+            } => {
+                if let Some((_, restart)) = self.awaited(request) {
+                    self.broke_off(failure, partial, restart);
+                }
+            }
+            Input::CallDone {
+                output,
+                end,
+                duration_ms,
+                meta,
+            } => {
+                self.call_done(output, end, duration_ms, meta);
+            }
+            Input::Decided { call_id, decision } => self.decided(&call_id, decision),
+            Input::Cancel { drop_queued } => {
+                if drop_queued {
+                    self.drop_queue();
+                }
+                self.end_when_quiet(Outcome::Cancelled);
+            }
+            Input::WallTime => {
+                let value = self.settings.budget.wall_ms.unwrap_or_default();
+                self.end_when_quiet(limit("wall_time_ms", value));
+            }
+            Input::Settings {
+                settings,
+                entry,
+                when,
+            } => self.settings_changed(*settings, *entry, when),
+            Input::Table(change) => self.table_changed(change),
+            Input::Compacted { upto, summary } => {
+                if self.is_compacting() {
+                    self.last_input = 0;
+                    self.write(EntryBody::Compacted { upto, summary });
+                    self.go_on();
+                }
+            }
+            Input::CompactionFailed { error } => {
+                if self.is_compacting() {
+                    if let Some(turn) = &mut self.turn {
+                        turn.compaction_failed = true;
+                    }
+                    self.notice(format!("The conversation could not be summarised: {error}"));
+                    self.go_on();
+                }
+            }
+        }
+        std::mem::take(&mut self.out)
+    }
+
+    fn next_turn(&mut self) {
+        let Some((turn_id, message)) = self.queue.pop_front() else {
+            return;
+        };
+        if let Some((settings, entry)) = self.next_settings.take() {
+            self.use_settings(settings, entry);
+        }
+        self.write(EntryBody::TurnStarted {
+            turn_id: turn_id.clone(),
+        });
+        self.tell(Event::TurnStarted {
+            turn_id: turn_id.clone(),
+        });
+        self.write(EntryBody::Message { message });
+        self.turn = Some(Turn {
+            id: turn_id,
+            rounds: 0,
+            pauses: 0,
+            calls: 0,
+            usage: Usage::default(),
+            compaction_failed: false,
+            stop_reason: None,
+            text: String::new(),
+            ending: None,
+            phase: Phase::Compacting,
+        });
+        self.request();
+    }
+
+    /// Begins a step: with the newest table, and with a compaction first where one is due.
+    fn request(&mut self) {
+        if let Some(change) = self.next_table.take() {
+            self.table = change.version;
+            self.out.push(Action::UseTable {
+                version: change.version,
+            });
+            self.write(EntryBody::TableChanged(change));
+        }
+        let compact_at = self.settings.compact_at;
+        let Some(turn) = &mut self.turn else { return };
+        if compact_at.is_some_and(|at| self.last_input >= at) && !turn.compaction_failed {
+            turn.phase = Phase::Compacting;
+            self.out.push(Action::Compact);
+            return;
+        }
+        self.ask();
+    }
+
+    /// Asks the model.
+    fn ask(&mut self) {
+        let Some(turn) = &mut self.turn else { return };
+        self.requests += 1;
+        turn.rounds += 1;
+        turn.phase = Phase::Model {
+            request: self.requests,
+            restart: false,
+        };
+        let round = turn.rounds;
+        self.tell(Event::Round {
+            round,
+            provider: self.settings.provider.clone(),
+            model: self.settings.model.clone(),
+            table: self.table,
+        });
+        self.out.push(Action::Request {
+            request: self.requests,
+            round,
+        });
+    }
+
+    /// Whether this request is the one that the turn waits for, and whether it is to be made
+    /// again.
+    fn awaited(&self, request: u64) -> Option<(u64, bool)> {
+        match self.turn.as_ref()?.phase {
+            Phase::Model {
+                request: awaited,
+                restart,
+            } if awaited == request => Some((request, restart)),
+            _ => None,
+        }
+    }
+
+    /// Ends the turn as soon as nothing runs any more, and ends what runs.
+    fn end_when_quiet(&mut self, outcome: Outcome) {
+        let Some(turn) = &mut self.turn else { return };
+        if turn.ending.is_some() {
+            return;
+        }
+        turn.ending = Some(outcome);
+        match &mut turn.phase {
+            Phase::Model { request, .. } => {
+                let request = *request;
+                self.out.push(Action::StopModel { request });
+            }
+            Phase::Compacting => {
+                self.out.push(Action::StopCompaction);
+                self.end_turn();
+            }
+            Phase::Calls(step) => {
+                let dropped = step.drop_waiting();
+                let running: Vec<String> =
+                    step.running().map(|call| call.call_id.clone()).collect();
+                for (call_id, asked) in dropped {
+                    if asked {
+                        self.out.push(Action::Unask {
+                            call_id: call_id.clone(),
+                        });
+                    }
+                    let text = "The turn was ended before this call was run.".to_owned();
+                    let name = self.call_name(&call_id);
+                    self.ended_unrun(&call_id, name, text, CallEnd::Cancelled);
+                }
+                self.out.extend(
+                    running
+                        .into_iter()
+                        .map(|call_id| Action::StopCall { call_id }),
+                );
+                self.run_calls();
+            }
+        }
+    }
+
+    fn settings_changed(&mut self, settings: Settings, entry: EntryBody, when: When) {
+        if self.turn.is_none() {
+            self.use_settings(settings, entry);
+            return;
+        }
+        if when == When::NextTurn {
+            self.next_settings = Some((settings, entry));
+            return;
+        }
+        if let Some(Turn {
+            phase: Phase::Model { request, restart },
+            ending: None,
+            ..
+        }) = &mut self.turn
+        {
+            let request = *request;
+            if !std::mem::replace(restart, true) {
+                self.out.push(Action::StopModel { request });
+            }
+            self.restart_settings = Some((settings, entry));
+        } else {
+            // The step's calls go on; the next request uses the new settings.
+            self.use_settings(settings, entry);
+        }
+    }
+
+    fn use_settings(&mut self, settings: Settings, entry: EntryBody) {
+        self.settings = settings.clone();
+        self.out.push(Action::UseSettings(Box::new(settings)));
+        self.write(entry);
+    }
+
+    fn table_changed(&mut self, change: TableChange) {
+        let change = match self.next_table.take() {
+            None => change,
+            Some(waiting) => waiting.followed_by(&change),
+        };
+        self.next_table = Some(change);
+    }
+
+    fn is_compacting(&self) -> bool {
+        matches!(
+            &self.turn,
+            Some(Turn {
+                phase: Phase::Compacting,
+                ..
+            })
+        )
+    }
+
+    fn go_on(&mut self) {
+        let restarted = matches!(
+            &self.turn,
+            Some(Turn {
+                phase: Phase::Model { restart: true, .. },
+                ..
+            })
+        );
+        if restarted {
+            if let Some((settings, entry)) = self.restart_settings.take() {
+                self.use_settings(settings, entry);
+            }
+            if let Some(turn) = &mut self.turn {
+                turn.rounds = turn.rounds.saturating_sub(1);
+            }
+        }
+        self.request();
+    }
+
+    fn is_ending(&self) -> bool {
+        self.turn.as_ref().is_some_and(|turn| turn.ending.is_some())
+    }
+
+    fn finish(&mut self, outcome: Outcome) {
+        if let Some(turn) = &mut self.turn {
+            turn.ending.get_or_insert(outcome);
+        }
+        self.end_turn();
+    }
+
+    fn end_turn(&mut self) {
+        let Some(turn) = self.turn.take() else { return };
+        if let Some((settings, entry)) = self.restart_settings.take() {
+            self.use_settings(settings, entry);
+        }
+        let outcome = turn.ending.unwrap_or(Outcome::Completed);
+        if let Outcome::Limit { limit, .. } = &outcome {
+            self.tell(Event::Error(ErrorEvent {
+                error: format!("The turn was ended: {}.", describe(&outcome)),
+                kind: limit.clone(),
+            }));
+        }
+        self.write(EntryBody::TurnEnded {
+            turn_id: turn.id.clone(),
+            outcome: outcome.clone(),
+            usage: turn.usage,
+            stop_reason: turn.stop_reason.clone(),
+        });
+        self.tell(Event::Done {
+            turn_id: turn.id.clone(),
+            outcome: outcome.as_str().to_owned(),
+            stop_reason: turn.stop_reason,
+            text: turn.text,
+        });
+        self.out.push(Action::TurnOver { turn_id: turn.id });
+        self.next_turn();
+    }
+
+    fn drop_queue(&mut self) {
+        let dropped = self.queue.len();
+        self.queue.clear();
+        if dropped > 0 {
+            self.notice(format!("{dropped} waiting message(s) dropped."));
+        }
+    }
+
+    fn notice(&mut self, text: String) {
+        self.write(EntryBody::Notice { text: text.clone() });
+        self.tell(Event::Notice { text });
+    }
+
+    fn write(&mut self, body: EntryBody) {
+        self.out.push(Action::Write(body));
+    }
+
+    fn tell(&mut self, event: Event) {
+        self.out.push(Action::Tell(event));
+    }
+}
+
+fn announced(call: &FunctionCall) -> CallAnnounced {
+    CallAnnounced {
+        id: call.call_id.clone(),
+        name: call.name.clone(),
+        arguments: call.arguments.clone(),
+    }
+}
+
+fn limit(name: &str, value: u64) -> Outcome {
+    Outcome::Limit {
+        limit: name.to_owned(),
+        value,
+    }
+}
+
+fn describe(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Limit { limit, value } => format!("the limit {limit} = {value} is reached"),
+        other => other.as_str().to_owned(),
+    }
+}
+
+fn cut_stream() -> ModelFailure {
+    ModelFailure {
+        error: "The provider's reply broke off before its end. What came is kept; send the \
+                message again to go on."
+            .to_owned(),
+        kind: "cut".to_owned(),
+    }
+}

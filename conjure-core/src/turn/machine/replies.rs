@@ -1,0 +1,174 @@
+//! What becomes of a reply: kept, acted on, continued, or begun again.
+
+use super::{Judge, Machine, ModelFailure, announced, limit};
+use crate::chat::{
+    Content, ErrorEvent, Event, FunctionCall, Message, Meta, Response, Role, StopReason,
+};
+use crate::log::{EntryBody, Outcome};
+use crate::turn::Action;
+
+impl Machine {
+    pub(super) fn replied(
+        &mut self,
+        mut response: Response,
+        mut meta: Meta,
+        restart: bool,
+        judge: &dyn Judge,
+    ) {
+        self.unique_call_ids(&mut response);
+        meta.stop_reason = response.stop.as_ref().map(|stop| stop.raw.clone());
+        meta.superseded = restart;
+        let reason = response
+            .stop
+            .as_ref()
+            .map_or(StopReason::Other, |stop| stop.reason);
+        let calls = self.keep(response, meta);
+        if self.is_ending() {
+            self.refuse_all(&calls, "The turn was ended before this call was run.");
+            self.end_turn();
+        } else if restart {
+            self.refuse_all(&calls, "The settings changed before this call was run.");
+            self.go_on();
+        } else if !calls.is_empty() && !reason.calls_may_run() {
+            let text = "The reply was cut short, so this call was not run.";
+            self.refuse_all(&calls, text);
+            self.finish(Outcome::CutShort);
+        } else if !calls.is_empty() {
+            self.begin_step(calls, judge);
+        } else {
+            match reason {
+                StopReason::Pause => self.paused(),
+                StopReason::MaxTokens | StopReason::ContextWindow | StopReason::Refusal => {
+                    self.finish(Outcome::CutShort);
+                }
+                _ => self.finish(Outcome::Completed),
+            }
+        }
+    }
+
+    /// Writes what the model said, announces its calls and gives them back.
+    pub(super) fn keep(&mut self, response: Response, mut meta: Meta) -> Vec<FunctionCall> {
+        meta.usage = response.usage;
+        let superseded = meta.superseded;
+        let Response {
+            parts,
+            fields,
+            usage,
+            ..
+        } = response;
+        let server_items: Vec<_> = parts
+            .iter()
+            .filter_map(|part| match &part.content {
+                Content::ServerItem { item, .. } => Some(item.clone()),
+                _ => None,
+            })
+            .collect();
+        let message = Message {
+            role: Role::Assistant,
+            content: parts,
+            meta: Some(meta),
+        };
+        let calls: Vec<FunctionCall> = message.calls().cloned().collect();
+        if let Some(turn) = &mut self.turn {
+            turn.usage += usage;
+            // A reply that broke off may not have told what it cost.
+            if usage.prompt_tokens() > 0 {
+                self.last_input = usage.prompt_tokens();
+            }
+            turn.stop_reason = message
+                .meta
+                .as_ref()
+                .and_then(|meta| meta.stop_reason.clone());
+            let text = message.text();
+            if !text.is_empty() && !superseded {
+                turn.text = text;
+            }
+        }
+        if !message.content.is_empty() {
+            self.write(EntryBody::Message { message });
+        }
+        if let Some(turn) = &self.turn {
+            let usage = turn.usage;
+            self.tell(Event::Usage(usage.into()));
+        }
+        if !server_items.is_empty() || !fields.is_empty() {
+            self.out.push(Action::Observe {
+                server_items,
+                fields,
+            });
+        }
+        if !calls.is_empty() {
+            self.tell(Event::FunctionCall {
+                calls: calls.iter().map(announced).collect(),
+            });
+        }
+        calls
+    }
+
+    /// The reply did not come to its end: what came of it is kept.
+    pub(super) fn broke_off(
+        &mut self,
+        failure: ModelFailure,
+        partial: Option<(Response, Meta)>,
+        restart: bool,
+    ) {
+        if let Some((mut response, mut meta)) = partial {
+            self.unique_call_ids(&mut response);
+            meta.partial = true;
+            meta.superseded = restart;
+            let calls = self.keep(response, meta);
+            self.refuse_all(&calls, "The reply broke off, so this call was not run.");
+        }
+        if self.is_ending() {
+            self.end_turn();
+        } else if restart {
+            self.go_on();
+        } else {
+            self.tell(Event::Error(ErrorEvent {
+                error: failure.error.clone(),
+                kind: failure.kind.clone(),
+            }));
+            self.finish(Outcome::Failed {
+                error: failure.error,
+                kind: failure.kind,
+            });
+        }
+    }
+
+    pub(super) fn paused(&mut self) {
+        let most = self.settings.max_pauses;
+        let Some(turn) = &mut self.turn else { return };
+        turn.pauses += 1;
+        if turn.pauses > most {
+            self.finish(limit("max_pauses", most.into()));
+        } else if let Some(outcome) = self.tokens_spent() {
+            self.finish(outcome);
+        } else if let Some(turn) = &mut self.turn {
+            // A continuation is the same iteration (pauses have a limit of their own), and the
+            // provider wants the same tools and the same messages: no new table, no compaction.
+            turn.rounds = turn.rounds.saturating_sub(1);
+            self.ask();
+        }
+    }
+
+    /// A provider may send an id twice, or none; a call's id is unique in its thread.
+    pub(super) fn unique_call_ids(&mut self, response: &mut Response) {
+        for part in &mut response.parts {
+            let Content::FunctionCall(call) = &mut part.content else {
+                continue;
+            };
+            if call.call_id.is_empty() || self.call_ids.contains(&call.call_id) {
+                let stem = if call.call_id.is_empty() {
+                    "call"
+                } else {
+                    &call.call_id
+                };
+                let fresh = (1u64..)
+                    .map(|n| format!("{stem}_{n}"))
+                    .find(|id| !self.call_ids.contains(id));
+                call.call_id = fresh.unwrap_or_default();
+            }
+            self.call_ids.insert(call.call_id.clone());
+        }
+    }
+}

@@ -1,0 +1,396 @@
+//! The judge of a session: its routing table and its policy behind one question.
+//!
+//! Says where a call runs and beside which others, and tells the model what to do about a call
+//! that does not run. Asks nobody and runs nothing.
+
+use std::collections::HashSet;
+
+use super::judge::{Judge, Verdict};
+use crate::chat::FunctionCall;
+use crate::routing::{Decision, Mode, Policy, PolicyCall, Route, RoutingTable};
+
+/// How many tools a message names.
+const NAMED: usize = 10;
+/// How alike two names must be for the one to be offered for the other, from 0 to 1.
+const ALIKE: f64 = 0.6;
+/// The most characters of an unknown name that a message repeats.
+const NAME_CHARS: usize = 80;
+
+/// Looks calls up in a routing table and asks a policy about them.
+#[derive(Debug, Clone)]
+pub struct TableJudge<'a> {
+    table: &'a RoutingTable,
+    policy: &'a Policy,
+    attended: bool,
+    removed: HashSet<String>,
+}
+
+impl<'a> TableJudge<'a> {
+    /// A judge with a person nearby who can be asked.
+    #[must_use]
+    pub fn new(table: &'a RoutingTable, policy: &'a Policy) -> Self {
+        Self {
+            table,
+            policy,
+            attended: true,
+            removed: HashSet::new(),
+        }
+    }
+
+    /// The same where nobody can be asked: what would be asked about does not run.
+    #[must_use]
+    pub fn unattended(self) -> Self {
+        Self {
+            attended: false,
+            ..self
+        }
+    }
+
+    /// The same, knowing which tools the session once had; see
+    /// [`removed_tools`](crate::log::removed_tools).
+    #[must_use]
+    pub fn with_removed(self, names: impl IntoIterator<Item = String>) -> Self {
+        Self {
+            removed: names.into_iter().collect(),
+            ..self
+        }
+    }
+
+    fn unknown(&self, name: &str) -> String {
+        let shown: String = name.chars().take(NAME_CHARS).collect();
+        if let Some(kept_out) = self
+            .table
+            .quarantined()
+            .iter()
+            .find(|one| one.name.as_str() == name)
+        {
+            return format!("The tool `{shown}` cannot be used: {}", kept_out.error);
+        }
+        let what = if self.removed.contains(name) {
+            format!("The tool `{shown}` was removed while the session ran.")
+        } else {
+            format!("There is no tool `{shown}`.")
+        };
+        let near = self.near(name);
+        let all = self.table.routes();
+        let help = match near.as_slice() {
+            [] if all.is_empty() => "This session has no tools.".to_owned(),
+            [] => {
+                let named: Vec<String> = all.iter().take(NAMED).map(quoted).collect();
+                let more = match all.len().saturating_sub(NAMED) {
+                    0 => String::new(),
+                    more => format!(" and {more} more"),
+                };
+                format!("The tools are {}{more}.", named.join(", "))
+            }
+            near => {
+                let named: Vec<String> = near.iter().copied().map(quoted).collect();
+                format!("Did you mean {}?", named.join(" or "))
+            }
+        };
+        format!("{what} {help}")
+    }
+
+    /// Up to three tools whose names are like this one, the most alike first.
+    fn near(&self, name: &str) -> Vec<&'a Route> {
+        let wanted = plain(name);
+        let mut scored: Vec<(f64, &Route)> = self
+            .table
+            .routes()
+            .iter()
+            .filter_map(|route| {
+                let known = plain(route.name.as_str());
+                let score = if known == wanted {
+                    1.0
+                } else if wanted.len() >= 3
+                    && (known.ends_with(&format!("_{wanted}"))
+                        || wanted.ends_with(&format!("_{known}")))
+                {
+                    0.9
+                } else if known.len().abs_diff(wanted.len()) > known.len().max(wanted.len()) / 2 {
+                    0.0
+                } else {
+                    strsim::normalized_damerau_levenshtein(&known, &wanted)
+                };
+                (score >= ALIKE).then_some((score, route))
+            })
+            .collect();
+        // Stable, so equals keep the table's order.
+        scored.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+        if let Some((best, _)) = scored.first().copied()
+            && best >= 1.0
+        {
+            scored.retain(|(score, _)| *score >= best);
+        }
+        scored.into_iter().take(3).map(|(_, route)| route).collect()
+    }
+}
+
+impl Judge for TableJudge<'_> {
+    fn judge(&self, call: &FunctionCall) -> Verdict {
+        let Some(route) = self.table.route(&call.name) else {
+            return Verdict::Refuse {
+                text: self.unknown(&call.name),
+            };
+        };
+        let backend = route.backend.to_string();
+        let plugin = plugin(route);
+        let lane = lane(route);
+        let verdict = self.policy.decide(&PolicyCall {
+            name: route.name.as_str(),
+            backend: &route.backend,
+            effects: route.definition.effects,
+            arguments: &call.arguments,
+        });
+        match verdict.decision {
+            Decision::Allow => Verdict::Run {
+                backend,
+                plugin,
+                lane,
+            },
+            Decision::Ask if self.attended => Verdict::Ask {
+                backend,
+                plugin,
+                lane,
+                reason: verdict.to_string(),
+            },
+            Decision::Ask => Verdict::Refuse {
+                text: format!(
+                    "This call was not run: a person would have to allow it ({verdict}), and \
+                     nobody is there to be asked. Whoever started this session can allow it \
+                     with `--allow '{}'`.",
+                    call.name
+                ),
+            },
+            Decision::Deny => Verdict::Refuse {
+                text: format!(
+                    "This call was not run: the session's policy does not allow it ({verdict}). \
+                     Do not try to reach the same in another way."
+                ),
+            },
+        }
+    }
+}
+
+/// Calls of one backend instance run one after the other; native ones of one skill. A stateless
+/// tool waits for nobody.
+fn lane(route: &Route) -> Option<String> {
+    if route.definition.mode == Mode::Stateless {
+        return None;
+    }
+    match route.skill() {
+        // No backend's name has a line break in it, so lanes never meet by accident.
+        Some(skill) if &*route.kind == "native" => Some(format!("{}\n{skill}", route.backend)),
+        _ => Some(route.backend.to_string()),
+    }
+}
+
+fn plugin(route: &Route) -> Option<String> {
+    let origin = &route.definition.origin;
+    let name = origin.plugin.as_ref()?;
+    Some(match &origin.version {
+        Some(version) => format!("{name} {version}"),
+        None => name.clone(),
+    })
+}
+
+fn quoted(route: &Route) -> String {
+    format!("`{}`", route.name)
+}
+
+/// A name without what models get wrong about names.
+fn plain(name: &str) -> String {
+    name.chars()
+        .take(NAME_CHARS)
+        .map(|c| match c {
+            '-' | '.' | '/' | ':' | ' ' => '_',
+            other => other.to_ascii_lowercase(),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::routing::{Catalog, CatalogTool, Effects, Naming, Origin, Prefix, Rule};
+
+    fn catalog(backend: &str, kind: &str, tools: Vec<CatalogTool>) -> Catalog {
+        Catalog {
+            backend: backend.to_owned(),
+            kind: kind.to_owned(),
+            naming: Prefix::Skill,
+            tools: tools.into_iter().map(Arc::new).collect(),
+        }
+    }
+
+    fn table() -> RoutingTable {
+        let read = |tool: &str| CatalogTool::new(tool, "op", Effects::Read);
+        let native = vec![
+            CatalogTool {
+                origin: Origin {
+                    plugin: Some("fetcher".to_owned()),
+                    version: Some("1.2.0".to_owned()),
+                    file: None,
+                },
+                ..read("execute").of_skill("log-fetcher", None)
+            },
+            read("read").of_skill("log-fetcher", None),
+            read("execute").of_skill("cache", None),
+            CatalogTool {
+                mode: Mode::Stateless,
+                ..read("now").of_skill("clock", None)
+            },
+        ];
+        let write = |tool: &str| CatalogTool::new(tool, "op", Effects::Write);
+        let local = vec![
+            write("bash_tool").of_skill("analyzer", None),
+            write("view").of_skill("other", None),
+        ];
+        let catalogs = [
+            catalog("native", "native", native),
+            catalog("local", "local", local),
+        ];
+        RoutingTable::build(1, &catalogs, &Naming::default()).unwrap()
+    }
+
+    fn call(name: &str) -> FunctionCall {
+        FunctionCall {
+            call_id: "c".to_owned(),
+            name: name.to_owned(),
+            arguments: json!({"command": "ls"}),
+            arguments_text: None,
+        }
+    }
+
+    fn lanes(table: &RoutingTable, names: &[&str]) -> Vec<Option<String>> {
+        let policy = Policy {
+            rules: vec![Rule {
+                pattern: "*".parse().unwrap(),
+                decision: Decision::Allow,
+            }],
+            ..Policy::default()
+        };
+        let judge = TableJudge::new(table, &policy);
+        names
+            .iter()
+            .map(|name| match judge.judge(&call(name)) {
+                Verdict::Run { lane, .. } => lane,
+                other => panic!("{name}: {other:?}"),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn lanes_are_one_a_native_skill_one_a_backend_and_none_for_stateless_tools() {
+        let table = table();
+        let names = [
+            "log-fetcher_execute",
+            "log-fetcher_read",
+            "cache_execute",
+            "clock_now",
+            "analyzer_bash_tool",
+            "other_view",
+        ];
+        let lanes = lanes(&table, &names);
+        assert_eq!(lanes[0], lanes[1]);
+        assert_ne!(lanes[0], lanes[2]);
+        assert_eq!(lanes[3], None);
+        assert_eq!(lanes[4], lanes[5]);
+        assert_eq!(lanes[4].as_deref(), Some("local"));
+    }
+
+    #[test]
+    fn a_call_runs_is_asked_about_or_is_denied_as_the_policy_says() {
+        let table = table();
+        let policy = Policy {
+            rules: vec![Rule {
+                pattern: "cache_*".parse().unwrap(),
+                decision: Decision::Deny,
+            }],
+            ..Policy::default()
+        };
+        let judge = TableJudge::new(&table, &policy);
+        assert_eq!(
+            judge.judge(&call("log-fetcher_execute")),
+            Verdict::Run {
+                backend: "native".to_owned(),
+                plugin: Some("fetcher 1.2.0".to_owned()),
+                lane: Some("native\nlog-fetcher".to_owned()),
+            }
+        );
+        let asks = judge.judge(&call("analyzer_bash_tool"));
+        assert_eq!(
+            asks,
+            Verdict::Ask {
+                backend: "local".to_owned(),
+                plugin: None,
+                lane: Some("local".to_owned()),
+                reason: "ask by default for a tool with effects `write`".to_owned(),
+            }
+        );
+        let refusals = [
+            judge.judge(&call("cache_execute")),
+            judge
+                .clone()
+                .unattended()
+                .judge(&call("analyzer_bash_tool")),
+        ];
+        insta::assert_debug_snapshot!(refusals, @r#"
+        [
+            Refuse {
+                text: "This call was not run: the session's policy does not allow it (deny by the rule `cache_*`). Do not try to reach the same in another way.",
+            },
+            Refuse {
+                text: "This call was not run: a person would have to allow it (ask by default for a tool with effects `write`), and nobody is there to be asked. Whoever started this session can allow it with `--allow 'analyzer_bash_tool'`.",
+            },
+        ]
+        "#);
+    }
+
+    #[test]
+    fn h7_an_unknown_tool_is_told_with_what_is_nearby() {
+        let table = table();
+        let policy = Policy::default();
+        let judge = TableJudge::new(&table, &policy)
+            .with_removed(["old_tool".to_owned(), "log-fetcher_write".to_owned()]);
+        let told: Vec<String> = [
+            "log_fetcher.execute",
+            "log-fetcher_exec",
+            "bash_tool",
+            "functions.clock_now",
+            "view",
+            "old_tool",
+            "log-fetcher_write",
+            "",
+            &"x".repeat(500),
+        ]
+        .iter()
+        .map(|name| match judge.judge(&call(name)) {
+            Verdict::Refuse { text } => text,
+            other => panic!("{name}: {other:?}"),
+        })
+        .collect();
+        insta::assert_snapshot!(told.join("\n"), @r#"
+        There is no tool `log_fetcher.execute`. Did you mean `log-fetcher_execute`?
+        There is no tool `log-fetcher_exec`. Did you mean `log-fetcher_execute` or `log-fetcher_read`?
+        There is no tool `bash_tool`. Did you mean `analyzer_bash_tool`?
+        There is no tool `functions.clock_now`. Did you mean `clock_now`?
+        There is no tool `view`. Did you mean `other_view`?
+        The tool `old_tool` was removed while the session ran. The tools are `cache_execute`, `clock_now`, `log-fetcher_execute`, `log-fetcher_read`, `analyzer_bash_tool`, `other_view`.
+        The tool `log-fetcher_write` was removed while the session ran. Did you mean `log-fetcher_read` or `log-fetcher_execute`?
+        There is no tool ``. The tools are `cache_execute`, `clock_now`, `log-fetcher_execute`, `log-fetcher_read`, `analyzer_bash_tool`, `other_view`.
+        There is no tool `xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx`. The tools are `cache_execute`, `clock_now`, `log-fetcher_execute`, `log-fetcher_read`, `analyzer_bash_tool`, `other_view`.
+        "#);
+        let empty = RoutingTable::default();
+        assert_eq!(
+            TableJudge::new(&empty, &policy).judge(&call("x")),
+            Verdict::Refuse {
+                text: "There is no tool `x`. This session has no tools.".to_owned()
+            }
+        );
+    }
+}

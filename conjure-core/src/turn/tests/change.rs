@@ -1,0 +1,215 @@
+//! What changes while a turn runs: settings, the routing table, the log's beginning.
+
+use super::*;
+
+fn other() -> Settings {
+    Settings::new("openai", "gpt-5")
+}
+
+fn change(bench: &mut Bench, settings: Settings, when: When) -> Vec<Action> {
+    bench.input(Input::Settings {
+        entry: note(&settings.model),
+        settings: Box::new(settings),
+        when,
+    })
+}
+
+fn use_settings(settings: Settings) -> Action {
+    Action::UseSettings(Box::new(settings))
+}
+
+#[test]
+fn settings_now_stop_the_reply_and_ask_again_and_the_partial_text_stays_for_people() {
+    let mut bench = Bench::asked();
+    assert_eq!(
+        change(&mut bench, other(), When::Now),
+        [Action::StopModel { request: 1 }]
+    );
+    assert_eq!(
+        bench.fail(1, Some(vec![Part::text("Hal"), call("1", "a")])),
+        [use_settings(other()), request(2, 1)]
+    );
+    let said = messages(&bench.log);
+    let meta = said[1].meta.as_ref().unwrap();
+    assert!(meta.superseded && meta.partial);
+    assert_eq!(said[1].text(), "Hal");
+    assert_eq!(bench.ends()[0].1, CallEnd::Refused);
+    assert_eq!(bench.sendable(), [Message::user("q")]);
+    bench.reply(2, vec![], "end_turn");
+    // Text that was begun again is no answer.
+    assert!(matches!(bench.done_event(), Event::Done { text, .. } if text.is_empty()));
+    assert_eq!(bench.outcomes(), [&Outcome::Completed]);
+}
+
+#[test]
+fn settings_now_ask_again_also_when_the_reply_was_whole_by_then() {
+    let mut bench = Bench::asked();
+    change(&mut bench, other(), When::Now);
+    assert_eq!(
+        bench.reply(1, vec![Part::text("x"), call("1", "a")], "tool_use"),
+        [use_settings(other()), request(2, 1)]
+    );
+    assert_eq!(bench.sendable(), [Message::user("q")]);
+}
+
+#[test]
+fn the_newest_settings_now_win_and_the_model_is_stopped_once() {
+    let mut bench = Bench::asked();
+    change(&mut bench, other(), When::Now);
+    let third = Settings::new("gemini", "g");
+    assert_eq!(change(&mut bench, third.clone(), When::Now), []);
+    assert_eq!(bench.fail(1, None), [use_settings(third), request(2, 1)]);
+}
+
+#[test]
+fn settings_now_while_calls_run_let_them_finish() {
+    let mut bench = Bench::asked();
+    bench.reply(1, vec![call("1", "a")], "tool_use");
+    assert_eq!(
+        change(&mut bench, other(), When::Now),
+        [use_settings(other())]
+    );
+    assert_eq!(bench.done("1"), [request(2, 2)]);
+}
+
+#[test]
+fn settings_for_the_next_turn_wait_for_it() {
+    let mut bench = Bench::asked();
+    assert_eq!(change(&mut bench, other(), When::NextTurn), []);
+    bench.reply(1, vec![call("1", "a")], "tool_use");
+    assert_eq!(bench.done("1"), [request(2, 2)]);
+    assert_eq!(bench.reply(2, vec![], "end_turn"), [over("q")]);
+    assert_eq!(bench.user("next"), [use_settings(other()), request(3, 1)]);
+    // The entry stands before the turn that it is about.
+    let at = |find: fn(&EntryBody) -> bool| bench.log.iter().rposition(|e| find(&e.body)).unwrap();
+    assert!(
+        at(|body| matches!(body, EntryBody::SettingsChanged { .. }))
+            < at(|body| matches!(body, EntryBody::TurnStarted { .. }))
+    );
+}
+
+#[test]
+fn settings_for_the_next_turn_do_not_take_the_place_of_those_for_now() {
+    let mut bench = Bench::asked();
+    change(&mut bench, other(), When::Now);
+    let third = Settings::new("gemini", "g");
+    assert_eq!(change(&mut bench, third.clone(), When::NextTurn), []);
+    assert_eq!(bench.fail(1, None), [use_settings(other()), request(2, 1)]);
+    bench.reply(2, vec![], "end_turn");
+    assert_eq!(bench.user("next"), [use_settings(third), request(3, 1)]);
+}
+
+#[test]
+fn without_a_turn_settings_hold_at_once() {
+    let mut bench = Bench::new(settings());
+    assert_eq!(
+        change(&mut bench, other(), When::NextTurn),
+        [use_settings(other())]
+    );
+}
+
+#[test]
+fn a_new_table_is_used_from_the_next_step_on() {
+    let mut bench = Bench::asked();
+    assert_eq!(bench.input(Input::Table(changed(2))), []);
+    assert_eq!(
+        bench.reply(1, vec![call("1", "a")], "tool_use"),
+        [run("1", "a")]
+    );
+    bench.input(Input::Table(changed(3)));
+    assert_eq!(
+        bench.done("1"),
+        [Action::UseTable { version: 3 }, request(2, 2)]
+    );
+    let versions: Vec<u64> = bench
+        .told
+        .iter()
+        .filter_map(|event| match event {
+            Event::Round { table, .. } => Some(*table),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(versions, [1, 3]);
+    let written = |body: &EntryBody| matches!(body, EntryBody::TableChanged(_));
+    assert_eq!(bench.log.iter().filter(|e| written(&e.body)).count(), 1);
+}
+
+#[test]
+fn b14_a_paused_reply_is_continued_with_the_table_that_it_began_with() {
+    let mut bench = Bench::asked();
+    bench.input(Input::Table(changed(2)));
+    let actions = bench.reply(1, vec![server_use("x")], "pause_turn");
+    assert_eq!(actions.last(), Some(&request(2, 1)));
+    assert!(!actions.contains(&Action::UseTable { version: 2 }));
+    bench.reply(2, vec![], "end_turn");
+    assert_eq!(
+        bench.user("next"),
+        [Action::UseTable { version: 2 }, request(3, 1)]
+    );
+}
+
+#[test]
+fn changes_of_the_table_between_two_steps_are_one() {
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let first = TableChange {
+        version: 2,
+        added: names(&["new", "brief"]),
+        removed: names(&["old", "back"]),
+        changed: names(&["x", "old2"]),
+    };
+    let second = TableChange {
+        version: 3,
+        added: names(&["back", "more"]),
+        removed: names(&["brief", "old2"]),
+        changed: names(&["new", "x"]),
+    };
+    assert_eq!(
+        first.followed_by(&second),
+        TableChange {
+            version: 3,
+            added: names(&["new", "more"]),
+            removed: names(&["old", "old2"]),
+            changed: names(&["x", "back"]),
+        }
+    );
+}
+
+#[test]
+fn the_log_is_compacted_before_a_request_that_would_be_too_long() {
+    let mut bench = Bench::asked_with(Settings {
+        compact_at: Some(100),
+        ..settings()
+    });
+    bench.reply(1, vec![call("1", "a")], "tool_use");
+    assert_eq!(bench.done("1"), [Action::Compact]);
+    let compacted = Input::Compacted {
+        upto: 3,
+        summary: "so far".to_owned(),
+    };
+    assert_eq!(bench.input(compacted.clone()), [request(2, 2)]);
+    assert_eq!(crate::log::fold(&bench.log).summary, Some("so far"));
+    assert_eq!(bench.input(compacted), []);
+    // Again when the log has grown again, also in another turn.
+    bench.reply(2, vec![], "end_turn");
+    assert_eq!(bench.user("next"), [Action::Compact]);
+}
+
+#[test]
+fn a_failed_compaction_is_told_and_the_turn_goes_on_without() {
+    let mut bench = Bench::asked_with(Settings {
+        compact_at: Some(100),
+        ..settings()
+    });
+    bench.reply(1, vec![call("1", "a")], "tool_use");
+    bench.done("1");
+    let failed = Input::CompactionFailed {
+        error: "no".to_owned(),
+    };
+    assert_eq!(bench.input(failed), [request(2, 2)]);
+    assert!(bench.told.contains(&Event::Notice {
+        text: "The conversation could not be summarised: no".to_owned()
+    }));
+    // Not again in this turn.
+    bench.reply(2, vec![call("2", "a")], "tool_use");
+    assert_eq!(bench.done("2"), [request(3, 3)]);
+}

@@ -1,0 +1,102 @@
+//! Limits: a turn ends, with a word for programs, and leaves nothing open.
+
+use super::*;
+
+fn is_limit(bench: &Bench, name: &str, value: u64) {
+    assert_eq!(
+        bench.outcomes(),
+        [&Outcome::Limit {
+            limit: name.to_owned(),
+            value
+        }]
+    );
+    assert_eq!(bench.errors(), [name]);
+    bench.sendable();
+}
+
+fn budget(budget: Budget) -> Settings {
+    Settings {
+        budget,
+        ..settings()
+    }
+}
+
+#[test]
+fn p8_two_iterations_are_two_model_calls_and_then_a_typed_limit() {
+    let mut bench = Bench::asked_with(Settings {
+        max_iterations: 2,
+        ..settings()
+    });
+    bench.reply(1, vec![call("1", "a")], "tool_use");
+    assert_eq!(bench.done("1"), [request(2, 2)]);
+    assert_eq!(
+        bench.reply(2, vec![call("2", "a")], "tool_use"),
+        [over("q")]
+    );
+    assert_eq!(
+        bench.ends()[1],
+        (
+            "2",
+            CallEnd::Refused,
+            "This call was not run: the limit max_iterations = 2 is reached.".to_owned()
+        )
+    );
+    is_limit(&bench, "max_iterations", 2);
+}
+
+#[test]
+fn the_last_iteration_may_give_the_answer() {
+    let mut bench = Bench::asked_with(Settings {
+        max_iterations: 1,
+        ..settings()
+    });
+    bench.reply(1, vec![Part::text("x")], "end_turn");
+    assert_eq!(bench.outcomes(), [&Outcome::Completed]);
+}
+
+#[test]
+fn a_budget_of_calls_refuses_the_step_that_would_break_it() {
+    let mut bench = Bench::asked_with(budget(Budget {
+        calls: Some(2),
+        ..Budget::default()
+    }));
+    bench.reply(1, vec![call("1", "a"), call("x", "gone")], "tool_use");
+    bench.done("1");
+    bench.reply(2, vec![call("2", "a"), call("3", "a")], "tool_use");
+    is_limit(&bench, "calls", 2);
+}
+
+#[test]
+fn a_budget_of_tokens_ends_a_turn_that_wants_calls_or_pauses() {
+    for (parts, stop) in [
+        (vec![call("1", "a")], "tool_use"),
+        (vec![server_use("x")], "pause_turn"),
+    ] {
+        let mut bench = Bench::asked_with(budget(Budget {
+            tokens: Some(110),
+            ..Budget::default()
+        }));
+        assert_eq!(bench.reply(1, parts, stop).last(), Some(&over("q")));
+        is_limit(&bench, "tokens", 110);
+    }
+}
+
+#[test]
+fn the_wall_time_stops_what_runs() {
+    let mut bench = Bench::asked_with(budget(Budget {
+        wall_ms: Some(1000),
+        ..Budget::default()
+    }));
+    bench.reply(1, vec![call("1", "a"), call("2", "a")], "tool_use");
+    assert_eq!(
+        bench.input(Input::WallTime),
+        [Action::StopCall {
+            call_id: "1".to_owned()
+        }]
+    );
+    // A cancel in between changes nothing any more.
+    assert_eq!(bench.cancel(), []);
+    assert_eq!(bench.ended("1", "stopped", CallEnd::Cancelled), [over("q")]);
+    is_limit(&bench, "wall_time_ms", 1000);
+    assert_eq!(bench.input(Input::WallTime), []);
+}

@@ -1,0 +1,308 @@
+//! Tests of the machine: inputs in, actions out, and what the log says then.
+
+mod calls;
+mod cancel;
+mod change;
+mod limits;
+pub(crate) mod random;
+mod replies;
+
+use serde_json::{Map, Value, json};
+
+use super::*;
+use crate::chat::{
+    Content, Event, FunctionCall, FunctionCallOutput, Message, Meta, Part, Response, Role, Stop,
+    StopReason, Usage,
+};
+use crate::log::{CallEnd, Entry, EntryBody, Outcome, TableChange, messages};
+use crate::repair::tests::checker;
+use crate::repair::{Target, repair};
+
+/// A machine, the log that it writes and the events that it tells.
+pub(crate) struct Bench {
+    machine: Machine,
+    pub(crate) log: Vec<Entry>,
+    told: Vec<Event>,
+    turn: u64,
+}
+
+impl Bench {
+    fn new(settings: Settings) -> Self {
+        Self {
+            machine: Machine::new(settings, 1, []),
+            log: Vec::new(),
+            told: Vec::new(),
+            turn: 0,
+        }
+    }
+
+    /// One with defaults and a turn that waits for its first reply.
+    fn asked() -> Self {
+        Self::asked_with(settings())
+    }
+
+    fn asked_with(settings: Settings) -> Self {
+        let mut bench = Self::new(settings);
+        assert_eq!(
+            bench.user("q"),
+            [Action::Request {
+                request: 1,
+                round: 1
+            }]
+        );
+        bench
+    }
+
+    /// Takes an input; gives back what is left to do for a host that writes and tells.
+    fn input(&mut self, input: Input) -> Vec<Action> {
+        let mut left = Vec::new();
+        for action in self.machine.handle(input, &judge) {
+            match action {
+                Action::Write(body) => {
+                    if matches!(body, EntryBody::TurnStarted { .. }) {
+                        self.turn += 1;
+                    }
+                    self.log.push(Entry {
+                        seq: self.log.len() as u64 + 1,
+                        turn: self.turn,
+                        at_ms: 0,
+                        body,
+                    });
+                }
+                Action::Tell(event) => self.told.push(event),
+                other => left.push(other),
+            }
+        }
+        left
+    }
+
+    fn user(&mut self, text: &str) -> Vec<Action> {
+        self.input(Input::User {
+            turn_id: format!("turn-{text}"),
+            message: Message::user(text),
+        })
+    }
+
+    fn reply(&mut self, request: u64, parts: Vec<Part>, stop: &str) -> Vec<Action> {
+        self.input(Input::ModelDone {
+            request,
+            response: response(parts, stop),
+            meta: meta(),
+        })
+    }
+
+    fn fail(&mut self, request: u64, partial: Option<Vec<Part>>) -> Vec<Action> {
+        self.input(Input::ModelFailed {
+            request,
+            failure: ModelFailure {
+                error: "The line is dead.".to_owned(),
+                kind: "network".to_owned(),
+            },
+            partial: partial.map(|parts| {
+                let partial = Response {
+                    complete: false,
+                    stop: None,
+                    ..response(parts, "")
+                };
+                (partial, meta())
+            }),
+        })
+    }
+
+    fn done(&mut self, id: &str) -> Vec<Action> {
+        self.ended(id, "ok", CallEnd::Done)
+    }
+
+    fn ended(&mut self, id: &str, text: &str, end: CallEnd) -> Vec<Action> {
+        self.input(Input::CallDone {
+            output: FunctionCallOutput::text(id, text, end != CallEnd::Done),
+            end,
+            duration_ms: 5,
+            meta: None,
+        })
+    }
+
+    fn decide(&mut self, id: &str, decision: Decision) -> Vec<Action> {
+        self.input(Input::Decided {
+            call_id: id.to_owned(),
+            decision,
+        })
+    }
+
+    fn cancel(&mut self) -> Vec<Action> {
+        self.input(Input::Cancel { drop_queued: false })
+    }
+
+    /// How each call ended, in the log's order: id, end, text.
+    fn ends(&self) -> Vec<(&str, CallEnd, String)> {
+        self.log
+            .iter()
+            .filter_map(|entry| match &entry.body {
+                EntryBody::CallEnded { output, end, .. } => {
+                    Some((output.call_id.as_str(), *end, output.joined_text()))
+                }
+                _ => None,
+            })
+            .collect()
+    }
+
+    fn outcomes(&self) -> Vec<&Outcome> {
+        self.log
+            .iter()
+            .filter_map(|entry| match &entry.body {
+                EntryBody::TurnEnded { outcome, .. } => Some(outcome),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// The conversation as it would be sent, checked.
+    fn sendable(&self) -> Vec<Message> {
+        sendable(&self.log)
+    }
+
+    fn errors(&self) -> Vec<&str> {
+        self.told
+            .iter()
+            .filter_map(|event| match event {
+                Event::Error(error) => Some(error.kind.as_str()),
+                _ => None,
+            })
+            .collect()
+    }
+
+    fn done_event(&self) -> &Event {
+        let is_done = |event: &&Event| matches!(event, Event::Done { .. });
+        self.told.iter().rfind(is_done).unwrap()
+    }
+}
+
+/// The messages of a log after the repair, which had to invent nothing.
+pub(crate) fn sendable(log: &[Entry]) -> Vec<Message> {
+    let target = Target::new("anthropic", "claude-test");
+    let sendable = repair(messages(log), &target);
+    checker::check(&sendable, &target);
+    let text = format!("{:?}", sendable.messages());
+    assert!(
+        !text.contains(crate::context::notes::NO_RESULT),
+        "a call has no result in the log: {text}"
+    );
+    sendable.messages().to_vec()
+}
+
+fn settings() -> Settings {
+    Settings::new("anthropic", "claude-test")
+}
+
+fn meta() -> Meta {
+    Meta {
+        provider: "anthropic".to_owned(),
+        model: "claude-test".to_owned(),
+        ..Meta::default()
+    }
+}
+
+fn response(parts: Vec<Part>, stop: &str) -> Response {
+    let reason = match stop {
+        "tool_use" => StopReason::ToolUse,
+        "pause_turn" => StopReason::Pause,
+        "max_tokens" => StopReason::MaxTokens,
+        "refusal" => StopReason::Refusal,
+        _ => StopReason::EndTurn,
+    };
+    Response {
+        id: None,
+        model: "claude-test".to_owned(),
+        parts,
+        stop: Some(Stop {
+            reason,
+            raw: stop.to_owned(),
+            sequence: None,
+        }),
+        usage: Usage {
+            input: 100,
+            output: 10,
+            ..Usage::default()
+        },
+        fields: Map::new(),
+        complete: true,
+    }
+}
+
+fn call(id: &str, name: &str) -> Part {
+    Content::FunctionCall(FunctionCall {
+        call_id: id.to_owned(),
+        name: name.to_owned(),
+        arguments: json!({}),
+        arguments_text: None,
+    })
+    .into()
+}
+
+fn server_use(id: &str) -> Part {
+    Content::ServerItem {
+        provider: "anthropic".to_owned(),
+        item: json!({"type": "server_tool_use", "id": id}),
+    }
+    .into()
+}
+
+/// What a name means here: `a…` and `b…` are tools of two lanes, `ask_a` waits for a person in
+/// lane `a`, `free` is stateless, anything else is not there.
+fn judge(call: &FunctionCall) -> Verdict {
+    let lane = call.name.strip_prefix("ask_").unwrap_or(&call.name);
+    let lane = lane.get(..1).filter(|lane| ["a", "b"].contains(lane));
+    let backend = "backend".to_owned();
+    match (call.name.as_str(), lane) {
+        ("free", _) => Verdict::Run {
+            backend,
+            plugin: None,
+            lane: None,
+        },
+        (name, Some(lane)) if name.starts_with("ask_") => Verdict::Ask {
+            backend,
+            plugin: None,
+            lane: Some(lane.to_owned()),
+            reason: "ask by default".to_owned(),
+        },
+        (_, Some(lane)) => Verdict::Run {
+            backend,
+            plugin: Some("skill 1.0.0".to_owned()),
+            lane: Some(lane.to_owned()),
+        },
+        (name, None) => Verdict::Refuse {
+            text: format!("There is no tool `{name}`."),
+        },
+    }
+}
+
+fn run(id: &str, name: &str) -> Action {
+    match call(id, name).content {
+        Content::FunctionCall(call) => Action::RunCall(call),
+        _ => panic!("no call"),
+    }
+}
+
+fn request(request: u64, round: u32) -> Action {
+    Action::Request { request, round }
+}
+
+fn over(text: &str) -> Action {
+    Action::TurnOver {
+        turn_id: format!("turn-{text}"),
+    }
+}
+
+fn changed(version: u64) -> TableChange {
+    TableChange {
+        version,
+        ..TableChange::default()
+    }
+}
+
+fn note(text: &str) -> Box<EntryBody> {
+    Box::new(EntryBody::SettingsChanged {
+        summary: text.to_owned(),
+        settings: Value::Null,
+    })
+}

@@ -1,0 +1,182 @@
+//! What the backends of a session offer, before it has public names: tools for the routing table,
+//! and beside each what runs it.
+
+use std::sync::Arc;
+
+use conjure_core::routing::{CatalogTool, Effects, Mode, Origin, Prefix, command_tools};
+use conjure_skill_sdk::protocol::{CatalogReply, Effects as DeclaredEffects, ToolDecl, ToolMode};
+
+use super::lease::BackendLease;
+use super::snapshot::Target;
+use crate::plugin::LoadedPlugin;
+use crate::session::BackendSpec;
+use crate::skill_folders::LoadedFolder;
+
+/// A tool with what runs it, before it has a public name.
+pub(super) struct Offer {
+    pub(super) backend: String,
+    pub(super) skill: Option<String>,
+    pub(super) version: Option<semver::Version>,
+    pub(super) tool: String,
+    pub(super) target: Offered,
+}
+
+pub(super) enum Offered {
+    Skill(Arc<LoadedPlugin>),
+    Target(Target),
+}
+
+impl Offer {
+    /// What tells it from the others.
+    pub(super) fn key(&self) -> (&str, Option<&str>, Option<&semver::Version>, &str) {
+        (
+            &self.backend,
+            self.skill.as_deref(),
+            self.version.as_ref(),
+            &self.tool,
+        )
+    }
+}
+
+/// The tools of the native skills that the backend stands for.
+pub(super) fn native_tools(
+    spec: &BackendSpec,
+    skills: &[Arc<LoadedPlugin>],
+    tools: &mut Vec<Arc<CatalogTool>>,
+    offers: &mut Vec<Offer>,
+) {
+    for plugin in skills {
+        let manifest = plugin.manifest();
+        if spec
+            .skills
+            .as_ref()
+            .is_some_and(|names| !names.contains(&manifest.name))
+        {
+            continue;
+        }
+        for declared in manifest
+            .tools
+            .iter()
+            .filter(|tool| offered(spec, &tool.name))
+        {
+            tools.push(Arc::new(tool_of(declared, Some(&manifest.name), plugin)));
+            offers.push(Offer {
+                backend: spec.instance().to_owned(),
+                skill: Some(manifest.name.clone()),
+                version: Some(plugin.id().version.clone()),
+                tool: declared.name.clone(),
+                target: Offered::Skill(Arc::clone(plugin)),
+            });
+        }
+    }
+}
+
+fn offered(spec: &BackendSpec, tool: &str) -> bool {
+    (spec.only.is_empty() || spec.only.iter().any(|name| name == tool))
+        && !spec.except.iter().any(|name| name == tool)
+}
+
+/// The skill folders that a tool is for.
+type Folders = Arc<[Arc<LoadedFolder>]>;
+
+/// The command tools of an executor: a set a skill folder, or one set.
+pub(super) fn executor_tools(
+    spec: &BackendSpec,
+    lease: &Arc<BackendLease>,
+    folders: &[Arc<LoadedFolder>],
+    tools: &mut Vec<Arc<CatalogTool>>,
+    offers: &mut Vec<Offer>,
+) {
+    let as_one = folders.is_empty() || spec.prefix == Prefix::Backend;
+    let sets: Vec<(Option<String>, Folders)> = if as_one {
+        vec![(None, Arc::from(folders))]
+    } else {
+        let own = |folder: &Arc<LoadedFolder>| {
+            (
+                Some(folder.folder.name.as_str().to_owned()),
+                Arc::from([Arc::clone(folder)]),
+            )
+        };
+        folders.iter().map(own).collect()
+    };
+    for (skill, folders) in sets {
+        for tool in command_tools(&spec.only, &spec.except) {
+            let mut tool = match &skill {
+                Some(name) => tool.of_skill(name.clone(), None),
+                None => tool,
+            };
+            tool.origin = origin(&lease.plugin);
+            tool.timeout_ms = tool.timeout_ms.or(spec.call_timeout_ms);
+            offers.push(Offer {
+                backend: spec.instance().to_owned(),
+                skill: skill.clone(),
+                version: None,
+                tool: tool.tool.clone(),
+                target: Offered::Target(Target::Executor(Arc::clone(lease), Arc::clone(&folders))),
+            });
+            tools.push(Arc::new(tool));
+        }
+    }
+}
+
+/// The tools of a backend's catalog.
+pub(super) fn backend_tools(
+    spec: &BackendSpec,
+    lease: &Arc<BackendLease>,
+    catalog: &CatalogReply,
+    tools: &mut Vec<Arc<CatalogTool>>,
+    offers: &mut Vec<Offer>,
+) {
+    for declared in &catalog.tools {
+        if !offered(spec, &declared.name) {
+            continue;
+        }
+        let mut tool = tool_of(declared, declared.skill.as_deref(), &lease.plugin);
+        tool.skill_version = None;
+        tool.timeout_ms = tool.timeout_ms.or(spec.call_timeout_ms);
+        tools.push(Arc::new(tool));
+        offers.push(Offer {
+            backend: spec.instance().to_owned(),
+            skill: declared.skill.clone(),
+            version: None,
+            tool: declared.name.clone(),
+            target: Offered::Target(Target::Backend(Arc::clone(lease))),
+        });
+    }
+}
+
+fn tool_of(declared: &ToolDecl, skill: Option<&str>, plugin: &LoadedPlugin) -> CatalogTool {
+    let effects = match declared.effects {
+        DeclaredEffects::Read => Effects::Read,
+        DeclaredEffects::Write => Effects::Write,
+        DeclaredEffects::Destructive => Effects::Destructive,
+    };
+    let mut tool = CatalogTool::new(&declared.name, &declared.op, effects);
+    if let Some(skill) = skill {
+        tool = tool.of_skill(skill, Some(plugin.id().version.clone()));
+    }
+    tool.title.clone_from(&declared.title);
+    tool.description.clone_from(&declared.description);
+    tool.input_schema.clone_from(&declared.input_schema);
+    tool.output_schema.clone_from(&declared.output_schema);
+    tool.mode = match declared.mode {
+        ToolMode::Stateful => Mode::Stateful,
+        ToolMode::Stateless => Mode::Stateless,
+    };
+    tool.in_place = declared.in_place;
+    tool.timeout_ms = declared.timeout_ms;
+    tool.meta.clone_from(&declared.meta);
+    tool.origin = origin(plugin);
+    tool
+}
+
+fn origin(plugin: &LoadedPlugin) -> Origin {
+    Origin {
+        plugin: Some(plugin.id().name.to_string()),
+        version: Some(plugin.id().version.to_string()),
+        file: plugin
+            .source()
+            .path()
+            .map(|path| path.display().to_string()),
+    }
+}

@@ -1,0 +1,21 @@
+//! The plugin loader against real libraries, which cargo builds for these tests.
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "everything in here is a test or helps one"
+)]
+
+mod abi;
+mod calls;
+mod in_place;
+mod lies;
+mod many;
+mod refuse;
+mod registry;
+mod sessions;
+mod sources;
+mod trust;
+mod watch;

@@ -1,0 +1,170 @@
+//! Plugin directories of a running host.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_host::plugin::{Registry, Snapshot, WatchOptions, Watcher};
+use conjure_plugin_tests::Bench;
+
+use super::registry::Marks;
+use super::sources::marked;
+
+/// Waits for a snapshot that is as wanted.
+async fn until(registry: &Registry, wanted: impl Fn(&Snapshot) -> bool) -> Arc<Snapshot> {
+    let mut changes = registry.subscribe();
+    let waited = tokio::time::timeout(Duration::from_secs(30), async {
+        loop {
+            let snapshot = registry.snapshot();
+            if wanted(&snapshot) {
+                return snapshot;
+            }
+            changes.changed().await.unwrap();
+        }
+    });
+    waited
+        .await
+        .unwrap_or_else(|_| panic!("not so: {:?}", registry.snapshot()))
+}
+
+fn start(bench: &Bench, registry: &Arc<Registry>, options: WatchOptions) -> Watcher {
+    Watcher::start(Arc::clone(registry), vec![bench.dir.clone()], options)
+}
+
+/// Every change of a directory, seen with and without events of the system.
+async fn sees_everything(options: WatchOptions) {
+    let bench = Bench::new();
+    let marks = Marks::new();
+    std::fs::write(bench.dir.join("libthere.so"), marks.original()).unwrap();
+    let registry = bench.registry();
+    let _watcher = start(&bench, &registry, options);
+    let snapshot = until(&registry, |s| s.get("marked").is_some()).await;
+    let first = snapshot.get("marked").unwrap().id().clone();
+    // Renamed over.
+    bench.put("libthere.so", &marks.number(1).0);
+    let snapshot = until(&registry, |s| {
+        s.get("marked").is_some_and(|p| *p.id() != first)
+    })
+    .await;
+    let instance = bench.instance(snapshot.get("marked").unwrap()).await;
+    assert_eq!(
+        Bench::execute(&instance, "mark").await.unwrap(),
+        "mark:00000000001"
+    );
+    // Renamed to another name: never two of them, and in the end the new one.
+    std::fs::rename(bench.dir.join("libthere.so"), bench.dir.join("libmoved.so")).unwrap();
+    until(&registry, |s| {
+        s.failed().is_empty()
+            && s.get("marked")
+                .is_some_and(|p| p.source().path().unwrap().ends_with("libmoved.so"))
+    })
+    .await;
+    // Deleted; the instance goes on.
+    std::fs::remove_file(bench.dir.join("libmoved.so")).unwrap();
+    until(&registry, |s| s.plugins().is_empty()).await;
+    assert_eq!(
+        Bench::execute(&instance, "mark").await.unwrap(),
+        "mark:00000000001"
+    );
+    // No library.
+    bench.put("libnone.so", b"nothing");
+    bench.put(".hidden.so", b"nothing");
+    let snapshot = until(&registry, |s| !s.failed().is_empty()).await;
+    assert_eq!(snapshot.failed().len(), 1);
+    std::fs::remove_file(bench.dir.join("libnone.so")).unwrap();
+    until(&registry, |s| s.failed().is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_of_the_directory_are_seen() {
+    sees_everything(WatchOptions::default()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_are_seen_where_the_system_gives_no_events() {
+    sees_everything(WatchOptions {
+        events: false,
+        settle: Duration::from_millis(20),
+        poll: Duration::from_millis(20),
+        ..WatchOptions::default()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_is_still_being_written_is_waited_for() {
+    use std::io::Write as _;
+    let bench = Bench::new();
+    let library = std::fs::read(marked()).unwrap();
+    let registry = bench.registry();
+    let _watcher = start(
+        &bench,
+        &registry,
+        WatchOptions {
+            settle: Duration::from_millis(10),
+            ..WatchOptions::default()
+        },
+    );
+    let path = bench.dir.join("libslow.so");
+    for part in library.chunks(library.len() / 8) {
+        let mut file = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .unwrap();
+        file.write_all(part).unwrap();
+        drop(file);
+        // Longer than it takes to settle: only the structure tells that it is not whole.
+        tokio::time::sleep(Duration::from_millis(40)).await;
+    }
+    let snapshot = until(&registry, |s| s.get("marked").is_some()).await;
+    assert_eq!(
+        snapshot.generation, 1,
+        "it never counted as failed: {snapshot:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_that_is_made_later_is_watched_too() {
+    let bench = Bench::new();
+    let registry = bench.registry();
+    let dir = bench.dir.join("later");
+    let options = WatchOptions {
+        poll: Duration::from_millis(20),
+        ..WatchOptions::default()
+    };
+    let _watcher = Watcher::start(Arc::clone(&registry), vec![dir.clone()], options);
+    std::fs::create_dir(&dir).unwrap();
+    conjure_host::fs::write_atomic(dir.join("lib.so"), &std::fs::read(marked()).unwrap()).unwrap();
+    until(&registry, |s| s.get("marked").is_some()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h_plugins_dropped_into_the_directory_under_load_answer_as_their_version() {
+    let bench = Arc::new(Bench::new());
+    let versions = Marks::new();
+    let registry = bench.registry();
+    let _watcher = start(&bench, &registry, WatchOptions::default());
+    let mut marks = HashMap::new();
+    for number in 0..20 {
+        let (changed, mark) = versions.number(number + 1000);
+        marks.insert(conjure_host::plugin::Sha256::of(&changed), mark);
+        drop_in(&bench.dir.join("libmarked.so"), &changed);
+        let sha256 = conjure_host::plugin::Sha256::of(&changed);
+        let snapshot = until(&registry, |s| {
+            s.get("marked")
+                .is_some_and(|p| p.id().sha256 == Some(sha256))
+        })
+        .await;
+        let instance = bench.instance(snapshot.get("marked").unwrap()).await;
+        assert_eq!(
+            Bench::execute(&instance, "mark").await.unwrap(),
+            marks[&sha256]
+        );
+    }
+}
+
+fn drop_in(path: &Path, bytes: &[u8]) {
+    conjure_host::fs::write_atomic(path, bytes).unwrap();
+}
