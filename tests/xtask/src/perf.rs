@@ -8,9 +8,13 @@ use crate::repo;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Run only the benchmarks whose name contains this [default: all]
+    /// Run only the benchmarks whose name contains this [default: all but those that take
+    /// minutes, such as `template`]
     name: Option<String>,
-    /// Print one JSON object a benchmark: name, value, unit, method
+    /// Run those too that take minutes
+    #[arg(long)]
+    all: bool,
+    /// Print one JSON object a figure: name, value, unit, target, pass, method, machine
     #[arg(long)]
     json: bool,
 }
@@ -25,6 +29,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         "--",
     ]);
     command.args(&args.name);
+    if args.all {
+        command.arg("--all");
+    }
     if args.json {
         command.arg("--json");
     }

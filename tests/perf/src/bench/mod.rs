@@ -1,0 +1,125 @@
+//! The benchmarks, one a file.
+//!
+//! Each prepares what it needs, measures, and returns its figures. It runs alone in its process.
+
+mod boundary;
+mod hot_add_load;
+mod in_place;
+mod load;
+mod local_command;
+mod ordinary;
+mod overlap;
+mod routing_build;
+mod routing_lookup;
+mod template;
+mod version;
+
+use anyhow::Result;
+
+use crate::figure::Figure;
+use crate::shipped::{Need, Shipped};
+
+/// A benchmark.
+pub(crate) struct Benchmark {
+    pub(crate) name: &'static str,
+    /// The names of its figures.
+    pub(crate) figures: &'static [&'static str],
+    pub(crate) needs: &'static [Need],
+    /// Whether it takes minutes, so that it runs by name only.
+    pub(crate) slow: bool,
+    pub(crate) run: fn(&Shipped) -> Result<Vec<Figure>>,
+}
+
+/// All of them, in the order in which they run.
+pub(crate) const BENCHMARKS: &[Benchmark] = &[
+    Benchmark {
+        name: "boundary",
+        figures: &["boundary"],
+        needs: &[Need::Skill],
+        slow: false,
+        run: boundary::run,
+    },
+    Benchmark {
+        name: "in_place",
+        figures: &["in_place", "in_place_fast", "in_place_host"],
+        needs: &[Need::Skill, Need::FastSkill],
+        slow: false,
+        run: in_place::run,
+    },
+    Benchmark {
+        name: "ordinary",
+        figures: &["ordinary", "ordinary_host"],
+        needs: &[Need::Skill],
+        slow: false,
+        run: ordinary::run,
+    },
+    Benchmark {
+        name: "load",
+        figures: &["load", "load_executor", "load_memory"],
+        needs: &[Need::Skill, Need::Local],
+        slow: false,
+        run: load::run,
+    },
+    Benchmark {
+        name: "hot_add_load",
+        figures: &["hot_add_load", "hot_add_load_time"],
+        needs: &[Need::Skill],
+        slow: false,
+        run: hot_add_load::run,
+    },
+    Benchmark {
+        name: "local_command",
+        figures: &["local_command", "local_command_program"],
+        needs: &[Need::Local],
+        slow: false,
+        run: local_command::run,
+    },
+    Benchmark {
+        name: "routing_build",
+        figures: &["routing_build"],
+        needs: &[],
+        slow: false,
+        run: routing_build::run,
+    },
+    Benchmark {
+        name: "routing_lookup",
+        figures: &["routing_lookup"],
+        needs: &[],
+        slow: false,
+        run: routing_lookup::run,
+    },
+    Benchmark {
+        name: "version",
+        figures: &["version", "version_memory", "version_size"],
+        needs: &[Need::Program],
+        slow: false,
+        run: version::run,
+    },
+    Benchmark {
+        name: "overlap",
+        figures: &["overlap", "overlap_memory_log"],
+        needs: &[Need::Skill, Need::Local],
+        slow: false,
+        run: overlap::run,
+    },
+    Benchmark {
+        name: "template",
+        figures: &["template_clean", "template_incremental", "template_size"],
+        needs: &[Need::Program],
+        slow: true,
+        run: template::run,
+    },
+];
+
+/// Runs a benchmark on a runtime like the program's.
+fn on_runtime(
+    work: impl Future<Output = Result<Vec<Figure>>> + Send + 'static,
+) -> Result<Vec<Figure>> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    // A task of the runtime's, as the host's calls are.
+    let done = runtime.block_on(runtime.spawn(work))?;
+    runtime.shutdown_background();
+    done
+}

@@ -1,0 +1,181 @@
+//! A figure: a name, a value, what it should be, and how it came about.
+//!
+//! The form that people and programs read. Nothing is measured here.
+
+use std::fmt;
+use std::fs;
+
+use serde::{Deserialize, Serialize};
+
+use crate::samples::Samples;
+
+/// What a benchmark says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Figure {
+    pub(crate) name: String,
+    /// The median.
+    pub(crate) value: f64,
+    pub(crate) unit: String,
+    /// What the value may be at the most; nothing when it is only told.
+    pub(crate) target: Option<f64>,
+    /// How it was measured, in a sentence.
+    pub(crate) method: String,
+    /// The 5th percentile.
+    pub(crate) low: f64,
+    /// The 95th percentile.
+    pub(crate) high: f64,
+    pub(crate) samples: usize,
+    /// What else came out.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) note: String,
+}
+
+impl Figure {
+    /// The median of samples.
+    pub(crate) fn new(name: &str, unit: &str, samples: &Samples, method: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            value: samples.median(),
+            unit: unit.to_owned(),
+            target: None,
+            method: method.to_owned(),
+            low: samples.at(5),
+            high: samples.at(95),
+            samples: samples.len(),
+            note: String::new(),
+        }
+    }
+
+    /// One value.
+    pub(crate) fn single(name: &str, unit: &str, value: f64, method: &str) -> Self {
+        Self::new(name, unit, &[value].into_iter().collect(), method)
+    }
+
+    /// What the value may be at the most.
+    pub(crate) fn at_most(mut self, target: f64) -> Self {
+        self.target = Some(target);
+        self
+    }
+
+    /// What else came out.
+    pub(crate) fn note(mut self, note: String) -> Self {
+        self.note = note;
+        self
+    }
+
+    /// Whether the value is what it should be.
+    fn pass(&self) -> Option<bool> {
+        self.target.map(|target| self.value <= target)
+    }
+
+    /// The same with where it was measured and whether it passes.
+    pub(crate) fn on<'a>(&'a self, machine: &'a Machine) -> Measured<'a> {
+        Measured {
+            figure: self,
+            pass: self.pass(),
+            machine,
+        }
+    }
+}
+
+/// A figure as programs read it.
+#[derive(Serialize)]
+pub(crate) struct Measured<'a> {
+    #[serde(flatten)]
+    figure: &'a Figure,
+    pass: Option<bool>,
+    machine: &'a Machine,
+}
+
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (verdict, target) = match (self.pass(), self.target) {
+            (Some(true), Some(target)) => {
+                ("pass", format!("at most {} {}", short(target), self.unit))
+            }
+            (Some(false), Some(target)) => {
+                ("MISS", format!("at most {} {}", short(target), self.unit))
+            }
+            _ => ("    ", "told only".to_owned()),
+        };
+        let value = format!("{} {}", short(self.value), self.unit);
+        write!(f, "{verdict}  {:<22} {value:>12}   {target}", self.name)?;
+        if self.samples > 1 {
+            let (low, high) = (short(self.low), short(self.high));
+            write!(f, "   (p5 {low}, p95 {high}, n {})", self.samples)?;
+        }
+        write!(f, "\n      {}", self.method)?;
+        if !self.note.is_empty() {
+            write!(f, "\n      {}", self.note)?;
+        }
+        Ok(())
+    }
+}
+
+/// A number with about three digits that count.
+pub(crate) fn short(value: f64) -> String {
+    let digits = match value.abs() {
+        v if v >= 100.0 => 0,
+        v if v >= 10.0 => 1,
+        v if v >= 1.0 => 2,
+        _ => 3,
+    };
+    format!("{value:.digits$}")
+}
+
+/// Where it was measured, and how busy that was when it began.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Machine {
+    cores: usize,
+    cpu: String,
+    /// Programs that wanted to run, over the last minute.
+    load: String,
+}
+
+impl Machine {
+    pub(crate) fn look() -> Self {
+        let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let model = cpus
+            .lines()
+            .find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+        let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+        Self {
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            cpu: model.map_or("unknown", |(_, name)| name.trim()).to_owned(),
+            load: load.split(' ').next().unwrap_or("unknown").to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "machine: {} cores, {}, load {} when it began",
+            self.cores, self.cpu, self.load
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_passes_when_its_value_is_at_most_the_target() {
+        let figure = |value| Figure::single("x", "ms", value, "so").at_most(5.0);
+        assert_eq!(figure(5.0).pass(), Some(true));
+        assert_eq!(figure(5.1).pass(), Some(false));
+        assert_eq!(figure(f64::NAN).pass(), Some(false));
+        assert_eq!(Figure::single("x", "ms", 1.0, "so").pass(), None);
+    }
+
+    #[test]
+    fn a_line_says_verdict_name_value_target_and_method() {
+        let figure = Figure::single("load", "ms", 6.25, "As a host loads.").at_most(5.0);
+        assert_eq!(
+            figure.to_string(),
+            "MISS  load                        6.25 ms   at most 5.00 ms\n      As a host loads."
+        );
+    }
+}

@@ -1,0 +1,153 @@
+//! Benchmarks of the shipped path: release builds, real libraries, the real binary.
+//!
+//! Each benchmark runs in a process of its own, so that none sees another's threads, memory or
+//! libraries, and prints its figures beside what they should be. A figure that is missed is no
+//! error: machines differ, and a benchmark only fails when it could not run.
+
+mod bench;
+mod figure;
+mod measured;
+mod samples;
+mod shipped;
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Context as _, Result, anyhow};
+use clap::Parser;
+
+use crate::bench::{BENCHMARKS, Benchmark};
+use crate::figure::{Figure, Machine};
+
+/// Runs the benchmarks and prints for each name, value, unit, target, method and machine.
+///
+/// Exit codes: 0 all ran, 1 one could not run, 2 wrong usage.
+#[derive(Parser)]
+#[command(name = "conjure-perf")]
+struct Args {
+    /// Run only the benchmarks whose name, or one of whose figures' names, contains this
+    name: Option<String>,
+    /// Run those too that take minutes: they build crates
+    #[arg(long)]
+    all: bool,
+    /// Print one JSON object a figure
+    #[arg(long)]
+    json: bool,
+    /// Run this benchmark in this process and print its figures as JSON
+    #[arg(long, hide = true)]
+    child: Option<String>,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let done = match &args.child {
+        Some(name) => child(name),
+        None => parent(&args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(&format!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs what was asked for, one process after the other.
+fn parent(args: &Args) -> Result<()> {
+    let wanted: Vec<&Benchmark> = BENCHMARKS.iter().filter(|b| is_wanted(b, args)).collect();
+    if wanted.is_empty() {
+        let known: Vec<&str> = BENCHMARKS.iter().map(|b| b.name).collect();
+        return Err(anyhow!("no benchmark has that name: {}", known.join(", ")));
+    }
+    say("building what is measured …");
+    shipped::Shipped::build(&wanted.iter().flat_map(|b| b.needs).copied().collect())?;
+    let machine = Machine::look();
+    if !args.json {
+        print(&format!("{machine}\n"))?;
+    }
+    let mut broken = Vec::new();
+    for benchmark in wanted {
+        say(&format!("{} …", benchmark.name));
+        match run(benchmark) {
+            Ok(figures) => {
+                for figure in figures {
+                    print(&if args.json {
+                        serde_json::to_string(&figure.on(&machine))?
+                    } else {
+                        figure.to_string()
+                    })?;
+                }
+            }
+            Err(error) => {
+                say(&format!("{} could not run: {error:#}", benchmark.name));
+                broken.push(benchmark.name);
+            }
+        }
+    }
+    if broken.is_empty() {
+        return Ok(());
+    }
+    Err(anyhow!("could not run: {}", broken.join(", ")))
+}
+
+/// A name that is a benchmark's or a figure's own means that one; else all that contain it.
+fn is_wanted(benchmark: &Benchmark, args: &Args) -> bool {
+    let Some(name) = args.name.as_deref() else {
+        return args.all || !benchmark.slow;
+    };
+    let exact = |benchmark: &Benchmark| {
+        benchmark.name == name || benchmark.figures.iter().any(|figure| *figure == name)
+    };
+    if BENCHMARKS.iter().any(exact) {
+        return exact(benchmark);
+    }
+    benchmark.name.contains(name) || benchmark.figures.iter().any(|f| f.contains(name))
+}
+
+/// Runs a benchmark in a process of its own.
+fn run(benchmark: &Benchmark) -> Result<Vec<Figure>> {
+    let own = std::env::current_exe().context("this program has no path")?;
+    let mut child = Command::new(own)
+        .args(["--child", benchmark.name])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("a process for it could not be started")?;
+    let mut figures = Vec::new();
+    if let Some(stdout) = child.stdout.take() {
+        for line in BufReader::new(stdout).lines() {
+            let line = line.context("its figures cannot be read")?;
+            figures.push(serde_json::from_str(&line).context("its figures cannot be read")?);
+        }
+    }
+    let status = child.wait()?;
+    if !status.success() {
+        return Err(anyhow!("its process ended with {status}"));
+    }
+    Ok(figures)
+}
+
+/// Runs a benchmark here.
+fn child(name: &str) -> Result<()> {
+    let benchmark = BENCHMARKS
+        .iter()
+        .find(|benchmark| benchmark.name == name)
+        .ok_or_else(|| anyhow!("there is no benchmark `{name}`"))?;
+    let shipped = shipped::Shipped::build(&benchmark.needs.iter().copied().collect())?;
+    for figure in (benchmark.run)(&shipped)? {
+        print(&serde_json::to_string(&figure)?)?;
+    }
+    Ok(())
+}
+
+fn print(line: &str) -> Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    writeln!(stdout, "{line}")?;
+    Ok(stdout.flush()?)
+}
+
+/// Says how things stand. Nothing depends on its being read.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}

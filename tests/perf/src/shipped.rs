@@ -1,0 +1,214 @@
+//! What is measured, built as it is shipped: the program, the plugins, and a skill that a third
+//! party could have written.
+//!
+//! Cargo decides whether anything has to be built. Nothing here measures.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, anyhow};
+use serde_json::Value;
+
+/// Something that a benchmark needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Need {
+    /// The program `conjure`.
+    Program,
+    /// The local executor.
+    Local,
+    /// The measured skill, with the profile that the template of `conjure plugin new` has.
+    Skill,
+    /// The same skill, optimised for speed.
+    FastSkill,
+}
+
+/// Where what was built is.
+#[derive(Debug, Default)]
+pub(crate) struct Shipped {
+    program: Option<PathBuf>,
+    local: Option<PathBuf>,
+    skill: Option<PathBuf>,
+    fast_skill: Option<PathBuf>,
+}
+
+/// The measured skill's source.
+const SKILL: &str = include_str!("../measured/lib.rs");
+
+impl Shipped {
+    /// Builds what is needed.
+    ///
+    /// # Errors
+    /// When a build fails; the compiler's message is on stderr.
+    pub(crate) fn build(needs: &BTreeSet<Need>) -> Result<Self> {
+        let mut shipped = Self::default();
+        if needs.is_empty() {
+            return Ok(shipped);
+        }
+        let mut command = cargo(&root());
+        command.args(["build", "--release", "--package", "conjure-host"]);
+        command.args(["--package", "conjure-backend-local"]);
+        for artifact in artifacts(&mut command)? {
+            match artifact.target.as_str() {
+                "conjure" => shipped.program = artifact.program,
+                "conjure_backend_local" => shipped.local = artifact.library,
+                _ => {}
+            }
+        }
+        if needs.contains(&Need::Skill) {
+            shipped.skill = Some(shipped.measured("measured", None)?);
+        }
+        if needs.contains(&Need::FastSkill) {
+            shipped.fast_skill = Some(shipped.measured("measured-fast", Some("3"))?);
+        }
+        Ok(shipped)
+    }
+
+    /// The program `conjure`.
+    pub(crate) fn program(&self) -> Result<&Path> {
+        there(&self.program, "the program")
+    }
+
+    /// The local executor.
+    pub(crate) fn local(&self) -> Result<&Path> {
+        there(&self.local, "the local executor")
+    }
+
+    /// The measured skill.
+    pub(crate) fn skill(&self) -> Result<&Path> {
+        there(&self.skill, "the measured skill")
+    }
+
+    /// The measured skill, optimised for speed.
+    pub(crate) fn fast_skill(&self) -> Result<&Path> {
+        there(&self.fast_skill, "the measured skill")
+    }
+
+    /// Makes the measured skill's crate with the program, as its author would, and builds it.
+    fn measured(&self, dir: &str, opt_level: Option<&str>) -> Result<PathBuf> {
+        let dir = place()?.join(dir);
+        if !dir.join("Cargo.toml").exists() {
+            new_skill(self.program()?, "measured", &dir)?;
+        }
+        let source = dir.join("src/lib.rs");
+        if fs::read_to_string(&source).ok().as_deref() != Some(SKILL) {
+            fs::write(&source, SKILL).context("the skill's source cannot be written")?;
+        }
+        let mut command = cargo(&dir);
+        command.args(["build", "--release"]);
+        if let Some(level) = opt_level {
+            command.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", level);
+        }
+        artifacts(&mut command)?
+            .into_iter()
+            .find_map(|artifact| artifact.library.filter(|_| artifact.target == "measured"))
+            .ok_or_else(|| anyhow!("no library came of the measured skill"))
+    }
+}
+
+/// Makes a skill's crate with `conjure plugin new`, with this checkout's lock file: building it
+/// then fetches nothing new.
+///
+/// # Errors
+/// When the program fails.
+pub(crate) fn new_skill(program: &Path, name: &str, dir: &Path) -> Result<()> {
+    let output = Command::new(program)
+        .args(["plugin", "new", "skill", name, "--path"])
+        .arg(dir)
+        .arg("--sdk")
+        .arg(root().join("skill-sdk"))
+        .output()
+        .context("`conjure plugin new` could not be started")?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        return Err(anyhow!("`conjure plugin new` failed: {said}"));
+    }
+    fs::copy(root().join("Cargo.lock"), dir.join("Cargo.lock"))
+        .context("the lock file cannot be copied")?;
+    Ok(())
+}
+
+/// Cargo in a directory, with nothing of this build's environment.
+pub(crate) fn cargo(dir: &Path) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(dir);
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        let of_this_build = [
+            "CARGO_PKG_",
+            "CARGO_MANIFEST_",
+            "CARGO_BIN_",
+            "CARGO_PROFILE_",
+        ]
+        .iter()
+        .any(|start| text.starts_with(start));
+        if of_this_build || text == "RUSTFLAGS" || text == "OUT_DIR" {
+            command.env_remove(&name);
+        }
+    }
+    command
+}
+
+/// A directory below the target directory, for what is kept from run to run.
+///
+/// # Errors
+/// When it cannot be made.
+pub(crate) fn place() -> Result<PathBuf> {
+    let own = std::env::current_exe().context("this program has no path")?;
+    let target = own
+        .ancestors()
+        .find(|dir| dir.join("CACHEDIR.TAG").exists())
+        .context("this program is in no target directory of cargo's")?;
+    let place = target.join("perf");
+    fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
+    Ok(place)
+}
+
+/// The root of this repository.
+pub(crate) fn root() -> PathBuf {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    own.ancestors().nth(2).unwrap_or(own).to_owned()
+}
+
+struct Artifact {
+    target: String,
+    program: Option<PathBuf>,
+    library: Option<PathBuf>,
+}
+
+/// Runs a build and gives what came of it.
+fn artifacts(command: &mut Command) -> Result<Vec<Artifact>> {
+    let output = command
+        .args(["--quiet", "--message-format=json-render-diagnostics"])
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .context("cargo could not be started")?;
+    if !output.status.success() {
+        return Err(anyhow!("the build failed; the compiler's message is above"));
+    }
+    let messages = String::from_utf8_lossy(&output.stdout).into_owned();
+    let messages = messages
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    Ok(messages.filter_map(|m| artifact(&m)).collect())
+}
+
+fn artifact(message: &Value) -> Option<Artifact> {
+    let files = message.get("filenames")?.as_array()?;
+    let library = files
+        .iter()
+        .filter_map(|file| file.as_str().map(PathBuf::from))
+        .find(|file| file.extension() == Some(OsStr::new(std::env::consts::DLL_EXTENSION)));
+    Some(Artifact {
+        target: message.pointer("/target/name")?.as_str()?.to_owned(),
+        program: message.get("executable")?.as_str().map(PathBuf::from),
+        library,
+    })
+}
+
+fn there<'a>(path: &'a Option<PathBuf>, what: &str) -> Result<&'a Path> {
+    path.as_deref()
+        .ok_or_else(|| anyhow!("{what} was not built; the benchmark does not say that it needs it"))
+}
