@@ -146,10 +146,14 @@ async fn b05_a_call_without_a_required_argument_is_an_error_result() {
             ],
         )
         .await;
-    for (seen, missing) in
-        seen.iter()
-            .zip(["command", "path", "file_text", "old_str", "command", "path"])
-    {
+    for (seen, missing) in seen.iter().zip([
+        "command",
+        "path",
+        "file_text",
+        "old_str",
+        "command",
+        "expected a string",
+    ]) {
         assert!(
             seen.is_error && seen.text.contains(missing),
             "{missing}: {seen:?}"

@@ -389,22 +389,16 @@ async fn b24_created_files_is_filled_for_every_backend() {
             BackendSpec::executor("far", [] as [&str; 0]),
         ])
         .await;
-    let seen = stage
-        .calls(
-            &session,
-            &[
-                ("log-fetcher_execute", json!({ "command": "fetch app.log" })),
-                ("local_bash_tool", bash("echo made > by-a-command.txt")),
-                create("by-the-tool.txt", "made"),
-                ("far_bash_tool", bash("make files")),
-            ],
-        )
-        .await;
-    assert!(seen.iter().all(|seen| !seen.is_error), "{seen:?}");
-    assert!(
-        seen[1].text.contains("by-a-command.txt"),
-        "the model is told: {seen:?}"
-    );
+    // One after the other: what one backend does while another runs is the next case.
+    for (tool, input) in [
+        ("log-fetcher_execute", json!({ "command": "fetch app.log" })),
+        ("local_bash_tool", bash("echo made > by-a-command.txt")),
+        create("by-the-tool.txt", "made"),
+        ("far_bash_tool", bash("make files")),
+    ] {
+        let seen = stage.call(&session, tool, input).await;
+        assert!(!seen.is_error, "{tool}: {seen:?}");
+    }
     let mut made: Vec<(String, String)> = session
         .created_files()
         .into_iter()
@@ -418,6 +412,58 @@ async fn b24_created_files_is_filled_for_every_backend() {
         "{made:?}"
     );
     session.close().await;
+}
+
+#[tokio::test]
+async fn b24_the_model_is_told_of_a_file_once() {
+    let stage = Stage::new(&[LOCAL]).await;
+    let session = stage.session([local()]).await;
+    let seen = stage.bash(&session, "echo made > by-a-command.txt").await;
+    assert!(seen.text.contains("by-a-command.txt"), "{seen:?}");
+    assert_eq!(seen.text.matches("file-1").count(), 1, "{seen:?}");
+    session.close().await;
+}
+
+#[tokio::test]
+async fn b24_a_file_that_one_backend_made_while_another_ran_is_listed_once() {
+    let stage = Stage::with(&[LOCAL], |builder| {
+        builder.skill(makes_a_file_once_it_is_time)
+    })
+    .await;
+    let session = stage.session([BackendSpec::all_native(), local()]).await;
+    // The command sees the directory before and after the skill has written into it.
+    let waits = "echo > now; until test -s made.txt; do :; done; rm now";
+    stage
+        .calls(
+            &session,
+            &[
+                ("makes_execute", json!({ "command": "" })),
+                ("local_bash_tool", bash(waits)),
+            ],
+        )
+        .await;
+    let made: Vec<(String, String)> = session
+        .created_files()
+        .into_iter()
+        .map(|file| (file.source, file.name))
+        .collect();
+    assert_eq!(made, [("native".to_owned(), "made.txt".to_owned())]);
+    session.close().await;
+}
+
+/// A skill that makes a file as soon as there is one called `now`.
+fn makes_a_file_once_it_is_time() -> Skill {
+    Skill::new("makes", "Makes a file").execute("anything", |cx, _request: Execute| {
+        let dir = cx.working_dir().ok_or("there is no working directory")?;
+        while !dir.join("now").exists() {
+            cx.check().map_err(|_| "cancelled")?;
+            std::thread::yield_now();
+        }
+        let path = dir.join("made.txt");
+        fs::write(&path, "made").map_err(|_| "it cannot be written")?;
+        let file = FileRef::at(path.display().to_string());
+        Ok::<_, &str>(ToolResult::text("made").with_file(file))
+    })
 }
 
 #[tokio::test]

@@ -61,7 +61,7 @@ fn p01_a_root_with_two_folders_is_two_skills_with_every_field_as_written() {
             "allowed_tools": "Bash(awk:*) Read",
             "path": workspace.work().join("skills/full"),
             "resources": [],
-            "body": "\n# Full\n\nDo it.\n",
+            "body": "# Full\n\nDo it.",
             "diagnostics": [],
         })
     );

@@ -225,18 +225,35 @@ fn a_plugin_that_panics_when_it_is_dropped_spoils_no_result() {
 
 #[test]
 fn a_plugin_that_fails_to_load_is_listed_with_its_reason_and_takes_nothing_down() {
-    for (mode, word) in [
+    listed_as_failed(&[
         ("panic-manifest", "panic"),
-        ("panic-create", "panic"),
-        ("refuse-create", "asked to refuse"),
         ("wrong-version", "99.9.9"),
         ("wrong-name", "somebody-else"),
         ("wrong-kind", "backend"),
         ("bad-manifest", "manifest"),
         ("requires-unknown", "teleport/9"),
+    ]);
+}
+
+/// The system opens one library at a time, so the one after it waits for the constructor too.
+#[test]
+fn a_library_that_takes_too_long_to_open_is_given_up() {
+    listed_as_failed(&[("slow-constructor:12000", "10s")]);
+}
+
+#[test]
+fn a_plugin_that_makes_no_instance_is_listed_with_its_reason_and_takes_nothing_down() {
+    listed_as_failed(&[
+        ("panic-create", "panic"),
+        ("refuse-create", "asked to refuse"),
         ("never-pings", "ping"),
-        ("slow-constructor:60000", "10 s"),
-    ] {
+    ]);
+}
+
+/// Fails unless `conjure plugin list` shows the plugin as failed for a reason with this word, and
+/// the other one as loaded.
+fn listed_as_failed(modes: &[(&str, &str)]) {
+    for (mode, word) in modes.iter().copied() {
         let workspace = workspace(&[MISBEHAVING, CACHE]);
         let list = conjure(&workspace, ["plugin", "list", "--json"])
             .env("CONJURE_MISBEHAVE", mode)
@@ -258,6 +275,46 @@ fn a_plugin_that_fails_to_load_is_listed_with_its_reason_and_takes_nothing_down(
             "{mode}: {list:#}"
         );
         assert_eq!(failed["state"], "failed");
+    }
+}
+
+#[test]
+fn a_plugin_that_makes_no_instance_is_blamed_by_the_check_and_by_the_call() {
+    for (mode, word) in [
+        ("panic-create", "panic"),
+        ("refuse-create", "asked to refuse"),
+    ] {
+        let workspace = workspace(&[MISBEHAVING, CACHE]);
+        let library = workspace.plugins().join("libconjure_misbehaving.so");
+        let check = conjure(&workspace, ["plugin", "check", library.to_str().unwrap()])
+            .env("CONJURE_MISBEHAVE", mode)
+            .run()
+            .unwrap();
+        assert_eq!(check.code, Some(1), "{mode}: {check:?}");
+        assert!(
+            check.stdout.contains(word) && check.stdout.contains("misbehaving"),
+            "{check:?}"
+        );
+        for (tool, command, fails) in [
+            (TOOL, "echo anybody", true),
+            ("cache-manager_execute", "set k v", false),
+        ] {
+            let args = json!({ "command": command }).to_string();
+            let call = conjure(&workspace, ["call", tool, "--args", &args])
+                .env("CONJURE_MISBEHAVE", mode)
+                .run()
+                .unwrap();
+            if !fails {
+                assert_eq!(call.code, Some(0), "{mode}: {call:?}");
+                continue;
+            }
+            assert!(
+                call.code == Some(1) || call.code == Some(2),
+                "{mode}: {call:?}"
+            );
+            let said = format!("{}{}", call.stdout, call.stderr).replace(TOOL, "");
+            assert!(said.contains("misbehaving"), "{mode}: {call:?}");
+        }
     }
 }
 

@@ -246,6 +246,21 @@ pub(crate) fn echo(skill: &str, tool: &str) -> Skill {
 }
 
 #[tokio::test]
+async fn all_tools_of_a_skill_share_its_state() {
+    let stage = Stage::new(&[CACHE]).await;
+    let session = stage.session([BackendSpec::all_native()]).await;
+    let set = json!({ "command": "set city Lyon" });
+    stage.call(&session, "cache-manager_execute", set).await;
+    assert_eq!(
+        stage
+            .call(&session, "cache-manager_read", json!({ "path": "stats" }))
+            .await,
+        Seen::ok(r#"{"hits":0,"misses":0,"entries":1,"bytes":8}"#)
+    );
+    session.close().await;
+}
+
+#[tokio::test]
 async fn a_skills_state_is_the_sessions_own() {
     let stage = Stage::new(&[CACHE]).await;
     let (one, two) = (

@@ -19,8 +19,13 @@ const SKILL_MD: &[u8] = b"---\nname: packed\ndescription: Came as one file.\n---
 fn archive(path: &Path, members: &[(&str, u32, &[u8])]) -> PathBuf {
     let mut zip = zip::ZipWriter::new(File::create(path).unwrap());
     for (name, mode, content) in members {
+        let large = content.len() > 32 * 1024 * 1024;
         let options = SimpleFileOptions::default()
-            .compression_method(zip::CompressionMethod::Deflated)
+            .compression_method(if large {
+                zip::CompressionMethod::Stored
+            } else {
+                zip::CompressionMethod::Deflated
+            })
             .unix_permissions(*mode);
         zip.start_file(*name, options).unwrap();
         zip.write_all(content).unwrap();
@@ -51,16 +56,16 @@ fn b20_what_other_systems_put_beside_a_skill_is_fine() {
 
 #[test]
 fn b20_a_hostile_package_is_refused() {
-    let zeros = vec![0; 80 * 1024 * 1024];
+    let zeros = vec![0; 65 * 1024 * 1024];
     let many: Vec<(String, u32, &[u8])> = (0..10_001)
         .map(|n| (format!("f{n}"), 0o644, b"".as_slice()))
         .collect();
     let skill: (&str, u32, &[u8]) = ("SKILL.md", 0o644, SKILL_MD);
     let cases: Vec<(&str, Vec<(&str, u32, &[u8])>)> = vec![
-        ("bomb", vec![skill, ("zeros", 0o644, &zeros)]),
+        ("unpacks to more", vec![skill, ("zeros", 0o644, &zeros)]),
         (
             "bomb",
-            vec![skill, ("zeros", 0o644, &zeros[..8 * 1024 * 1024])],
+            vec![skill, ("zeros", 0o644, &zeros[..4 * 1024 * 1024])],
         ),
         ("outside", vec![skill, ("../evil.sh", 0o755, b"x")]),
         ("outside", vec![skill, ("a/../../evil.sh", 0o755, b"x")]),

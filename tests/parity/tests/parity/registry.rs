@@ -140,5 +140,5 @@ fn a_plugin_that_fails_takes_nothing_else_down() {
         "{run:?}"
     );
     assert!(run.stderr.contains("libbroken.so"), "{run:?}");
-    model.requests();
+    assert_eq!(model.requests().len(), 2);
 }

@@ -93,7 +93,12 @@ async fn p03_filters_choose_what_a_backend_offers() {
         assert_eq!(names, expected);
         session.close().await;
     }
-    // The same filters on native skills.
+}
+
+#[tokio::test]
+async fn p03_filters_are_the_same_on_native_skills() {
+    let stage = Stage::new(&[CACHE]).await;
+    let list = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
     for (only, except) in [(list(&["exec*"]), list(&[])), (list(&[]), list(&["re*"]))] {
         let native = BackendSpec {
             only,
