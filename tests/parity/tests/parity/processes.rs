@@ -295,7 +295,8 @@ fn h15_what_a_killed_host_leaves_carries_its_mark() {
     let (running, dir) = run_with_family(&model);
     let host = running.pid().unwrap().as_raw_nonzero().to_string();
     running.signal(Signal::KILL);
-    assert_eq!(running.wait().unwrap().signal, Some(9));
+    let killed = running.wait().unwrap();
+    assert_eq!(killed.signal, Some(9));
     let left = alive(&family(&dir));
     let marked: Vec<u32> = left
         .iter()

@@ -1,0 +1,147 @@
+//! `conjure plugin list`, `inspect` and `check`.
+
+use std::fs;
+
+use conjure_kit::Redactor;
+use conjure_kit::Workspace;
+use insta::assert_snapshot;
+use serde_json::Value;
+
+use crate::stage::{CACHE, LOCAL, conjure, json, workspace};
+
+fn library(workspace: &Workspace, package: &str) -> String {
+    workspace.add_plugin(package).unwrap().display().to_string()
+}
+
+/// What differs from one compiler and one build to another.
+fn redact(workspace: &Workspace) -> Redactor {
+    Redactor::for_workspace(workspace)
+        .pattern(r"rustc \d[^\n\x22]*", "rustc [VERSION]")
+        .pattern(r"\d+(\.\d+)? MB", "[SIZE]")
+        .pattern(r#""size": \d+"#, r#""size": 0"#)
+}
+
+#[test]
+fn the_list_shows_what_is_loaded_and_what_failed() {
+    let workspace = workspace(&[CACHE, LOCAL]);
+    fs::write(workspace.plugins().join("libbroken.so"), "no library").unwrap();
+    let output = conjure(&workspace, "plugin list").run().unwrap();
+    assert_snapshot!(output.snapshot(), @"");
+}
+
+#[test]
+fn programs_get_the_list_as_json() {
+    let workspace = workspace(&[CACHE]);
+    fs::write(workspace.plugins().join("libbroken.so"), "no library").unwrap();
+    let output = conjure(&workspace, "plugin list --json").run().unwrap();
+    let mut printed = json(&output);
+    printed["plugins"][0]["tools"] = Value::from("…");
+    let text = serde_json::to_string_pretty(&printed).unwrap();
+    assert_snapshot!(redact(&workspace).apply(&text), @"");
+}
+
+#[test]
+fn an_empty_list_says_where_it_looked() {
+    let workspace = workspace(&[]);
+    let output = conjure(&workspace, "plugin list --plugin-dir here")
+        .run()
+        .unwrap();
+    let redact = Redactor::for_workspace(&workspace).pattern(
+        r"\[REPO\]/target/\S*plugins|/\S+/debug/plugins",
+        "[PROGRAM]/plugins",
+    );
+    assert_snapshot!(redact.apply(&output.snapshot()), @"");
+}
+
+#[test]
+fn a_file_is_inspected_without_running_it() {
+    let workspace = workspace(&[]);
+    let library = library(&workspace, "conjure-misbehaving");
+    let touched = workspace.work().join("touched");
+    let inspect = |more: &str| {
+        conjure(&workspace, &format!("plugin inspect {library}{more}"))
+            .env("CONJURE_MISBEHAVE_TOUCH", &touched)
+            .run()
+            .unwrap()
+    };
+    assert_snapshot!(redact(&workspace).apply(&inspect("").snapshot()), @"");
+    assert!(!touched.exists(), "no code of it ran");
+    let loaded = inspect(" --load");
+    assert!(
+        loaded.stdout.contains("Capabilities") && touched.exists(),
+        "{loaded:?}"
+    );
+    // From now on its manifest is known by its content.
+    let known = inspect("");
+    assert!(known.stdout.contains("Capabilities"), "{known:?}");
+}
+
+#[test]
+fn programs_get_the_header_as_json() {
+    let workspace = workspace(&[]);
+    let library = library(&workspace, LOCAL);
+    let output = conjure(&workspace, &format!("plugin inspect --json {library}"))
+        .run()
+        .unwrap();
+    assert_snapshot!(redact(&workspace).apply(&output.stdout), @"");
+}
+
+#[test]
+fn a_plugin_is_checked() {
+    let workspace = workspace(&[]);
+    let mut story = String::new();
+    for package in [CACHE, LOCAL] {
+        let library = library(&workspace, package);
+        let output = conjure(&workspace, &format!("plugin check {library}"))
+            .run()
+            .unwrap();
+        story.push_str(&output.snapshot());
+    }
+    assert_snapshot!(story, @"");
+}
+
+#[test]
+fn what_is_refused_is_told_with_the_remedy() {
+    let workspace = workspace(&[]);
+    workspace.write("text.so", "just text\n").unwrap();
+    workspace.write("empty.so", "").unwrap();
+    let whole = fs::read(library(&workspace, CACHE)).unwrap();
+    workspace
+        .write("half.so", &whole[..whole.len() / 2])
+        .unwrap();
+    std::os::unix::fs::symlink("text.so", workspace.work().join("link.so")).unwrap();
+    let mut story = String::new();
+    for file in ["none.so", "text.so", "empty.so", "half.so", "link.so", "."] {
+        let output = conjure(&workspace, &format!("plugin check {file}"))
+            .run()
+            .unwrap();
+        assert_eq!(output.code, Some(1), "{file}: {output:?}");
+        story.push_str(&format!("$ conjure plugin check {file}\n{}", output.stdout));
+    }
+    let redact = redact(&workspace)
+        .pattern(r"\d{4,} bytes", "[N] bytes")
+        .pattern(r"(needs|has) \d{4,}", "$1 [N]")
+        .pattern(r"\d{6,}", "[N]");
+    assert_snapshot!(redact.apply(&story), @"");
+}
+
+#[test]
+fn a_named_file_is_used_beside_the_directories() {
+    let workspace = workspace(&[LOCAL]);
+    let library = conjure_kit::build_plugin(CACHE).unwrap();
+    let args = format!("plugin list --json --plugin {}", library.display());
+    let printed = json(&conjure(&workspace, &args).run().unwrap());
+    let pinned: Vec<String> = printed["plugins"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|plugin| format!("{} {}", plugin["name"], plugin["pinned"]))
+        .collect();
+    assert_eq!(
+        pinned,
+        [
+            "\"cache-manager\" \"named by --plugin\"",
+            "\"local\" \"in a directory of the user's own\"",
+        ]
+    );
+}
