@@ -9,18 +9,38 @@ use crate::stage::{CACHE, FETCHER, LOCAL, conjure, json, workspace};
 fn a_native_skill_is_called() {
     let workspace = workspace(&[CACHE]);
     let args = "call cache-manager_execute --args {\"command\":\"list\"}";
-    assert_snapshot!(conjure(&workspace, args).run().unwrap().snapshot(), @"");
+    assert_snapshot!(conjure(&workspace, args).run().unwrap().snapshot(), @r"
+    exit code 0
+    --- stdout
+    nothing is stored
+    --- stderr
+    ");
 }
 
 #[test]
 fn a_command_tool_needs_an_executor() {
     let workspace = workspace(&[LOCAL]);
     let call = "call local_bash_tool --args {\"command\":\"pwd\",\"description\":\"\"}";
-    assert_snapshot!(conjure(&workspace, call).run().unwrap().snapshot(), @"");
+    assert_snapshot!(conjure(&workspace, call).run().unwrap().snapshot(), @r"
+    exit code 2
+    --- stdout
+    --- stderr
+    error: there is no tool `local_bash_tool`; there are: none. No executor is named, so there are no command tools: name one, such as `--executor local`.
+    ");
     let named = format!("{call} --executor local");
-    assert_snapshot!(conjure(&workspace, &named).run().unwrap().snapshot(), @"");
+    assert_snapshot!(conjure(&workspace, &named).run().unwrap().snapshot(), @r"
+    exit code 0
+    --- stdout
+    [WORKSPACE]/work
+    --- stderr
+    ");
     let other = format!("{call} --executor docker");
-    assert_snapshot!(conjure(&workspace, &other).run().unwrap().snapshot(), @"");
+    assert_snapshot!(conjure(&workspace, &other).run().unwrap().snapshot(), @r"
+    exit code 2
+    --- stdout
+    --- stderr
+    error: backend `docker`: no executor or backend plugin is called `docker`; loaded are: local. Load it with `--plugin FILE`, or put it into a plugin directory (`conjure plugin list` shows them)
+    ");
 }
 
 #[test]
@@ -28,10 +48,10 @@ fn a_tool_of_a_skill_folder_is_called() {
     let workspace = workspace(&[LOCAL]);
     workspace.write_skill("s", "s", "A skill.", "Body").unwrap();
     workspace.write("s/scripts/x.sh", "echo ran\n").unwrap();
-    let args = "call s_bash_tool --executor local --skill s --args \
-                {\"command\":\"sh${IFS}scripts/x.sh\",\"description\":\"\"}";
-    // A blank would be a new argument here; the shell makes one of the variable.
-    let output = conjure(&workspace, args).run().unwrap();
+    let command = json!({ "command": "sh scripts/x.sh", "description": "" }).to_string();
+    let mut args = vec!["call", "s_bash_tool", "--executor", "local", "--skill", "s"];
+    args.extend(["--args", &command]);
+    let output = conjure_kit::cli(args).workspace(&workspace).run().unwrap();
     assert_eq!(
         (output.code, output.stdout.as_str()),
         (Some(0), "ran\n"),
@@ -52,7 +72,15 @@ fn a_failing_call_is_exit_code_1_with_its_output() {
         &command.to_string(),
     ];
     let output = conjure_kit::cli(args).workspace(&workspace).run().unwrap();
-    assert_snapshot!(output.snapshot(), @"");
+    assert_snapshot!(output.snapshot(), @r"
+    exit code 1
+    --- stdout
+    out
+    [stderr]
+    err
+    [exit code 3]
+    --- stderr
+    ");
 }
 
 #[test]
@@ -81,7 +109,31 @@ fn programs_get_json() {
     printed["duration_ms"] = json!("…");
     let text = serde_json::to_string_pretty(&printed).unwrap();
     let redact = conjure_kit::Redactor::for_workspace(&workspace);
-    assert_snapshot!(redact.apply(&text), @"");
+    assert_snapshot!(redact.apply(&text), @r#"
+    {
+      "tool": "log-fetcher_execute",
+      "is_error": false,
+      "output": "…",
+      "text": "Kept 1 of 1 entries from app.log.\nLevels: ERROR 1.\nTime: [TIME] to [TIME].\nWritten to logs.jsonl in the working directory, one JSON object a line.\n[file] file-1 `logs.jsonl` (application/jsonl, 74 bytes) at logs.jsonl",
+      "structured": {
+        "count": 1,
+        "levels": {
+          "ERROR": 1,
+          "WARN": 0,
+          "INFO": 0,
+          "DEBUG": 0,
+          "TRACE": 0
+        },
+        "file": "logs.jsonl",
+        "skipped": 0,
+        "read": 1,
+        "from": "[TIME]",
+        "to": "[TIME]"
+      },
+      "files": "…",
+      "duration_ms": "…"
+    }
+    "#);
 }
 
 #[test]
@@ -98,5 +150,31 @@ fn wrong_usage_is_told() {
         assert_eq!(output.code, Some(2), "{args}: {output:?}");
         story.push_str(&format!("$ conjure {args}\n{}", output.snapshot()));
     }
-    assert_snapshot!(story, @"");
+    assert_snapshot!(story, @r#"
+    $ conjure call
+    exit code 2
+    --- stdout
+    --- stderr
+    error: the following required arguments were not provided:
+      <TOOL>
+
+    Usage: conjure call <TOOL>
+
+    For more information, try '--help'.
+    $ conjure call nobody_knows
+    exit code 2
+    --- stdout
+    --- stderr
+    error: there is no tool `nobody_knows`; there are: cache-manager_execute, cache-manager_read. No executor is named, so there are no command tools: name one, such as `--executor local`.
+    $ conjure call cache-manager_execute --args {
+    exit code 2
+    --- stdout
+    --- stderr
+    error: `--args` is not JSON: EOF while parsing an object at line 1 column 1
+    $ conjure call cache-manager_execute --args []
+    exit code 2
+    --- stdout
+    --- stderr
+    error: `--args` is not a JSON object, such as '{"command": "…"}'
+    "#);
 }

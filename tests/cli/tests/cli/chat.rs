@@ -34,7 +34,20 @@ fn a_conversation_of_several_turns() {
     chat.wait_for_stdout("Lyon.\n").unwrap();
     chat.close_stdin();
     let output = chat.wait().unwrap();
-    assert_snapshot!(output.snapshot(), @"");
+    assert_snapshot!(output.snapshot(), @r#"
+    exit code 0
+    --- stdout
+    I will remember.
+    Lyon.
+    --- stderr
+    Thread [UUID]. `/help` shows what else there is.
+    → cache-manager_execute {"command":"set city Lyon"}
+    ✓ cache-manager_execute (on native, [DURATION])
+      stored
+    → cache-manager_execute {"command":"get city"}
+    ✓ cache-manager_execute (on native, [DURATION])
+      Lyon
+    "#);
     let request = model.last_request();
     assert_eq!(request.tool_result_text("toolu_2").as_deref(), Some("Lyon"));
     assert_eq!(request.messages().len(), 7);
@@ -52,7 +65,38 @@ fn lines_with_a_slash_are_for_the_host() {
         .stdin(lines)
         .run()
         .unwrap();
-    assert_snapshot!(output.snapshot(), @"");
+    assert_snapshot!(output.snapshot(), @r#"
+    exit code 0
+    --- stdout
+    TOOL               BACKEND  SKILL  PLUGIN       MODE      TOKENS
+    local_bash_tool    local    -      local 0.1.0  stateful  139
+    local_create_file  local    -      local 0.1.0  stateful  122
+    local_str_replace  local    -      local 0.1.0  stateful  163
+    local_view         local    -      local 0.1.0  stateful  128
+    Made.
+    --- stderr
+    Thread [UUID]. `/help` shows what else there is.
+    /tools   the routing table
+    /files   the files made so far
+    /help    this
+    /quit    end the conversation (or Ctrl-D)
+    Ctrl-C   end the turn that runs; what came so far is kept
+    There is no /nonsense.
+    /tools   the routing table
+    /files   the files made so far
+    /help    this
+    /quit    end the conversation (or Ctrl-D)
+    Ctrl-C   end the turn that runs; what came so far is kept
+    → local_create_file {"path":"a.txt","file_text":"text","description":""}
+    ✓ local_create_file (on local, [DURATION])
+      Created a.txt.
+
+    Files
+      file-1  a.txt  4 bytes, text/plain, from local
+
+    Files
+      file-1  a.txt  4 bytes, text/plain, from local
+    "#);
     assert_eq!(model.requests().len(), 2, "the model hears nothing of it");
 }
 

@@ -138,7 +138,7 @@ fn removing_a_plugin_is_announced_and_lets_its_calls_end() {
         "echo x",
     );
     assert!(
-        is_error && text.contains("There is no tool `misbehaving_execute`"),
+        is_error && text.contains("`misbehaving_execute` was removed"),
         "{text}"
     );
     let (text, _) = call(

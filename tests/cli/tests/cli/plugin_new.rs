@@ -111,12 +111,79 @@ fn it_says_what_comes_next() {
         let output = conjure(&workspace, args).run().unwrap();
         story.push_str(&format!("$ conjure {args}\n{}\n", output.snapshot()));
     }
-    assert_snapshot!(story, @"");
+    assert_snapshot!(story, @r#"
+    $ conjure plugin new skill my-skill
+    exit code 0
+    --- stdout
+    Made my-skill.
+
+      cd my-skill && cargo build
+      conjure plugin check target/debug/libmy_skill.so
+      conjure call my-skill_greet --args '{"name": "Ada"}' --plugin target/debug/libmy_skill.so
+    --- stderr
+
+    $ conjure plugin new skill my-skill
+    exit code 2
+    --- stdout
+    --- stderr
+    error: `my-skill` is there already and not empty; name another place with `--path`
+
+    $ conjure plugin new executor my-executor --path elsewhere/here
+    exit code 0
+    --- stdout
+    Made elsewhere/here.
+
+      cd elsewhere/here && cargo build
+      conjure plugin check target/debug/libmy_executor.so
+      conjure routes --executor my-executor --plugin target/debug/libmy_executor.so
+    --- stderr
+
+    $ conjure plugin new backend my-backend --sdk 0.1
+    exit code 0
+    --- stdout
+    Made my-backend.
+
+      cd my-backend && cargo build
+      conjure plugin check target/debug/libmy_backend.so
+      conjure call my-backend_echo --executor my-backend --args '{"text": "hi"}' --plugin target/debug/libmy_backend.so
+    --- stderr
+
+    $ conjure plugin new skill Bad_Name
+    exit code 2
+    --- stdout
+    --- stderr
+    error: `Bad_Name` is not a name for a plugin: 1 to 64 lower-case letters, digits and single hyphens, a letter first
+
+    $ conjure plugin new skill other --sdk nowhere
+    exit code 2
+    --- stdout
+    --- stderr
+    error: `nowhere` is neither a version nor the directory of an SDK (with a Cargo.toml)
+
+    $ conjure plugin new sandwich other
+    exit code 2
+    --- stdout
+    --- stderr
+    error: invalid value 'sandwich' for '<KIND>'
+      [possible values: skill, executor, backend]
+
+    For more information, try '--help'.
+    "#);
     let files: Vec<String> = workspace
         .files()
         .unwrap()
         .iter()
         .map(|path| path.display().to_string())
         .collect();
-    assert_snapshot!(files.join("\n"), @"");
+    assert_snapshot!(files.join("\n"), @r"
+    elsewhere/here/.gitignore
+    elsewhere/here/Cargo.toml
+    elsewhere/here/src/lib.rs
+    my-backend/.gitignore
+    my-backend/Cargo.toml
+    my-backend/src/lib.rs
+    my-skill/.gitignore
+    my-skill/Cargo.toml
+    my-skill/src/lib.rs
+    ");
 }
