@@ -74,7 +74,10 @@ fn help_tells_what_a_person_could_not_guess() {
         ("completions", "source <(conjure completions bash)"),
     ] {
         let text = help(verb).split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(text.contains(words), "{verb} does not say {words:?}: {text}");
+        assert!(
+            text.contains(words),
+            "{verb} does not say {words:?}: {text}"
+        );
     }
 }
 

@@ -217,17 +217,10 @@ async fn one_call_without_a_model_goes_the_same_way() {
         arguments: bash("echo hello"),
         arguments_text: None,
     };
-    let report = in_time(
-        stage
-            .host
-            .execute(call("local_bash_tool"), &[], Some("local")),
-    )
-    .await;
-    let report = report.unwrap();
+    let execute = |executor| Box::pin(stage.host.execute(call("local_bash_tool"), &[], executor));
+    let report = in_time(execute(Some("local"))).await.unwrap();
     assert_eq!(report.output.joined_text(), "hello\n");
-    let error = in_time(stage.host.execute(call("local_bash_tool"), &[], None))
-        .await
-        .unwrap_err();
+    let error = in_time(execute(None)).await.unwrap_err();
     assert!(
         error
             .to_string()

@@ -15,8 +15,11 @@ use crate::stage::{LOCAL, Seen, Stage, bash, conjure, workspace};
 
 const SKILL_MD: &[u8] = b"---\nname: packed\ndescription: Came as one file.\n---\nRun it.\n";
 
-/// Writes an archive: names, modes and contents.
-fn archive(path: &Path, members: &[(&str, u32, &[u8])]) -> PathBuf {
+/// Name, mode and content.
+type Member<'a> = (&'a str, u32, &'a [u8]);
+
+/// Writes an archive.
+fn archive(path: &Path, members: &[Member<'_>]) -> PathBuf {
     let mut zip = zip::ZipWriter::new(File::create(path).unwrap());
     for (name, mode, content) in members {
         let large = content.len() > 32 * 1024 * 1024;
@@ -37,7 +40,7 @@ fn archive(path: &Path, members: &[(&str, u32, &[u8])]) -> PathBuf {
 #[test]
 fn b20_what_other_systems_put_beside_a_skill_is_fine() {
     let workspace = workspace(&[]);
-    let members: &[(&str, u32, &[u8])] = &[
+    let members: &[Member<'_>] = &[
         ("packed/SKILL.md", 0o644, SKILL_MD),
         ("packed/scripts/run.sh", 0o755, b"#!/bin/sh\necho ran\n"),
         ("packed/.DS_Store", 0o644, b"x"),
@@ -60,8 +63,8 @@ fn b20_a_hostile_package_is_refused() {
     let many: Vec<(String, u32, &[u8])> = (0..10_001)
         .map(|n| (format!("f{n}"), 0o644, b"".as_slice()))
         .collect();
-    let skill: (&str, u32, &[u8]) = ("SKILL.md", 0o644, SKILL_MD);
-    let cases: Vec<(&str, Vec<(&str, u32, &[u8])>)> = vec![
+    let skill: Member<'_> = ("SKILL.md", 0o644, SKILL_MD);
+    let cases: Vec<(&str, Vec<Member<'_>>)> = vec![
         ("unpacks to more", vec![skill, ("zeros", 0o644, &zeros)]),
         (
             "bomb",
@@ -165,7 +168,7 @@ fn script_mask() -> u32 {
 }
 
 fn packed(workspace: &Workspace) -> PathBuf {
-    let members: &[(&str, u32, &[u8])] = &[
+    let members: &[Member<'_>] = &[
         ("SKILL.md", 0o644, SKILL_MD),
         ("scripts/run.sh", 0o755, b"#!/bin/sh\necho ran\n"),
     ];
