@@ -5,17 +5,19 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fmt;
 use std::io::{Read, Write};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group};
+pub use rustix::process::Signal;
+use rustix::process::{Pid, kill_process, kill_process_group};
 
-use crate::{KitError, Redactor, Workspace, conjure_bin};
+use crate::{KitError, Model, Redactor, Workspace, conjure_bin, terminal};
 
 /// How long a program may run, unless the test says otherwise.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -35,6 +37,7 @@ pub struct Cli {
     stdin: Vec<u8>,
     deadline: Duration,
     workspace: Option<Workspace>,
+    terminal: bool,
 }
 
 impl Cli {
@@ -54,6 +57,7 @@ impl Cli {
             stdin: Vec::new(),
             deadline: DEADLINE,
             workspace: None,
+            terminal: false,
         }
     }
 
@@ -68,6 +72,21 @@ impl Cli {
     #[must_use]
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.env.insert(name.into(), value.into());
+        self
+    }
+
+    /// The provider `anthropic` is this model.
+    #[must_use]
+    pub fn model(self, model: &Model) -> Self {
+        self.env("ANTHROPIC_API_KEY", "a-key-of-nobody")
+            .env("ANTHROPIC_BASE_URL", model.base_url())
+    }
+
+    /// Runs on a terminal: what it says to standard error is on standard output then, lines end
+    /// in `\r\n`, and what is typed is shown.
+    #[must_use]
+    pub fn on_terminal(mut self) -> Self {
+        self.terminal = true;
         self
     }
 
@@ -131,14 +150,42 @@ impl Cli {
             .env_clear()
             .envs(environment(&workspace))
             .envs(&self.env)
+            .process_group(0);
+        let failed = |source| KitError::Start {
+            program: program.clone(),
+            source,
+        };
+        if self.terminal {
+            let (ours, theirs) = terminal::open().map_err(failed)?;
+            let end = || theirs.try_clone().map(Stdio::from);
+            command
+                .stdin(end().map_err(failed)?)
+                .stdout(end().map_err(failed)?)
+                .stderr(end().map_err(failed)?);
+            let child = command.spawn().map_err(failed)?;
+            let input = ours.try_clone().map_err(failed)?;
+            let running = Running::new(child, self.deadline, workspace, Some(Box::new(input)));
+            // What is left of standard error is on the terminal too.
+            running.seen.update(|now| now.ended += 1);
+            Seen::read(&running.seen, ours, |now| &mut now.stdout);
+            return Ok(running);
+        }
+        command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0);
-        let child = command
-            .spawn()
-            .map_err(|source| KitError::Start { program, source })?;
-        Ok(Running::new(child, self.deadline, workspace))
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(failed)?;
+        let (stdin, stdout, stderr) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let stdin = stdin.map(|stdin| Box::new(stdin) as Box<dyn Write + Send>);
+        let running = Running::new(child, self.deadline, workspace, stdin);
+        if let Some(stdout) = stdout {
+            Seen::read(&running.seen, stdout, |now| &mut now.stdout);
+        }
+        if let Some(stderr) = stderr {
+            Seen::read(&running.seen, stderr, |now| &mut now.stderr);
+        }
+        Ok(running)
     }
 }
 
@@ -168,10 +215,9 @@ fn environment(workspace: &Workspace) -> Vec<(&'static str, OsString)> {
 }
 
 /// A program that runs. Its process group is ended when this is dropped.
-#[derive(Debug)]
 pub struct Running {
     group: Option<Pid>,
-    stdin: Option<ChildStdin>,
+    stdin: Option<Box<dyn Write + Send>>,
     seen: Arc<Seen>,
     until: Instant,
     limit: Duration,
@@ -195,16 +241,14 @@ struct Now {
 }
 
 impl Running {
-    fn new(mut child: Child, limit: Duration, workspace: Workspace) -> Self {
+    fn new(
+        mut child: Child,
+        limit: Duration,
+        workspace: Workspace,
+        stdin: Option<Box<dyn Write + Send>>,
+    ) -> Self {
         let seen = Arc::new(Seen::default());
         let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        let stdin = child.stdin.take();
-        if let Some(stdout) = child.stdout.take() {
-            Seen::read(&seen, stdout, |now| &mut now.stdout);
-        }
-        if let Some(stderr) = child.stderr.take() {
-            Seen::read(&seen, stderr, |now| &mut now.stderr);
-        }
         let waiter = Arc::clone(&seen);
         thread::spawn(move || {
             let status = child.wait().ok();
@@ -237,6 +281,14 @@ impl Running {
             what: format!("it read `{line}`"),
             seen: self.seen.text(),
         })
+    }
+
+    /// Sends a signal to the program alone, not to its group.
+    pub fn signal(&self, signal: Signal) {
+        if let Some(pid) = self.group {
+            // A program that has ended needs none.
+            let _gone = kill_process(pid, signal);
+        }
     }
 
     /// Ends its input.
@@ -316,6 +368,12 @@ impl Running {
             limit: self.limit,
             seen,
         }
+    }
+}
+
+impl fmt::Debug for Running {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Running({:?})\n{}", self.group, self.seen.text())
     }
 }
 
@@ -490,6 +548,18 @@ mod tests {
             error.to_string(),
             "the program ended before `hello`; it had said:\n--- stdout\nbye\n\n--- stderr\n"
         );
+    }
+
+    #[test]
+    fn a_terminal_is_one_and_what_is_typed_arrives() {
+        let script =
+            "test -t 0 && test -t 1 && test -t 2 && echo ready; read line; echo got $line >&2";
+        let mut running = sh(script).on_terminal().start().unwrap();
+        running.wait_for_stdout("ready").unwrap();
+        running.send_line("yes").unwrap();
+        let output = running.wait().unwrap();
+        assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""));
+        assert!(output.stdout.ends_with("got yes\r\n"), "{}", output.stdout);
     }
 
     #[test]

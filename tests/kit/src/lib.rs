@@ -6,15 +6,18 @@
 mod artifact;
 mod cli;
 mod error;
+mod model;
 mod redact;
+mod terminal;
 mod workspace;
 
 use std::future::Future;
 use std::time::Duration;
 
 pub use artifact::{Cargo, build_bin, build_plugin, conjure_bin, repo_root};
-pub use cli::{Cli, Output, Running, cli};
+pub use cli::{Cli, Output, Running, Signal, cli};
 pub use error::KitError;
+pub use model::Model;
 pub use redact::Redactor;
 pub use workspace::Workspace;
 

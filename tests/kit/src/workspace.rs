@@ -66,6 +66,43 @@ impl Workspace {
         self.root.join("plugins")
     }
 
+    /// Puts a plugin of the workspace, built when it is needed, into [`Workspace::plugins`].
+    ///
+    /// # Errors
+    /// As [`crate::build_plugin`], or when it cannot be copied.
+    pub fn add_plugin(&self, package: &str) -> Result<PathBuf, KitError> {
+        self.add_library(&crate::build_plugin(package)?)
+    }
+
+    /// Puts a library into [`Workspace::plugins`], at once: it is never there in part.
+    ///
+    /// # Errors
+    /// When it cannot be copied.
+    pub fn add_library(&self, library: &Path) -> Result<PathBuf, KitError> {
+        let path = self.plugins().join(library.file_name().unwrap_or_default());
+        let part = self.root.join("tmp").join("library.part");
+        fs::copy(library, &part).map_err(KitError::file(&part))?;
+        fs::rename(&part, &path).map_err(KitError::file(&path))?;
+        Ok(path)
+    }
+
+    /// Writes a skill folder under [`Workspace::work`], its name and description being the front
+    /// matter.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write_skill(
+        &self,
+        dir: &str,
+        name: &str,
+        description: &str,
+        body: &str,
+    ) -> Result<PathBuf, KitError> {
+        let text = format!("---\nname: {name}\ndescription: {description}\n---\n\n{body}\n");
+        self.write(Path::new(dir).join("SKILL.md"), text)?;
+        Ok(self.work().join(dir))
+    }
+
     /// Writes a file under [`Workspace::work`], with the directories on its way.
     ///
     /// # Errors

@@ -1,0 +1,173 @@
+//! Who decides about a call: a rule, a person at the terminal, or nobody.
+
+use conjure_kit::{Model, Running};
+use conjure_mock_llm::Message;
+use serde_json::json;
+
+use crate::stage::{CACHE, asks, workspace};
+
+const TOOL: &str = "cache-manager_execute";
+
+fn set(value: &str) -> serde_json::Value {
+    json!({ "command": format!("set k {value}") })
+}
+
+/// What the model got of a call.
+fn got(model: &Model, id: &str) -> (String, bool) {
+    let request = model.last_request();
+    let is_error = request.tool_result(id).unwrap()["is_error"] == true;
+    (request.tool_result_text(id).unwrap(), is_error)
+}
+
+#[test]
+fn where_nobody_is_there_a_call_that_changes_something_is_denied_and_says_how_to_allow_it() {
+    let workspace = workspace(&[CACHE]);
+    let model = Model::start().unwrap();
+    let message = Message::new().tool_use("toolu_1", TOOL, set("v")).tool_use(
+        "toolu_2",
+        "cache-manager_read",
+        json!({ "path": "stats" }),
+    );
+    model.says(message);
+    model.says(Message::new().text("I may not."));
+    let output = asks(&workspace, &model, "run", "Go on.").run().unwrap();
+    assert_eq!(
+        (output.code, output.stdout.as_str()),
+        (Some(0), "I may not.\n"),
+        "{output:?}"
+    );
+    insta::assert_snapshot!(got(&model, "toolu_1").0, @"This call was not run: a person would have to allow it (ask by default for a tool with effects `write`), and nobody is there to be asked. Whoever started this session can allow it with `--allow 'cache-manager_execute'`.");
+    let (stats, is_error) = got(&model, "toolu_2");
+    assert!(
+        !is_error && stats.contains("\"entries\":0"),
+        "reading needs no permission: {stats}"
+    );
+}
+
+#[test]
+fn patterns_allow_and_deny_and_deny_wins() {
+    for (rules, runs) in [
+        ("--allow cache-manager_execute", true),
+        ("--allow cache-manager_*", true),
+        ("--allow backend:native", true),
+        ("--allow * --deny cache-manager_execute", false),
+        ("--allow cache-manager_execute(get*)", false),
+        ("--allow local_*", false),
+        ("--ask * --allow cache-manager_execute", true),
+    ] {
+        let workspace = workspace(&[CACHE]);
+        let model = Model::start().unwrap();
+        model.calls("toolu_1", TOOL, set("v"));
+        model.says(Message::new().text("Done."));
+        asks(&workspace, &model, &format!("run {rules}"), "Go on.")
+            .run()
+            .unwrap();
+        let (text, is_error) = got(&model, "toolu_1");
+        assert_eq!(is_error, !runs, "{rules}: {text}");
+    }
+}
+
+/// `conjure run` on a terminal, with two calls in two steps.
+fn on_terminal(model: &Model, verb: &str) -> Running {
+    let workspace = workspace(&[CACHE]);
+    model.calls("toolu_1", TOOL, set("one"));
+    model.calls("toolu_2", TOOL, set("two"));
+    model.says(Message::new().text("That is all."));
+    let question = if verb == "run" { "Go on." } else { "" };
+    asks(&workspace, model, verb, question)
+        .on_terminal()
+        .start()
+        .unwrap()
+}
+
+/// Waits for the first question.
+fn asked(running: &Running) {
+    running
+        .wait_for_stdout("Allow it? [y]es, [n]o, [a]lways in this session: ")
+        .unwrap();
+}
+
+#[test]
+fn a_person_says_yes_to_each_call() {
+    let model = Model::start().unwrap();
+    let mut running = on_terminal(&model, "run");
+    asked(&running);
+    running.send_line("y").unwrap();
+    running.wait_for_stdout("\"set k two\"\r\n}").unwrap();
+    running.send_line("yes").unwrap();
+    let output = running.wait().unwrap();
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert_eq!(got(&model, "toolu_1"), ("stored".to_owned(), false));
+    assert_eq!(got(&model, "toolu_2"), ("stored".to_owned(), false));
+    assert_eq!(
+        output.stdout.matches("wants to run").count(),
+        2,
+        "{}",
+        output.stdout
+    );
+}
+
+#[test]
+fn a_person_says_no_and_why() {
+    let model = Model::start().unwrap();
+    let mut running = on_terminal(&model, "run");
+    asked(&running);
+    running.send_line("n").unwrap();
+    running.wait_for_stdout("\"set k two\"\r\n}").unwrap();
+    running.send_line("use the other cache").unwrap();
+    let output = running.wait().unwrap();
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let refused = |text: &str| (text.to_owned(), true);
+    assert_eq!(
+        got(&model, "toolu_1"),
+        refused("The person did not allow this call.")
+    );
+    assert_eq!(
+        got(&model, "toolu_2"),
+        refused("The person did not allow this call: use the other cache")
+    );
+}
+
+#[test]
+fn always_is_asked_once() {
+    let model = Model::start().unwrap();
+    let mut running = on_terminal(&model, "run");
+    asked(&running);
+    running.send_line("a").unwrap();
+    let output = running.wait().unwrap();
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert_eq!(got(&model, "toolu_1"), ("stored".to_owned(), false));
+    assert_eq!(got(&model, "toolu_2"), ("stored".to_owned(), false));
+    assert_eq!(
+        output.stdout.matches("wants to run").count(),
+        1,
+        "{}",
+        output.stdout
+    );
+}
+
+#[test]
+fn a_chat_asks_too() {
+    let model = Model::start().unwrap();
+    let mut running = on_terminal(&model, "chat");
+    running.wait_for_stdout("/help").unwrap();
+    running.send_line("Go on.").unwrap();
+    asked(&running);
+    running.send_line("a").unwrap();
+    running.wait_for_stdout("That is all.").unwrap();
+    running.send_line("/quit").unwrap();
+    let output = running.wait().unwrap();
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert_eq!(got(&model, "toolu_2"), ("stored".to_owned(), false));
+}
+
+#[test]
+fn an_interrupt_at_the_question_ends_the_turn() {
+    let model = Model::start().unwrap();
+    let running = on_terminal(&model, "run");
+    asked(&running);
+    running.signal(conjure_kit::Signal::INT);
+    let output = running.wait().unwrap();
+    assert_eq!(output.code, Some(130), "{output:?}");
+    assert_eq!(model.requests().len(), 1);
+}

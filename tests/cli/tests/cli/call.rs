@@ -1,0 +1,180 @@
+//! `conjure call`: one call, no model.
+
+use insta::assert_snapshot;
+use serde_json::json;
+
+use crate::stage::{CACHE, FETCHER, LOCAL, conjure, json, workspace};
+
+#[test]
+fn a_native_skill_is_called() {
+    let workspace = workspace(&[CACHE]);
+    let args = "call cache-manager_execute --args {\"command\":\"list\"}";
+    assert_snapshot!(conjure(&workspace, args).run().unwrap().snapshot(), @r"
+    exit code 0
+    --- stdout
+    nothing is stored
+    --- stderr
+    ");
+}
+
+#[test]
+fn a_command_tool_needs_an_executor() {
+    let workspace = workspace(&[LOCAL]);
+    let call = "call local_bash_tool --args {\"command\":\"pwd\",\"description\":\"\"}";
+    assert_snapshot!(conjure(&workspace, call).run().unwrap().snapshot(), @r"
+    exit code 2
+    --- stdout
+    --- stderr
+    error: there is no tool `local_bash_tool`; there are: none. No executor is named, so there are no command tools: name one, such as `--executor local`.
+    ");
+    let named = format!("{call} --executor local");
+    assert_snapshot!(conjure(&workspace, &named).run().unwrap().snapshot(), @r"
+    exit code 0
+    --- stdout
+    [WORKSPACE]/work
+    --- stderr
+    ");
+    let other = format!("{call} --executor docker");
+    assert_snapshot!(conjure(&workspace, &other).run().unwrap().snapshot(), @r"
+    exit code 2
+    --- stdout
+    --- stderr
+    error: backend `docker`: no executor or backend plugin is called `docker`; loaded are: local. Load it with `--plugin FILE`, or put it into a plugin directory (`conjure plugin list` shows them)
+    ");
+}
+
+#[test]
+fn a_tool_of_a_skill_folder_is_called() {
+    let workspace = workspace(&[LOCAL]);
+    workspace.write_skill("s", "s", "A skill.", "Body").unwrap();
+    workspace.write("s/scripts/x.sh", "echo ran\n").unwrap();
+    let command = json!({ "command": "sh scripts/x.sh", "description": "" }).to_string();
+    let mut args = vec!["call", "s_bash_tool", "--executor", "local", "--skill", "s"];
+    args.extend(["--args", &command]);
+    let output = conjure_kit::cli(args).workspace(&workspace).run().unwrap();
+    assert_eq!(
+        (output.code, output.stdout.as_str()),
+        (Some(0), "ran\n"),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn a_failing_call_is_exit_code_1_with_its_output() {
+    let workspace = workspace(&[LOCAL]);
+    let command = json!({ "command": "echo out; echo err >&2; exit 3", "description": "" });
+    let args = [
+        "call",
+        "local_bash_tool",
+        "--executor",
+        "local",
+        "--args",
+        &command.to_string(),
+    ];
+    let output = conjure_kit::cli(args).workspace(&workspace).run().unwrap();
+    assert_snapshot!(output.snapshot(), @r"
+    exit code 1
+    --- stdout
+    out
+    [stderr]
+    err
+    [exit code 3]
+    --- stderr
+    ");
+}
+
+#[test]
+fn programs_get_json() {
+    let workspace = workspace(&[CACHE, FETCHER]);
+    workspace
+        .write("app.log", "2026-01-02T03:04:05Z ERROR it broke\n")
+        .unwrap();
+    let args = [
+        "call",
+        "log-fetcher_execute",
+        "--json",
+        "--args",
+        "{\"command\":\"fetch app.log\"}",
+    ];
+    let output = conjure_kit::cli(args).workspace(&workspace).run().unwrap();
+    let mut printed = json(&output);
+    let file = &printed["files"][0];
+    assert_eq!(file["source"], "native");
+    assert!(
+        file["sha256"].is_string() && file["size"].is_number(),
+        "{file}"
+    );
+    printed["files"] = json!("…");
+    printed["output"] = json!("…");
+    printed["duration_ms"] = json!("…");
+    let text = serde_json::to_string_pretty(&printed).unwrap();
+    let redact = conjure_kit::Redactor::for_workspace(&workspace);
+    assert_snapshot!(redact.apply(&text), @r#"
+    {
+      "tool": "log-fetcher_execute",
+      "is_error": false,
+      "output": "…",
+      "text": "Kept 1 of 1 entries from app.log.\nLevels: ERROR 1.\nTime: [TIME] to [TIME].\nWritten to logs.jsonl in the working directory, one JSON object a line.\n[file] file-1 `logs.jsonl` (application/jsonl, 74 bytes) at logs.jsonl",
+      "structured": {
+        "count": 1,
+        "levels": {
+          "ERROR": 1,
+          "WARN": 0,
+          "INFO": 0,
+          "DEBUG": 0,
+          "TRACE": 0
+        },
+        "file": "logs.jsonl",
+        "skipped": 0,
+        "read": 1,
+        "from": "[TIME]",
+        "to": "[TIME]"
+      },
+      "files": "…",
+      "duration_ms": "…"
+    }
+    "#);
+}
+
+#[test]
+fn wrong_usage_is_told() {
+    let workspace = workspace(&[CACHE]);
+    let mut story = String::new();
+    for args in [
+        "call",
+        "call nobody_knows",
+        "call cache-manager_execute --args {",
+        "call cache-manager_execute --args []",
+    ] {
+        let output = conjure(&workspace, args).run().unwrap();
+        assert_eq!(output.code, Some(2), "{args}: {output:?}");
+        story.push_str(&format!("$ conjure {args}\n{}", output.snapshot()));
+    }
+    assert_snapshot!(story, @r#"
+    $ conjure call
+    exit code 2
+    --- stdout
+    --- stderr
+    error: the following required arguments were not provided:
+      <TOOL>
+
+    Usage: conjure call <TOOL>
+
+    For more information, try '--help'.
+    $ conjure call nobody_knows
+    exit code 2
+    --- stdout
+    --- stderr
+    error: there is no tool `nobody_knows`; there are: cache-manager_execute, cache-manager_read. No executor is named, so there are no command tools: name one, such as `--executor local`.
+    $ conjure call cache-manager_execute --args {
+    exit code 2
+    --- stdout
+    --- stderr
+    error: `--args` is not JSON: EOF while parsing an object at line 1 column 1
+    $ conjure call cache-manager_execute --args []
+    exit code 2
+    --- stdout
+    --- stderr
+    error: `--args` is not a JSON object, such as '{"command": "…"}'
+    "#);
+}

@@ -1,0 +1,171 @@
+//! `conjure chat`: a conversation over pipes.
+
+use conjure_kit::Model;
+use conjure_mock_llm::{ErrorReply, Message};
+use insta::assert_snapshot;
+use serde_json::json;
+
+use crate::stage::{CACHE, LOCAL, asks, workspace};
+
+#[test]
+fn a_conversation_of_several_turns() {
+    let workspace = workspace(&[CACHE]);
+    let model = Model::start().unwrap();
+    let mut chat = asks(&workspace, &model, "chat --allow *", "")
+        .start()
+        .unwrap();
+    chat.wait_for_stderr("/help").unwrap();
+    model.calls(
+        "toolu_1",
+        "cache-manager_execute",
+        json!({ "command": "set city Lyon" }),
+    );
+    model.says(Message::new().text("I will remember."));
+    chat.send_line("Remember Lyon.").unwrap();
+    chat.wait_for_stdout("I will remember.\n").unwrap();
+    model.calls(
+        "toolu_2",
+        "cache-manager_execute",
+        json!({ "command": "get city" }),
+    );
+    model.says(Message::new().text("Lyon."));
+    chat.send_line("").unwrap();
+    chat.send_line("What was it?").unwrap();
+    chat.wait_for_stdout("Lyon.\n").unwrap();
+    chat.close_stdin();
+    let output = chat.wait().unwrap();
+    assert_snapshot!(output.snapshot(), @r#"
+    exit code 0
+    --- stdout
+    I will remember.
+    Lyon.
+    --- stderr
+    Thread [UUID]. `/help` shows what else there is.
+    → cache-manager_execute {"command":"set city Lyon"}
+    ✓ cache-manager_execute (on native, [DURATION])
+      stored
+    → cache-manager_execute {"command":"get city"}
+    ✓ cache-manager_execute (on native, [DURATION])
+      Lyon
+    "#);
+    let request = model.last_request();
+    assert_eq!(request.tool_result_text("toolu_2").as_deref(), Some("Lyon"));
+    assert_eq!(request.messages().len(), 7);
+}
+
+#[test]
+fn lines_with_a_slash_are_for_the_host() {
+    let workspace = workspace(&[LOCAL]);
+    let model = Model::start().unwrap();
+    let input = json!({ "path": "a.txt", "file_text": "text", "description": "" });
+    model.calls("toolu_1", "local_create_file", input);
+    model.says(Message::new().text("Made."));
+    let lines = "/tools\n/help\n/nonsense\nMake a file.\n/files\n/quit\nnever read\n";
+    let output = asks(&workspace, &model, "chat --allow *", "")
+        .stdin(lines)
+        .run()
+        .unwrap();
+    assert_snapshot!(output.snapshot(), @r#"
+    exit code 0
+    --- stdout
+    TOOL               BACKEND  SKILL  PLUGIN       MODE      TOKENS
+    local_bash_tool    local    -      local 0.1.0  stateful  139
+    local_create_file  local    -      local 0.1.0  stateful  122
+    local_str_replace  local    -      local 0.1.0  stateful  163
+    local_view         local    -      local 0.1.0  stateful  128
+    Made.
+    --- stderr
+    Thread [UUID]. `/help` shows what else there is.
+    /tools   the routing table
+    /files   the files made so far
+    /help    this
+    /quit    end the conversation (or Ctrl-D)
+    Ctrl-C   end the turn that runs; what came so far is kept
+    There is no /nonsense.
+    /tools   the routing table
+    /files   the files made so far
+    /help    this
+    /quit    end the conversation (or Ctrl-D)
+    Ctrl-C   end the turn that runs; what came so far is kept
+    → local_create_file {"path":"a.txt","file_text":"text","description":""}
+    ✓ local_create_file (on local, [DURATION])
+      Created a.txt.
+
+    Files
+      file-1  a.txt  4 bytes, text/plain, from local
+
+    Files
+      file-1  a.txt  4 bytes, text/plain, from local
+    "#);
+    assert_eq!(model.requests().len(), 2, "the model hears nothing of it");
+}
+
+#[test]
+fn an_error_of_the_provider_ends_no_conversation() {
+    let workspace = workspace(&[]);
+    let model = Model::start().unwrap();
+    model.says(ErrorReply::new(400).message("not this"));
+    model.says(Message::new().text("This is fine."));
+    let output = asks(&workspace, &model, "chat", "")
+        .stdin("one\ntwo\n")
+        .run()
+        .unwrap();
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert_eq!(output.stdout, "This is fine.\n");
+    assert_eq!(
+        output.stderr.matches("not this").count(),
+        1,
+        "told once: {output:?}"
+    );
+}
+
+#[test]
+fn an_interrupt_ends_the_turn_and_not_the_conversation() {
+    use conjure_mock_llm::{Position, Reply};
+    let workspace = workspace(&[]);
+    let model = Model::start().unwrap();
+    let story = Message::new().text("Once upon a time").deltas(4);
+    model.says(Reply::from(story).hold(Position::Event(5), "middle"));
+    let mut chat = asks(&workspace, &model, "chat", "").start().unwrap();
+    chat.send_line("Tell me.").unwrap();
+    model.mock().reached_blocking("middle").unwrap();
+    chat.wait_for_stdout("Once").unwrap();
+    chat.signal(conjure_kit::Signal::INT);
+    chat.wait_for_stderr("cancelled").unwrap();
+    model.says(Message::new().text("Gladly."));
+    chat.send_line("Something else.").unwrap();
+    chat.wait_for_stdout("Gladly.\n").unwrap();
+    chat.close_stdin();
+    assert_eq!(chat.wait().unwrap().code, Some(0));
+    let history = model.last_request().body["messages"].to_string();
+    assert!(
+        history.contains("Once") && history.contains("Something else."),
+        "{history}"
+    );
+}
+
+#[test]
+fn a_conversation_can_be_taken_up_again() {
+    let workspace = workspace(&[]);
+    let model = Model::start().unwrap();
+    model.says(Message::new().text("Hello, Ada."));
+    let first = asks(&workspace, &model, "chat", "")
+        .stdin("I am Ada.\n")
+        .run()
+        .unwrap();
+    let thread = first
+        .stderr
+        .split_whitespace()
+        .nth(1)
+        .unwrap()
+        .trim_end_matches('.')
+        .to_owned();
+    model.says(Message::new().text("Ada."));
+    let args = format!("chat --thread {thread}");
+    let again = asks(&workspace, &model, &args, "")
+        .stdin("Who am I?\n")
+        .run()
+        .unwrap();
+    assert_eq!(again.stdout, "Ada.\n", "{again:?}");
+    assert_eq!(model.last_request().messages().len(), 3);
+}

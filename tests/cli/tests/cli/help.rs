@@ -1,0 +1,672 @@
+//! Every page of help.
+
+use insta::assert_snapshot;
+
+/// Every verb, as it is written after `conjure`.
+const VERBS: [&str; 17] = [
+    "",
+    "run",
+    "chat",
+    "call",
+    "routes",
+    "plugin",
+    "plugin list",
+    "plugin inspect",
+    "plugin check",
+    "plugin new",
+    "skill",
+    "skill list",
+    "skill validate",
+    "skill show",
+    "skill trust",
+    "completions",
+    "help",
+];
+
+fn help(verb: &str) -> String {
+    let mut args: Vec<&str> = verb.split_whitespace().collect();
+    args.push("--help");
+    let output = conjure_kit::cli(args).run().unwrap();
+    assert_eq!(
+        (output.code, output.stderr.as_str()),
+        (Some(0), ""),
+        "{verb}"
+    );
+    output.stdout
+}
+
+#[test]
+fn every_verb_has_help_and_no_verb_is_missing_here() {
+    for verb in VERBS.iter().filter(|verb| **verb != "help") {
+        let text = help(verb);
+        assert!(text.contains("Usage: conjure"), "{verb}: {text}");
+        let listed = text.split_once("Commands:\n").map_or("", |(_, rest)| {
+            rest.split_once("\n\n").map_or(rest, |(list, _)| list)
+        });
+        for line in listed.lines() {
+            // Descriptions that go on in the next line stand further to the right.
+            let Some(name) = line
+                .strip_prefix("  ")
+                .filter(|rest| !rest.starts_with(' '))
+            else {
+                continue;
+            };
+            let name = name.split_whitespace().next().unwrap();
+            let known = format!("{verb} {name}");
+            assert!(name == "help" || VERBS.contains(&known.trim()), "{known}");
+        }
+    }
+}
+
+#[test]
+fn help_tells_what_a_person_could_not_guess() {
+    for (verb, words) in [
+        ("run", "nobody is there"),
+        ("chat", "/tools"),
+        ("call", "no policy is asked"),
+        ("routes", "Asks no model"),
+        ("plugin list", "in this order"),
+        ("plugin inspect", "nothing of the plugin runs"),
+        ("plugin check", "Exit code"),
+        ("plugin new", "--sdk"),
+        ("skill", "SKILL.md"),
+        ("skill validate", "Exit code"),
+        ("completions", "source <(conjure completions bash)"),
+    ] {
+        let text = help(verb).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            text.contains(words),
+            "{verb} does not say {words:?}: {text}"
+        );
+    }
+}
+
+#[test]
+fn the_program() {
+    assert_snapshot!(help(""), @r"
+    A host for AI agents.
+
+    One session holds one conversation with a model and gives it tools from several backends at once:
+    native skills (shared libraries loaded at run time), the local shell, and whatever other plugins
+    bring. The model sees one list of tools; a routing table finds who runs each call.
+
+    Usage: conjure [OPTIONS] <COMMAND>
+
+    Commands:
+      run          Ask one question and print the answer
+      chat         Hold a conversation
+      call         Call one tool, without a model
+      routes       Show the routing table: which tool is run by whom
+      plugin       Look at plugins, check one, begin one
+      skill        Look at skill folders and validate them
+      completions  Print completions for a shell
+      help         Print this message or the help of the given subcommand(s)
+
+    Options:
+          --data-dir <DIR>
+              Where threads, copies of plugins and their values are kept
+
+          --json
+              Print JSON, for programs
+
+      -h, --help
+              Print help (see a summary with '-h')
+
+      -V, --version
+              Print version
+
+    Plugins:
+          --plugin <FILE>
+              Load this plugin file; naming it says that it may run in this process
+
+          --plugin-dir <DIR>
+              Look for plugins in this directory too
+
+    Exit codes:
+      0    it worked
+      1    it was done and the answer is no: a call failed, a skill is not valid, a plugin is refused
+      2    wrong usage, or a session file that is not right
+      3    the provider failed; the history is kept
+      4    a limit ended the turn; the history is kept
+      5    something of the host's own failed, such as the disk
+      130  interrupted
+
+    Environment:
+      CONJURE_PLUGIN_PATH  directories to look for plugins in, separated like PATH
+      CONJURE_DATA_DIR     where threads, copies of plugins and their values are kept
+                           [default: $XDG_DATA_HOME/conjure]
+      CONJURE_LOG          what is logged to stderr, such as `debug` or `plugin=info` [default: warn]
+      CONJURE_SECRET_NAME  the secret NAME, for plugins whose manifest names it
+      ANTHROPIC_API_KEY    the key for the provider `anthropic`
+      ANTHROPIC_BASE_URL   where it is, when not at its usual place
+      NO_COLOR             no colours
+    ");
+}
+
+#[test]
+fn run() {
+    assert_snapshot!(help("run"), @r#"
+    Ask one question and print the answer
+
+    Usage: conjure run [OPTIONS] [QUESTION]
+
+    Arguments:
+      [QUESTION]  The question; `-` or nothing reads it from stdin
+
+    Options:
+      -c, --config <FILE>   A session file (TOML); the other options here win over what it says
+          --data-dir <DIR>  Where threads, copies of plugins and their values are kept
+          --json            Print JSON, for programs
+          --thread <ID>     Go on with this thread
+      -h, --help            Print help
+      -V, --version         Print version
+
+    Model:
+          --provider <NAME>     The provider: `anthropic`, or `scripted` (a script plays the model)
+          --model <NAME>        The model, as the provider names it
+          --base-url <URL>      Where the provider is, when not at its usual place
+          --script <FILE>       The script (JSON) of the provider `scripted`
+          --set <NAME=VALUE>    A value for the script's `{{vars.NAME}}`
+          --persona <TEXT>      Who the model is to be
+          --max-iterations <N>  The most model requests a turn [default: 25]
+
+    Tools:
+          --skill <PATH>       A skill folder or package, run through the executor
+          --executor <NAME>    The executor for skill folders and command tools, such as `local`; `none`
+                               for none [default: `local`, when that plugin is loaded]
+          --working-dir <DIR>  Where calls work [default: the session file's, else the current
+                               directory]
+
+    Permissions:
+          --allow <PATTERN>  Run without asking what fits this pattern: a tool's name, `backend:NAME`,
+                             or `NAME(arguments)`, with `*`
+          --ask <PATTERN>    Ask before running what fits this pattern
+          --deny <PATTERN>   Never run what fits this pattern; wins over the others
+
+    Plugins:
+          --plugin <FILE>     Load this plugin file; naming it says that it may run in this process
+          --plugin-dir <DIR>  Look for plugins in this directory too
+
+    Examples:
+      conjure run --provider anthropic --model claude-sonnet-4-5 "What is in this directory?"
+      conjure run --config session.toml --allow 'log-analyzer_*' "Analyse app.log"
+      conjure run --script script.json --json "hello"     # events as JSON lines
+    "#);
+}
+
+#[test]
+fn chat() {
+    assert_snapshot!(help("chat"), @r"
+    Hold a conversation
+
+    Usage: conjure chat [OPTIONS]
+
+    Options:
+      -c, --config <FILE>   A session file (TOML); the other options here win over what it says
+          --data-dir <DIR>  Where threads, copies of plugins and their values are kept
+          --json            Print JSON, for programs
+          --thread <ID>     Go on with this thread
+      -h, --help            Print help
+      -V, --version         Print version
+
+    Model:
+          --provider <NAME>     The provider: `anthropic`, or `scripted` (a script plays the model)
+          --model <NAME>        The model, as the provider names it
+          --base-url <URL>      Where the provider is, when not at its usual place
+          --script <FILE>       The script (JSON) of the provider `scripted`
+          --set <NAME=VALUE>    A value for the script's `{{vars.NAME}}`
+          --persona <TEXT>      Who the model is to be
+          --max-iterations <N>  The most model requests a turn [default: 25]
+
+    Tools:
+          --skill <PATH>       A skill folder or package, run through the executor
+          --executor <NAME>    The executor for skill folders and command tools, such as `local`; `none`
+                               for none [default: `local`, when that plugin is loaded]
+          --working-dir <DIR>  Where calls work [default: the session file's, else the current
+                               directory]
+
+    Permissions:
+          --allow <PATTERN>  Run without asking what fits this pattern: a tool's name, `backend:NAME`,
+                             or `NAME(arguments)`, with `*`
+          --ask <PATTERN>    Ask before running what fits this pattern
+          --deny <PATTERN>   Never run what fits this pattern; wins over the others
+
+    Plugins:
+          --plugin <FILE>     Load this plugin file; naming it says that it may run in this process
+          --plugin-dir <DIR>  Look for plugins in this directory too
+
+    Examples:
+      conjure chat --provider anthropic --model claude-sonnet-4-5
+      conjure chat --config session.toml --thread 0193…     # go on where it ended
+    ");
+}
+
+#[test]
+fn call() {
+    assert_snapshot!(help("call"), @r#"
+    Call one tool, without a model
+
+    Usage: conjure call [OPTIONS] <TOOL>
+
+    Arguments:
+      <TOOL>  The tool's public name, as `conjure routes` shows it
+
+    Options:
+          --args <JSON>      Its arguments, a JSON object [default: {}]
+          --executor <NAME>  The executor for command tools, such as `local`
+          --data-dir <DIR>   Where threads, copies of plugins and their values are kept
+          --skill <PATH>     A skill folder or package, run through the executor
+          --json             Print JSON, for programs
+      -h, --help             Print help
+      -V, --version          Print version
+
+    Plugins:
+          --plugin <FILE>     Load this plugin file; naming it says that it may run in this process
+          --plugin-dir <DIR>  Look for plugins in this directory too
+
+    Example:
+      conjure call cache-manager_execute --args '{"command": "set greeting hello"}'
+      conjure call local_bash_tool --executor local --args '{"command": "ls", "description": ""}'
+    "#);
+}
+
+#[test]
+fn routes() {
+    assert_snapshot!(help("routes"), @r"
+    Show the routing table: which tool is run by whom
+
+    Usage: conjure routes [OPTIONS]
+
+    Options:
+      -c, --config <FILE>   A session file (TOML); the other options here win over what it says
+          --data-dir <DIR>  Where threads, copies of plugins and their values are kept
+          --json            Print JSON, for programs
+      -h, --help            Print help
+      -V, --version         Print version
+
+    Model:
+          --provider <NAME>     The provider: `anthropic`, or `scripted` (a script plays the model)
+          --model <NAME>        The model, as the provider names it
+          --base-url <URL>      Where the provider is, when not at its usual place
+          --script <FILE>       The script (JSON) of the provider `scripted`
+          --set <NAME=VALUE>    A value for the script's `{{vars.NAME}}`
+          --persona <TEXT>      Who the model is to be
+          --max-iterations <N>  The most model requests a turn [default: 25]
+
+    Tools:
+          --skill <PATH>       A skill folder or package, run through the executor
+          --executor <NAME>    The executor for skill folders and command tools, such as `local`; `none`
+                               for none [default: `local`, when that plugin is loaded]
+          --working-dir <DIR>  Where calls work [default: the session file's, else the current
+                               directory]
+
+    Permissions:
+          --allow <PATTERN>  Run without asking what fits this pattern: a tool's name, `backend:NAME`,
+                             or `NAME(arguments)`, with `*`
+          --ask <PATTERN>    Ask before running what fits this pattern
+          --deny <PATTERN>   Never run what fits this pattern; wins over the others
+
+    Plugins:
+          --plugin <FILE>     Load this plugin file; naming it says that it may run in this process
+          --plugin-dir <DIR>  Look for plugins in this directory too
+    ");
+}
+
+#[test]
+fn plugin() {
+    assert_snapshot!(help("plugin"), @r"
+    Look at plugins, check one, begin one
+
+    Usage: conjure plugin [OPTIONS] <COMMAND>
+
+    Commands:
+      list     List the plugins that a session would have, those that failed among them
+      inspect  Show what a plugin's file says about itself
+      check    Load a plugin, make an instance, and say whether a host would take it
+      new      Begin a plugin: a crate of its own that builds with `cargo build`
+      help     Print this message or the help of the given subcommand(s)
+
+    Options:
+          --data-dir <DIR>  Where threads, copies of plugins and their values are kept
+          --json            Print JSON, for programs
+      -h, --help            Print help
+      -V, --version         Print version
+
+    Plugins:
+          --plugin <FILE>     Load this plugin file; naming it says that it may run in this process
+          --plugin-dir <DIR>  Look for plugins in this directory too
+    ");
+}
+
+#[test]
+fn plugin_list() {
+    assert_snapshot!(help("plugin list"), @r"
+    List the plugins that a session would have, those that failed among them
+
+    Looks at `--plugin`, `--plugin-dir`, `CONJURE_PLUGIN_PATH`, `plugins` beside the program, and
+    `plugins` in the data directory, in this order.
+
+    Usage: conjure plugin list [OPTIONS]
+
+    Options:
+          --data-dir <DIR>
+              Where threads, copies of plugins and their values are kept
+
+          --json
+              Print JSON, for programs
+
+      -h, --help
+              Print help (see a summary with '-h')
+
+      -V, --version
+              Print version
+
+    Plugins:
+          --plugin <FILE>
+              Load this plugin file; naming it says that it may run in this process
+
+          --plugin-dir <DIR>
+              Look for plugins in this directory too
+    ");
+}
+
+#[test]
+fn plugin_inspect() {
+    assert_snapshot!(help("plugin inspect"), @r"
+    Show what a plugin's file says about itself
+
+    Without `--load` nothing of the plugin runs: header, hash and structure are read from the file, and
+    the manifest only if it is known from an earlier load.
+
+    Usage: conjure plugin inspect [OPTIONS] <FILE>
+
+    Arguments:
+      <FILE>
+              The library
+
+    Options:
+          --load
+              Load it too, which runs its code, and show the manifest
+
+          --data-dir <DIR>
+              Where threads, copies of plugins and their values are kept
+
+          --json
+              Print JSON, for programs
+
+      -h, --help
+              Print help (see a summary with '-h')
+
+      -V, --version
+              Print version
+
+    Plugins:
+          --plugin <FILE>
+              Load this plugin file; naming it says that it may run in this process
+
+          --plugin-dir <DIR>
+              Look for plugins in this directory too
+    ");
+}
+
+#[test]
+fn plugin_check() {
+    assert_snapshot!(help("plugin check"), @r"
+    Load a plugin, make an instance, and say whether a host would take it
+
+    Exit code 0: it would; 1: it is refused, and the reason says what to do.
+
+    Usage: conjure plugin check [OPTIONS] <FILE>
+
+    Arguments:
+      <FILE>
+              The library
+
+    Options:
+          --data-dir <DIR>
+              Where threads, copies of plugins and their values are kept
+
+          --json
+              Print JSON, for programs
+
+      -h, --help
+              Print help (see a summary with '-h')
+
+      -V, --version
+              Print version
+
+    Plugins:
+          --plugin <FILE>
+              Load this plugin file; naming it says that it may run in this process
+
+          --plugin-dir <DIR>
+              Look for plugins in this directory too
+    ");
+}
+
+#[test]
+fn plugin_new() {
+    assert_snapshot!(help("plugin new"), @r#"
+    Begin a plugin: a crate of its own that builds with `cargo build`
+
+    Usage: conjure plugin new [OPTIONS] <KIND> <NAME>
+
+    Arguments:
+      <KIND>
+              What it exports
+
+              Possible values:
+              - skill:    A native skill
+              - executor: An executor: runs commands, keeps files
+              - backend:  A backend: offers tools of its own
+
+      <NAME>
+              Its name: lower-case letters, digits and hyphens
+
+    Options:
+          --sdk <PATH|VERSION>
+              The SDK: a path, or a version
+
+          --path <DIR>
+              Where to make it [default: ./NAME]
+
+          --data-dir <DIR>
+              Where threads, copies of plugins and their values are kept
+
+          --json
+              Print JSON, for programs
+
+      -h, --help
+              Print help (see a summary with '-h')
+
+      -V, --version
+              Print version
+
+    Plugins:
+          --plugin <FILE>
+              Load this plugin file; naming it says that it may run in this process
+
+          --plugin-dir <DIR>
+              Look for plugins in this directory too
+
+    Example:
+      conjure plugin new skill my-skill
+      cd my-skill && cargo build
+      conjure call my-skill_greet --args '{"name": "Ada"}' --plugin target/debug/libmy_skill.so
+    "#);
+}
+
+#[test]
+fn skill() {
+    assert_snapshot!(help("skill"), @r"
+    Look at skill folders and validate them
+
+    Usage: conjure skill [OPTIONS] <COMMAND>
+
+    Commands:
+      list      List the skills of the project and of the user, those that do not load among them
+      validate  Check a skill folder or package against every rule of the standard
+      show      Show a skill: its front matter, its files and its instructions
+      trust     Trust a project: its skills are used from now on
+      help      Print this message or the help of the given subcommand(s)
+
+    Options:
+          --data-dir <DIR>  Where threads, copies of plugins and their values are kept
+          --json            Print JSON, for programs
+      -h, --help            Print help
+      -V, --version         Print version
+
+    Plugins:
+          --plugin <FILE>     Load this plugin file; naming it says that it may run in this process
+          --plugin-dir <DIR>  Look for plugins in this directory too
+    ");
+}
+
+#[test]
+fn skill_list() {
+    assert_snapshot!(help("skill list"), @r"
+    List the skills of the project and of the user, those that do not load among them
+
+    Usage: conjure skill list [OPTIONS] [DIR]
+
+    Arguments:
+      [DIR]  Look below this directory instead
+
+    Options:
+          --data-dir <DIR>  Where threads, copies of plugins and their values are kept
+          --json            Print JSON, for programs
+      -h, --help            Print help
+      -V, --version         Print version
+
+    Plugins:
+          --plugin <FILE>     Load this plugin file; naming it says that it may run in this process
+          --plugin-dir <DIR>  Look for plugins in this directory too
+    ");
+}
+
+#[test]
+fn skill_validate() {
+    assert_snapshot!(help("skill validate"), @r"
+    Check a skill folder or package against every rule of the standard
+
+    Exit code 0: no errors; 1: at least one.
+
+    Usage: conjure skill validate [OPTIONS] <PATH>
+
+    Arguments:
+      <PATH>
+              The folder or package
+
+    Options:
+          --upload
+              Check what uploading to Anthropic adds, too
+
+          --data-dir <DIR>
+              Where threads, copies of plugins and their values are kept
+
+          --json
+              Print JSON, for programs
+
+      -h, --help
+              Print help (see a summary with '-h')
+
+      -V, --version
+              Print version
+
+    Plugins:
+          --plugin <FILE>
+              Load this plugin file; naming it says that it may run in this process
+
+          --plugin-dir <DIR>
+              Look for plugins in this directory too
+    ");
+}
+
+#[test]
+fn skill_show() {
+    assert_snapshot!(help("skill show"), @r"
+    Show a skill: its front matter, its files and its instructions
+
+    Usage: conjure skill show [OPTIONS] <PATH>
+
+    Arguments:
+      <PATH>  The folder or package
+
+    Options:
+          --data-dir <DIR>  Where threads, copies of plugins and their values are kept
+          --json            Print JSON, for programs
+      -h, --help            Print help
+      -V, --version         Print version
+
+    Plugins:
+          --plugin <FILE>     Load this plugin file; naming it says that it may run in this process
+          --plugin-dir <DIR>  Look for plugins in this directory too
+    ");
+}
+
+#[test]
+fn skill_trust() {
+    assert_snapshot!(help("skill trust"), @r"
+    Trust a project: its skills are used from now on
+
+    Usage: conjure skill trust [OPTIONS] [DIR]
+
+    Arguments:
+      [DIR]  The project's directory [default: .]
+
+    Options:
+          --remove          Trust it no more
+          --data-dir <DIR>  Where threads, copies of plugins and their values are kept
+          --json            Print JSON, for programs
+      -h, --help            Print help
+      -V, --version         Print version
+
+    Plugins:
+          --plugin <FILE>     Load this plugin file; naming it says that it may run in this process
+          --plugin-dir <DIR>  Look for plugins in this directory too
+    ");
+}
+
+#[test]
+fn completions() {
+    assert_snapshot!(help("completions"), @r"
+    Print completions for a shell
+
+    Usage: conjure completions [OPTIONS] <SHELL>
+
+    Arguments:
+      <SHELL>  The shell [possible values: bash, elvish, fish, powershell, zsh]
+
+    Options:
+          --data-dir <DIR>  Where threads, copies of plugins and their values are kept
+          --json            Print JSON, for programs
+      -h, --help            Print help
+      -V, --version         Print version
+
+    Plugins:
+          --plugin <FILE>     Load this plugin file; naming it says that it may run in this process
+          --plugin-dir <DIR>  Look for plugins in this directory too
+    ");
+}
+
+#[test]
+fn the_version_is_one_line() {
+    let output = conjure_kit::cli(["--version"]).run().unwrap();
+    let version = format!("conjure {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!((output.code, output.stdout), (Some(0), version));
+}
+
+#[test]
+fn a_mistake_is_told_with_the_way_out() {
+    let output = conjure_kit::cli(["rnu"]).run().unwrap();
+    assert_snapshot!(output.snapshot(), @r"
+    exit code 2
+    --- stdout
+    --- stderr
+    error: unrecognized subcommand 'rnu'
+
+    Usage: conjure [OPTIONS] <COMMAND>
+
+    For more information, try '--help'.
+    ");
+}

@@ -1,0 +1,259 @@
+//! Plugins that come, go and change while a conversation runs.
+
+use std::fs;
+use std::path::PathBuf;
+
+use conjure_kit::{Model, Running, Workspace, build_plugin};
+use conjure_mock_llm::Message;
+use serde_json::{Value, json};
+
+use crate::stage::{CACHE, asks, workspace};
+
+const MISBEHAVING: &str = "conjure-misbehaving";
+
+fn start(workspace: &Workspace, model: &Model) -> Running {
+    asks(workspace, model, "chat --json --allow *", "")
+        .start()
+        .unwrap()
+}
+
+/// Lets the model make a call, and gives back what it gets of it.
+fn call(chat: &mut Running, model: &Model, id: &str, tool: &str, command: &str) -> (String, bool) {
+    model.calls(id, tool, json!({ "command": command }));
+    model.says(Message::new().text(format!("after {id}")));
+    chat.send_line("Go on.").unwrap();
+    chat.wait_for_stdout(&format!("\"text\":\"after {id}\""))
+        .unwrap();
+    let request = model.last_request();
+    let is_error = request.tool_result(id).unwrap()["is_error"] == true;
+    (request.tool_result_text(id).unwrap(), is_error)
+}
+
+#[test]
+fn a_plugin_that_is_dropped_in_is_announced_and_callable_in_the_next_step() {
+    let workspace = workspace(&[]);
+    let model = Model::start().unwrap();
+    let mut chat = start(&workspace, &model);
+    model.says(Message::new().text("after nothing"));
+    chat.send_line("Hi.").unwrap();
+    chat.wait_for_stdout("\"text\":\"after nothing\"").unwrap();
+    assert_eq!(model.last_request().tool_names(), [] as [&str; 0]);
+    workspace.add_plugin(CACHE).unwrap();
+    chat.wait_for_stdout("new: cache-manager_execute, cache-manager_read")
+        .unwrap();
+    let seen = call(
+        &mut chat,
+        &model,
+        "toolu_1",
+        "cache-manager_execute",
+        "set k v",
+    );
+    assert_eq!(seen, ("stored".to_owned(), false));
+    let offered = model.last_request();
+    assert_eq!(
+        offered.tool_names(),
+        ["cache-manager_execute", "cache-manager_read"]
+    );
+    chat.close_stdin();
+    assert_eq!(chat.wait().unwrap().code, Some(0));
+}
+
+#[test]
+fn a_plugin_that_is_dropped_in_during_a_turn_is_there_in_its_next_step() {
+    use conjure_mock_llm::{Position, Reply};
+    let workspace = workspace(&[MISBEHAVING]);
+    let model = Model::start().unwrap();
+    let mut chat = start(&workspace, &model);
+    let first = Message::new().tool_use(
+        "toolu_1",
+        "misbehaving_execute",
+        json!({ "command": "echo 1" }),
+    );
+    model.says(Reply::from(first).hold(Position::Event(1), "first step"));
+    chat.send_line("Go on.").unwrap();
+    model.mock().reached_blocking("first step").unwrap();
+    workspace.add_plugin(CACHE).unwrap();
+    chat.wait_for_stdout("new: cache-manager_execute").unwrap();
+    model.calls(
+        "toolu_2",
+        "cache-manager_execute",
+        json!({ "command": "set k v" }),
+    );
+    model.says(Message::new().text("after both"));
+    model.mock().release("first step");
+    chat.wait_for_stdout("\"text\":\"after both\"").unwrap();
+    let requests = model.requests();
+    let offered: Vec<bool> = requests
+        .iter()
+        .map(|request| request.tool_names().contains(&"cache-manager_execute"))
+        .collect();
+    assert_eq!(offered, [false, true, true]);
+    let last = model.last_request();
+    assert_eq!(last.tool_result_text("toolu_2").as_deref(), Some("stored"));
+    chat.close_stdin();
+    chat.wait().unwrap();
+}
+
+#[test]
+fn removing_a_plugin_is_announced_and_lets_its_calls_end() {
+    let workspace = workspace(&[MISBEHAVING, CACHE]);
+    let file = workspace
+        .plugins()
+        .join(build_plugin(MISBEHAVING).unwrap().file_name().unwrap());
+    let model = Model::start().unwrap();
+    let mut chat = start(&workspace, &model);
+    model.calls(
+        "toolu_1",
+        "misbehaving_execute",
+        json!({ "command": "sleep 1500" }),
+    );
+    model.says(Message::new().text("after the long call"));
+    chat.send_line("Go on.").unwrap();
+    chat.wait_for_stdout("\"type\":\"call_started\"").unwrap();
+    fs::remove_file(file).unwrap();
+    let seen = chat
+        .wait_for_stdout("gone: misbehaving_execute, misbehaving_read")
+        .unwrap();
+    assert!(
+        !seen.contains("\"type\":\"function_call_output\""),
+        "the call still runs"
+    );
+    chat.wait_for_stdout("\"text\":\"after the long call\"")
+        .unwrap();
+    let request = model.last_request();
+    assert_eq!(
+        request.tool_result_text("toolu_1").as_deref(),
+        Some("sleep: done")
+    );
+    assert_eq!(
+        request.tool_names(),
+        ["cache-manager_execute", "cache-manager_read"]
+    );
+    // A model that goes on as before is told.
+    let (text, is_error) = call(
+        &mut chat,
+        &model,
+        "toolu_2",
+        "misbehaving_execute",
+        "echo x",
+    );
+    assert!(
+        is_error && text.contains("`misbehaving_execute` was removed"),
+        "{text}"
+    );
+    let (text, _) = call(
+        &mut chat,
+        &model,
+        "toolu_3",
+        "cache-manager_execute",
+        "set k v",
+    );
+    assert_eq!(text, "stored");
+    chat.close_stdin();
+    assert_eq!(chat.wait().unwrap().code, Some(0));
+}
+
+#[test]
+fn a_plugin_that_is_replaced_under_use_answers_the_call_that_runs_and_the_new_one_the_next() {
+    let workspace = workspace(&[MISBEHAVING]);
+    let model = Model::start().unwrap();
+    let mut chat = start(&workspace, &model);
+    model.calls(
+        "toolu_1",
+        "misbehaving_execute",
+        json!({ "command": "sleep 1500" }),
+    );
+    model.says(Message::new().text("after the long call"));
+    chat.send_line("Go on.").unwrap();
+    chat.wait_for_stdout("\"type\":\"call_started\"").unwrap();
+    let newer = newer(&workspace, MISBEHAVING);
+    workspace.add_library(&newer).unwrap();
+    let seen = chat
+        .wait_for_stdout("changed: misbehaving_execute")
+        .unwrap();
+    assert!(
+        !seen.contains("\"type\":\"function_call_output\""),
+        "the call still runs"
+    );
+    chat.wait_for_stdout("\"text\":\"after the long call\"")
+        .unwrap();
+    let text = model.last_request().tool_result_text("toolu_1");
+    assert_eq!(text.as_deref(), Some("sleep: done"));
+    let (text, _) = call(
+        &mut chat,
+        &model,
+        "toolu_2",
+        "misbehaving_execute",
+        "echo new",
+    );
+    assert_eq!(text, "new");
+    chat.close_stdin();
+    let output = chat.wait().unwrap();
+    let answered_by: Vec<Value> = crate::stage::json_lines(&output)
+        .into_iter()
+        .filter(|line| line["type"] == "call_started")
+        .map(|line| line["plugin"].clone())
+        .collect();
+    assert_eq!(answered_by, ["misbehaving 0.1.0", "misbehaving 0.1.1"]);
+}
+
+/// A plugin with a version of the same length in the place of its own.
+fn newer(workspace: &Workspace, package: &str) -> PathBuf {
+    let library = build_plugin(package).unwrap();
+    let mut bytes = fs::read(&library).unwrap();
+    let (old, new) = (env!("CARGO_PKG_VERSION").as_bytes(), b"0.1.1");
+    assert_eq!(old.len(), new.len());
+    let found: Vec<usize> = bytes
+        .windows(old.len())
+        .enumerate()
+        .filter(|(_, window)| *window == old)
+        .map(|(at, _)| at)
+        .collect();
+    assert!(!found.is_empty());
+    for at in found {
+        bytes[at..at + new.len()].copy_from_slice(new);
+    }
+    let path = workspace.root().join(library.file_name().unwrap());
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+#[test]
+fn a_file_that_is_no_plugin_is_told_and_changes_nothing() {
+    let workspace = workspace(&[CACHE]);
+    let model = Model::start().unwrap();
+    let mut chat = start(&workspace, &model);
+    let part = workspace.root().join("part");
+    fs::write(&part, "no library").unwrap();
+    fs::rename(&part, workspace.plugins().join("libnonsense.so")).unwrap();
+    chat.wait_for_stderr("libnonsense.so").unwrap();
+    let (text, _) = call(
+        &mut chat,
+        &model,
+        "toolu_1",
+        "cache-manager_execute",
+        "set k v",
+    );
+    assert_eq!(text, "stored");
+    chat.close_stdin();
+    chat.wait().unwrap();
+}
+
+#[test]
+fn a_person_is_told_in_words() {
+    let workspace = workspace(&[]);
+    let model = Model::start().unwrap();
+    let mut chat = asks(&workspace, &model, "chat", "").start().unwrap();
+    chat.wait_for_stderr("/help").unwrap();
+    workspace.add_plugin(CACHE).unwrap();
+    let said = chat.wait_for_stderr("cache-manager_read).").unwrap();
+    assert!(
+        said.ends_with(
+            "note: The tools are other ones from the next step on (new: cache-manager_execute, \
+             cache-manager_read).\n"
+        ),
+        "{said}"
+    );
+    chat.close_stdin();
+    chat.wait().unwrap();
+}

@@ -1,0 +1,32 @@
+//! The command line as a person meets it: the real binary, one module a verb.
+//!
+//! Outputs are kept as inline snapshots, so that a test reads as a story. What differs from run to
+//! run is replaced in them.
+
+// Clippy lets tests be blunt only where it sees that they are tests.
+#[cfg(test)]
+mod approval;
+#[cfg(test)]
+mod call;
+#[cfg(test)]
+mod chat;
+#[cfg(test)]
+mod completions;
+#[cfg(test)]
+mod help;
+#[cfg(test)]
+mod hot_add;
+#[cfg(test)]
+mod plugin;
+#[cfg(test)]
+mod plugin_new;
+#[cfg(test)]
+mod provider;
+#[cfg(test)]
+mod routes;
+#[cfg(test)]
+mod run;
+#[cfg(test)]
+mod skill;
+#[cfg(test)]
+mod stage;

@@ -1,0 +1,254 @@
+//! `conjure plugin list`, `inspect` and `check`.
+
+use std::fs;
+
+use conjure_kit::Redactor;
+use conjure_kit::Workspace;
+use insta::assert_snapshot;
+use serde_json::Value;
+
+use crate::stage::{CACHE, LOCAL, conjure, json, workspace};
+
+fn library(workspace: &Workspace, package: &str) -> String {
+    workspace.add_plugin(package).unwrap().display().to_string()
+}
+
+/// What differs from one compiler and one build to another.
+fn redact(workspace: &Workspace) -> Redactor {
+    Redactor::for_workspace(workspace)
+        .pattern(r"rustc \d[^\n\x22]*", "rustc [VERSION]")
+        .pattern(r"\d+(\.\d+)? MB", "[SIZE]")
+        .pattern(r#""size": \d+"#, r#""size": 0"#)
+}
+
+#[test]
+fn the_list_shows_what_is_loaded_and_what_failed() {
+    let workspace = workspace(&[CACHE, LOCAL]);
+    fs::write(workspace.plugins().join("libbroken.so"), "no library").unwrap();
+    let output = conjure(&workspace, "plugin list").run().unwrap();
+    assert_snapshot!(output.snapshot(), @r#"
+    exit code 0
+    --- stdout
+    PLUGIN         VERSION  KIND      STATE   TOOLS          FILE
+    cache-manager  0.1.0    skill     loaded  execute, read  [WORKSPACE]/plugins/libconjure_skill_cache_manager.so
+    local          0.1.0    executor  loaded  -              [WORKSPACE]/plugins/libconjure_backend_local.so
+    -              -        -         failed  -              [WORKSPACE]/plugins/libbroken.so
+
+    failed: [WORKSPACE]/plugins/libbroken.so: is a text file, and a plugin is an ELF shared library. Name a library that was built with `crate-type = ["cdylib"]`
+    --- stderr
+     WARN plugin: not loaded: [WORKSPACE]/plugins/libbroken.so: is a text file, and a plugin is an ELF shared library. Name a library that was built with `crate-type = ["cdylib"]`
+    "#);
+}
+
+#[test]
+fn programs_get_the_list_as_json() {
+    let workspace = workspace(&[CACHE]);
+    fs::write(workspace.plugins().join("libbroken.so"), "no library").unwrap();
+    let output = conjure(&workspace, "plugin list --json").run().unwrap();
+    let mut printed = json(&output);
+    printed["plugins"][0]["tools"] = Value::from("…");
+    let text = serde_json::to_string_pretty(&printed).unwrap();
+    assert_snapshot!(redact(&workspace).apply(&text), @r#"
+    {
+      "plugins": [
+        {
+          "name": "cache-manager",
+          "version": "0.1.0",
+          "kind": "skill",
+          "description": "Keeps values under keys for as long as the session lives.",
+          "state": "loaded",
+          "reason": null,
+          "file": "[WORKSPACE]/plugins/libconjure_skill_cache_manager.so",
+          "sha256": "[HASH]",
+          "pinned": "in a directory of the user's own",
+          "rustc": "rustc [VERSION]",
+          "sdk": "0.1.0",
+          "capabilities": [
+            "conjure.ping/1",
+            "stream/1",
+            "skill.execute/1",
+            "skill.read/1",
+            "state.export/1",
+            "state.import/1"
+          ],
+          "tools": "…"
+        }
+      ],
+      "failed": [
+        {
+          "file": "[WORKSPACE]/plugins/libbroken.so",
+          "state": "failed",
+          "reason": "[WORKSPACE]/plugins/libbroken.so: is a text file, and a plugin is an ELF shared library. Name a library that was built with `crate-type = [\"cdylib\"]`",
+          "kept": null
+        }
+      ]
+    }
+    "#);
+}
+
+#[test]
+fn an_empty_list_says_where_it_looked() {
+    let workspace = workspace(&[]);
+    let output = conjure(&workspace, "plugin list --plugin-dir here")
+        .run()
+        .unwrap();
+    let redact = Redactor::for_workspace(&workspace).pattern(
+        r"\[REPO\]/target/\S*plugins|/\S+/debug/plugins",
+        "[PROGRAM]/plugins",
+    );
+    assert_snapshot!(redact.apply(&output.snapshot()), @r"
+    exit code 0
+    --- stdout
+    No plugins. Looked in:
+      here
+      [WORKSPACE]/plugins
+      [PROGRAM]/plugins
+      [WORKSPACE]/home/.local/share/conjure/plugins
+    --- stderr
+    ");
+}
+
+#[test]
+fn a_file_is_inspected_without_running_it() {
+    let workspace = workspace(&[]);
+    let library = library(&workspace, "conjure-misbehaving");
+    let touched = workspace.work().join("touched");
+    let inspect = |more: &str| {
+        conjure(&workspace, &format!("plugin inspect {library}{more}"))
+            .env("CONJURE_MISBEHAVE_TOUCH", &touched)
+            .run()
+            .unwrap()
+    };
+    assert_snapshot!(redact(&workspace).apply(&inspect("").snapshot()), @r"
+    exit code 0
+    --- stdout
+    misbehaving 0.1.0
+      kind      skill
+      file      [WORKSPACE]/plugins/libconjure_misbehaving.so
+      size      [SIZE]
+      sha256    [HASH]
+      ABI       0.9
+      SDK       0.1.0
+      compiler  rustc [VERSION]
+      The manifest is known once the plugin was loaded: `--load` (runs its code).
+    --- stderr
+    ");
+    assert!(!touched.exists(), "no code of it ran");
+    let loaded = inspect(" --load");
+    assert!(
+        loaded.stdout.contains("Capabilities") && touched.exists(),
+        "{loaded:?}"
+    );
+    // From now on its manifest is known by its content.
+    let known = inspect("");
+    assert!(known.stdout.contains("Capabilities"), "{known:?}");
+}
+
+#[test]
+fn programs_get_the_header_as_json() {
+    let workspace = workspace(&[]);
+    let library = library(&workspace, LOCAL);
+    let output = conjure(&workspace, &format!("plugin inspect --json {library}"))
+        .run()
+        .unwrap();
+    assert_snapshot!(redact(&workspace).apply(&output.stdout), @r#"
+    {
+      "file": "[WORKSPACE]/plugins/libconjure_backend_local.so",
+      "sha256": "[HASH]",
+      "size": 0,
+      "header": {
+        "kind": "executor",
+        "name": "local",
+        "version": "0.1.0",
+        "abi": "0.9",
+        "pointer_size": 8,
+        "panic_unwind": true,
+        "sdk": "0.1.0",
+        "rustc": "rustc [VERSION]"
+      },
+      "manifest": null
+    }
+    "#);
+}
+
+#[test]
+fn a_plugin_is_checked() {
+    let workspace = workspace(&[]);
+    let mut story = String::new();
+    for package in [CACHE, LOCAL] {
+        let library = library(&workspace, package);
+        let output = conjure(&workspace, &format!("plugin check {library}"))
+            .run()
+            .unwrap();
+        story.push_str(&output.snapshot());
+    }
+    assert_snapshot!(story, @r"
+    exit code 0
+    --- stdout
+    ok cache-manager 0.1.0 (skill): a host takes it
+    --- stderr
+    exit code 0
+    --- stdout
+    ok local 0.1.0 (executor): a host takes it
+    --- stderr
+    ");
+}
+
+#[test]
+fn what_is_refused_is_told_with_the_remedy() {
+    let workspace = workspace(&[]);
+    workspace.write("text.so", "just text\n").unwrap();
+    workspace.write("empty.so", "").unwrap();
+    let whole = fs::read(library(&workspace, CACHE)).unwrap();
+    workspace
+        .write("half.so", &whole[..whole.len() / 2])
+        .unwrap();
+    std::os::unix::fs::symlink("text.so", workspace.work().join("link.so")).unwrap();
+    let mut story = String::new();
+    for file in ["none.so", "text.so", "empty.so", "half.so", "link.so", "."] {
+        let output = conjure(&workspace, &format!("plugin check {file}"))
+            .run()
+            .unwrap();
+        assert_eq!(output.code, Some(1), "{file}: {output:?}");
+        story.push_str(&format!("$ conjure plugin check {file}\n{}", output.stdout));
+    }
+    let redact = redact(&workspace)
+        .pattern(r"\d{4,} bytes", "[N] bytes")
+        .pattern(r"(needs|has) \d{4,}", "$1 [N]")
+        .pattern(r"\d{6,}", "[N]");
+    assert_snapshot!(redact.apply(&story), @r#"
+    $ conjure plugin check none.so
+    refused: none.so: cannot be read: No such file or directory (os error 2). Check the path and its permissions
+    $ conjure plugin check text.so
+    refused: text.so: is a text file, and a plugin is an ELF shared library. Name a library that was built with `crate-type = ["cdylib"]`
+    $ conjure plugin check empty.so
+    refused: empty.so: is empty, and a plugin is an ELF shared library. Name a library that was built with `crate-type = ["cdylib"]`
+    $ conjure plugin check half.so
+    refused: half.so: is not complete: Invalid ELF section header offset/size/alignment. Copy or build it again, best under another name that is then renamed
+    $ conjure plugin check link.so
+    refused: link.so: is a symbolic link, and a plugin is a regular file. Name the library file itself ([WORKSPACE]/work/text.so)
+    $ conjure plugin check .
+    refused: .: is a directory, and a plugin is a regular file. Name the library file itself
+    "#);
+}
+
+#[test]
+fn a_named_file_is_used_beside_the_directories() {
+    let workspace = workspace(&[LOCAL]);
+    let library = conjure_kit::build_plugin(CACHE).unwrap();
+    let args = format!("plugin list --json --plugin {}", library.display());
+    let printed = json(&conjure(&workspace, &args).run().unwrap());
+    let pinned: Vec<String> = printed["plugins"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|plugin| format!("{} {}", plugin["name"], plugin["pinned"]))
+        .collect();
+    assert_eq!(
+        pinned,
+        [
+            "\"cache-manager\" \"named by --plugin\"",
+            "\"local\" \"in a directory of the user's own\"",
+        ]
+    );
+}

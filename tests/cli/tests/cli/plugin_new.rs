@@ -1,0 +1,189 @@
+//! `conjure plugin new`: a crate outside the workspace that builds and is used.
+//!
+//! The crates share a target directory, and so what they depend on; the first of a fresh checkout
+//! takes its time.
+
+use std::path::PathBuf;
+
+use conjure_kit::{Cargo, Model, Workspace, repo_root};
+use conjure_mock_llm::Message;
+use insta::assert_snapshot;
+use serde_json::json;
+
+use crate::stage::{asks, conjure, workspace};
+
+/// Makes a crate and builds it.
+fn built(workspace: &Workspace, kind: &str, name: &str) -> PathBuf {
+    let made = conjure(workspace, &format!("plugin new {kind} {name}"))
+        .run()
+        .unwrap();
+    assert_eq!(made.code, Some(0), "{made:?}");
+    let target = repo_root().join("target/plugin-new");
+    Cargo::at(workspace.work().join(name), target)
+        .plugin(name)
+        .unwrap()
+}
+
+#[test]
+fn a_skill_is_made_built_called_and_used_by_a_model() {
+    let workspace = workspace(&[]);
+    let library = built(&workspace, "skill", "my-skill");
+    let library = library.to_str().unwrap();
+    let check = conjure(&workspace, &format!("plugin check {library}"))
+        .run()
+        .unwrap();
+    assert_eq!(
+        check.stdout, "ok my-skill 0.1.0 (skill): a host takes it\n",
+        "{check:?}"
+    );
+    let args = format!("call my-skill_greet --args {{\"name\":\"Ada\"}} --plugin {library}");
+    let call = conjure(&workspace, &args).run().unwrap();
+    assert_eq!(
+        (call.code, call.stdout.as_str()),
+        (Some(0), "Hello, Ada!\n"),
+        "{call:?}"
+    );
+    let model = Model::start().unwrap();
+    model.calls("toolu_1", "my-skill_greet", json!({ "name": "Grace" }));
+    model.says(Message::new().text("She is greeted."));
+    let run = asks(
+        &workspace,
+        &model,
+        &format!("run --plugin {library}"),
+        "Greet Grace.",
+    )
+    .run();
+    assert_eq!(run.unwrap().stdout, "She is greeted.\n");
+    let greeted = model.last_request().tool_result_text("toolu_1");
+    assert_eq!(greeted.as_deref(), Some("Hello, Grace!"));
+}
+
+#[test]
+fn an_executor_is_made_built_and_used() {
+    let workspace = workspace(&[]);
+    let library = built(&workspace, "executor", "my-executor");
+    let library = library.to_str().unwrap();
+    let args = json!({ "path": "a.txt", "file_text": "text", "description": "" }).to_string();
+    let call = format!(
+        "call my-executor_create_file --executor my-executor --plugin {library} --args {args}"
+    );
+    let call = conjure(&workspace, &call).run().unwrap();
+    assert_eq!(call.code, Some(0), "{call:?}");
+    assert!(call.stdout.contains("Created a.txt."), "{call:?}");
+    let routes = format!("routes --executor my-executor --plugin {library}");
+    let routes = conjure(&workspace, &routes).run().unwrap();
+    assert_eq!(
+        routes.stdout.matches("my-executor_").count(),
+        4,
+        "{routes:?}"
+    );
+}
+
+#[test]
+fn a_backend_is_made_built_and_used() {
+    let workspace = workspace(&[]);
+    let library = built(&workspace, "backend", "my-backend");
+    let library = library.to_str().unwrap();
+    let args = "{\"text\":\"hi\"}";
+    let call =
+        format!("call my-backend_echo --executor my-backend --plugin {library} --args {args}");
+    let call = conjure(&workspace, &call).run().unwrap();
+    assert_eq!(
+        (call.code, call.stdout.as_str()),
+        (Some(0), "hi\n"),
+        "{call:?}"
+    );
+}
+
+#[test]
+fn it_says_what_comes_next() {
+    let workspace = workspace(&[]);
+    let mut story = String::new();
+    for args in [
+        "plugin new skill my-skill",
+        "plugin new skill my-skill",
+        "plugin new executor my-executor --path elsewhere/here",
+        "plugin new backend my-backend --sdk 0.1",
+        "plugin new skill Bad_Name",
+        "plugin new skill other --sdk nowhere",
+        "plugin new sandwich other",
+    ] {
+        let output = conjure(&workspace, args).run().unwrap();
+        story.push_str(&format!("$ conjure {args}\n{}\n", output.snapshot()));
+    }
+    assert_snapshot!(story, @r#"
+    $ conjure plugin new skill my-skill
+    exit code 0
+    --- stdout
+    Made my-skill.
+
+      cd my-skill && cargo build
+      conjure plugin check target/debug/libmy_skill.so
+      conjure call my-skill_greet --args '{"name": "Ada"}' --plugin target/debug/libmy_skill.so
+    --- stderr
+
+    $ conjure plugin new skill my-skill
+    exit code 2
+    --- stdout
+    --- stderr
+    error: `my-skill` is there already and not empty; name another place with `--path`
+
+    $ conjure plugin new executor my-executor --path elsewhere/here
+    exit code 0
+    --- stdout
+    Made elsewhere/here.
+
+      cd elsewhere/here && cargo build
+      conjure plugin check target/debug/libmy_executor.so
+      conjure routes --executor my-executor --plugin target/debug/libmy_executor.so
+    --- stderr
+
+    $ conjure plugin new backend my-backend --sdk 0.1
+    exit code 0
+    --- stdout
+    Made my-backend.
+
+      cd my-backend && cargo build
+      conjure plugin check target/debug/libmy_backend.so
+      conjure call my-backend_echo --executor my-backend --args '{"text": "hi"}' --plugin target/debug/libmy_backend.so
+    --- stderr
+
+    $ conjure plugin new skill Bad_Name
+    exit code 2
+    --- stdout
+    --- stderr
+    error: `Bad_Name` is not a name for a plugin: 1 to 64 lower-case letters, digits and single hyphens, a letter first
+
+    $ conjure plugin new skill other --sdk nowhere
+    exit code 2
+    --- stdout
+    --- stderr
+    error: `nowhere` is neither a version nor the directory of an SDK (with a Cargo.toml)
+
+    $ conjure plugin new sandwich other
+    exit code 2
+    --- stdout
+    --- stderr
+    error: invalid value 'sandwich' for '<KIND>'
+      [possible values: skill, executor, backend]
+
+    For more information, try '--help'.
+    "#);
+    let files: Vec<String> = workspace
+        .files()
+        .unwrap()
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
+    assert_snapshot!(files.join("\n"), @r"
+    elsewhere/here/.gitignore
+    elsewhere/here/Cargo.toml
+    elsewhere/here/src/lib.rs
+    my-backend/.gitignore
+    my-backend/Cargo.toml
+    my-backend/src/lib.rs
+    my-skill/.gitignore
+    my-skill/Cargo.toml
+    my-skill/src/lib.rs
+    ");
+}

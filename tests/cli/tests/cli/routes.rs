@@ -1,0 +1,180 @@
+//! `conjure routes`: the routing table.
+
+use insta::assert_snapshot;
+
+use crate::stage::{CACHE, LOCAL, conjure, json, workspace};
+
+#[test]
+fn the_table_shows_who_runs_what() {
+    let workspace = workspace(&[CACHE, LOCAL]);
+    workspace
+        .write_skill("notes", "notes", "Keeps notes.", "Body")
+        .unwrap();
+    let output = conjure(&workspace, "routes --skill notes").run().unwrap();
+    let redact = conjure_kit::Redactor::for_workspace(&workspace)
+        .pattern(r"(stateful|stateless)  \d+", "$1  [N]");
+    assert_snapshot!(redact.apply(&output.snapshot()), @r"
+    exit code 0
+    --- stdout
+    TOOL                   BACKEND  SKILL          PLUGIN               MODE      TOKENS
+    cache-manager_execute  native   cache-manager  cache-manager 0.1.0  stateful  [N]
+    cache-manager_read     native   cache-manager  cache-manager 0.1.0  stateful  [N]
+    notes_bash_tool        local    notes          local 0.1.0          stateful  [N]
+    notes_create_file      local    notes          local 0.1.0          stateful  [N]
+    notes_str_replace      local    notes          local 0.1.0          stateful  [N]
+    notes_view             local    notes          local 0.1.0          stateful  [N]
+    --- stderr
+    ");
+}
+
+#[test]
+fn without_plugins_it_says_what_to_do() {
+    let workspace = workspace(&[]);
+    assert_snapshot!(conjure(&workspace, "routes").run().unwrap().snapshot(), @r"
+    exit code 0
+    --- stdout
+    There are no tools. Put plugins into a plugin directory, or name one with `--plugin`.
+    --- stderr
+    ");
+}
+
+#[test]
+fn a_skill_folder_needs_an_executor() {
+    let workspace = workspace(&[]);
+    workspace
+        .write_skill("notes", "notes", "Keeps notes.", "Body")
+        .unwrap();
+    let output = conjure(&workspace, "routes --skill notes").run().unwrap();
+    assert_snapshot!(output.snapshot(), @r"
+    exit code 2
+    --- stdout
+    --- stderr
+    error: a skill folder needs an executor: name one with `--executor`, or put the plugin `local` into a plugin directory (`conjure plugin list` shows them)
+    ");
+}
+
+#[test]
+fn a_clash_names_both_and_the_way_out() {
+    let workspace = workspace(&[LOCAL]);
+    workspace
+        .write_skill("notes", "notes", "Keeps notes.", "Body")
+        .unwrap();
+    let file = "[[backend]]\nkind = \"local\"\nskills = [\"notes\"]\nonly = [\"view\"]\n\
+                [[backend]]\nkind = \"local\"\nname = \"second\"\nskills = [\"notes\"]\n\
+                only = [\"view\"]\n";
+    workspace.write("session.toml", file).unwrap();
+    let output = conjure(&workspace, "routes --config session.toml")
+        .run()
+        .unwrap();
+    assert_snapshot!(output.snapshot(), @r#"
+    exit code 2
+    --- stdout
+    --- stderr
+    error: 2 tools would have the public name `notes_view`: `view` of `notes` on backend `local` (local 0.1.0 [WORKSPACE]/plugins/libconjure_backend_local.so) and `view` of `notes` on backend `second` (local 0.1.0 [WORKSPACE]/plugins/libconjure_backend_local.so). Give one of them another name with the alias `{ backend = "second", skill = "notes", name = "notes-second" }`, or choose between the backends with `prefer = ["local", "second"]`.
+    "#);
+    let alias = "[[routing.aliases]]\nbackend = \"second\"\nskill = \"notes\"\nname = \"again\"\n";
+    workspace
+        .write("session.toml", format!("{file}{alias}"))
+        .unwrap();
+    let output = conjure(&workspace, "routes --config session.toml --json")
+        .run()
+        .unwrap();
+    let printed = json(&output);
+    let routes: Vec<String> = printed["routes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|route| format!("{} on {}", route["name"], route["backend"]))
+        .collect();
+    assert_eq!(
+        routes,
+        [
+            "\"notes_view\" on \"local\"",
+            "\"again_view\" on \"second\""
+        ]
+    );
+}
+
+#[test]
+fn programs_get_everything_as_json() {
+    let workspace = workspace(&[CACHE]);
+    let output = conjure(&workspace, "routes --json").run().unwrap();
+    let redact = conjure_kit::Redactor::for_workspace(&workspace)
+        .pattern(r#""schema_tokens": \d+"#, r#""schema_tokens": 0"#);
+    assert_snapshot!(redact.apply(&output.snapshot()), @r#"
+    exit code 0
+    --- stdout
+    {
+      "version": 1,
+      "routes": [
+        {
+          "name": "cache-manager_execute",
+          "backend": "native",
+          "kind": "native",
+          "skill": "cache-manager",
+          "tool": "execute",
+          "operation": "skill.execute",
+          "plugin": "cache-manager",
+          "version": "0.1.0",
+          "file": "[WORKSPACE]/plugins/libconjure_skill_cache_manager.so",
+          "mode": "stateful",
+          "effects": "write",
+          "schema_tokens": 0,
+          "description": "Runs a command. Grammar: clear | set K V | get K | delete K | list [PREFIX]",
+          "input_schema": {
+            "type": "object",
+            "properties": {
+              "command": {
+                "type": "string",
+                "description": "The command, in this skill's grammar"
+              }
+            },
+            "required": [
+              "command"
+            ]
+          }
+        },
+        {
+          "name": "cache-manager_read",
+          "backend": "native",
+          "kind": "native",
+          "skill": "cache-manager",
+          "tool": "read",
+          "operation": "skill.read",
+          "plugin": "cache-manager",
+          "version": "0.1.0",
+          "file": "[WORKSPACE]/plugins/libconjure_skill_cache_manager.so",
+          "mode": "stateful",
+          "effects": "read",
+          "schema_tokens": 0,
+          "description": "Reads: `stats`: hits, misses, entries, bytes",
+          "input_schema": {
+            "type": "object",
+            "properties": {
+              "path": {
+                "type": "string",
+                "description": "What to read"
+              },
+              "offset": {
+                "type": "integer",
+                "minimum": 0,
+                "description": "How many units to skip"
+              },
+              "limit": {
+                "type": "integer",
+                "minimum": 0,
+                "description": "How many units at the most"
+              }
+            },
+            "required": [
+              "path"
+            ]
+          }
+        }
+      ],
+      "shadowed": [],
+      "quarantined": []
+    }
+    --- stderr
+    "#);
+}

@@ -1,0 +1,391 @@
+//! `conjure run`: one question.
+
+use conjure_kit::Model;
+use conjure_mock_llm::{ErrorReply, Message};
+use insta::assert_snapshot;
+use serde_json::json;
+
+use crate::stage::{CACHE, LOCAL, asks, conjure, json_lines, workspace};
+
+#[test]
+fn the_answer_is_on_standard_output_and_what_happens_on_the_way_is_not() {
+    let workspace = workspace(&[CACHE]);
+    let model = Model::start().unwrap();
+    let call = Message::new()
+        .text("I write it down.")
+        .tool_use(
+            "toolu_1",
+            "cache-manager_execute",
+            json!({ "command": "set city Lyon" }),
+        )
+        .tool_use(
+            "toolu_2",
+            "cache-manager_execute",
+            json!({ "command": "get river" }),
+        );
+    model.says(call);
+    model.says(Message::new().text("Done.\nThere is no river."));
+    let output = asks(
+        &workspace,
+        &model,
+        "run --allow cache-manager_*",
+        "Remember Lyon.",
+    )
+    .run();
+    assert_snapshot!(output.unwrap().snapshot(), @r#"
+    exit code 0
+    --- stdout
+    I write it down.
+    Done.
+    There is no river.
+    --- stderr
+    → cache-manager_execute {"command":"set city Lyon"}
+    → cache-manager_execute {"command":"get river"}
+    ✓ cache-manager_execute (on native, [DURATION])
+      stored
+    ✗ cache-manager_execute (on native, [DURATION])
+      `river` is not in the cache. `list` shows what is.
+    "#);
+}
+
+#[test]
+fn files_that_were_made_are_listed() {
+    let workspace = workspace(&[LOCAL]);
+    let model = Model::start().unwrap();
+    let input = json!({ "path": "out/table.csv", "file_text": "a,b\n", "description": "a table" });
+    model.calls("toolu_1", "local_create_file", input);
+    model.says(Message::new().text("There it is."));
+    let output = asks(
+        &workspace,
+        &model,
+        "run --allow local_create_file",
+        "Make a table.",
+    )
+    .run();
+    assert_snapshot!(output.unwrap().snapshot(), @r#"
+    exit code 0
+    --- stdout
+    There it is.
+    --- stderr
+    → local_create_file {"path":"out/table.csv","file_text":"a,b\n","description":"a table"}
+    ✓ local_create_file (on local, [DURATION])
+      Created out/table.csv.
+
+    Files
+      file-1  out/table.csv  4 bytes, text/csv, from local
+    "#);
+    assert_eq!(workspace.read("out/table.csv").unwrap(), "a,b\n");
+}
+
+#[test]
+fn programs_read_events_as_json_lines() {
+    let workspace = workspace(&[CACHE]);
+    let model = Model::start().unwrap();
+    model.calls(
+        "toolu_1",
+        "cache-manager_execute",
+        json!({ "command": "set k v" }),
+    );
+    model.says(Message::new().text("Done."));
+    let output = asks(&workspace, &model, "run --json --allow *", "Remember.")
+        .run()
+        .unwrap();
+    assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""));
+    let redact = conjure_kit::Redactor::for_workspace(&workspace)
+        .pattern(r#""duration_ms":\d+"#, r#""duration_ms":0"#);
+    assert_snapshot!(redact.apply(&output.stdout), @r#"
+    {"type":"turn_started","turn_id":"[UUID]"}
+    {"type":"round","round":1,"provider":"anthropic","model":"a-model","table":1}
+    {"type":"usage","prompt_tokens":10,"completion_tokens":5,"total_tokens":15,"input":10,"cache_read":0,"cache_write":0,"output":5,"reasoning":0}
+    {"type":"function_call","calls":[{"id":"toolu_1","name":"cache-manager_execute","arguments":{"command":"set k v"}}]}
+    {"type":"call_started","call_id":"toolu_1","backend":"native","plugin":"cache-manager 0.1.0"}
+    {"type":"function_call_output","call_id":"toolu_1","name":"cache-manager_execute","backend":"native","output":"stored","is_error":false,"duration_ms":0}
+    {"type":"round","round":2,"provider":"anthropic","model":"a-model","table":1}
+    {"type":"content","delta":"Done."}
+    {"type":"usage","prompt_tokens":20,"completion_tokens":10,"total_tokens":30,"input":20,"cache_read":0,"cache_write":0,"output":10,"reasoning":0}
+    {"type":"done","turn_id":"[UUID]","outcome":"completed","stop_reason":"end_turn","text":"Done."}
+    {"type":"result","text":"Done.","stop_reason":"end_turn","thread":"[UUID]","files":[]}
+    "#);
+}
+
+#[test]
+fn the_question_comes_from_standard_input() {
+    for args in ["run", "run -"] {
+        let workspace = workspace(&[]);
+        let model = Model::start().unwrap();
+        model.says(Message::new().text("Two lines."));
+        let output = asks(&workspace, &model, args, "")
+            .stdin("one\ntwo\n")
+            .run()
+            .unwrap();
+        assert_eq!(
+            (output.code, output.stdout.as_str()),
+            (Some(0), "Two lines.\n"),
+            "{output:?}"
+        );
+        assert!(model.last_request().last_text().contains("one\ntwo"));
+    }
+}
+
+#[test]
+fn without_a_question_it_is_wrong_usage() {
+    let workspace = workspace(&[]);
+    let model = Model::start().unwrap();
+    let output = asks(&workspace, &model, "run", "").run().unwrap();
+    assert_snapshot!(output.snapshot(), @r"
+    exit code 2
+    --- stdout
+    --- stderr
+    error: the question is empty
+    ");
+}
+
+#[test]
+fn exit_0_for_an_answer() {
+    let workspace = workspace(&[]);
+    let model = Model::start().unwrap();
+    model.says(Message::new().text("Hello."));
+    let output = asks(&workspace, &model, "run", "Hi.").run().unwrap();
+    assert_snapshot!(output.snapshot(), @r"
+    exit code 0
+    --- stdout
+    Hello.
+    --- stderr
+    ");
+}
+
+#[test]
+fn exit_1_for_an_answer_that_is_no() {
+    let workspace = workspace(&[CACHE]);
+    let output = conjure_kit::cli([
+        "call",
+        "cache-manager_execute",
+        "--args",
+        "{\"command\": \"get nothing\"}",
+    ])
+    .workspace(&workspace)
+    .run()
+    .unwrap();
+    assert_snapshot!(output.snapshot(), @r"
+    exit code 1
+    --- stdout
+    `nothing` is not in the cache. `list` shows what is.
+    --- stderr
+    ");
+}
+
+#[test]
+fn exit_2_for_wrong_usage_and_each_says_what_to_do() {
+    let workspace = workspace(&[]);
+    workspace.write("bad.toml", "provider = 7\n").unwrap();
+    let mut story = String::new();
+    for args in [
+        "run Hi.",
+        "run --provider nobody Hi.",
+        "run --provider anthropic --model m Hi.",
+        "run --config bad.toml Hi.",
+        "run --config none.toml Hi.",
+        "run --provider scripted Hi.",
+        "run --provider anthropic --model m --allow ( Hi.",
+        "run --provider scripted --script none.json Hi.",
+        "run --provider anthropic --model m --thread ../x Hi.",
+        "run --provider anthropic --model m --skill nowhere Hi.",
+        "run --provider anthropic --model m --working-dir nowhere Hi.",
+    ] {
+        let output = conjure(&workspace, args).run().unwrap();
+        assert_eq!(output.code, Some(2), "{args}: {output:?}");
+        story.push_str(&format!("$ conjure {args}\n{}", output.snapshot()));
+    }
+    assert_snapshot!(story, @r#"
+    $ conjure run Hi.
+    exit code 2
+    --- stdout
+    --- stderr
+    error: no provider is named: `--provider NAME`, or `provider = "NAME"` in the session file; there are: anthropic, scripted
+    $ conjure run --provider nobody Hi.
+    exit code 2
+    --- stdout
+    --- stderr
+    error: there is no provider `nobody`; there are: anthropic, scripted
+    $ conjure run --provider anthropic --model m Hi.
+    exit code 2
+    --- stdout
+    --- stderr
+    error: the provider `anthropic` needs a key: set ANTHROPIC_API_KEY
+    $ conjure run --config bad.toml Hi.
+    exit code 2
+    --- stdout
+    --- stderr
+    error: the session file `bad.toml` is not right: TOML parse error at line 1, column 12
+      |
+    1 | provider = 7
+      |            ^
+    invalid type: integer `7`, expected a string
+    $ conjure run --config none.toml Hi.
+    exit code 2
+    --- stdout
+    --- stderr
+    error: the session file cannot be used: cannot read none.toml: No such file or directory (os error 2)
+    $ conjure run --provider scripted Hi.
+    exit code 2
+    --- stdout
+    --- stderr
+    error: the provider `scripted` needs a script: `script = "FILE"` in the session file, or `--script FILE`
+    $ conjure run --provider anthropic --model m --allow ( Hi.
+    exit code 2
+    --- stdout
+    --- stderr
+    error: invalid value '(' for '--allow <PATTERN>': "(" is no pattern: the parenthesis is not closed at the end. Write `TOOL`, `backend:NAME` or `TOOL(ARGUMENTS)`, with `*` for any text.
+
+    For more information, try '--help'.
+    $ conjure run --provider scripted --script none.json Hi.
+    exit code 2
+    --- stdout
+    --- stderr
+    error: the script `none.json` cannot be read: cannot read none.json: No such file or directory (os error 2)
+    $ conjure run --provider anthropic --model m --thread ../x Hi.
+    exit code 2
+    --- stdout
+    --- stderr
+    error: `../x` is not a thread's id: 1 to 64 letters, digits, `-` and `_`
+    $ conjure run --provider anthropic --model m --skill nowhere Hi.
+    exit code 2
+    --- stdout
+    --- stderr
+    error: a skill folder needs an executor: name one with `--executor`, or put the plugin `local` into a plugin directory (`conjure plugin list` shows them)
+    $ conjure run --provider anthropic --model m --working-dir nowhere Hi.
+    exit code 2
+    --- stdout
+    --- stderr
+    error: the provider `anthropic` needs a key: set ANTHROPIC_API_KEY
+    "#);
+}
+
+#[test]
+fn exit_3_when_the_provider_fails() {
+    let workspace = workspace(&[]);
+    let model = Model::start().unwrap();
+    model.says(ErrorReply::new(401).message("invalid x-api-key"));
+    let output = asks(&workspace, &model, "run", "Hi.").run().unwrap();
+    assert_snapshot!(output.snapshot(), @r"
+    exit code 3
+    --- stdout
+    --- stderr
+    error: anthropic: Anthropic gave no reply (HTTP status 401, authentication_error). invalid x-api-key. Check the API key that the session uses, and that its account may use this model. (request req_mock_0)
+    ");
+    assert_eq!(model.requests().len(), 1, "a wrong key is not tried again");
+}
+
+#[test]
+fn exit_4_when_a_limit_ends_the_turn() {
+    let workspace = workspace(&[CACHE]);
+    let model = Model::start().unwrap();
+    for n in 0..2 {
+        let input = json!({ "command": "set k v" });
+        model.calls(&format!("toolu_{n}"), "cache-manager_execute", input);
+    }
+    let output = asks(
+        &workspace,
+        &model,
+        "run --allow * --max-iterations 2",
+        "Go on.",
+    )
+    .run();
+    assert_snapshot!(output.unwrap().snapshot(), @r#"
+    exit code 4
+    --- stdout
+    --- stderr
+    → cache-manager_execute {"command":"set k v"}
+    ✓ cache-manager_execute (on native, [DURATION])
+      stored
+    → cache-manager_execute {"command":"set k v"}
+    ✗ cache-manager_execute (not run)
+      This call was not run: the limit max_iterations = 2 is reached.
+    error: the turn reached the limit max_iterations = 2; the history is kept, go on with another message
+    "#);
+}
+
+#[test]
+fn exit_5_when_the_disk_says_no() {
+    let workspace = workspace(&[]);
+    let model = Model::start().unwrap();
+    workspace.write("file", "").unwrap();
+    let output = asks(&workspace, &model, "run --data-dir file", "Hi.")
+        .run()
+        .unwrap();
+    assert_snapshot!(output.snapshot(), @r"
+    exit code 5
+    --- stdout
+    --- stderr
+    error: cannot make the directory file/store: Not a directory (os error 20)
+    ");
+}
+
+#[test]
+fn exit_130_when_it_is_interrupted_and_what_came_is_kept() {
+    use conjure_mock_llm::{Position, Reply};
+    let workspace = workspace(&[]);
+    let model = Model::start().unwrap();
+    let story = Message::new().text("Once upon a time there was").deltas(4);
+    model.says(Reply::from(story).hold(Position::Event(6), "middle"));
+    let running = asks(&workspace, &model, "run", "Tell me.").start().unwrap();
+    model.mock().reached_blocking("middle").unwrap();
+    running.wait_for_stdout("Once").unwrap();
+    running.signal(conjure_kit::Signal::INT);
+    let output = running.wait().unwrap();
+    assert_eq!(output.code, Some(130), "{output:?}");
+    assert!(output.stdout.starts_with("Once upon"), "{output:?}");
+}
+
+#[test]
+fn a_script_can_play_the_model_and_says_so() {
+    let workspace = workspace(&[CACHE]);
+    let script = json!({ "steps": [
+        { "calls": [{
+            "as": "set", "tool": "cache-manager_execute",
+            "arguments": { "command": "set name {{vars.name}}" },
+        }] },
+        { "text": "It said: {{set.text}}" },
+    ] });
+    workspace.write("script.json", script.to_string()).unwrap();
+    let args = "run --script script.json --set name=Ada --allow * Go.";
+    assert_snapshot!(conjure(&workspace, args).run().unwrap().snapshot(), @r#"
+    exit code 0
+    --- stdout
+    It said: stored
+    --- stderr
+    note: A script plays the model: no provider is asked and nothing is generated.
+    → cache-manager_execute {"command":"set name Ada"}
+    ✓ cache-manager_execute (on native, [DURATION])
+      stored
+    "#);
+}
+
+#[test]
+fn a_thread_goes_on() {
+    let workspace = workspace(&[]);
+    let model = Model::start().unwrap();
+    model.says(Message::new().text("Hello, Ada."));
+    let first = asks(&workspace, &model, "run --json", "I am Ada.")
+        .run()
+        .unwrap();
+    let thread = json_lines(&first).pop().unwrap()["thread"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    model.says(Message::new().text("Ada."));
+    let args = format!("run --thread {thread}");
+    let again = asks(&workspace, &model, &args, "Who am I?").run().unwrap();
+    assert_eq!(again.stdout, "Ada.\n");
+    let said: Vec<String> = model
+        .last_request()
+        .messages()
+        .iter()
+        .map(|message| format!("{}: {}", message["role"], message["content"][0]["text"]))
+        .collect();
+    assert_snapshot!(said.join("\n"), @r#"
+    "user": "I am Ada."
+    "assistant": "Hello, Ada."
+    "user": "Who am I?"
+    "#);
+}

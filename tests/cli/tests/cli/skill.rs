@@ -1,0 +1,150 @@
+//! `conjure skill`: folders and packages.
+
+use insta::assert_snapshot;
+
+use crate::stage::{LOCAL, conjure, json, workspace};
+
+#[test]
+fn the_list_shows_the_projects_and_the_users_skills_and_what_is_wrong() {
+    let workspace = workspace(&[]);
+    workspace
+        .write_skill(".agents/skills/one", "one", "The first.", "Body")
+        .unwrap();
+    workspace
+        .write_skill(".claude/skills/two", "two", "The second.", "Body")
+        .unwrap();
+    workspace
+        .write(".conjure/skills/bad/SKILL.md", "no front matter\n")
+        .unwrap();
+    workspace
+        .write_skill("../home/.agents/skills/one", "one", "Hidden.", "Body")
+        .unwrap();
+    workspace
+        .write_skill("../home/.agents/skills/mine", "mine", "Mine.", "Body")
+        .unwrap();
+    let list = conjure(&workspace, "skill list").run().unwrap();
+    assert_snapshot!(list.snapshot(), @r"
+    exit code 0
+    --- stdout
+    SKILL  SCOPE    USED         PATH
+    one    project  not trusted  .agents/skills/one
+    two    project  not trusted  .claude/skills/two
+    mine   user     yes          [WORKSPACE]/home/.agents/skills/mine
+    --- stderr
+    hidden: The user skill `one` in [WORKSPACE]/home/.agents/skills/one is hidden by the project skill in [WORKSPACE]/work/.agents/skills/one.
+    broken: the skill at `[WORKSPACE]/work/.conjure/skills/bad` does not load: SKILL.md does not begin with a line `---`, so it has no front matter.
+    ");
+    let list = json(&conjure(&workspace, "skill list --json").run().unwrap());
+    let count = |what: &str| list[what].as_array().unwrap().len();
+    assert_eq!(
+        (count("skills"), count("hidden"), count("broken")),
+        (3, 1, 1)
+    );
+}
+
+#[test]
+fn the_skills_of_a_project_are_used_after_it_was_trusted() {
+    let workspace = workspace(&[LOCAL]);
+    workspace
+        .write_skill(".agents/skills/one", "one", "The first.", "Body")
+        .unwrap();
+    let routes = || conjure(&workspace, "routes").run().unwrap();
+    let before = routes();
+    assert!(!before.stdout.contains("one_bash_tool"), "{before:?}");
+    assert!(before.stderr.contains("conjure skill trust"), "{before:?}");
+    let trust = conjure(&workspace, "skill trust").run().unwrap();
+    assert_snapshot!(trust.snapshot(), @r"
+    exit code 0
+    --- stdout
+    [WORKSPACE]/work is trusted.
+    --- stderr
+    ");
+    let after = routes();
+    assert!(after.stdout.contains("one_bash_tool"), "{after:?}");
+    let remove = conjure(&workspace, "skill trust --remove").run().unwrap();
+    assert_snapshot!(remove.snapshot(), @r"
+    exit code 0
+    --- stdout
+    [WORKSPACE]/work is not trusted any more.
+    --- stderr
+    ");
+    assert!(!routes().stdout.contains("one_bash_tool"));
+}
+
+#[test]
+fn a_valid_skill_is_valid() {
+    let workspace = workspace(&[]);
+    workspace
+        .write_skill("good", "good", "Good.", "See [this](references/a.md).")
+        .unwrap();
+    workspace.write("good/references/a.md", "text").unwrap();
+    let output = conjure(&workspace, "skill validate good").run().unwrap();
+    assert_snapshot!(output.snapshot(), @r"
+    exit code 0
+    --- stdout
+    valid good
+    --- stderr
+    ");
+}
+
+#[test]
+fn every_mistake_is_told_with_its_line_and_what_to_do() {
+    let workspace = workspace(&[]);
+    let text = "---\nname: Not_Good\ndescription: Use when: testing\ncolour: red\n---\n\
+                [gone](scripts/gone.sh)\n";
+    workspace.write("bad/SKILL.md", text).unwrap();
+    let output = conjure(&workspace, "skill validate bad").run().unwrap();
+    assert_snapshot!(output.snapshot(), @r"
+    exit code 1
+    --- stdout
+    error [unquoted-colon] line 3: The value of `description` has a colon and is not quoted; it was read as if it were.
+      Put the value of `description` in quotes.
+    error [name-charset] line 2: The name `Not_Good` has characters other than letters, digits and hyphens.
+      Use 1 to 64 lower-case letters and digits, with single hyphens between.
+    error [name-case] line 2: The name `Not_Good` is not lower-case.
+      Write `not_good`.
+    error [name-directory] line 2: The name `Not_Good` is not that of its directory, `bad`.
+      Rename one of the two.
+    hint [unknown-field] line 4: The standard does not know these fields: `colour`.
+      Other hosts may ignore or refuse them; `metadata` is the place for your own.
+    warning [link-missing]: The body links to files that are not there: `scripts/gone.sh`.
+      Add the files or correct the links; paths are relative to the skill's directory.
+    --- stderr
+    ");
+    let output = conjure(&workspace, "skill validate --json bad")
+        .run()
+        .unwrap();
+    assert_eq!(json(&output)["valid"], false);
+    let output = conjure(&workspace, "skill validate nowhere").run().unwrap();
+    assert_eq!(output.code, Some(1));
+    assert!(output.stderr.contains("nowhere"), "{output:?}");
+}
+
+#[test]
+fn a_skill_is_shown() {
+    let workspace = workspace(&[]);
+    let text = "---\nname: full\ndescription: Does it all.\nlicense: MIT\nmetadata:\n  author: Ada\n\
+                ---\n\n# Full\n\nDo it.\n";
+    workspace.write("full/SKILL.md", text).unwrap();
+    workspace.write("full/scripts/run.sh", "echo\n").unwrap();
+    workspace
+        .write("full/references/deep/a.md", "text\n")
+        .unwrap();
+    let output = conjure(&workspace, "skill show full").run().unwrap();
+    assert_snapshot!(output.snapshot(), @r"
+    exit code 0
+    --- stdout
+    full
+    Does it all.
+    license: MIT
+    author: Ada
+    path: full
+      references/deep/a.md
+      scripts/run.sh
+
+    # Full
+
+    Do it.
+    --- stderr
+    ");
+}

@@ -1,0 +1,33 @@
+//! The numbered cases of behaviour to match (`p…`), to beat (`b…`) and of the hybrid session
+//! (`h…`), end to end: real libraries behind the ABI, a provider over HTTP, the real binary.
+//!
+//! A case that could go wrong in several places is checked where a person or a model would see it:
+//! in a request that the provider received, in what the program printed, in `/proc`.
+
+// Clippy lets tests be blunt only where it sees that they are tests.
+#[cfg(test)]
+mod commands;
+#[cfg(test)]
+mod conversation;
+#[cfg(test)]
+mod files;
+#[cfg(test)]
+mod folders;
+#[cfg(test)]
+mod interrupted;
+#[cfg(test)]
+mod misbehaving;
+#[cfg(test)]
+mod native;
+#[cfg(test)]
+mod packages;
+#[cfg(test)]
+mod processes;
+#[cfg(test)]
+mod registry;
+#[cfg(test)]
+mod requests;
+#[cfg(test)]
+mod routing;
+#[cfg(test)]
+mod stage;
