@@ -37,7 +37,7 @@ pub(crate) async fn read(
         let (body, cut) = read_bounded(reply, BODY_BYTES, timeouts).await;
         let mut decoded = decode_body(&body);
         if cut.is_some() && !decoded.response.complete {
-            decoded.error = cut.map(broke_off);
+            decoded.error = cut.as_ref().map(broke_off);
         }
         return decoded;
     }
@@ -64,7 +64,7 @@ pub(crate) async fn read(
     let mut decoded = decoder.finish(&mut events);
     show(&mut events, sink);
     if cut.is_some() && !decoded.response.complete {
-        decoded.error = cut.map(broke_off);
+        decoded.error = cut.as_ref().map(broke_off);
     }
     decoded
 }
@@ -115,7 +115,7 @@ async fn next_piece(
     }
 }
 
-fn broke_off(cut: Cut) -> WireError {
+fn broke_off(cut: &Cut) -> WireError {
     WireError {
         kind: cut.kind.to_owned(),
         message: format!("The reply broke off: {}. What came is kept.", cut.reason),
