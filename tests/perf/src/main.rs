@@ -97,7 +97,7 @@ fn is_wanted(benchmark: &Benchmark, args: &Args) -> bool {
         return args.all || !benchmark.slow;
     };
     let exact = |benchmark: &Benchmark| {
-        benchmark.name == name || benchmark.figures.iter().any(|figure| *figure == name)
+        benchmark.name == name || benchmark.figures.contains(&name)
     };
     if BENCHMARKS.iter().any(exact) {
         return exact(benchmark);

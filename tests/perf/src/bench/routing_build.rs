@@ -69,6 +69,7 @@ fn tool(backend: &str, skill: usize, name: &str) -> CatalogTool {
         plugin: Some(skill.clone()),
         version: Some("1.2.3".to_owned()),
         file: Some(format!("/opt/conjure/plugins/lib{skill}.so")),
+        build: None,
     };
     tool
 }

@@ -1,0 +1,162 @@
+//! Tests of the files of a session.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures_util::FutureExt as _;
+
+use super::*;
+
+#[test]
+fn b23_a_name_from_outside_never_leaves_its_directory() {
+    for (given, safe) in [
+        ("../../etc/passwd", "passwd"),
+        ("/abs/x.csv", "x.csv"),
+        ("..", "file"),
+        ("a/..", "file"),
+        ("C:\\x\\y.txt", "y.txt"),
+        (".bashrc", "bashrc"),
+        ("nul\0l", "nul_l"),
+        ("", "file"),
+        ("ok name.txt", "ok name.txt"),
+    ] {
+        assert_eq!(safe_name(given), safe, "{given:?}");
+    }
+}
+
+#[test]
+fn p16_an_artifact_has_hash_size_and_media_type() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("a.csv"), "x,y\n").unwrap();
+    let artifacts = Artifacts::new(vec![dir.path().into()], dir.path().join("cache"));
+    let file = FileRef::at(dir.path().join("a.csv").display().to_string());
+    let artifact = artifacts.register("local", &file, None).unwrap();
+    assert_eq!(artifact.media_type, "text/csv");
+    assert_eq!(artifact.size, Some(4));
+    assert_eq!(
+        artifact.sha256.as_deref(),
+        Some("9c6536d38fa37da58fac066342747e6d20fdace12ab5b287cf04506f2afe95b0")
+    );
+    let again = artifacts.register("local", &file, None).unwrap();
+    assert_eq!(again.id, artifact.id);
+}
+
+#[test]
+fn a_file_outside_the_roots_is_refused_also_through_a_link() {
+    let dir = tempfile::tempdir().unwrap();
+    let work = dir.path().join("work");
+    std::fs::create_dir(&work).unwrap();
+    std::fs::write(dir.path().join("secret"), "s").unwrap();
+    std::os::unix::fs::symlink(dir.path().join("secret"), work.join("link")).unwrap();
+    let artifacts = Artifacts::new(vec![work.clone()], work.join("cache"));
+    for path in [
+        dir.path().join("secret"),
+        work.join("link"),
+        work.join("../secret"),
+        work,
+    ] {
+        let file = FileRef::at(path.display().to_string());
+        let error = artifacts.register("liar", &file, None).unwrap_err();
+        assert!(error.to_string().contains("`liar`"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_of_the_exchange_directory_outlives_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (exchange, cache) = (dir.path().join("exchange"), dir.path().join("files"));
+    std::fs::create_dir(&exchange).unwrap();
+    let artifacts = Artifacts::new(vec![exchange.clone()], cache.clone()).moving_out_of(&exchange);
+    let spilled = exchange.join("output.txt");
+    std::fs::write(&spilled, "long").unwrap();
+    let file = FileRef::at(spilled.display().to_string());
+    let artifact = artifacts.register("local", &file, None).unwrap();
+    // The result names it again, after it was told of while the call ran.
+    assert_eq!(artifacts.register("local", &file, None).unwrap(), artifact);
+    std::fs::remove_dir_all(&exchange).unwrap();
+    let path = artifacts.resolve(&artifact.id).await.unwrap();
+    assert!(path.starts_with(cache.canonicalize().unwrap()), "{path:?}");
+    assert_eq!(std::fs::read_to_string(path).unwrap(), "long");
+}
+
+#[tokio::test]
+async fn after_a_resume_a_handle_stands_for_the_file_that_it_stood_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
+    let work = root.join("work");
+    std::fs::create_dir(&work).unwrap();
+    std::fs::write(root.join("secret"), "s").unwrap();
+    let at = |name: &str| {
+        std::fs::write(work.join(name), name).unwrap();
+        FileRef::at(work.join(name).display().to_string())
+    };
+    let before = Artifacts::new(vec![work.clone()], root.join("files"));
+    let first = before.register("local", &at("a.txt"), None).unwrap();
+    let second = before.register("docker", &at("b.txt"), None).unwrap();
+    let reference = |id: &str| ArtifactRef {
+        id: id.to_owned(),
+        ..first.reference()
+    };
+    let after = Artifacts::new(vec![work.clone()], root.join("files"));
+    after.restore(&[
+        (first.reference(), "local".to_owned(), first.path.clone()),
+        (
+            second.reference(),
+            "docker".to_owned(),
+            Some("b.txt".into()),
+        ),
+        (
+            reference("file-9"),
+            "liar".to_owned(),
+            Some(root.join("secret")),
+        ),
+    ]);
+    let listed = after.list();
+    assert_eq!(listed[..2], [first.clone(), second]);
+    assert_eq!((listed.len(), &listed[2].path), (3, &None));
+    assert!(after.resolve("file-9").await.is_err());
+    let third = after.register("local", &at("c.txt"), None).unwrap();
+    assert_eq!(third.id, "file-10");
+    let again = after.register("local", &at("a.txt"), None).unwrap();
+    assert_eq!(again, first);
+}
+
+#[tokio::test]
+async fn h12_a_remote_file_is_fetched_once_when_it_is_needed_and_a_bad_id_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let artifacts = Artifacts::new(vec![], dir.path().join("cache"));
+    let count = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&count);
+    let fetch: Fetch = Arc::new(move |id, to| {
+        counter.fetch_add(1, Ordering::SeqCst);
+        async move { std::fs::write(to, id).map_err(|e| e.to_string()) }.boxed()
+    });
+    let file = FileRef::lazy("remote-7", "../report.txt");
+    let artifact = artifacts.register("hosted", &file, Some(fetch)).unwrap();
+    assert_eq!(count.load(Ordering::SeqCst), 0);
+    let path = artifacts.resolve(&artifact.id).await.unwrap();
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "remote-7");
+    assert_eq!(artifacts.resolve("report.txt").await.unwrap(), path);
+    assert_eq!(count.load(Ordering::SeqCst), 1);
+    for bad in ["file-99", "../report.txt", "/etc/passwd", ""] {
+        assert!(matches!(
+            artifacts.resolve(bad).await,
+            Err(FileError::FileNotFound { .. })
+        ));
+    }
+}
+
+#[tokio::test]
+async fn a_failed_download_says_why_and_can_be_tried_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let artifacts = Artifacts::new(vec![], dir.path().join("cache"));
+    let fetch: Fetch = Arc::new(|_, _| async { Err("410 gone".to_owned()) }.boxed());
+    let artifact = artifacts
+        .register("hosted", &FileRef::lazy("x", "x"), Some(fetch))
+        .unwrap();
+    let error = artifacts.resolve(&artifact.id).await.unwrap_err();
+    assert!(
+        matches!(&error, FileError::DownloadFailed { file_id, reason }
+            if file_id == "file-1" && reason == "410 gone"),
+        "{error}"
+    );
+}
