@@ -19,6 +19,8 @@ pub(crate) enum Exit {
     Host,
     /// Interrupted.
     Interrupted,
+    /// Ended by SIGTERM.
+    Terminated,
 }
 
 impl Exit {
@@ -32,6 +34,7 @@ impl Exit {
             Self::Limit => 4,
             Self::Host => 5,
             Self::Interrupted => 130,
+            Self::Terminated => 143,
         }
     }
 }

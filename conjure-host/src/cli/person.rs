@@ -10,6 +10,8 @@ use conjure_host::session::Session;
 use conjure_skill_sdk::protocol::{Elicit, Elicited};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 use super::output::{BOLD, RESET, YELLOW, aside};
 use super::transcript::Asked;
@@ -43,17 +45,31 @@ pub(crate) async fn decide(session: &Session, asked: &Asked) -> Decision {
     }
 }
 
-/// Reads one line from the terminal without holding anything else up.
-pub(crate) async fn prompt(question: &'static str) -> Option<String> {
+/// Reads one line from the terminal without holding anything else up. When it is dropped nothing
+/// goes on reading, so no answer to a later question is lost.
+async fn prompt(question: &'static str) -> Option<String> {
+    let mut stderr = std::io::stderr();
+    let _ = stderr.write_all(question.as_bytes());
+    let _ = stderr.flush();
+    if let Ok(stdin) = watched_stdin() {
+        // A terminal is readable when there is a whole line.
+        drop(stdin.readable().await.ok()?);
+    }
     let read = tokio::task::spawn_blocking(move || {
-        let mut stderr = std::io::stderr();
-        let _ = stderr.write_all(question.as_bytes());
-        let _ = stderr.flush();
         let mut line = String::new();
         let read = std::io::stdin().lock().read_line(&mut line);
         read.ok().filter(|bytes| *bytes > 0).map(|_| line)
     });
     read.await.ok().flatten()
+}
+
+#[expect(
+    deprecated,
+    reason = "standard input stays open for the life of the program, which is all that the \
+              successor, unsafe code, asks for"
+)]
+fn watched_stdin() -> std::io::Result<AsyncFd<std::io::Stdin>> {
+    AsyncFd::with_interest(std::io::stdin(), Interest::READABLE)
 }
 
 /// Puts questions of plugins to the person at the terminal; with no terminal they are cancelled.

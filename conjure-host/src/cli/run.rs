@@ -13,6 +13,7 @@ use super::args::{Global, SessionArgs};
 use super::exit::{Exit, Failure};
 use super::output;
 use super::person::Terminal;
+use super::signals::Signals;
 use super::transcript::Transcript;
 
 /// Asks one question, runs the calls that the model asks for, and prints the answer: the answer to
@@ -37,7 +38,9 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
     let question = question(args.question)?;
-    let (_host, session) = open(global, args.session, args.thread.as_deref()).await?;
+    let mut signals = Signals::listen()?;
+    let opened = open(global, args.session, args.thread.as_deref());
+    let (_host, session) = signals.unless(opened).await?;
     let attended = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
     if attended && !global.json {
         session.attend(ApprovalMode::Attended).await;
@@ -47,14 +50,21 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
     let mut transcript = Transcript::new(global.json);
     let asked = Arc::clone(&session);
     let answer = tokio::spawn(async move { asked.chat(question).await });
-    let answer = follow(&session, events, answer, &mut transcript, attended).await;
+    let answer = Following {
+        session: &session,
+        transcript: &mut transcript,
+        signals: &mut signals,
+        attended,
+    }
+    .until(answer, events)
+    .await;
     let files = session.created_files();
     let thread = session.thread().to_string();
     if let Some(session) = Arc::into_inner(session) {
-        session.close().await;
+        close(session, &mut signals).await;
     }
     transcript.files(&files);
-    let answer = answer.map_err(Failure::from);
+    let answer = answer.map_err(|error| failure(error, &signals));
     if global.json {
         let (text, stop_reason) = match &answer {
             Ok(answer) => (Some(&answer.text), answer.stop_reason.as_ref()),
@@ -101,33 +111,82 @@ pub(crate) async fn open(
     Ok((host, session))
 }
 
-/// Shows a turn until it is over. Ctrl-C ends it; what came so far is kept.
-pub(crate) async fn follow(
-    session: &Session,
-    mut events: Subscription,
-    answer: tokio::task::JoinHandle<Result<Answer, ChatError>>,
-    transcript: &mut Transcript,
-    attended: bool,
-) -> Result<Answer, ChatError> {
-    let mut answer = answer;
-    loop {
-        tokio::select! {
-            biased;
-            event = events.next() => {
-                if let Some(asked) = transcript.show(&event.event, attended) {
-                    let decision = super::person::decide(session, &asked).await;
-                    session.decide(asked.call_id, decision).await;
+/// Ends a session. A signal meanwhile says not to wait for that.
+pub(crate) async fn close(session: Session, signals: &mut Signals) {
+    tokio::select! {
+        () = session.close() => {}
+        _ = signals.next() => {}
+    }
+}
+
+/// Why a turn gave no answer; who cancelled it decides about the exit code.
+pub(crate) fn failure(error: ChatError, signals: &Signals) -> Failure {
+    let cancelled = error == ChatError::Cancelled;
+    let mut failure = Failure::from(error);
+    if cancelled && let Some(signal) = signals.last() {
+        failure.exit = signal.exit();
+    }
+    failure
+}
+
+/// Shows a turn while it runs.
+pub(crate) struct Following<'a> {
+    pub(crate) session: &'a Session,
+    pub(crate) transcript: &'a mut Transcript,
+    pub(crate) signals: &'a mut Signals,
+    pub(crate) attended: bool,
+}
+
+impl Following<'_> {
+    /// Shows the turn until it is over. A signal ends it, also while the person is asked; what
+    /// came so far is kept. A second one does not wait for that.
+    pub(crate) async fn until(
+        self,
+        mut answer: tokio::task::JoinHandle<Result<Answer, ChatError>>,
+        mut events: Subscription,
+    ) -> Result<Answer, ChatError> {
+        let Self {
+            session,
+            transcript,
+            signals,
+            attended,
+        } = self;
+        let mut cancelled = false;
+        loop {
+            tokio::select! {
+                biased;
+                _ = signals.next() => {
+                    if std::mem::replace(&mut cancelled, true) {
+                        answer.abort();
+                        transcript.end();
+                        return Err(ChatError::Cancelled);
+                    }
+                    session.cancel(true).await;
                 }
-            }
-            _ = tokio::signal::ctrl_c() => session.cancel(true).await,
-            done = &mut answer => {
-                while let Some(event) = events.try_next() {
-                    transcript.show(&event.event, attended);
+                event = events.next() => {
+                    let asked = transcript.show(&event.event, attended);
+                    if let Some(asked) = asked && !cancelled {
+                        tokio::select! {
+                            biased;
+                            _ = signals.next() => {
+                                cancelled = true;
+                                session.cancel(true).await;
+                            }
+                            decision = super::person::decide(session, &asked) => {
+                                session.decide(asked.call_id.as_str(), decision).await;
+                            }
+                        }
+                    }
                 }
-                transcript.end();
-                return done.unwrap_or_else(|error| {
-                    Err(ChatError::Ended { reason: Some(error.to_string()) })
-                });
+                done = &mut answer => {
+                    while let Some(event) = events.try_next() {
+                        transcript.show(&event.event, attended);
+                    }
+                    transcript.end();
+                    return done.unwrap_or_else(|error| {
+                        Err(ChatError::Ended { reason: Some(error.to_string()) })
+                    });
+                }
             }
         }
     }
