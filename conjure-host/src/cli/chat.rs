@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::args::{Global, SessionArgs};
 use super::exit::{Exit, Failure};
-use super::output::{self, DIM, RESET, YELLOW, aside};
+use super::output::{self, DIM, RESET, YELLOW, aside, clean};
 use super::run::{Following, close, failure, open};
 use super::signals::{Signal, Signals};
 use super::transcript::Transcript;
@@ -71,7 +71,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
                     line = &mut next => break line,
                     event = events.next() => match (&event.event, &mut printer) {
                         (Event::Notice { text }, Some(printer)) if !global.json => {
-                            let _ = printer.print(format!("{YELLOW}note:{RESET} {text}\n"));
+                            let _ = printer.print(format!("{YELLOW}note:{RESET} {}\n", clean(text)));
                         }
                         (event, _) => drop(transcript.show(event, false)),
                     }

@@ -12,15 +12,22 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::sync::Mutex;
 
-use super::output::{BOLD, RESET, YELLOW, aside};
+use super::output::{BOLD, RESET, YELLOW, aside, clean};
 use super::transcript::Asked;
+
+/// One question at a time, from its first word to its answer.
+static ASKING: Mutex<()> = Mutex::const_new(());
 
 /// Asks the person whether a call may run.
 pub(crate) async fn decide(session: &Session, asked: &Asked) -> Decision {
+    let _asking = ASKING.lock().await;
     aside(format_args!(
         "\n{YELLOW}?{RESET} {BOLD}{}{RESET} wants to run ({})\n{}",
-        asked.name, asked.reason, asked.arguments
+        clean(&asked.name),
+        clean(&asked.reason),
+        clean(&asked.arguments)
     ));
     let answer = prompt("  Allow it? [y]es, [n]o, [a]lways in this session: ").await;
     match answer.as_deref().map(str::trim) {
@@ -81,12 +88,14 @@ impl Asker for Terminal {
             if !std::io::stdin().is_terminal() {
                 return answered("cancel", BTreeMap::new());
             }
+            let _asking = ASKING.lock().await;
             aside(format_args!(
-                "\n{YELLOW}?{RESET} {BOLD}{plugin}{RESET} asks: {}",
-                question.message
+                "\n{YELLOW}?{RESET} {BOLD}{}{RESET} asks: {}",
+                clean(&plugin),
+                clean(&question.message)
             ));
             if let Some(url) = &question.url {
-                aside(format_args!("  Open {url}"));
+                aside(format_args!("  Open {}", clean(url)));
             }
             let fields = question
                 .schema
@@ -101,7 +110,7 @@ impl Asker for Terminal {
                     .get("description")
                     .and_then(Value::as_str)
                     .unwrap_or_default();
-                aside(format_args!("  {name}: {about}"));
+                aside(format_args!("  {}: {}", clean(name), clean(about)));
                 match prompt("  > ").await {
                     Some(line) => {
                         content.insert(name.clone(), typed(line.trim(), field));

@@ -306,7 +306,7 @@ fn show(global: &Global, path: &Path) -> Result<Exit, Failure> {
     output::line(format_args!(
         "{BOLD}{}{RESET}\n{}",
         folder.name.as_str(),
-        folder.description
+        output::clean(&folder.description)
     ));
     for (name, value) in [
         ("license", &folder.license),
@@ -324,7 +324,7 @@ fn show(global: &Global, path: &Path) -> Result<Exit, Failure> {
     for resource in &loaded.resources {
         output::line(format_args!("  {resource}"));
     }
-    output::line(format_args!("\n{}", folder.body.trim()));
+    output::line(format_args!("\n{}", output::clean(folder.body.trim())));
     for diagnostic in &loaded.diagnostics {
         print_diagnostic(diagnostic);
     }
