@@ -179,6 +179,17 @@ pub fn move_file(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<()>
     Ok(())
 }
 
+/// Whether a path is a directory; links are followed.
+///
+/// # Errors
+/// The system's, with the path; also when there is nothing.
+pub fn is_dir(path: impl AsRef<Path>) -> io::Result<bool> {
+    let path = path.as_ref();
+    Ok(std::fs::metadata(path)
+        .map_err(|e| named("look at", path, &e))?
+        .is_dir())
+}
+
 /// Bytes of a file.
 ///
 /// # Errors

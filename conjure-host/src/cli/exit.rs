@@ -1,6 +1,7 @@
 //! How the program ends.
 
 use conjure_host::session::{ChatError, SessionError, SpecError};
+use conjure_host::store::StoreError;
 
 /// The exit codes, as `conjure --help` documents them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,8 +76,11 @@ impl From<SessionError> for Failure {
             SessionError::Spec(_)
             | SessionError::Provider { .. }
             | SessionError::Tools(_)
-            | SessionError::Directory { .. } => Exit::Usage,
-            SessionError::Store(_) => Exit::Host,
+            | SessionError::Store(StoreError::NoThread { .. } | StoreError::BadId { .. }) => {
+                Exit::Usage
+            }
+            // The directories that the person names were looked at before.
+            SessionError::Store(_) | SessionError::Directory { .. } => Exit::Host,
         };
         Self::new(exit, error.to_string())
     }

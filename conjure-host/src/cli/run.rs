@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use conjure_core::log::Outcome;
 use conjure_host::Host;
-use conjure_host::session::{Answer, ApprovalMode, ChatError, Session, Subscription};
+use conjure_host::session::{Answer, ApprovalMode, ChatError, Session, SessionError, Subscription};
 use conjure_host::store::{JsonLines, ThreadId};
 use serde_json::json;
 
@@ -103,12 +103,19 @@ pub(crate) async fn open(
     let spec = args.spec(&host, global)?;
     let session = match thread {
         Some(id) => {
-            let id = ThreadId::parse(id).map_err(|error| Failure::usage(error.to_string()))?;
+            let id = known_thread(&host, id)?;
             host.resume(spec, id).await?
         }
         None => host.session(spec).await?,
     };
     Ok((host, session))
+}
+
+/// A thread that is there: a wrong letter must not begin another conversation.
+fn known_thread(host: &Host, id: &str) -> Result<ThreadId, Failure> {
+    let id = ThreadId::parse(id).map_err(SessionError::from)?;
+    host.log().read(&id).map_err(SessionError::from)?;
+    Ok(id)
 }
 
 /// Ends a session. A signal meanwhile says not to wait for that.
@@ -211,4 +218,31 @@ fn question(given: Option<String>) -> Result<String, Failure> {
         return Err(Failure::usage("the question is empty"));
     }
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_thread_that_is_not_there_is_wrong_usage_and_is_not_begun() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = Host::builder().data_dir(dir.path()).build().await.unwrap();
+        for id in ["no-such-thread", "../x"] {
+            assert_eq!(known_thread(&host, id).unwrap_err().exit, Exit::Usage);
+        }
+        let there = ThreadId::fresh();
+        drop(host.log().open(&there).unwrap());
+        assert_eq!(known_thread(&host, there.as_str()).unwrap(), there);
+        assert_eq!(host.log().threads().unwrap(), [there]);
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_made_is_the_hosts_failure() {
+        let error = SessionError::Directory {
+            path: "/data/sessions".to_owned(),
+            reason: "read-only".to_owned(),
+        };
+        assert_eq!(Failure::from(error).exit, Exit::Host);
+    }
 }
