@@ -85,10 +85,6 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
             command if command.starts_with('/') => host_command(&session, command, &mut transcript),
             text => {
                 let (asked, text) = (Arc::clone(&session), text.to_owned());
-                let from_now = session.events_from_now();
-                while let Some(event) = events.try_next() {
-                    transcript.show(&event.event, false);
-                }
                 let answer = tokio::spawn(async move { asked.chat(text).await });
                 let answer = Following {
                     session: &session,
@@ -96,10 +92,11 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
                     signals: &mut signals,
                     attended,
                 }
-                .until(answer, from_now)
+                .until(answer, &mut events)
                 .await;
-                events = session.events_from_now();
-                if let Err(error) = answer {
+                if let Err(error) = answer
+                    && !transcript.has_shown(&error)
+                {
                     output::failure(&failure(error, &signals), global.json);
                 }
                 // Ctrl-C ends the turn; the others mean the program.

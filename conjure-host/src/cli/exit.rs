@@ -45,6 +45,8 @@ impl Exit {
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
     pub(crate) message: String,
+    /// Whether the person has read it already.
+    pub(crate) shown: bool,
 }
 
 impl Failure {
@@ -52,6 +54,7 @@ impl Failure {
         Self {
             exit,
             message: message.into(),
+            shown: false,
         }
     }
 

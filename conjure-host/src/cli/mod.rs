@@ -104,7 +104,9 @@ pub(crate) fn main() -> Exit {
     match cli.run() {
         Ok(exit) => exit,
         Err(failure) => {
-            output::failure(&failure, json);
+            if !failure.shown {
+                output::failure(&failure, json);
+            }
             failure.exit
         }
     }

@@ -46,7 +46,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
         session.attend(ApprovalMode::Attended).await;
     }
     let session = Arc::new(session);
-    let events = session.events_since_opened();
+    let mut events = session.events_since_opened();
     let mut transcript = Transcript::new(global.json);
     let asked = Arc::clone(&session);
     let answer = tokio::spawn(async move { asked.chat(question).await });
@@ -56,7 +56,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
         signals: &mut signals,
         attended,
     }
-    .until(answer, events)
+    .until(answer, &mut events)
     .await;
     let files = session.created_files();
     let thread = session.thread().to_string();
@@ -64,7 +64,10 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
         close(session, &mut signals).await;
     }
     transcript.files(&files);
-    let answer = answer.map_err(|error| failure(error, &signals));
+    let answer = answer.map_err(|error| Failure {
+        shown: transcript.has_shown(&error),
+        ..failure(error, &signals)
+    });
     if global.json {
         let (text, stop_reason) = match &answer {
             Ok(answer) => (Some(&answer.text), answer.stop_reason.as_ref()),
@@ -150,7 +153,7 @@ impl Following<'_> {
     pub(crate) async fn until(
         self,
         mut answer: tokio::task::JoinHandle<Result<Answer, ChatError>>,
-        mut events: Subscription,
+        events: &mut Subscription,
     ) -> Result<Answer, ChatError> {
         let Self {
             session,

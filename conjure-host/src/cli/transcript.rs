@@ -2,6 +2,7 @@
 
 use conjure_core::chat::{CallAnnounced, Event};
 use conjure_host::artifacts::Artifact;
+use conjure_host::session::ChatError;
 
 use super::args::shown;
 use super::output::{
@@ -23,6 +24,8 @@ pub(crate) struct Transcript {
     open_line: bool,
     /// Calls that are on their way, so that their end can be told with a name.
     calls: Vec<(String, String)>,
+    /// The error that was shown last.
+    error: Option<String>,
 }
 
 impl Transcript {
@@ -31,11 +34,15 @@ impl Transcript {
             json,
             open_line: false,
             calls: Vec::new(),
+            error: None,
         }
     }
 
     /// Shows one event. Gives back a call that waits for a person, where one is there.
     pub(crate) fn show(&mut self, event: &Event, attended: bool) -> Option<Asked> {
+        if let Event::Error(error) = event {
+            self.error = Some(error.error.clone());
+        }
         if self.json {
             output::json_line(event);
             return None;
@@ -99,6 +106,11 @@ impl Transcript {
             _ => {}
         }
         None
+    }
+
+    /// Whether a failed turn's error was among the events, so that it need not be told again.
+    pub(crate) fn has_shown(&self, error: &ChatError) -> bool {
+        self.error.as_ref() == Some(&error.to_string())
     }
 
     /// Lists the files that were made.
@@ -169,5 +181,29 @@ fn one_line(text: &str, most: usize) -> String {
         format!("{cut}…")
     } else {
         clean
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conjure_core::chat::ErrorEvent;
+
+    use super::*;
+
+    #[test]
+    fn an_error_that_was_an_event_is_not_told_again() {
+        let mut transcript = Transcript::new(true);
+        let failed = |error: &str| ChatError::Provider {
+            error: error.to_owned(),
+            kind: "overloaded".to_owned(),
+        };
+        assert!(!transcript.has_shown(&failed("overloaded")));
+        let event = Event::Error(ErrorEvent {
+            error: "overloaded".to_owned(),
+            kind: "overloaded".to_owned(),
+        });
+        transcript.show(&event, false);
+        assert!(transcript.has_shown(&failed("overloaded")));
+        assert!(!transcript.has_shown(&failed("another")));
     }
 }
