@@ -16,6 +16,9 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::OnceCell;
 
+/// Bytes that take longer to hash than a task should keep others waiting.
+const LARGE: u64 = 1024 * 1024;
+
 /// A file of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Artifact {
@@ -154,7 +157,9 @@ impl Artifacts {
         real.starts_with(own) && !cached && nearest.max().unwrap_or(0) < own.as_os_str().len()
     }
 
-    /// Takes a file in that a backend made. The same file again, unchanged, is the same artifact.
+    /// Takes a file in that a backend made. The same path again keeps its handle, with the hash and
+    /// size of what is there now. Reads the whole file, without keeping other tasks of a runtime
+    /// with several threads waiting.
     ///
     /// # Errors
     /// [`FileError::Refused`] when it lies outside the session's directories, is no regular file,
@@ -186,7 +191,7 @@ impl Artifacts {
                 let path = self
                     .settled(Path::new(path), &artifact.name)
                     .map_err(refused)?;
-                let (sha256, size) = digest(&path)
+                let (sha256, size) = digest_aside(&path)
                     .map_err(|e| refused(format!("`{}` cannot be read: {e}", path.display())))?;
                 artifact.sha256 = Some(sha256);
                 artifact.size = Some(size);
@@ -201,15 +206,26 @@ impl Artifacts {
         };
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         for held in files.values() {
-            let known = held.artifact.lock().unwrap_or_else(PoisonError::into_inner);
-            let same_place = match (&artifact.path, &held.remote, &remote) {
+            let mut known = held.artifact.lock().unwrap_or_else(PoisonError::into_inner);
+            let same_file = match (&artifact.path, &held.remote, &remote) {
                 (Some(path), _, _) => known.path.as_ref() == Some(path),
-                (None, Some((known_id, _)), Some((id, _))) => known_id == id,
+                (None, Some((known_id, _)), Some((id, _))) => {
+                    known_id == id
+                        && known.source == artifact.source
+                        && known.sha256 == artifact.sha256
+                }
                 _ => false,
             };
-            if same_place && known.source == artifact.source && known.sha256 == artifact.sha256 {
-                return Ok(known.clone());
+            if !same_file {
+                continue;
             }
+            // Who changed it last made it; who only saw it there did not.
+            if known.sha256 != artifact.sha256 {
+                known.sha256 = artifact.sha256;
+                known.size = artifact.size;
+                known.source = artifact.source;
+            }
+            return Ok(known.clone());
         }
         let highest = files.keys().filter_map(|id| number(id)).max().unwrap_or(0);
         artifact.id = format!("file-{}", highest + 1);
@@ -229,7 +245,7 @@ impl Artifacts {
     pub fn restore(&self, known: &[(ArtifactRef, String, Option<PathBuf>)]) {
         for (reference, source, place) in known {
             let path = place.as_deref().and_then(|place| self.found_again(place));
-            let read = path.as_deref().and_then(|path| digest(path).ok());
+            let read = path.as_deref().and_then(|path| digest_aside(path).ok());
             let (sha256, size) = match read {
                 Some((sha256, size)) => (Some(sha256), Some(size)),
                 None => (None, reference.size),
@@ -323,7 +339,7 @@ impl Artifacts {
 
     /// Where a file is on this machine; a remote one is fetched first, once.
     ///
-    /// `file` is a handle, or a name when only one file has it.
+    /// `file` is a handle, or a name: the newest file that has it.
     ///
     /// # Errors
     /// [`FileError::FileNotFound`] and [`FileError::DownloadFailed`].
@@ -360,7 +376,7 @@ impl Artifacts {
                     .cache
                     .join(format!("{}-{}", uuid::Uuid::now_v7(), artifact.name));
                 fetch(id.clone(), to.clone()).await.map_err(failed)?;
-                let (sha256, size) = digest(&to).map_err(|e| failed(e.to_string()))?;
+                let (sha256, size) = digest_aside(&to).map_err(|e| failed(e.to_string()))?;
                 let mut known = held.artifact.lock().unwrap_or_else(PoisonError::into_inner);
                 known.sha256 = Some(sha256);
                 known.size = Some(size);
@@ -376,16 +392,16 @@ impl Artifacts {
         if let Some(held) = files.get(file) {
             return Ok(Arc::clone(held));
         }
-        let mut named = files.values().filter(|held| {
-            held.artifact
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .name
-                == file
-        });
-        match (named.next(), named.next()) {
-            (Some(held), None) => Ok(Arc::clone(held)),
-            _ => Err(FileError::FileNotFound {
+        let newest = files
+            .values()
+            .filter_map(|held| {
+                let known = held.artifact.lock().unwrap_or_else(PoisonError::into_inner);
+                (known.name == file).then(|| (number(&known.id), held))
+            })
+            .max_by_key(|(number, _)| *number);
+        match newest {
+            Some((_, held)) => Ok(Arc::clone(held)),
+            None => Err(FileError::FileNotFound {
                 file: file.to_owned(),
             }),
         }
@@ -499,6 +515,18 @@ fn number(id: &str) -> Option<u32> {
         .parse()
         .ok()
         .filter(|number| *number < u32::MAX)
+}
+
+/// [`digest`] that lets the other tasks of a worker thread move on when the file is large.
+fn digest_aside(path: &Path) -> std::io::Result<(String, u64)> {
+    use tokio::runtime::{Handle, RuntimeFlavor};
+    let on_worker = Handle::try_current()
+        .is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
+    if on_worker && crate::fs::size(path)? > LARGE {
+        tokio::task::block_in_place(|| digest(path))
+    } else {
+        digest(path)
+    }
 }
 
 /// SHA-256 in lower-case hex, and bytes.

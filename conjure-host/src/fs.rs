@@ -129,18 +129,18 @@ pub fn create_new(path: impl AsRef<Path>) -> io::Result<std::fs::File> {
     std::fs::File::create_new(path).map_err(|e| named("make", path, &e))
 }
 
-/// Opens a file for reading and for appending, and makes it when it is not there.
+/// Opens a file for reading and for appending, and makes it when it is not there: readable by its
+/// owner only (mode 0600 where there are modes). One that exists keeps its mode.
 ///
 /// # Errors
 /// The system's, with the path.
-pub fn open_appending(path: impl AsRef<Path>) -> io::Result<std::fs::File> {
+pub fn open_private_appending(path: impl AsRef<Path>) -> io::Result<std::fs::File> {
     let path = path.as_ref();
-    std::fs::OpenOptions::new()
-        .read(true)
-        .append(true)
-        .create(true)
-        .open(path)
-        .map_err(|e| named("open", path, &e))
+    let mut options = std::fs::OpenOptions::new();
+    options.read(true).append(true).create(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path).map_err(|e| named("open", path, &e))
 }
 
 /// Makes a directory with its parents.
@@ -182,6 +182,17 @@ pub fn move_file(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<()>
     // The copy is what counts; whoever owns the directory removes the rest with it.
     let _ = std::fs::remove_file(from);
     Ok(())
+}
+
+/// Whether a path is a directory; links are followed.
+///
+/// # Errors
+/// The system's, with the path; also when there is nothing.
+pub fn is_dir(path: impl AsRef<Path>) -> io::Result<bool> {
+    let path = path.as_ref();
+    Ok(std::fs::metadata(path)
+        .map_err(|e| named("look at", path, &e))?
+        .is_dir())
 }
 
 /// Bytes of a file.

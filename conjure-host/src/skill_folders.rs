@@ -100,8 +100,7 @@ pub fn load_dir(path: &Path) -> Result<LoadedFolder, FolderError> {
         source,
     };
     let dir = path.canonicalize().map_err(io)?;
-    let skill_md = dir.join("SKILL.md");
-    let text = match read_bounded(&skill_md, MAX_SKILL_MD) {
+    let text = match skill_md(&dir).and_then(|path| read_bounded(&path, MAX_SKILL_MD)) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Err(FolderError::NoSkillMd {
@@ -233,7 +232,9 @@ fn resources(dir: &Path) -> Vec<String> {
                 if !path.is_symlink() && matches!(walk.step(&name, depth + 1), Step::Enter) {
                     waiting.push((path, depth + 1));
                 }
-            } else if let Ok(relative) = path.strip_prefix(dir) {
+            } else if path.is_file()
+                && let Ok(relative) = path.strip_prefix(dir)
+            {
                 let relative = relative.to_string_lossy().replace('\\', "/");
                 if relative != "SKILL.md" {
                     files.push(relative);
@@ -243,6 +244,18 @@ fn resources(dir: &Path) -> Vec<String> {
     }
     files.sort();
     files
+}
+
+/// Where a folder's `SKILL.md` is, if it is a regular file in the folder. Looked at before it is
+/// opened: opening a pipe waits for whoever writes into it.
+fn skill_md(dir: &Path) -> std::io::Result<PathBuf> {
+    let real = dir.join("SKILL.md").canonicalize()?;
+    if real.starts_with(dir) && real.is_file() {
+        return Ok(real);
+    }
+    Err(std::io::Error::other(
+        "its SKILL.md is not a regular file in the folder",
+    ))
 }
 
 fn read_bounded(path: &Path, most: u64) -> std::io::Result<Vec<u8>> {
@@ -398,5 +411,40 @@ fn member_path(name: &str, wrapper: Option<&str>) -> Result<Option<PathBuf>, Str
     match wrapper {
         None => Ok(Some(path.to_owned())),
         Some(wrapper) => Ok(path.strip_prefix(wrapper).ok().map(Path::to_owned)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    use super::*;
+
+    #[test]
+    fn a_skill_md_that_is_a_pipe_or_lies_elsewhere_is_broken_and_holds_nothing_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let skill = |name: &str| {
+            let skill = dir.path().join("skills").join(name);
+            std::fs::create_dir_all(&skill).unwrap();
+            skill.join("SKILL.md")
+        };
+        let text = "---\nname: fine\ndescription: Does things\n---\n";
+        std::fs::write(dir.path().join("SKILL.md"), text).unwrap();
+        std::fs::write(skill("fine"), text).unwrap();
+        std::os::unix::fs::symlink(dir.path().join("SKILL.md"), skill("link")).unwrap();
+        let pipe = skill("pipe");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        let (done, found) = std::sync::mpsc::channel();
+        let skills = dir.path().join("skills");
+        std::thread::spawn(move || done.send(discover_in(&skills)));
+        let found = found.recv_timeout(Duration::from_secs(30)).unwrap();
+        let names: Vec<_> = found
+            .skills
+            .iter()
+            .map(|s| s.folder.name.as_str())
+            .collect();
+        assert_eq!((names, found.broken.len()), (vec!["fine"], 2));
     }
 }

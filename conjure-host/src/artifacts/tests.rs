@@ -121,6 +121,43 @@ async fn after_a_resume_a_handle_stands_for_the_file_that_it_stood_for() {
 }
 
 #[tokio::test]
+async fn a_file_that_is_overwritten_keeps_its_handle_and_is_found_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let artifacts = Artifacts::new(vec![dir.path().into()], dir.path().join("cache"));
+    let path = dir.path().join("a.csv");
+    let file = FileRef::at(path.display().to_string());
+    std::fs::write(&path, "one").unwrap();
+    let first = artifacts.register("local", &file, None).unwrap();
+    std::fs::write(&path, "three").unwrap();
+    let second = artifacts.register("docker", &file, None).unwrap();
+    assert_eq!((&second.id, second.size), (&first.id, Some(5)));
+    assert_ne!(second.sha256, first.sha256);
+    assert_eq!(artifacts.list(), [second]);
+    // Another file of that name is newer.
+    std::fs::create_dir(dir.path().join("sub")).unwrap();
+    let newer = dir.path().join("sub/a.csv");
+    std::fs::write(&newer, "newer").unwrap();
+    let file = FileRef::at(newer.display().to_string());
+    artifacts.register("local", &file, None).unwrap();
+    assert_eq!(
+        artifacts.resolve("a.csv").await.unwrap(),
+        newer.canonicalize().unwrap()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_large_file_is_hashed_on_a_runtime_with_several_threads() {
+    let dir = tempfile::tempdir().unwrap();
+    let large = dir.path().join("large");
+    std::fs::write(&large, vec![7; 2 * LARGE as usize]).unwrap();
+    let artifacts = Artifacts::new(vec![dir.path().into()], dir.path().join("cache"));
+    let file = FileRef::at(large.display().to_string());
+    let registering =
+        tokio::spawn(async move { artifacts.register("local", &file, None).unwrap() });
+    assert_eq!(registering.await.unwrap().size, Some(2 * LARGE));
+}
+
+#[tokio::test]
 async fn h12_a_remote_file_is_fetched_once_when_it_is_needed_and_a_bad_id_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let artifacts = Artifacts::new(vec![], dir.path().join("cache"));

@@ -136,10 +136,12 @@ impl SessionArgs {
         spec.script = self.script.or(spec.script);
         spec.persona = self.persona.or(spec.persona);
         spec.max_iterations = self.max_iterations.or(spec.max_iterations);
-        spec.working_dir = match self.working_dir.or(spec.working_dir) {
-            Some(dir) => Some(dir),
-            None => Some(current_dir()?),
+        let working_dir = match self.working_dir.or(spec.working_dir) {
+            Some(dir) => dir,
+            None => current_dir()?,
         };
+        check_dir(&working_dir)?;
+        spec.working_dir = Some(working_dir);
         spec.policy.allow.extend(self.allow);
         spec.policy.ask.extend(self.ask);
         spec.policy.deny.extend(self.deny);
@@ -171,7 +173,7 @@ impl SessionArgs {
             skills.push(path.display().to_string());
         }
         if self.config.is_none() && executor.is_some() {
-            for path in super::skill::usable(global) {
+            for path in super::skill::usable(global, &self.skill) {
                 skills.push(path.display().to_string());
             }
         }
@@ -196,6 +198,19 @@ impl SessionArgs {
     }
 }
 
+/// What the person named must be there; what the host makes is the host's own affair.
+fn check_dir(dir: &Path) -> Result<(), Failure> {
+    let reason = match conjure_host::fs::is_dir(dir) {
+        Ok(true) => return Ok(()),
+        Ok(false) => "it is no directory".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    Err(Failure::usage(format!(
+        "the working directory `{}` cannot be used: {reason}",
+        dir.display()
+    )))
+}
+
 fn current_dir() -> Result<PathBuf, Failure> {
     std::env::current_dir()
         .map_err(|error| Failure::usage(format!("the current directory cannot be used: {error}")))
@@ -210,4 +225,21 @@ pub(crate) fn shown(path: &Path) -> String {
             .map(Path::to_owned)
     });
     relative.as_deref().unwrap_or(path).display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::exit::Exit;
+    use super::*;
+
+    #[test]
+    fn a_working_directory_that_is_not_there_is_wrong_usage() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        assert!(check_dir(dir.path()).is_ok());
+        for bad in [file, dir.path().join("none")] {
+            assert_eq!(check_dir(&bad).unwrap_err().exit, Exit::Usage);
+        }
+    }
 }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::args::Global;
 use super::exit::{Exit, Failure};
 use super::output;
+use super::signals::Signals;
 
 /// Calls one tool and prints its result. Native skills are always there; with `--executor` there
 /// are its command tools too, for the skill folders named with `--skill`.
@@ -39,11 +40,12 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
             "`--args` is not a JSON object, such as '{\"command\": \"…\"}'",
         ));
     }
-    let host = global
-        .host()
-        .build()
-        .await
-        .map_err(|error| Failure::host(error.to_string()))?;
+    let mut signals = Signals::listen()?;
+    let building = async {
+        let built = global.host().build().await;
+        built.map_err(|error| Failure::host(error.to_string()))
+    };
+    let host = signals.unless(building).await?;
     let call = FunctionCall {
         call_id: "call-1".to_owned(),
         name: args.tool.clone(),
@@ -51,9 +53,12 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
         arguments_text: None,
     };
     let working_dir = std::env::current_dir().ok();
-    let report = host
-        .execute_in(call, &args.skill, args.executor.as_deref(), working_dir)
-        .await?;
+    let calling = async {
+        let executor = args.executor.as_deref();
+        let report = host.execute_in(call, &args.skill, executor, working_dir);
+        Ok(report.await?)
+    };
+    let report = signals.unless(calling).await?;
     if global.json {
         output::json(&json!({
             "tool": args.tool,
@@ -65,7 +70,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
             "duration_ms": report.duration.as_secs_f64() * 1000.0,
         }));
     } else {
-        output::line(report.output.joined_text());
+        output::line(output::clean(&report.output.joined_text()));
     }
     Ok(if report.output.is_error {
         Exit::No

@@ -10,8 +10,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::args::{Global, SessionArgs};
 use super::exit::{Exit, Failure};
-use super::output::{self, DIM, RESET, YELLOW, aside};
-use super::run::{follow, open};
+use super::output::{self, DIM, RESET, YELLOW, aside, clean};
+use super::run::{Following, close, failure, open};
+use super::signals::{Signal, Signals};
 use super::transcript::Transcript;
 
 /// Holds a conversation: each line is a message. Ctrl-C ends a turn that runs, Ctrl-D ends the
@@ -38,7 +39,9 @@ const HELP: &str = "/tools   the routing table
 Ctrl-C   end the turn that runs; what came so far is kept";
 
 pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
-    let (_host, session) = open(global, args.session, args.thread.as_deref()).await?;
+    let mut signals = Signals::listen()?;
+    let opened = open(global, args.session, args.thread.as_deref());
+    let (_host, session) = signals.unless(opened).await?;
     let attended = std::io::stdin().is_terminal() && !global.json;
     if attended {
         session.attend(ApprovalMode::Attended).await;
@@ -53,17 +56,22 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
     let mut transcript = Transcript::new(global.json);
     let mut events = session.events_since_opened();
     let (mut lines, mut printer) = Lines::start(attended).await;
-    loop {
+    let mut ended = None;
+    while ended.is_none() {
         let line = {
             let next = lines.next();
             tokio::pin!(next);
             loop {
                 tokio::select! {
                     biased;
+                    signal = signals.next() => {
+                        ended = Some(signal);
+                        break None;
+                    }
                     line = &mut next => break line,
                     event = events.next() => match (&event.event, &mut printer) {
                         (Event::Notice { text }, Some(printer)) if !global.json => {
-                            let _ = printer.print(format!("{YELLOW}note:{RESET} {text}\n"));
+                            let _ = printer.print(format!("{YELLOW}note:{RESET} {}\n", clean(text)));
                         }
                         (event, _) => drop(transcript.show(event, false)),
                     }
@@ -77,25 +85,31 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
             command if command.starts_with('/') => host_command(&session, command, &mut transcript),
             text => {
                 let (asked, text) = (Arc::clone(&session), text.to_owned());
-                let from_now = session.events_from_now();
-                while let Some(event) = events.try_next() {
-                    transcript.show(&event.event, false);
-                }
                 let answer = tokio::spawn(async move { asked.chat(text).await });
-                let answer = follow(&session, from_now, answer, &mut transcript, attended).await;
-                events = session.events_from_now();
-                if let Err(error) = answer {
-                    output::failure(&Failure::from(error), global.json);
+                let answer = Following {
+                    session: &session,
+                    transcript: &mut transcript,
+                    signals: &mut signals,
+                    attended,
                 }
+                .until(answer, &mut events)
+                .await;
+                if let Err(error) = answer
+                    && !transcript.has_shown(&error)
+                {
+                    output::failure(&failure(error, &signals), global.json);
+                }
+                // Ctrl-C ends the turn; the others mean the program.
+                ended = signals.last().filter(|signal| *signal != Signal::Interrupt);
             }
         }
     }
     let files = session.created_files();
     transcript.files(&files);
     if let Some(session) = Arc::into_inner(session) {
-        session.close().await;
+        close(session, &mut signals).await;
     }
-    Ok(Exit::Fine)
+    Ok(ended.map_or(Exit::Fine, Signal::exit))
 }
 
 fn host_command(session: &Session, command: &str, transcript: &mut Transcript) {

@@ -1,6 +1,7 @@
 //! How the program ends.
 
 use conjure_host::session::{ChatError, SessionError, SpecError};
+use conjure_host::store::StoreError;
 
 /// The exit codes, as `conjure --help` documents them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub(crate) enum Exit {
     Host,
     /// Interrupted.
     Interrupted,
+    /// Ended by SIGTERM.
+    Terminated,
 }
 
 impl Exit {
@@ -32,6 +35,7 @@ impl Exit {
             Self::Limit => 4,
             Self::Host => 5,
             Self::Interrupted => 130,
+            Self::Terminated => 143,
         }
     }
 }
@@ -41,6 +45,8 @@ impl Exit {
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
     pub(crate) message: String,
+    /// Whether the person has read it already.
+    pub(crate) shown: bool,
 }
 
 impl Failure {
@@ -48,6 +54,7 @@ impl Failure {
         Self {
             exit,
             message: message.into(),
+            shown: false,
         }
     }
 
@@ -72,8 +79,11 @@ impl From<SessionError> for Failure {
             SessionError::Spec(_)
             | SessionError::Provider { .. }
             | SessionError::Tools(_)
-            | SessionError::Directory { .. } => Exit::Usage,
-            SessionError::Store(_) => Exit::Host,
+            | SessionError::Store(StoreError::NoThread { .. } | StoreError::BadId { .. }) => {
+                Exit::Usage
+            }
+            // The directories that the person names were looked at before.
+            SessionError::Store(_) | SessionError::Directory { .. } => Exit::Host,
         };
         Self::new(exit, error.to_string())
     }

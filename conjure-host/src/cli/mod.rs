@@ -14,6 +14,7 @@ mod plugin;
 mod plugin_new;
 mod routes;
 mod run;
+mod signals;
 mod skill;
 mod transcript;
 
@@ -54,6 +55,7 @@ const AFTER: &str = "Exit codes:
   4    a limit ended the turn; the history is kept
   5    something of the host's own failed, such as the disk
   130  interrupted
+  143  ended by SIGTERM
 
 Environment:
   CONJURE_PLUGIN_PATH  directories to look for plugins in, separated like PATH
@@ -102,7 +104,9 @@ pub(crate) fn main() -> Exit {
     match cli.run() {
         Ok(exit) => exit,
         Err(failure) => {
-            output::failure(&failure, json);
+            if !failure.shown {
+                output::failure(&failure, json);
+            }
             failure.exit
         }
     }

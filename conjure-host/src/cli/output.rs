@@ -1,5 +1,6 @@
 //! Where words go: results to stdout, everything else to stderr, JSON when asked for.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::Write as _;
 
@@ -19,6 +20,20 @@ pub(crate) fn piece(text: impl Display) {
     let mut stdout = anstream::stdout();
     let _ = write!(stdout, "{text}");
     let _ = stdout.flush();
+}
+
+/// A text of somebody else's, such as a model or a plugin, without what would steer a terminal:
+/// control characters except line ends and tabs, and what turns the direction of writing.
+pub(crate) fn clean(text: &str) -> Cow<'_, str> {
+    let steers = |c: char| {
+        (c.is_control() && c != '\n' && c != '\t')
+            || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if text.contains(steers) {
+        Cow::Owned(text.replace(steers, ""))
+    } else {
+        Cow::Borrowed(text)
+    }
 }
 
 /// Prints a line beside the result.
@@ -45,7 +60,10 @@ pub(crate) fn failure(failure: &Failure, as_json: bool) {
     if as_json {
         json_line(&json!({ "type": "error", "error": failure.message }));
     }
-    aside(format_args!("{RED}error:{RESET} {}", failure.message));
+    aside(format_args!(
+        "{RED}error:{RESET} {}",
+        clean(&failure.message)
+    ));
 }
 
 /// Logs to stderr, as `CONJURE_LOG` says.
@@ -83,7 +101,8 @@ impl Table {
 
     /// Adds a row.
     pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
-        self.rows.push(cells.into_iter().collect());
+        let cells = cells.iter().map(|cell| clean(cell).into_owned());
+        self.rows.push(cells.collect());
     }
 
     /// Prints it.
@@ -130,5 +149,24 @@ pub(crate) fn size(bytes: u64) -> String {
         0..1000 => format!("{bytes} bytes"),
         1000..1_000_000 => format!("{:.1} KB", bytes as f64 / 1e3),
         _ => format!("{:.1} MB", bytes as f64 / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_of_somebody_elses_cannot_steer_the_terminal() {
+        for (given, shown) in [
+            ("plain\ttext\n", "plain\ttext\n"),
+            ("\u{1b}]0;title\u{7}\u{1b}[2Jx", "]0;title[2Jx"),
+            ("rm -rf /\rls", "rm -rf /ls"),
+            ("\u{9b}31mred", "31mred"),
+            ("a\u{202e}b\u{2066}c", "abc"),
+            ("Grüße, 世界", "Grüße, 世界"),
+        ] {
+            assert_eq!(clean(given), shown, "{given:?}");
+        }
     }
 }

@@ -10,15 +10,24 @@ use conjure_host::session::Session;
 use conjure_skill_sdk::protocol::{Elicit, Elicited};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::Mutex;
 
-use super::output::{BOLD, RESET, YELLOW, aside};
+use super::output::{BOLD, RESET, YELLOW, aside, clean};
 use super::transcript::Asked;
+
+/// One question at a time, from its first word to its answer.
+static ASKING: Mutex<()> = Mutex::const_new(());
 
 /// Asks the person whether a call may run.
 pub(crate) async fn decide(session: &Session, asked: &Asked) -> Decision {
+    let _asking = ASKING.lock().await;
     aside(format_args!(
         "\n{YELLOW}?{RESET} {BOLD}{}{RESET} wants to run ({})\n{}",
-        asked.name, asked.reason, asked.arguments
+        clean(&asked.name),
+        clean(&asked.reason),
+        clean(&asked.arguments)
     ));
     let answer = prompt("  Allow it? [y]es, [n]o, [a]lways in this session: ").await;
     match answer.as_deref().map(str::trim) {
@@ -43,17 +52,31 @@ pub(crate) async fn decide(session: &Session, asked: &Asked) -> Decision {
     }
 }
 
-/// Reads one line from the terminal without holding anything else up.
-pub(crate) async fn prompt(question: &'static str) -> Option<String> {
+/// Reads one line from the terminal without holding anything else up. When it is dropped nothing
+/// goes on reading, so no answer to a later question is lost.
+async fn prompt(question: &'static str) -> Option<String> {
+    let mut stderr = std::io::stderr();
+    let _ = stderr.write_all(question.as_bytes());
+    let _ = stderr.flush();
+    if let Ok(stdin) = watched_stdin() {
+        // A terminal is readable when there is a whole line.
+        drop(stdin.readable().await.ok()?);
+    }
     let read = tokio::task::spawn_blocking(move || {
-        let mut stderr = std::io::stderr();
-        let _ = stderr.write_all(question.as_bytes());
-        let _ = stderr.flush();
         let mut line = String::new();
         let read = std::io::stdin().lock().read_line(&mut line);
         read.ok().filter(|bytes| *bytes > 0).map(|_| line)
     });
     read.await.ok().flatten()
+}
+
+#[expect(
+    deprecated,
+    reason = "standard input stays open for the life of the program, which is all that the \
+              successor, unsafe code, asks for"
+)]
+fn watched_stdin() -> std::io::Result<AsyncFd<std::io::Stdin>> {
+    AsyncFd::with_interest(std::io::stdin(), Interest::READABLE)
 }
 
 /// Puts questions of plugins to the person at the terminal; with no terminal they are cancelled.
@@ -65,12 +88,14 @@ impl Asker for Terminal {
             if !std::io::stdin().is_terminal() {
                 return answered("cancel", BTreeMap::new());
             }
+            let _asking = ASKING.lock().await;
             aside(format_args!(
-                "\n{YELLOW}?{RESET} {BOLD}{plugin}{RESET} asks: {}",
-                question.message
+                "\n{YELLOW}?{RESET} {BOLD}{}{RESET} asks: {}",
+                clean(&plugin),
+                clean(&question.message)
             ));
             if let Some(url) = &question.url {
-                aside(format_args!("  Open {url}"));
+                aside(format_args!("  Open {}", clean(url)));
             }
             let fields = question
                 .schema
@@ -85,7 +110,7 @@ impl Asker for Terminal {
                     .get("description")
                     .and_then(Value::as_str)
                     .unwrap_or_default();
-                aside(format_args!("  {name}: {about}"));
+                aside(format_args!("  {}: {}", clean(name), clean(about)));
                 match prompt("  > ").await {
                     Some(line) => {
                         content.insert(name.clone(), typed(line.trim(), field));

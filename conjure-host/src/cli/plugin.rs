@@ -123,7 +123,10 @@ async fn list(global: &Global) -> Result<Exit, Failure> {
     }
     rows.print();
     for failed in snapshot.failed() {
-        output::line(format_args!("\n{RED}failed:{RESET} {}", failed.reason));
+        output::line(format_args!(
+            "\n{RED}failed:{RESET} {}",
+            output::clean(&failed.reason.to_string())
+        ));
     }
     Ok(Exit::Fine)
 }
@@ -189,13 +192,14 @@ fn inspect(global: &Global, path: &Path, load: bool) -> Result<Exit, Failure> {
 }
 
 fn print_manifest(manifest: &Manifest) {
-    output::line(format_args!("\n{}", manifest.description));
+    output::line(format_args!("\n{}", output::clean(&manifest.description)));
     if !manifest.tools.is_empty() {
         output::line(format_args!("\n{BOLD}Tools{RESET}"));
         for tool in &manifest.tools {
             output::line(format_args!(
                 "  {BOLD}{}{RESET}  {}",
-                tool.name, tool.description
+                output::clean(&tool.name),
+                output::clean(&tool.description)
             ));
         }
     }
@@ -262,7 +266,10 @@ fn refused(global: &Global, path: &Path, reason: &str) -> Exit {
     if global.json {
         output::json(&json!({ "ok": false, "file": path, "reason": reason }));
     } else {
-        output::line(format_args!("{RED}refused:{RESET} {reason}"));
+        output::line(format_args!(
+            "{RED}refused:{RESET} {}",
+            output::clean(reason)
+        ));
     }
     Exit::No
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use conjure_core::log::Outcome;
 use conjure_host::Host;
-use conjure_host::session::{Answer, ApprovalMode, ChatError, Session, Subscription};
+use conjure_host::session::{Answer, ApprovalMode, ChatError, Session, SessionError, Subscription};
 use conjure_host::store::{JsonLines, ThreadId};
 use serde_json::json;
 
@@ -13,6 +13,7 @@ use super::args::{Global, SessionArgs};
 use super::exit::{Exit, Failure};
 use super::output;
 use super::person::Terminal;
+use super::signals::Signals;
 use super::transcript::Transcript;
 
 /// Asks one question, runs the calls that the model asks for, and prints the answer: the answer to
@@ -37,24 +38,36 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
     let question = question(args.question)?;
-    let (_host, session) = open(global, args.session, args.thread.as_deref()).await?;
+    let mut signals = Signals::listen()?;
+    let opened = open(global, args.session, args.thread.as_deref());
+    let (_host, session) = signals.unless(opened).await?;
     let attended = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
     if attended && !global.json {
         session.attend(ApprovalMode::Attended).await;
     }
     let session = Arc::new(session);
-    let events = session.events_since_opened();
+    let mut events = session.events_since_opened();
     let mut transcript = Transcript::new(global.json);
     let asked = Arc::clone(&session);
     let answer = tokio::spawn(async move { asked.chat(question).await });
-    let answer = follow(&session, events, answer, &mut transcript, attended).await;
+    let answer = Following {
+        session: &session,
+        transcript: &mut transcript,
+        signals: &mut signals,
+        attended,
+    }
+    .until(answer, &mut events)
+    .await;
     let files = session.created_files();
     let thread = session.thread().to_string();
     if let Some(session) = Arc::into_inner(session) {
-        session.close().await;
+        close(session, &mut signals).await;
     }
     transcript.files(&files);
-    let answer = answer.map_err(Failure::from);
+    let answer = answer.map_err(|error| Failure {
+        shown: transcript.has_shown(&error),
+        ..failure(error, &signals)
+    });
     if global.json {
         let (text, stop_reason) = match &answer {
             Ok(answer) => (Some(&answer.text), answer.stop_reason.as_ref()),
@@ -93,7 +106,7 @@ pub(crate) async fn open(
     let spec = args.spec(&host, global)?;
     let session = match thread {
         Some(id) => {
-            let id = ThreadId::parse(id).map_err(|error| Failure::usage(error.to_string()))?;
+            let id = known_thread(&host, id)?;
             host.resume(spec, id).await?
         }
         None => host.session(spec).await?,
@@ -101,33 +114,89 @@ pub(crate) async fn open(
     Ok((host, session))
 }
 
-/// Shows a turn until it is over. Ctrl-C ends it; what came so far is kept.
-pub(crate) async fn follow(
-    session: &Session,
-    mut events: Subscription,
-    answer: tokio::task::JoinHandle<Result<Answer, ChatError>>,
-    transcript: &mut Transcript,
-    attended: bool,
-) -> Result<Answer, ChatError> {
-    let mut answer = answer;
-    loop {
-        tokio::select! {
-            biased;
-            event = events.next() => {
-                if let Some(asked) = transcript.show(&event.event, attended) {
-                    let decision = super::person::decide(session, &asked).await;
-                    session.decide(asked.call_id, decision).await;
+/// A thread that is there: a wrong letter must not begin another conversation.
+fn known_thread(host: &Host, id: &str) -> Result<ThreadId, Failure> {
+    let id = ThreadId::parse(id).map_err(SessionError::from)?;
+    host.log().read(&id).map_err(SessionError::from)?;
+    Ok(id)
+}
+
+/// Ends a session. A signal meanwhile says not to wait for that.
+pub(crate) async fn close(session: Session, signals: &mut Signals) {
+    tokio::select! {
+        () = session.close() => {}
+        _ = signals.next() => {}
+    }
+}
+
+/// Why a turn gave no answer; who cancelled it decides about the exit code.
+pub(crate) fn failure(error: ChatError, signals: &Signals) -> Failure {
+    let cancelled = error == ChatError::Cancelled;
+    let mut failure = Failure::from(error);
+    if cancelled && let Some(signal) = signals.last() {
+        failure.exit = signal.exit();
+    }
+    failure
+}
+
+/// Shows a turn while it runs.
+pub(crate) struct Following<'a> {
+    pub(crate) session: &'a Session,
+    pub(crate) transcript: &'a mut Transcript,
+    pub(crate) signals: &'a mut Signals,
+    pub(crate) attended: bool,
+}
+
+impl Following<'_> {
+    /// Shows the turn until it is over. A signal ends it, also while the person is asked; what
+    /// came so far is kept. A second one does not wait for that.
+    pub(crate) async fn until(
+        self,
+        mut answer: tokio::task::JoinHandle<Result<Answer, ChatError>>,
+        events: &mut Subscription,
+    ) -> Result<Answer, ChatError> {
+        let Self {
+            session,
+            transcript,
+            signals,
+            attended,
+        } = self;
+        let mut cancelled = false;
+        loop {
+            tokio::select! {
+                biased;
+                _ = signals.next() => {
+                    if std::mem::replace(&mut cancelled, true) {
+                        answer.abort();
+                        transcript.end();
+                        return Err(ChatError::Cancelled);
+                    }
+                    session.cancel(true).await;
                 }
-            }
-            _ = tokio::signal::ctrl_c() => session.cancel(true).await,
-            done = &mut answer => {
-                while let Some(event) = events.try_next() {
-                    transcript.show(&event.event, attended);
+                event = events.next() => {
+                    let asked = transcript.show(&event.event, attended);
+                    if let Some(asked) = asked && !cancelled {
+                        tokio::select! {
+                            biased;
+                            _ = signals.next() => {
+                                cancelled = true;
+                                session.cancel(true).await;
+                            }
+                            decision = super::person::decide(session, &asked) => {
+                                session.decide(asked.call_id.as_str(), decision).await;
+                            }
+                        }
+                    }
                 }
-                transcript.end();
-                return done.unwrap_or_else(|error| {
-                    Err(ChatError::Ended { reason: Some(error.to_string()) })
-                });
+                done = &mut answer => {
+                    while let Some(event) = events.try_next() {
+                        transcript.show(&event.event, attended);
+                    }
+                    transcript.end();
+                    return done.unwrap_or_else(|error| {
+                        Err(ChatError::Ended { reason: Some(error.to_string()) })
+                    });
+                }
             }
         }
     }
@@ -152,4 +221,31 @@ fn question(given: Option<String>) -> Result<String, Failure> {
         return Err(Failure::usage("the question is empty"));
     }
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_thread_that_is_not_there_is_wrong_usage_and_is_not_begun() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = Host::builder().data_dir(dir.path()).build().await.unwrap();
+        for id in ["no-such-thread", "../x"] {
+            assert_eq!(known_thread(&host, id).unwrap_err().exit, Exit::Usage);
+        }
+        let there = ThreadId::fresh();
+        drop(host.log().open(&there).unwrap());
+        assert_eq!(known_thread(&host, there.as_str()).unwrap(), there);
+        assert_eq!(host.log().threads().unwrap(), [there]);
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_made_is_the_hosts_failure() {
+        let error = SessionError::Directory {
+            path: "/data/sessions".to_owned(),
+            reason: "read-only".to_owned(),
+        };
+        assert_eq!(Failure::from(error).exit, Exit::Host);
+    }
 }

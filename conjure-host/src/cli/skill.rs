@@ -70,8 +70,8 @@ pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, Failure> {
 }
 
 /// The skills that a session without a session file uses: the user's, and those of a project that
-/// is trusted.
-pub(crate) fn usable(global: &Global) -> Vec<PathBuf> {
+/// is trusted, without those that a named one of the same name hides.
+pub(crate) fn usable(global: &Global, named: &[PathBuf]) -> Vec<PathBuf> {
     let found = discover(global);
     for error in &found.broken {
         tracing::warn!("{error}");
@@ -93,12 +93,23 @@ pub(crate) fn usable(global: &Global) -> Vec<PathBuf> {
             "{untrusted} skill(s) of this project are not used: `conjure skill trust` allows them"
         );
     }
-    found
-        .skills
-        .into_iter()
+    not_named(found.skills, named)
         .filter(|found| trusted || found.scope != Scope::Project)
         .map(|found| found.path)
         .collect()
+}
+
+/// The skills that no named one hides. One that does not load hides nothing; the session says what
+/// is wrong with it.
+fn not_named(skills: Vec<Found>, named: &[PathBuf]) -> impl Iterator<Item = Found> {
+    let names: BTreeSet<String> = named
+        .iter()
+        .filter_map(|path| load(path).ok())
+        .map(|(loaded, _)| loaded.folder.name.as_str().to_owned())
+        .collect();
+    skills
+        .into_iter()
+        .filter(move |found| !names.contains(found.folder.name.as_str()))
 }
 
 fn discover(_global: &Global) -> Discovered {
@@ -306,7 +317,7 @@ fn show(global: &Global, path: &Path) -> Result<Exit, Failure> {
     output::line(format_args!(
         "{BOLD}{}{RESET}\n{}",
         folder.name.as_str(),
-        folder.description
+        output::clean(&folder.description)
     ));
     for (name, value) in [
         ("license", &folder.license),
@@ -324,7 +335,7 @@ fn show(global: &Global, path: &Path) -> Result<Exit, Failure> {
     for resource in &loaded.resources {
         output::line(format_args!("  {resource}"));
     }
-    output::line(format_args!("\n{}", folder.body.trim()));
+    output::line(format_args!("\n{}", output::clean(folder.body.trim())));
     for diagnostic in &loaded.diagnostics {
         print_diagnostic(diagnostic);
     }
@@ -339,4 +350,32 @@ fn load(path: &Path) -> Result<(LoadedFolder, tempfile::TempDir), FolderError> {
         source,
     })?;
     Ok((skill_folders::load(path, unpacked.path())?, unpacked))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_named_skill_hides_a_discovered_one_of_its_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let skill = |place: &str, name: &str| {
+            let folder = dir.path().join(place).join(name);
+            std::fs::create_dir_all(&folder).unwrap();
+            let text = format!("---\nname: {name}\ndescription: Does things\n---\n");
+            std::fs::write(folder.join("SKILL.md"), text).unwrap();
+            folder
+        };
+        skill("found", "same");
+        skill("found", "other");
+        let named = skill("named", "same");
+        let found = skill_folders::discover_in(&dir.path().join("found")).skills;
+        let broken = dir.path().join("broken");
+        let left: Vec<Found> = not_named(found, &[named, broken]).collect();
+        let names: Vec<_> = left
+            .iter()
+            .map(|found| found.folder.name.as_str())
+            .collect();
+        assert_eq!(names, ["other"]);
+    }
 }

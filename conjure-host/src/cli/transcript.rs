@@ -2,9 +2,12 @@
 
 use conjure_core::chat::{CallAnnounced, Event};
 use conjure_host::artifacts::Artifact;
+use conjure_host::session::ChatError;
 
 use super::args::shown;
-use super::output::{self, BOLD, CYAN, DIM, GREEN, RED, RESET, YELLOW, aside, duration, size};
+use super::output::{
+    self, BOLD, CYAN, DIM, GREEN, RED, RESET, YELLOW, aside, clean, duration, size,
+};
 
 /// A call that waits for the person.
 pub(crate) struct Asked {
@@ -21,6 +24,8 @@ pub(crate) struct Transcript {
     open_line: bool,
     /// Calls that are on their way, so that their end can be told with a name.
     calls: Vec<(String, String)>,
+    /// The error that was shown last.
+    error: Option<String>,
 }
 
 impl Transcript {
@@ -29,23 +34,30 @@ impl Transcript {
             json,
             open_line: false,
             calls: Vec::new(),
+            error: None,
         }
     }
 
     /// Shows one event. Gives back a call that waits for a person, where one is there.
     pub(crate) fn show(&mut self, event: &Event, attended: bool) -> Option<Asked> {
+        if let Event::Error(error) = event {
+            self.error = Some(error.error.clone());
+        }
         if self.json {
             output::json_line(event);
             return None;
         }
         match event {
             Event::Content { delta } => {
-                self.open_line = !delta.ends_with('\n');
-                output::piece(delta);
+                let delta = clean(delta);
+                if !delta.is_empty() {
+                    self.open_line = !delta.ends_with('\n');
+                    output::piece(delta);
+                }
             }
             Event::Thinking { delta } => {
                 self.end();
-                aside(format_args!("{DIM}{}{RESET}", delta.trim_end()));
+                aside(format_args!("{DIM}{}{RESET}", clean(delta).trim_end()));
             }
             Event::FunctionCall { calls } => {
                 self.end();
@@ -54,7 +66,7 @@ impl Transcript {
                     let arguments = one_line(&call.arguments.to_string(), 100);
                     aside(format_args!(
                         "{CYAN}→{RESET} {BOLD}{}{RESET} {arguments}",
-                        call.name
+                        clean(&call.name)
                     ));
                 }
             }
@@ -71,26 +83,34 @@ impl Transcript {
                 };
                 let by = match &result.backend {
                     Some(backend) => {
-                        format!("on {backend}, {}", duration(result.duration_ms))
+                        format!("on {}, {}", clean(backend), duration(result.duration_ms))
                     }
                     None => "not run".to_owned(),
                 };
-                aside(format_args!("{mark} {} {DIM}({by}){RESET}", result.name));
+                aside(format_args!(
+                    "{mark} {} {DIM}({by}){RESET}",
+                    clean(&result.name)
+                ));
                 for line in preview(&result.output, result.is_error) {
                     aside(format_args!("  {DIM}{line}{RESET}"));
                 }
             }
             Event::Notice { text } => {
                 self.end();
-                aside(format_args!("{YELLOW}note:{RESET} {text}"));
+                aside(format_args!("{YELLOW}note:{RESET} {}", clean(text)));
             }
             Event::Error(error) => {
                 self.end();
-                aside(format_args!("{RED}error:{RESET} {}", error.error));
+                aside(format_args!("{RED}error:{RESET} {}", clean(&error.error)));
             }
             _ => {}
         }
         None
+    }
+
+    /// Whether a failed turn's error was among the events, so that it need not be told again.
+    pub(crate) fn has_shown(&self, error: &ChatError) -> bool {
+        self.error.as_ref() == Some(&error.to_string())
     }
 
     /// Lists the files that were made.
@@ -102,13 +122,15 @@ impl Transcript {
         aside(format_args!("\n{BOLD}Files{RESET}"));
         for file in files {
             let place = match &file.path {
-                Some(path) => shown(path),
+                Some(path) => clean(&shown(path)).into_owned(),
                 None => "(not fetched)".to_owned(),
             };
             let size = file.size.map(size).unwrap_or_default();
             aside(format_args!(
                 "  {}  {place}  {DIM}{size}, {}, from {}{RESET}",
-                file.id, file.media_type, file.source
+                clean(&file.id),
+                clean(&file.media_type),
+                clean(&file.source)
             ));
         }
     }
@@ -149,7 +171,7 @@ fn preview(text: &str, is_error: bool) -> Vec<String> {
 
 /// A text on one line, without what would steer a terminal.
 fn one_line(text: &str, most: usize) -> String {
-    let clean: String = text
+    let clean: String = clean(&text.replace('\n', " "))
         .chars()
         .map(|c| if c.is_control() { ' ' } else { c })
         .take(most + 1)
@@ -159,5 +181,29 @@ fn one_line(text: &str, most: usize) -> String {
         format!("{cut}…")
     } else {
         clean
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conjure_core::chat::ErrorEvent;
+
+    use super::*;
+
+    #[test]
+    fn an_error_that_was_an_event_is_not_told_again() {
+        let mut transcript = Transcript::new(true);
+        let failed = |error: &str| ChatError::Provider {
+            error: error.to_owned(),
+            kind: "overloaded".to_owned(),
+        };
+        assert!(!transcript.has_shown(&failed("overloaded")));
+        let event = Event::Error(ErrorEvent {
+            error: "overloaded".to_owned(),
+            kind: "overloaded".to_owned(),
+        });
+        transcript.show(&event, false);
+        assert!(transcript.has_shown(&failed("overloaded")));
+        assert!(!transcript.has_shown(&failed("another")));
     }
 }

@@ -36,8 +36,10 @@ pub(crate) async fn read(
     if !is_stream {
         let (body, cut) = read_bounded(reply, BODY_BYTES, timeouts).await;
         let mut decoded = decode_body(&body);
-        if cut.is_some() && !decoded.response.complete {
-            decoded.error = cut.as_ref().map(broke_off);
+        if let Some(cut) = &cut
+            && !decoded.response.complete
+        {
+            decoded.error = Some(broke_off(&cut));
         }
         return decoded;
     }
@@ -63,8 +65,10 @@ pub(crate) async fn read(
     };
     let mut decoded = decoder.finish(&mut events);
     show(&mut events, sink);
-    if cut.is_some() && !decoded.response.complete {
-        decoded.error = cut.as_ref().map(broke_off);
+    if let Some(cut) = &cut
+        && !decoded.response.complete
+    {
+        decoded.error = Some(broke_off(&cut));
     }
     decoded
 }

@@ -30,9 +30,9 @@ impl JsonLines {
 
 impl Log for JsonLines {
     fn open(&self, thread: &ThreadId) -> Result<Box<dyn ThreadLog>, StoreError> {
-        crate::fs::create_dir_all(&self.dir).map_err(io("make", &self.dir))?;
+        crate::fs::create_private_dir(&self.dir).map_err(io("make", &self.dir))?;
         let path = self.path(thread);
-        let mut file = crate::fs::open_appending(&path).map_err(io("open", &path))?;
+        let mut file = crate::fs::open_private_appending(&path).map_err(io("open", &path))?;
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             return Err(StoreError::Busy {
                 thread: thread.clone(),
@@ -248,6 +248,19 @@ mod tests {
         .unwrap();
         let error = store.read(&ThreadId::parse("t").unwrap()).unwrap_err();
         assert!(error.to_string().contains("damaged in line 2"), "{error}");
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn what_was_said_is_for_its_owner_only() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        let threads = dir.path().join("threads");
+        let thread = ThreadId::parse("t").unwrap();
+        drop(JsonLines::new(&threads).open(&thread).unwrap());
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let modes = (mode(&threads), mode(&threads.join("t.jsonl")));
+        assert_eq!(modes, (0o700, 0o600));
     }
 
     #[test]

@@ -5,7 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Log, Record, StoreError, ThreadId, ThreadLog};
 
-type Threads = Arc<Mutex<BTreeMap<ThreadId, Vec<Record>>>>;
+type Threads = Arc<Mutex<BTreeMap<ThreadId, Thread>>>;
+
+#[derive(Debug, Default)]
+struct Thread {
+    records: Vec<Record>,
+    is_open: bool,
+}
 
 /// Keeps threads in memory.
 #[derive(Debug, Default)]
@@ -16,7 +22,12 @@ pub struct InMemory {
 impl Log for InMemory {
     fn open(&self, thread: &ThreadId) -> Result<Box<dyn ThreadLog>, StoreError> {
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        let records = threads.entry(thread.clone()).or_default();
+        let Thread { records, is_open } = threads.entry(thread.clone()).or_default();
+        if std::mem::replace(is_open, true) {
+            return Err(StoreError::Busy {
+                thread: thread.clone(),
+            });
+        }
         let epoch = 1 + records
             .iter()
             .filter(|r| matches!(r, Record::Opened { .. }))
@@ -35,7 +46,7 @@ impl Log for InMemory {
         let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         threads
             .get(thread)
-            .cloned()
+            .map(|thread| thread.records.clone())
             .ok_or_else(|| StoreError::NoThread {
                 thread: thread.clone(),
             })
@@ -68,7 +79,33 @@ impl ThreadLog for Open {
         threads
             .entry(self.thread.clone())
             .or_default()
+            .records
             .extend_from_slice(records);
         Ok(())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(thread) = threads.get_mut(&self.thread) {
+            thread.is_open = false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_writer_is_refused_until_the_first_is_gone() {
+        let store = InMemory::default();
+        let thread = ThreadId::parse("t").unwrap();
+        let first = store.open(&thread).unwrap();
+        assert!(matches!(store.open(&thread), Err(StoreError::Busy { .. })));
+        drop(first);
+        let second = store.open(&thread).unwrap();
+        assert_eq!(second.epoch(), 2);
     }
 }

@@ -140,7 +140,7 @@ pub enum StoreError {
         source: serde_json::Error,
     },
     /// Somebody else writes this thread.
-    #[error("thread {thread} is open in another process; close it there, or start another thread")]
+    #[error("thread {thread} is open elsewhere; close it there, or start another thread")]
     Busy {
         /// The thread.
         thread: ThreadId,
