@@ -15,6 +15,8 @@ mod completions;
 #[cfg(test)]
 mod help;
 #[cfg(test)]
+mod help_groups;
+#[cfg(test)]
 mod hot_add;
 #[cfg(test)]
 mod plugin;

@@ -16,16 +16,23 @@ use conjure_skill_sdk::{Cx, Error, Executor, Result};
 
 use crate::stage::{LOCAL, Stage, bash, in_time, local, workspace};
 
-/// Starts a family in the background and writes the number of each into a file: a child, one that
-/// left its process group and session, and one whose parent is gone.
+/// Starts a family in the background and writes the number of each into a file: the shell, a child,
+/// one that left its process group and session, and one whose parent is gone.
 const FAMILY: &str = "\
+    echo $$ > shell.pid
     sleep 301 & echo $! > child.pid
     setsid sh -c 'echo $$ > far.pid; sleep 302 & echo $! > grandchild.pid; wait' &
     (setsid sleep 303 & echo $! > orphan.pid)
     until test -s far.pid && test -s grandchild.pid; do :; done
     printf 'family is %s\n' there";
 
-const MEMBERS: [&str; 4] = ["child.pid", "far.pid", "grandchild.pid", "orphan.pid"];
+const MEMBERS: [&str; 5] = [
+    "shell.pid",
+    "child.pid",
+    "far.pid",
+    "grandchild.pid",
+    "orphan.pid",
+];
 
 /// Whether a process runs; one that has ended and waits to be fetched does not.
 fn runs(pid: u32) -> bool {
@@ -66,7 +73,9 @@ async fn b04_a_time_out_ends_the_whole_process_tree() {
             ..local()
         }])
         .await;
-    let seen = stage.bash(&session, &format!("{FAMILY}; sleep 304")).await;
+    let seen = stage
+        .bash(&session, &format!("{FAMILY}; exec sleep 304"))
+        .await;
     let text = "family is there\n[ended by the time limit of 2 s; everything that it started was \
                 ended too]";
     assert!(seen.is_error && seen.text.starts_with(text), "{seen:?}");
@@ -94,7 +103,7 @@ async fn b04_a_cancelled_turn_ends_its_processes_and_can_go_on() {
     stage.model.calls(
         "toolu_1",
         "local_bash_tool",
-        bash(&format!("{FAMILY}; sleep 304")),
+        bash(&format!("{FAMILY}; exec sleep 304")),
     );
     let mut events = session.events_from_now();
     let chatting = tokio::spawn({
@@ -143,7 +152,7 @@ async fn h15_closing_a_session_ends_its_processes_and_its_exchange_directory() {
     stage.model.calls(
         "toolu_1",
         "local_bash_tool",
-        bash(&format!("{FAMILY}; sleep 304")),
+        bash(&format!("{FAMILY}; exec sleep 304")),
     );
     let mut events = session.events_from_now();
     let chatting = tokio::spawn({
@@ -166,7 +175,7 @@ async fn h15_dropping_a_session_ends_its_processes_too() {
     stage.model.calls(
         "toolu_1",
         "local_bash_tool",
-        bash(&format!("{FAMILY}; sleep 304")),
+        bash(&format!("{FAMILY}; exec sleep 304")),
     );
     let mut events = session.events_from_now();
     let chatting = tokio::spawn({
@@ -250,7 +259,7 @@ pub(crate) fn run_with_family(model: &Model) -> (Running, PathBuf) {
     model.calls(
         "toolu_1",
         "local_bash_tool",
-        bash(&format!("{FAMILY}; sleep 304")),
+        bash(&format!("{FAMILY}; exec sleep 304")),
     );
     let running = conjure_kit::cli([
         "run",

@@ -1,0 +1,320 @@
+//! Pages of help: `conjure plugin` and `conjure skill` with the verbs below them.
+
+use insta::assert_snapshot;
+
+use crate::help::help;
+
+#[test]
+fn plugin() {
+    assert_snapshot!(help("plugin"), @r"
+    Look at plugins, check one, begin one
+
+    Usage: conjure plugin [OPTIONS] <COMMAND>
+
+    Commands:
+      list     List the plugins that a session would have, those that failed among them
+      inspect  Show what a plugin's file says about itself
+      check    Load a plugin, make an instance, and say whether a host would take it
+      new      Begin a plugin: a crate of its own that builds with `cargo build`
+      help     Print this message or the help of the given subcommand(s)
+
+    Options:
+          --data-dir <DIR>  Where threads, copies of plugins and their values are kept
+          --json            Print JSON, for programs
+      -h, --help            Print help
+      -V, --version         Print version
+
+    Plugins:
+          --plugin <FILE>     Load this plugin file; naming it says that it may run in this process
+          --plugin-dir <DIR>  Look for plugins in this directory too
+    ");
+}
+
+#[test]
+fn plugin_list() {
+    assert_snapshot!(help("plugin list"), @r"
+    List the plugins that a session would have, those that failed among them
+
+    Looks at `--plugin`, `--plugin-dir`, `CONJURE_PLUGIN_PATH`, `plugins` beside the program, and
+    `plugins` in the data directory, in this order.
+
+    Usage: conjure plugin list [OPTIONS]
+
+    Options:
+          --data-dir <DIR>
+              Where threads, copies of plugins and their values are kept
+
+          --json
+              Print JSON, for programs
+
+      -h, --help
+              Print help (see a summary with '-h')
+
+      -V, --version
+              Print version
+
+    Plugins:
+          --plugin <FILE>
+              Load this plugin file; naming it says that it may run in this process
+
+          --plugin-dir <DIR>
+              Look for plugins in this directory too
+    ");
+}
+
+#[test]
+fn plugin_inspect() {
+    assert_snapshot!(help("plugin inspect"), @r"
+    Show what a plugin's file says about itself
+
+    Without `--load` nothing of the plugin runs: header, hash and structure are read from the file, and
+    the manifest only if it is known from an earlier load.
+
+    Usage: conjure plugin inspect [OPTIONS] <FILE>
+
+    Arguments:
+      <FILE>
+              The library
+
+    Options:
+          --load
+              Load it too, which runs its code, and show the manifest
+
+          --data-dir <DIR>
+              Where threads, copies of plugins and their values are kept
+
+          --json
+              Print JSON, for programs
+
+      -h, --help
+              Print help (see a summary with '-h')
+
+      -V, --version
+              Print version
+
+    Plugins:
+          --plugin <FILE>
+              Load this plugin file; naming it says that it may run in this process
+
+          --plugin-dir <DIR>
+              Look for plugins in this directory too
+    ");
+}
+
+#[test]
+fn plugin_check() {
+    assert_snapshot!(help("plugin check"), @r"
+    Load a plugin, make an instance, and say whether a host would take it
+
+    Exit code 0: it would; 1: it is refused, and the reason says what to do.
+
+    Usage: conjure plugin check [OPTIONS] <FILE>
+
+    Arguments:
+      <FILE>
+              The library
+
+    Options:
+          --data-dir <DIR>
+              Where threads, copies of plugins and their values are kept
+
+          --json
+              Print JSON, for programs
+
+      -h, --help
+              Print help (see a summary with '-h')
+
+      -V, --version
+              Print version
+
+    Plugins:
+          --plugin <FILE>
+              Load this plugin file; naming it says that it may run in this process
+
+          --plugin-dir <DIR>
+              Look for plugins in this directory too
+    ");
+}
+
+#[test]
+fn plugin_new() {
+    assert_snapshot!(help("plugin new"), @r#"
+    Begin a plugin: a crate of its own that builds with `cargo build`
+
+    Usage: conjure plugin new [OPTIONS] <KIND> <NAME>
+
+    Arguments:
+      <KIND>
+              What it exports
+
+              Possible values:
+              - skill:    A native skill
+              - executor: An executor: runs commands, keeps files
+              - backend:  A backend: offers tools of its own
+
+      <NAME>
+              Its name: lower-case letters, digits and hyphens
+
+    Options:
+          --sdk <PATH|VERSION>
+              The SDK: a path, or a version
+
+          --path <DIR>
+              Where to make it [default: ./NAME]
+
+          --data-dir <DIR>
+              Where threads, copies of plugins and their values are kept
+
+          --json
+              Print JSON, for programs
+
+      -h, --help
+              Print help (see a summary with '-h')
+
+      -V, --version
+              Print version
+
+    Plugins:
+          --plugin <FILE>
+              Load this plugin file; naming it says that it may run in this process
+
+          --plugin-dir <DIR>
+              Look for plugins in this directory too
+
+    Example:
+      conjure plugin new skill my-skill
+      cd my-skill && cargo build
+      conjure call my-skill_greet --args '{"name": "Ada"}' --plugin target/debug/libmy_skill.so
+    "#);
+}
+
+#[test]
+fn skill() {
+    assert_snapshot!(help("skill"), @r"
+    Look at skill folders and validate them
+
+    Usage: conjure skill [OPTIONS] <COMMAND>
+
+    Commands:
+      list      List the skills of the project and of the user, those that do not load among them
+      validate  Check a skill folder or package against every rule of the standard
+      show      Show a skill: its front matter, its files and its instructions
+      trust     Trust a project: its skills are used from now on
+      help      Print this message or the help of the given subcommand(s)
+
+    Options:
+          --data-dir <DIR>  Where threads, copies of plugins and their values are kept
+          --json            Print JSON, for programs
+      -h, --help            Print help
+      -V, --version         Print version
+
+    Plugins:
+          --plugin <FILE>     Load this plugin file; naming it says that it may run in this process
+          --plugin-dir <DIR>  Look for plugins in this directory too
+    ");
+}
+
+#[test]
+fn skill_list() {
+    assert_snapshot!(help("skill list"), @r"
+    List the skills of the project and of the user, those that do not load among them
+
+    Usage: conjure skill list [OPTIONS] [DIR]
+
+    Arguments:
+      [DIR]  Look below this directory instead
+
+    Options:
+          --data-dir <DIR>  Where threads, copies of plugins and their values are kept
+          --json            Print JSON, for programs
+      -h, --help            Print help
+      -V, --version         Print version
+
+    Plugins:
+          --plugin <FILE>     Load this plugin file; naming it says that it may run in this process
+          --plugin-dir <DIR>  Look for plugins in this directory too
+    ");
+}
+
+#[test]
+fn skill_validate() {
+    assert_snapshot!(help("skill validate"), @r"
+    Check a skill folder or package against every rule of the standard
+
+    Exit code 0: no errors; 1: at least one.
+
+    Usage: conjure skill validate [OPTIONS] <PATH>
+
+    Arguments:
+      <PATH>
+              The folder or package
+
+    Options:
+          --upload
+              Check what uploading to Anthropic adds, too
+
+          --data-dir <DIR>
+              Where threads, copies of plugins and their values are kept
+
+          --json
+              Print JSON, for programs
+
+      -h, --help
+              Print help (see a summary with '-h')
+
+      -V, --version
+              Print version
+
+    Plugins:
+          --plugin <FILE>
+              Load this plugin file; naming it says that it may run in this process
+
+          --plugin-dir <DIR>
+              Look for plugins in this directory too
+    ");
+}
+
+#[test]
+fn skill_show() {
+    assert_snapshot!(help("skill show"), @r"
+    Show a skill: its front matter, its files and its instructions
+
+    Usage: conjure skill show [OPTIONS] <PATH>
+
+    Arguments:
+      <PATH>  The folder or package
+
+    Options:
+          --data-dir <DIR>  Where threads, copies of plugins and their values are kept
+          --json            Print JSON, for programs
+      -h, --help            Print help
+      -V, --version         Print version
+
+    Plugins:
+          --plugin <FILE>     Load this plugin file; naming it says that it may run in this process
+          --plugin-dir <DIR>  Look for plugins in this directory too
+    ");
+}
+
+#[test]
+fn skill_trust() {
+    assert_snapshot!(help("skill trust"), @r"
+    Trust a project: its skills are used from now on
+
+    Usage: conjure skill trust [OPTIONS] [DIR]
+
+    Arguments:
+      [DIR]  The project's directory [default: .]
+
+    Options:
+          --remove          Trust it no more
+          --data-dir <DIR>  Where threads, copies of plugins and their values are kept
+          --json            Print JSON, for programs
+      -h, --help            Print help
+      -V, --version         Print version
+
+    Plugins:
+          --plugin <FILE>     Load this plugin file; naming it says that it may run in this process
+          --plugin-dir <DIR>  Look for plugins in this directory too
+    ");
+}
