@@ -39,7 +39,7 @@ pub(crate) async fn read(
         if let Some(cut) = &cut
             && !decoded.response.complete
         {
-            decoded.error = Some(broke_off(&cut));
+            decoded.error = Some(broke_off(cut));
         }
         return decoded;
     }
@@ -68,7 +68,7 @@ pub(crate) async fn read(
     if let Some(cut) = &cut
         && !decoded.response.complete
     {
-        decoded.error = Some(broke_off(&cut));
+        decoded.error = Some(broke_off(cut));
     }
     decoded
 }
