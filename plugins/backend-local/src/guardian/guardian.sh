@@ -1,31 +1,22 @@
 # Waits until the host is gone and then ends what its commands left running.
 #
 # Argument: the mark of the instance, which is in the environment of everything it started.
-# Standard input: `+ LEADER START` when a command was started, `- LEADER START` when it and its
-# group are gone. LEADER is the number of the process and of its group, START its start time as
-# /proc tells it. Only the host holds the other end, so the end of the input is the host's end.
-# Until then nothing but builtins of the shell run: a line costs no process.
+# Standard input: a pipe whose other end only the host holds, and on which it never says anything;
+# the end of the input is the host's end. Standard output: a file to read, with a line
+# `LEADER START` for every command that runs and blank ones besides. LEADER is the number of the
+# process and of its group, START its start time as /proc tells it.
 
 trap '' HUP INT QUIT TERM PIPE ALRM USR1 USR2 TSTP TTIN TTOU
 mark=$1
-leaders=' '
-echo ready
-exec >/dev/null
+echo ready >&2
+exec 2>/dev/null
 
-while read -r what leader start; do
-    entry="$leader:$start"
-    case $what in
-    +) leaders="$leaders$entry " ;;
-    -)
-        after=${leaders#*" $entry "}
-        if [ "$after" != "$leaders" ]; then
-            before=${leaders%%" $entry "*}
-            leaders="$before $after"
-        fi
-        ;;
-    esac
-done
-exec </dev/null
+while read -r _; do :; done
+leaders=' '
+while read -r leader start; do
+    if [ "$leader" ]; then leaders="$leaders$leader:$start "; fi
+done <&1
+exec </dev/null >/dev/null
 
 # The processes that were found so far, as NUMBER:START: a number that was given away again does
 # not count. It begins with the leaders.
@@ -39,7 +30,7 @@ search() {
     if [ ! -r /proc/self/stat ]; then
         groups=' '
         for entry in $leaders; do
-            if kill -s 0 -- "-${entry%%:*}"; then
+            if kill -0 "-${entry%%:*}"; then
                 groups="$groups${entry%%:*} " left=yes
             fi
         done
@@ -92,8 +83,8 @@ search() {
 
 # Groups as a whole too: what forks at this moment is not in the list.
 signal() {
-    for group in $groups; do kill -s "$1" -- "-$group"; done
-    if [ "$found" != ' ' ]; then kill -s "$1" $found; fi
+    for group in $groups; do kill "-$1" "-$group"; done
+    if [ "$found" != ' ' ]; then kill "-$1" $found; fi
 }
 
 search
