@@ -70,12 +70,12 @@ impl Guardian {
         })
     }
 
-    /// Hands over a command that was just started in a group of its own. Without the time when
-    /// it began, its number could mean a later process.
-    pub(crate) fn guard(self: &Arc<Self>, leader: Pid, start: u64) -> Result<Guarded> {
+    /// Hands over a command that was just started in a group of its own. A process with its
+    /// number that began after `now` is another one.
+    pub(crate) fn guard(self: &Arc<Self>, leader: Pid, now: u64) -> Result<Guarded> {
         let mut state = self.state();
         let taken = match state.as_mut() {
-            Some(state) => state.table.take(leader, start),
+            Some(state) => state.table.take(leader, now),
             None => Err(io::ErrorKind::NotConnected.into()),
         };
         let slot = taken.map_err(|error| {

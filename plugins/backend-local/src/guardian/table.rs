@@ -34,15 +34,15 @@ impl Table {
     }
 
     /// Notes a command and tells in which line.
-    pub(super) fn take(&mut self, leader: Pid, start: u64) -> io::Result<usize> {
+    pub(super) fn take(&mut self, leader: Pid, now: u64) -> io::Result<usize> {
         let free = (0..).find(|slot| !self.used.contains(slot));
         let slot = free.unwrap_or(self.used.len());
-        self.write(slot, &format!("{} {start}", leader.as_raw_nonzero()))?;
+        self.write(slot, &format!("{} {now}", leader.as_raw_nonzero()))?;
         self.used.insert(slot);
         Ok(slot)
     }
 
-    /// Forgets a command. A line that cannot be cleared is not used again; the start time in it
+    /// Forgets a command. A line that cannot be cleared is not used again; the time in it
     /// keeps it from doing harm.
     pub(super) fn free(&mut self, slot: usize) {
         if self.write(slot, "").is_ok() {
