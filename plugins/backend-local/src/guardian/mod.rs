@@ -120,3 +120,44 @@ impl Drop for Guarded {
         }
     }
 }
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use std::os::unix::process::CommandExt;
+    use std::process::{Child, Command};
+
+    use super::*;
+    use crate::testing::wait_until_gone;
+    use crate::tree;
+
+    /// A process without a mark, in a group of its own, noted as begun before `now`.
+    fn after_the_end_of_the_host(now: u64) -> Child {
+        let mut command = Command::new("sleep");
+        let child = command.arg("300").process_group(0).spawn().unwrap();
+        let leader = Pid::from_child(&child);
+        let guardian = Guardian::new(tree::new_instance(), "/usr/bin:/bin".into());
+        guardian.ready().unwrap();
+        let mut state = guardian.state();
+        let State { process, mut table } = state.take().unwrap();
+        table.take(leader, now).unwrap();
+        let pid = i32::try_from(process.id().unwrap()).unwrap();
+        drop(process);
+        wait_until_gone(pid);
+        child
+    }
+
+    #[test]
+    fn a_command_is_ended_by_its_number() {
+        let mut child = after_the_end_of_the_host(u64::from(u32::MAX));
+        assert!(!child.wait().unwrap().success());
+    }
+
+    #[test]
+    fn a_later_process_with_the_number_of_a_command_is_spared() {
+        let mut child = after_the_end_of_the_host(0);
+        assert_eq!(child.try_wait().unwrap(), None);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}

@@ -49,6 +49,12 @@ impl Process {
         child.is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
 
+    #[cfg(test)]
+    #[cfg(target_os = "linux")]
+    pub(super) fn id(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
     fn wait_until_ready(&mut self) -> io::Result<()> {
         let child = self.child.as_mut().ok_or(ErrorKind::NotFound)?;
         let said = child.stderr.take().ok_or(ErrorKind::BrokenPipe)?;
