@@ -1,35 +1,27 @@
 # Waits until the host is gone and then ends what its commands left running.
 #
 # Argument: the mark of the instance, which is in the environment of everything it started.
-# Standard input: `+ LEADER START` when a command was started, `- LEADER START` when it and its
-# group are gone. LEADER is the number of the process and of its group, START its start time as
-# /proc tells it. Only the host holds the other end, so the end of the input is the host's end.
-# Until then nothing but builtins of the shell run: a line costs no process.
+# Standard input: a pipe whose other end only the host holds, and on which it never says anything;
+# the end of the input is the host's end. Standard output: a file to read, with a line
+# `LEADER TIME` for every command that runs and blank ones besides. LEADER is the number of the
+# process and of its group, TIME a moment after its start, in the unit of /proc: what has this
+# number and began later is another process.
 
 trap '' HUP INT QUIT TERM PIPE ALRM USR1 USR2 TSTP TTIN TTOU
 mark=$1
-leaders=' '
-echo ready
-exec >/dev/null
+echo ready >&2
+exec 2>/dev/null
 
-while read -r what leader start; do
-    entry="$leader:$start"
-    case $what in
-    +) leaders="$leaders$entry " ;;
-    -)
-        after=${leaders#*" $entry "}
-        if [ "$after" != "$leaders" ]; then
-            before=${leaders%%" $entry "*}
-            leaders="$before $after"
-        fi
-        ;;
-    esac
-done
-exec </dev/null
+while read -r _; do :; done
+leaders=' '
+while read -r leader time; do
+    if [ "$leader" ]; then leaders="$leaders$leader:$time "; fi
+done <&1
+exec </dev/null >/dev/null
 
 # The processes that were found so far, as NUMBER:START: a number that was given away again does
-# not count. It begins with the leaders.
-known=$leaders
+# not count.
+known=' '
 # The groups of commands that are certainly still theirs.
 groups=' '
 
@@ -39,7 +31,7 @@ search() {
     if [ ! -r /proc/self/stat ]; then
         groups=' '
         for entry in $leaders; do
-            if kill -s 0 -- "-${entry%%:*}"; then
+            if kill -0 "-${entry%%:*}"; then
                 groups="$groups${entry%%:*} " left=yes
             fi
         done
@@ -50,7 +42,7 @@ search() {
         file=${file#/proc/}
         marked="$marked${file%/environ} "
     done
-    if [ "$marked$known" = '  ' ]; then return; fi
+    if [ "$marked$known$leaders" = '   ' ]; then return; fi
     table=
     for dir in /proc/[0-9]*; do
         read -r line <"$dir/stat" || continue
@@ -70,6 +62,12 @@ search() {
             parent=${rest%%:*} group=${rest#*:}
             case "$found 1 $$ " in *" $pid "*) continue ;; esac
             belongs=
+            case $leaders in
+            *" $pid:"*)
+                time=${leaders#*" $pid:"}
+                if [ "$start" -le "${time%% *}" ]; then belongs=yes; fi
+                ;;
+            esac
             case $known in *" $pid:$start "*) belongs=yes ;; esac
             case $marked in *" $pid "*) belongs=yes ;; esac
             case $groups in *" $group "*) belongs=yes ;; esac
@@ -92,8 +90,8 @@ search() {
 
 # Groups as a whole too: what forks at this moment is not in the list.
 signal() {
-    for group in $groups; do kill -s "$1" -- "-$group"; done
-    if [ "$found" != ' ' ]; then kill -s "$1" $found; fi
+    for group in $groups; do kill "-$1" "-$group"; done
+    if [ "$found" != ' ' ]; then kill "-$1" $found; fi
 }
 
 search

@@ -1,14 +1,13 @@
 //! The guardian: a process of its own that ends the commands when the host can no longer do so.
 //!
-//! One for each instance, started with the first command. It reads from a pipe whose other end
-//! only the host holds, so it notices the end of the host however that came about, `SIGKILL`
-//! included. It ends nothing while the host lives; that is the work of `tree`.
+//! One for each instance, started with the first command. It waits at a pipe whose other end only
+//! the host holds, so it notices the end of the host however that came about, `SIGKILL` included,
+//! and sleeps until then. It ends nothing while the host lives; that is the work of `tree`.
 
 mod process;
+mod table;
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,6 +15,7 @@ use conjure_skill_sdk::{Error, Result};
 use rustix::process::Pid;
 
 use process::Process;
+use table::Table;
 
 /// The owner of an instance's commands after the end of the host.
 ///
@@ -24,27 +24,20 @@ use process::Process;
 pub(crate) struct Guardian {
     mark: String,
     path: OsString,
-    state: Mutex<State>,
+    state: Mutex<Option<State>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
-    process: Option<Process>,
-    commands: BTreeSet<Command>,
+    process: Process,
+    table: Table,
 }
 
-/// A command that the guardian was told of. Dropping it says that all of it is gone.
+/// A command that the guardian knows of. Dropping it says that all of it is gone.
 #[derive(Debug)]
 pub(crate) struct Guarded {
     guardian: Arc<Guardian>,
-    command: Command,
-}
-
-/// The leader of a group, and when it began: without that a number could mean a later process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Command {
-    leader: i32,
-    start: u64,
+    slot: usize,
 }
 
 impl Guardian {
@@ -68,46 +61,7 @@ impl Guardian {
     /// From here on whatever starts with the mark in its environment has an owner where there is
     /// a `/proc`. Elsewhere that begins with [`Guardian::guard`], microseconds after the start.
     pub(crate) fn ready(&self) -> Result<()> {
-        let mut state = self.state();
-        if state.process.as_mut().is_some_and(Process::is_running) {
-            return Ok(());
-        }
-        self.restart(&mut state)
-    }
-
-    /// Hands over a command that was just started in a group of its own.
-    pub(crate) fn guard(self: &Arc<Self>, leader: Pid, start: u64) -> Result<Guarded> {
-        let command = Command {
-            leader: leader.as_raw_nonzero().get(),
-            start,
-        };
-        let mut state = self.state();
-        state.commands.insert(command);
-        if state.tell('+', command).is_err()
-            && let Err(error) = self.restart(&mut state)
-        {
-            state.commands.remove(&command);
-            return Err(error);
-        }
-        Ok(Guarded {
-            guardian: Arc::clone(self),
-            command,
-        })
-    }
-
-    /// Starts it, or another one in its place that knows of the same commands.
-    fn restart(&self, state: &mut State) -> Result<()> {
-        if let Some(old) = state.process.take() {
-            old.kill();
-        }
-        let mut start = || {
-            state.process = Some(Process::start(&self.mark, &self.path)?);
-            let commands = state.commands.clone();
-            commands
-                .into_iter()
-                .try_for_each(|command| state.tell('+', command))
-        };
-        start().map_err(|error: io::Error| {
+        self.start(&mut self.state()).map_err(|error| {
             Error::new(format!(
                 "no command can be started: the process that would end it after a crash of the \
                  host does not run ({error}); see that /bin/sh works and that more processes may \
@@ -116,31 +70,94 @@ impl Guardian {
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Hands over a command that was just started in a group of its own. A process with its
+    /// number that began after `now` is another one.
+    pub(crate) fn guard(self: &Arc<Self>, leader: Pid, now: u64) -> Result<Guarded> {
+        let mut state = self.state();
+        let taken = match state.as_mut() {
+            Some(state) => state.table.take(leader, now),
+            None => Err(io::ErrorKind::NotConnected.into()),
+        };
+        let slot = taken.map_err(|error| {
+            Error::new(format!(
+                "the command was ended at once: it could not be noted for the case that the host \
+                 crashes ({error}); see that there is memory and room for temporary files"
+            ))
+        })?;
+        Ok(Guarded {
+            guardian: Arc::clone(self),
+            slot,
+        })
     }
-}
 
-impl State {
-    fn tell(&mut self, what: char, command: Command) -> io::Result<()> {
-        let process = self.process.as_mut().ok_or(io::ErrorKind::NotConnected)?;
-        process.tell(&format!("{what} {command}\n"))
+    fn start(&self, state: &mut Option<State>) -> io::Result<()> {
+        let start = |table: &Table| Process::start(&self.mark, &self.path, table.file());
+        match state {
+            Some(state) => {
+                if !state.process.is_running() {
+                    // It reads the same table, so it knows of the commands that run already.
+                    state.process = start(&state.table)?;
+                }
+            }
+            None => {
+                let table = Table::new()?;
+                let process = start(&table)?;
+                *state = Some(State { process, table });
+            }
+        }
+        Ok(())
+    }
+
+    fn state(&self) -> MutexGuard<'_, Option<State>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        let mut state = self.guardian.state();
-        state.commands.remove(&self.command);
-        if state.tell('-', self.command).is_err() && !state.commands.is_empty() {
-            // Others still need one. If none can be had now, the next command tries again.
-            let _ = self.guardian.restart(&mut state);
+        if let Some(state) = self.guardian.state().as_mut() {
+            state.table.free(self.slot);
         }
     }
 }
 
-impl fmt::Display for Command {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.leader, self.start)
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use std::os::unix::process::CommandExt;
+    use std::process::{Child, Command};
+
+    use super::*;
+    use crate::testing::wait_until_gone;
+    use crate::tree;
+
+    /// A process without a mark, in a group of its own, noted as begun before `now`.
+    fn after_the_end_of_the_host(now: u64) -> Child {
+        let mut command = Command::new("sleep");
+        let child = command.arg("300").process_group(0).spawn().unwrap();
+        let leader = Pid::from_child(&child);
+        let guardian = Guardian::new(tree::new_instance(), "/usr/bin:/bin".into());
+        guardian.ready().unwrap();
+        let mut state = guardian.state();
+        let State { process, mut table } = state.take().unwrap();
+        table.take(leader, now).unwrap();
+        let pid = i32::try_from(process.id().unwrap()).unwrap();
+        drop(process);
+        wait_until_gone(pid);
+        child
+    }
+
+    #[test]
+    fn a_command_is_ended_by_its_number() {
+        let mut child = after_the_end_of_the_host(u64::from(u32::MAX));
+        assert!(!child.wait().unwrap().success());
+    }
+
+    #[test]
+    fn a_later_process_with_the_number_of_a_command_is_spared() {
+        let mut child = after_the_end_of_the_host(0);
+        assert_eq!(child.try_wait().unwrap(), None);
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 }

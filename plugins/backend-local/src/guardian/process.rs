@@ -1,16 +1,17 @@
-//! The guardian's process: how it is started, told something, and reaped.
+//! The guardian's process: how it is started and reaped.
 //!
-//! It is a small shell script, because a library has no program of its own to start. It knows
-//! nothing of why it is told what.
+//! It is a small shell script, because a library has no program of its own to start, and a copy
+//! of the host that runs none cannot be had without `unsafe`.
 
 use std::ffi::OsStr;
-use std::io::{self, ErrorKind, Read, Write};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::{Errno, ioctl_fionbio};
+use rustix::io::Errno;
 
 use crate::tree::MARK;
 
@@ -28,23 +29,18 @@ pub(super) struct Process {
 
 impl Process {
     /// Starts one and waits until no signal to the host's group can end it any more.
-    pub(super) fn start(mark: &str, path: &OsStr) -> io::Result<Self> {
-        let child = match spawn(Command::new("setsid").arg(SHELL), mark, path) {
+    pub(super) fn start(mark: &str, path: &OsStr, table: &File) -> io::Result<Self> {
+        let child = match spawn(Command::new("setsid").arg(SHELL), mark, path, table) {
             // Without that tool a group of its own has to do: no signal to the host's group
             // arrives there either.
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                spawn(Command::new(SHELL).process_group(0), mark, path)?
+                spawn(Command::new(SHELL).process_group(0), mark, path, table)?
             }
             child => child?,
         };
         let mut process = Self { child: Some(child) };
-        match process.set_up() {
-            Ok(()) => Ok(process),
-            Err(error) => {
-                process.kill();
-                Err(error)
-            }
-        }
+        process.wait_until_ready()?;
+        Ok(process)
     }
 
     /// Whether it has not ended yet.
@@ -53,30 +49,20 @@ impl Process {
         child.is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
 
-    /// Writes a line. Never blocks: one that does not read counts as broken.
-    pub(super) fn tell(&mut self, line: &str) -> io::Result<()> {
-        let child = self.child.as_mut();
-        let pipe = child.and_then(|child| child.stdin.as_mut());
-        // So short a line is written whole or not at all.
-        pipe.ok_or(ErrorKind::BrokenPipe)?
-            .write_all(line.as_bytes())
+    #[cfg(test)]
+    #[cfg(target_os = "linux")]
+    pub(super) fn id(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
     }
 
-    /// Ends it without letting it end anything.
-    pub(super) fn kill(mut self) {
-        if let Some(mut child) = self.child.take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-
-    fn set_up(&mut self) -> io::Result<()> {
+    fn wait_until_ready(&mut self) -> io::Result<()> {
         let child = self.child.as_mut().ok_or(ErrorKind::NotFound)?;
-        if let Some(pipe) = &child.stdin {
-            ioctl_fionbio(pipe, true)?;
+        let said = child.stderr.take().ok_or(ErrorKind::BrokenPipe)?;
+        let ready = wait_until_ready(said);
+        if ready.is_err() {
+            let _ = child.kill();
         }
-        let said = child.stdout.take().ok_or(ErrorKind::BrokenPipe)?;
-        wait_until_ready(said)
+        ready
     }
 }
 
@@ -92,7 +78,7 @@ impl Drop for Process {
     }
 }
 
-fn spawn(command: &mut Command, mark: &str, path: &OsStr) -> io::Result<Child> {
+fn spawn(command: &mut Command, mark: &str, path: &OsStr, table: &File) -> io::Result<Child> {
     command
         .args(["-c", SCRIPT, "conjure-guardian", mark])
         .current_dir("/")
@@ -100,8 +86,8 @@ fn spawn(command: &mut Command, mark: &str, path: &OsStr) -> io::Result<Child> {
         .env("PATH", path)
         .env("LC_ALL", "C")
         .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null());
+        .stdout(table.try_clone()?)
+        .stderr(Stdio::piped());
     // A host that is itself a command of another one: the outer guardian owns this one.
     if let Some(outer) = std::env::var_os(MARK) {
         command.env(MARK, outer);
@@ -109,7 +95,7 @@ fn spawn(command: &mut Command, mark: &str, path: &OsStr) -> io::Result<Child> {
     command.spawn()
 }
 
-fn wait_until_ready(mut said: ChildStdout) -> io::Result<()> {
+fn wait_until_ready(mut said: ChildStderr) -> io::Result<()> {
     let deadline = Instant::now() + START;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -121,8 +107,12 @@ fn wait_until_ready(mut said: ChildStdout) -> io::Result<()> {
             Err(error) => return Err(error.into()),
         }
     }
-    match said.read(&mut [0; 16])? {
-        0 => Err(io::Error::other("it ended at once")),
-        _ => Ok(()),
+    let mut text = [0; 256];
+    let length = said.read(&mut text)?;
+    let text = String::from_utf8_lossy(text.get(..length).unwrap_or_default());
+    match text.trim() {
+        "ready" => Ok(()),
+        "" => Err(io::Error::other("it ended at once")),
+        other => Err(io::Error::other(other.to_owned())),
     }
 }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
+use rustix::time::{ClockId, clock_gettime};
 
 use super::MARK;
 
@@ -119,8 +120,11 @@ impl Member {
 
 impl Process {
     fn read(pid: i32, mark: &str) -> Option<Self> {
-        let stat = stat(pid)?;
-        let mut fields = stat.split_ascii_whitespace();
+        let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        // The name in parentheses may hold anything, also parentheses and blanks.
+        let end = stat.iter().rposition(|byte| *byte == b')')?;
+        let rest = std::str::from_utf8(stat.get(end + 1..)?).ok()?;
+        let mut fields = rest.split_ascii_whitespace();
         let state = fields.next()?;
         if matches!(state, "Z" | "X" | "x") {
             return None;
@@ -134,18 +138,11 @@ impl Process {
     }
 }
 
-/// When a process began, in the kernel's ticks: the 22nd field of its line.
-pub(super) fn start_of(pid: Pid) -> Option<u64> {
-    let stat = stat(pid.as_raw_nonzero().get())?;
-    stat.split_ascii_whitespace().nth(19)?.parse().ok()
-}
-
-/// The line about a process, from its third field on.
-fn stat(pid: i32) -> Option<String> {
-    let mut stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold anything, also parentheses and blanks.
-    let end = stat.iter().rposition(|byte| *byte == b')')?;
-    String::from_utf8(stat.split_off(end + 1)).ok()
+/// The time as `/proc` tells when a process began: hundredths of a second since the system's
+/// start. Reading the line of a process that just began takes a tenth of its life.
+pub(super) fn now() -> u64 {
+    let now = clock_gettime(ClockId::Boottime);
+    u64::try_from(now.tv_sec * 100 + now.tv_nsec / 10_000_000).unwrap_or_default()
 }
 
 fn is_marked(pid: i32, mark: &str) -> bool {

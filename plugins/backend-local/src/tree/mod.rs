@@ -79,8 +79,7 @@ impl Tree {
 
     /// Makes the guardian end it too, should the host be gone.
     pub(crate) fn guard(&mut self, guardian: &Arc<Guardian>) -> Result<()> {
-        let start = members::start_of(self.leader).unwrap_or_default();
-        self.guarded = Some(guardian.guard(self.leader, start)?);
+        self.guarded = Some(guardian.guard(self.leader, members::now())?);
         Ok(())
     }
 
