@@ -100,8 +100,8 @@ impl Table {
     }
 
     /// Adds a row.
-    pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
-        let cells = cells.iter().map(|cell| clean(cell).into_owned());
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        let cells = cells.into_iter().map(|cell| clean(&cell).into_owned());
         self.rows.push(cells.collect());
     }
 
