@@ -101,8 +101,8 @@ impl Table {
 
     /// Adds a row.
     pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
-        let cells = cells.iter().map(|cell| clean(cell).into_owned());
-        self.rows.push(cells.collect());
+        let cells = cells.map(|cell| clean(&cell).into_owned());
+        self.rows.push(cells.into());
     }
 
     /// Prints it.
