@@ -100,9 +100,9 @@ impl Table {
     }
 
     /// Adds a row.
-    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        let cells = cells.into_iter().map(|cell| clean(&cell).into_owned());
-        self.rows.push(cells.collect());
+    pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
+        let cells = cells.map(|cell| clean(&cell).into_owned());
+        self.rows.push(cells.into());
     }
 
     /// Prints it.

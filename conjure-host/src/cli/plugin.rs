@@ -103,7 +103,7 @@ async fn list(global: &Global) -> Result<Exit, Failure> {
             manifest.name.clone(),
             manifest.version.clone(),
             manifest.kind.clone(),
-            "loaded".to_owned(),
+            state(plugin.health().quarantined.is_some()).to_owned(),
             tools(manifest),
             plugin
                 .source()
@@ -311,7 +311,7 @@ fn loaded_json(plugin: &LoadedPlugin) -> Value {
         "version": manifest.version,
         "kind": manifest.kind,
         "description": manifest.description,
-        "state": if health.quarantined.is_some() { "quarantined" } else { "loaded" },
+        "state": state(health.quarantined.is_some()),
         "reason": health.quarantined,
         "file": file,
         "sha256": sha256,
@@ -321,6 +321,10 @@ fn loaded_json(plugin: &LoadedPlugin) -> Value {
         "capabilities": manifest.capabilities,
         "tools": manifest.tools,
     })
+}
+
+fn state(quarantined: bool) -> &'static str {
+    if quarantined { "quarantined" } else { "loaded" }
 }
 
 fn failed_json(failed: &FailedPlugin) -> Value {
@@ -351,4 +355,14 @@ fn tools(manifest: &Manifest) -> String {
         .map(|tool| tool.name.as_str())
         .collect();
     names.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plugin_in_quarantine_is_not_called_loaded() {
+        assert_eq!([state(true), state(false)], ["quarantined", "loaded"]);
+    }
 }

@@ -14,10 +14,7 @@ use super::output;
 /// The SDK is that of the checkout which this host was built from; `--sdk` names another one: a
 /// path to a checkout's `skill-sdk`, or a version.
 #[derive(clap::Args)]
-#[command(after_help = "Example:
-  conjure plugin new skill my-skill
-  cd my-skill && cargo build
-  conjure call my-skill_greet --args '{\"name\": \"Ada\"}' --plugin target/debug/libmy_skill.so")]
+#[command(after_help = example())]
 pub(crate) struct Args {
     /// What it exports
     kind: Kind,
@@ -86,7 +83,7 @@ pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, Failure> {
             .and_then(|()| conjure_host::fs::write(&path, text));
         written.map_err(|error| Failure::host(error.to_string()))?;
     }
-    let library = format!("target/debug/lib{}.so", args.name.replace('-', "_"));
+    let library = library(&args.name);
     if global.json {
         output::json(&json!({
             "path": dir, "name": args.name, "sdk": sdk, "library": dir.join(&library),
@@ -111,6 +108,25 @@ pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, Failure> {
         }
     }
     Ok(Exit::Fine)
+}
+
+fn example() -> String {
+    format!(
+        "Example:
+  conjure plugin new skill my-skill
+  cd my-skill && cargo build
+  conjure call my-skill_greet --args '{{\"name\": \"Ada\"}}' --plugin {}",
+        library("my-skill")
+    )
+}
+
+/// Where `cargo build` puts the library, as this system calls it.
+fn library(name: &str) -> String {
+    use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
+    format!(
+        "target/debug/{DLL_PREFIX}{}{DLL_SUFFIX}",
+        name.replace('-', "_")
+    )
 }
 
 fn check_name(name: &str) -> Result<(), Failure> {
@@ -339,3 +355,15 @@ fn backend() -> BackendPlugin<Echo> {
 
 export_backend!(backend);
 "##;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_library_has_the_name_that_this_system_gives_it() {
+        let extension = std::env::consts::DLL_EXTENSION;
+        let expected = format!("target/debug/libmy_skill.{extension}");
+        assert_eq!(library("my-skill"), expected);
+    }
+}

@@ -84,7 +84,7 @@ pub enum ScriptError {
     },
     /// The file is not a script.
     #[error(
-        "the script `{path}` is not what a script looks like: {source}; see `conjure help run`"
+        "the script `{path}` is not what a script looks like: {source}; see conjure-host/docs/sessions.md"
     )]
     Parse {
         /// The file.
@@ -396,4 +396,22 @@ fn descend(value: Value, path: &str) -> Option<Value> {
             Value::Array(items) => items.into_iter().nth(step.parse().ok()?),
             _ => None,
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_in_a_script_points_to_where_scripts_are_described() {
+        let source = serde_json::from_str::<Value>("{").unwrap_err();
+        let error = ScriptError::Parse {
+            path: "script.json".to_owned(),
+            source,
+        };
+        let page = "conjure-host/docs/sessions.md";
+        assert!(error.to_string().ends_with(page), "{error}");
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+        assert!(std::path::Path::new(root).join(page).is_file());
+    }
 }

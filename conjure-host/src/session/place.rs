@@ -70,7 +70,10 @@ impl Place {
             vec![working_dir.clone(), exchange_dir.clone()],
             own.join("files"),
         );
-        let artifacts = Arc::new(artifacts.beside(&shared.data_dir));
+        let artifacts = artifacts
+            .beside(&shared.data_dir)
+            .moving_out_of(&exchange_dir);
+        let artifacts = Arc::new(artifacts);
         let model = spec.model.clone().unwrap_or_default();
         let asked: Asked = Arc::new(ArcSwapOption::from(
             provider.map(|provider| Arc::new((Arc::clone(provider), model))),
