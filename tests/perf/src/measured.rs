@@ -23,6 +23,8 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
+use crate::samples::Samples;
+
 /// Operations of the measured skill.
 pub(crate) const EXECUTE: &str = "skill.execute";
 pub(crate) const NOTHING: &str = "skill.tool.nothing";
@@ -260,11 +262,39 @@ fn output(call: &FunctionCall, reply: &[u8]) -> Result<FunctionCallOutput> {
     })
 }
 
+/// Measures calls of an operation in place, until there are enough samples. A busy machine takes
+/// the permission back in between, so each attempt loads the plugin anew and earns it again.
+///
+/// # Errors
+/// When it cannot be earned, or is lost all the time.
+pub(crate) async fn in_place(
+    library: &Path,
+    op: &str,
+    enough: usize,
+    measure: impl Fn(&Place, Arc<Instance>) -> Result<Samples>,
+) -> Result<Samples> {
+    const ATTEMPTS: usize = 200;
+    let place = Place::new()?;
+    let mut samples = Samples::default();
+    for _ in 0..ATTEMPTS {
+        let instance = place.instance(library).await?;
+        earn(&instance, op).await?;
+        samples.extend(&measure(&place, instance)?);
+        if samples.len() >= enough {
+            return Ok(samples);
+        }
+    }
+    Err(anyhow!(
+        "only {} batches of {enough} could be measured: the machine is too busy for calls in place",
+        samples.len()
+    ))
+}
+
 /// Makes ordinary calls until the operation may be called in place.
 ///
 /// # Errors
 /// When that takes too many.
-pub(crate) async fn earn(instance: &Instance, op: &str) -> Result<()> {
+async fn earn(instance: &Instance, op: &str) -> Result<()> {
     let json = serde_json::to_vec(&Request::new(json!({ "command": "x" })))?;
     // On a busy machine the first hundred are not always quick enough.
     for _ in 0..500 {

@@ -15,6 +15,11 @@ impl Samples {
         self.0.push(value);
     }
 
+    /// All of another one.
+    pub(crate) fn extend(&mut self, other: &Self) {
+        self.0.extend(&other.0);
+    }
+
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
@@ -55,18 +60,17 @@ impl FromIterator<f64> for Samples {
 }
 
 /// Nanoseconds of one run of `work`, from batches: a clock reading costs as much as some of them.
-pub(crate) fn nanoseconds(batches: usize, batch: u32, mut work: impl FnMut()) -> Samples {
+/// Ends early when `work` says that it could not be done; that batch does not count.
+pub(crate) fn nanoseconds(batches: usize, batch: u32, mut work: impl FnMut() -> bool) -> Samples {
     let mut once = || {
         let begun = Instant::now();
-        for _ in 0..batch {
-            work();
-        }
-        begun.elapsed().as_nanos() as f64 / f64::from(batch)
+        let done = (0..batch).all(|_| work());
+        let took = begun.elapsed().as_nanos() as f64;
+        done.then_some(took / f64::from(batch))
     };
-    for _ in 0..batches / 10 {
-        once();
-    }
-    (0..batches).map(|_| once()).collect()
+    let warm = (0..batches / 10).all(|_| once().is_some());
+    let wanted = if warm { batches } else { 0 };
+    (0..wanted).map_while(|_| once()).collect()
 }
 
 /// How long something takes.
@@ -98,6 +102,16 @@ mod tests {
             (1.0, 5.0, 9.0)
         );
         assert!(Samples::default().median().is_nan());
+    }
+
+    #[test]
+    fn a_batch_that_could_not_be_done_ends_it_and_does_not_count() {
+        let mut left = 35;
+        let samples = nanoseconds(10, 10, || {
+            left -= 1;
+            left >= 0
+        });
+        assert_eq!(samples.len(), 2, "one batch was for warming up");
     }
 
     #[test]

@@ -3,17 +3,20 @@
 use std::hint::black_box;
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use conjure_host::Host;
 
 use super::on_runtime;
 use crate::figure::{Figure, short};
-use crate::measured::{Caller, EXECUTE, Place, call, earn};
+use crate::measured::{Caller, EXECUTE, call, in_place};
 use crate::samples::{Samples, nanoseconds, us};
 use crate::shipped::Shipped;
 
 /// Microseconds that a call in place may take.
 const TARGET: f64 = 1.0;
+
+/// Batches that are measured.
+const BATCHES: usize = 2_000;
 
 pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
     let (skill, fast) = (
@@ -50,28 +53,23 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
 
 /// Microseconds of the whole call, and of the part in the library, with warm caches.
 async fn warm(library: PathBuf) -> Result<(Samples, Samples)> {
-    let place = Place::new()?;
-    let instance = place.instance(&library).await?;
-    earn(&instance, EXECUTE).await?;
-    let caller = Caller::new(&place, &instance)?;
     let call = call("execute");
-    let first = caller.in_place(&call).context("it is not in place")??;
-    anyhow::ensure!(
-        first.joined_text().len() == 100,
-        "the skill answered {first:?}"
-    );
-    let mut lost = 0_u32;
-    let whole = nanoseconds(3_000, 100, || {
-        let output = caller.in_place(black_box(&call));
-        lost += u32::from(black_box(output).is_none_or(|output| output.is_err()));
+    let whole = in_place(&library, EXECUTE, BATCHES, |place, instance| {
+        let caller = Caller::new(place, &instance)?;
+        Ok(nanoseconds(BATCHES, 100, || {
+            let output = caller.in_place(black_box(&call));
+            black_box(output).is_some_and(|output| output.is_ok_and(|o| o.output.len() == 1))
+        }))
     });
-    let json = caller.json(&call)?;
-    let plugin = nanoseconds(3_000, 100, || {
-        let reply = instance.request_in_place(EXECUTE, black_box(&json));
-        lost += u32::from(black_box(reply).is_none_or(|reply| reply.is_err()));
+    let whole = whole.await?;
+    let plugin = in_place(&library, EXECUTE, BATCHES, |place, instance| {
+        let json = Caller::new(place, &instance)?.json(&call)?;
+        Ok(nanoseconds(BATCHES, 100, || {
+            let reply = instance.request_in_place(EXECUTE, black_box(&json));
+            black_box(reply).is_some_and(|reply| reply.is_ok())
+        }))
     });
-    anyhow::ensure!(lost == 0, "{lost} calls were not made in place");
-    Ok((whole.scaled(1e-3), plugin.scaled(1e-3)))
+    Ok((whole.scaled(1e-3), plugin.await?.scaled(1e-3)))
 }
 
 /// What the host itself says of calls that each open a session of their own.
