@@ -246,7 +246,7 @@ fn a_person_is_told_in_words() {
     let mut chat = asks(&workspace, &model, "chat", "").start().unwrap();
     chat.wait_for_stderr("/help").unwrap();
     workspace.add_plugin(CACHE).unwrap();
-    let said = chat.wait_for_stderr("cache-manager_read).").unwrap();
+    let said = chat.wait_for_stderr("cache-manager_read).\n").unwrap();
     assert!(
         said.ends_with(
             "note: The tools are other ones from the next step on (new: cache-manager_execute, \
