@@ -141,20 +141,24 @@ pub struct Discovered {
     pub hidden: Vec<Hidden>,
     /// Skills that do not load.
     pub broken: Vec<FolderError>,
+    /// What is not as it should be in those that load, with the skill's directory.
+    pub notes: Vec<(PathBuf, Diagnostic)>,
 }
 
 /// Finds the skills of a project and of the user.
 pub fn discover(project: Option<&Path>, home: Option<&Path>) -> Discovered {
     let mut found = Vec::new();
     let mut broken = Vec::new();
+    let mut notes = Vec::new();
     for root in roots(project, home) {
-        find_below(&root.path, root.scope, &mut found, &mut broken);
+        find_below(&root.path, root.scope, &mut found, &mut broken, &mut notes);
     }
     let (skills, hidden) = shadow(found);
     Discovered {
         skills,
         hidden,
         broken,
+        notes,
     }
 }
 
@@ -162,16 +166,24 @@ pub fn discover(project: Option<&Path>, home: Option<&Path>) -> Discovered {
 pub fn discover_in(dir: &Path) -> Discovered {
     let mut found = Vec::new();
     let mut broken = Vec::new();
-    find_below(dir, Scope::Named, &mut found, &mut broken);
+    let mut notes = Vec::new();
+    find_below(dir, Scope::Named, &mut found, &mut broken, &mut notes);
     let (skills, hidden) = shadow(found);
     Discovered {
         skills,
         hidden,
         broken,
+        notes,
     }
 }
 
-fn find_below(root: &Path, scope: Scope, found: &mut Vec<Found>, broken: &mut Vec<FolderError>) {
+fn find_below(
+    root: &Path,
+    scope: Scope,
+    found: &mut Vec<Found>,
+    broken: &mut Vec<FolderError>,
+    notes: &mut Vec<(PathBuf, Diagnostic)>,
+) {
     let mut walk = Walk::default();
     let mut waiting = vec![(root.to_owned(), 0)];
     let mut seen = BTreeSet::new();
@@ -185,6 +197,13 @@ fn find_below(root: &Path, scope: Scope, found: &mut Vec<Found>, broken: &mut Ve
         if dir.join("SKILL.md").exists() {
             match load_dir(&dir) {
                 Ok(loaded) => {
+                    let dir = &loaded.dir;
+                    notes.extend(
+                        loaded
+                            .diagnostics
+                            .into_iter()
+                            .map(|note| (dir.clone(), note)),
+                    );
                     found.push(Found {
                         folder: loaded.folder,
                         scope,

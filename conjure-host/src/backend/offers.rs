@@ -73,9 +73,13 @@ pub(super) fn native_tools(
     }
 }
 
+/// Whether the filters let a tool through: exact names, or `prefix*`; `except` wins.
 fn offered(spec: &BackendSpec, tool: &str) -> bool {
-    (spec.only.is_empty() || spec.only.iter().any(|name| name == tool))
-        && !spec.except.iter().any(|name| name == tool)
+    let fits = |pattern: &String| match pattern.strip_suffix('*') {
+        Some(prefix) => tool.starts_with(prefix),
+        None => pattern == tool,
+    };
+    (spec.only.is_empty() || spec.only.iter().any(fits)) && !spec.except.iter().any(fits)
 }
 
 /// The skill folders that a tool is for.

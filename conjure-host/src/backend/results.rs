@@ -206,18 +206,24 @@ pub(crate) fn fetch_with(
         let instance = Arc::clone(&instance);
         let around = around.clone();
         async move {
+            // The exchange directory is where both sides may write.
+            let crossing = around
+                .exchange_dir
+                .join(format!("get-{}", uuid::Uuid::now_v7()));
             let request = FilesGet {
                 id,
-                to: to.display().to_string(),
+                to: crossing.display().to_string(),
             };
             super::lease::ask::<_, FileRef>(&instance, &around, op::FILES_GET, request)
                 .await
                 .map_err(|error| error.to_string())?;
-            if to.is_file() {
-                Ok(())
-            } else {
-                Err("the backend wrote no file".to_owned())
+            let written = crossing
+                .symlink_metadata()
+                .is_ok_and(|found| found.is_file());
+            if !written {
+                return Err("the backend wrote no file".to_owned());
             }
+            crate::fs::move_file(&crossing, &to).map_err(|error| error.to_string())
         }
         .boxed()
     }))

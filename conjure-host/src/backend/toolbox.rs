@@ -418,9 +418,11 @@ impl Toolbox {
             };
             let target = match &offer.target {
                 Offered::Skill(plugin) => {
-                    let lease = self.lease(plugin);
-                    used.insert(plugin.id().clone(), Arc::clone(&lease));
-                    Target::Skill(lease)
+                    // All tools of a skill share its instance, and so its state.
+                    let lease = used
+                        .entry(plugin.id().clone())
+                        .or_insert_with(|| self.lease(plugin));
+                    Target::Skill(Arc::clone(lease))
                 }
                 Offered::Target(target) => target.clone(),
             };
@@ -537,9 +539,10 @@ fn prompt(table: &RoutingTable, targets: &HashMap<Arc<str>, Target>) -> String {
                 .iter()
                 .position(|(known, _)| *known == key)
                 .unwrap_or_else(|| {
-                    let place = lease
+                    let dir = lease
                         .skill_dir(skill)
                         .map_or_else(|| folder.dir.display().to_string(), str::to_owned);
+                    let place = format!("{dir}/SKILL.md");
                     told.push((
                         key,
                         Told {

@@ -70,7 +70,9 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
             "duration_ms": report.duration.as_secs_f64() * 1000.0,
         }));
     } else {
-        output::line(output::clean(&report.output.joined_text()));
+        output::line(output::clean(
+            report.output.joined_text().trim_end_matches('\n'),
+        ));
     }
     Ok(if report.output.is_error {
         Exit::No

@@ -70,18 +70,40 @@ Environment:
 #[derive(Subcommand)]
 enum Verb {
     /// Ask one question and print the answer
+    ///
+    /// Runs the calls that the model asks for. The answer goes to stdout, what happens on the way to
+    /// stderr. A call that does more than read asks first on a terminal; where nobody is there it is
+    /// denied, unless `--allow` lets it run.
     Run(run::Args),
     /// Hold a conversation
+    ///
+    /// Each line is a message. Ctrl-C ends a turn that runs, Ctrl-D the conversation. What a plugin
+    /// directory gains or loses meanwhile is there in the next step. Lines that begin with a slash
+    /// are for the host: `/tools` shows the routing table, `/files` the files made so far, `/help`
+    /// the others.
     Chat(chat::Args),
     /// Call one tool, without a model
+    ///
+    /// Native skills are always there; with `--executor` there are its command tools too, for the
+    /// skill folders named with `--skill`. Whoever types the call has decided about it: no policy is
+    /// asked.
     Call(call::Args),
     /// Show the routing table: which tool is run by whom
+    ///
+    /// Shows public name, backend, skill, plugin and version, mode, and what each definition costs
+    /// in tokens. Asks no model.
     Routes(routes::Args),
     /// Look at plugins, check one, begin one
     Plugin(plugin::Args),
     /// Look at skill folders and validate them
+    ///
+    /// A skill folder is a directory with a `SKILL.md` (the Agent Skills standard). Those of the
+    /// current project (`.conjure/skills`, `.agents/skills`, `.claude/skills`) are used after the
+    /// project was trusted; those below the home directory always.
     Skill(skill::Args),
     /// Print completions for a shell
+    ///
+    /// For bash: `source <(conjure completions bash)`.
     Completions(completions::Args),
 }
 

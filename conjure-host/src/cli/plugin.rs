@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use clap::Subcommand;
 use conjure_host::plugin::{
-    FailedPlugin, LoadedPlugin, Loader, LoaderOptions, Pin, PluginFile, PluginSource, Store,
+    FailedPlugin, LoadedPlugin, Loader, LoaderOptions, Pin, PluginFile, PluginSource, Snapshot,
+    Store,
 };
 use conjure_skill_sdk::protocol::{Create, Manifest};
 use serde_json::{Value, json};
@@ -82,9 +83,18 @@ async fn list(global: &Global) -> Result<Exit, Failure> {
         .await
         .map_err(|error| Failure::host(error.to_string()))?;
     let snapshot = host.registry().snapshot();
+    let tried = tried(&snapshot).await;
     if global.json {
-        let plugins: Vec<Value> = snapshot.plugins().iter().map(|p| loaded_json(p)).collect();
-        let failed: Vec<Value> = snapshot.failed().iter().map(failed_json).collect();
+        let plugins: Vec<Value> = tried.good.iter().map(|p| loaded_json(p)).collect();
+        let mut failed: Vec<Value> = snapshot.failed().iter().map(failed_json).collect();
+        failed.extend(tried.bad.iter().map(|(plugin, reason)| {
+            json!({
+                "file": plugin.source().path(),
+                "state": "failed",
+                "reason": reason,
+                "kept": Value::Null,
+            })
+        }));
         output::json(&json!({ "plugins": plugins, "failed": failed }));
         return Ok(Exit::Fine);
     }
@@ -97,7 +107,7 @@ async fn list(global: &Global) -> Result<Exit, Failure> {
         return Ok(Exit::Fine);
     }
     let mut rows = Table::new(["PLUGIN", "VERSION", "KIND", "STATE", "TOOLS", "FILE"]);
-    for plugin in snapshot.plugins() {
+    for plugin in &tried.good {
         let manifest = plugin.manifest();
         rows.row([
             manifest.name.clone(),
@@ -121,7 +131,27 @@ async fn list(global: &Global) -> Result<Exit, Failure> {
             shown(&failed.path),
         ]);
     }
+    for (plugin, _) in &tried.bad {
+        let manifest = plugin.manifest();
+        rows.row([
+            manifest.name.clone(),
+            manifest.version.clone(),
+            manifest.kind.clone(),
+            "failed".to_owned(),
+            "-".to_owned(),
+            plugin
+                .source()
+                .path()
+                .map_or_else(|| "(linked)".to_owned(), shown),
+        ]);
+    }
     rows.print();
+    for (_, reason) in &tried.bad {
+        output::line(format_args!(
+            "\n{RED}failed:{RESET} {}",
+            output::clean(reason)
+        ));
+    }
     for failed in snapshot.failed() {
         output::line(format_args!(
             "\n{RED}failed:{RESET} {}",
@@ -129,6 +159,27 @@ async fn list(global: &Global) -> Result<Exit, Failure> {
         ));
     }
     Ok(Exit::Fine)
+}
+
+/// The loaded plugins, by whether they make an instance that answers.
+struct Tried {
+    good: Vec<Arc<LoadedPlugin>>,
+    bad: Vec<(Arc<LoadedPlugin>, String)>,
+}
+
+async fn tried(snapshot: &Snapshot) -> Tried {
+    let mut tried = Tried {
+        good: Vec::new(),
+        bad: Vec::new(),
+    };
+    let create = conjure_host::plugin_create(Some("list"));
+    for plugin in snapshot.plugins() {
+        match try_instance(plugin, &create).await {
+            Ok(()) => tried.good.push(Arc::clone(plugin)),
+            Err(reason) => tried.bad.push((Arc::clone(plugin), reason)),
+        }
+    }
+    tried
 }
 
 fn inspect(global: &Global, path: &Path, load: bool) -> Result<Exit, Failure> {

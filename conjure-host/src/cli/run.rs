@@ -78,6 +78,11 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
             "files": files,
         }));
     }
+    if answer.is_err() && !global.json {
+        output::aside(format_args!(
+            "The conversation so far is kept: `--thread {thread}` goes on with it."
+        ));
+    }
     let answer = answer?;
     if answer.outcome == Outcome::CutShort {
         let reason = answer.stop_reason.unwrap_or_default();

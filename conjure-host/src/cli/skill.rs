@@ -207,6 +207,13 @@ fn list(global: &Global, dir: Option<&Path>) -> Exit {
         }
         rows.print();
     }
+    for (path, note) in &found.notes {
+        output::aside(format_args!(
+            "{YELLOW}note:{RESET} {}: {}",
+            output::clean(&shown(path)),
+            output::clean(&note.message)
+        ));
+    }
     for hidden in &found.hidden {
         output::aside(format_args!(
             "{YELLOW}hidden:{RESET} {}",

@@ -110,7 +110,9 @@ impl Transcript {
 
     /// Whether a failed turn's error was among the events, so that it need not be told again.
     pub(crate) fn has_shown(&self, error: &ChatError) -> bool {
-        self.error.as_ref() == Some(&error.to_string())
+        // A limit's event and its error say the same in other words.
+        matches!(error, ChatError::Limit { .. }) && self.error.is_some()
+            || self.error.as_ref() == Some(&error.to_string())
     }
 
     /// Lists the files that were made.

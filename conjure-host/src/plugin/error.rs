@@ -368,7 +368,7 @@ pub enum PluginError {
     },
     /// A new instance did not answer.
     #[error(
-        "{plugin}: a new instance did not answer its first request: {reason}. Tell its author, \
+        "{plugin}: a new instance did not answer its first request, a ping: {reason}. Tell its author, \
          or use another version"
     )]
     Ping {

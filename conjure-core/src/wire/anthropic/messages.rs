@@ -74,10 +74,23 @@ fn user(message: &Message, files: &mut Files<'_>) -> Vec<Value> {
 }
 
 fn tool_result(output: &FunctionCallOutput, files: &mut Files<'_>) -> Value {
+    // What a text says about a file already is not said again.
+    let told = |artifact: &ArtifactRef| {
+        let words = format!("[file] {} ", artifact.id);
+        output
+            .output
+            .iter()
+            .any(|part| matches!(part, OutputPart::Text { text } if text.starts_with(&words)))
+    };
     let content: Vec<Value> = output
         .output
         .iter()
         .filter_map(|part| match part {
+            OutputPart::File { artifact }
+                if told(artifact) && !files.attachments.contains_key(&artifact.id) =>
+            {
+                None
+            }
             OutputPart::Text { text } if text.trim().is_empty() => None,
             OutputPart::Text { text: said } => Some(text(said)),
             // The API takes only text in a result that is an error.

@@ -84,7 +84,7 @@ fn help_tells_what_a_person_could_not_guess() {
 
 #[test]
 fn the_program() {
-    assert_snapshot!(help(""), @r"
+    assert_snapshot!(help(""), @"
     A host for AI agents.
 
     One session holds one conversation with a model and gives it tools from several backends at once:
@@ -131,6 +131,7 @@ fn the_program() {
       4    a limit ended the turn; the history is kept
       5    something of the host's own failed, such as the disk
       130  interrupted
+      143  ended by SIGTERM
 
     Environment:
       CONJURE_PLUGIN_PATH  directories to look for plugins in, separated like PATH
@@ -149,44 +150,85 @@ fn run() {
     assert_snapshot!(help("run"), @r#"
     Ask one question and print the answer
 
+    Runs the calls that the model asks for. The answer goes to stdout, what happens on the way to
+    stderr. A call that does more than read asks first on a terminal; where nobody is there it is
+    denied, unless `--allow` lets it run.
+
     Usage: conjure run [OPTIONS] [QUESTION]
 
     Arguments:
-      [QUESTION]  The question; `-` or nothing reads it from stdin
+      [QUESTION]
+              The question; `-` or nothing reads it from stdin
 
     Options:
-      -c, --config <FILE>   A session file (TOML); the other options here win over what it says
-          --data-dir <DIR>  Where threads, copies of plugins and their values are kept
-          --json            Print JSON, for programs
-          --thread <ID>     Go on with this thread
-      -h, --help            Print help
-      -V, --version         Print version
+      -c, --config <FILE>
+              A session file (TOML); the other options here win over what it says
+
+          --data-dir <DIR>
+              Where threads, copies of plugins and their values are kept
+
+          --json
+              Print JSON, for programs
+
+          --thread <ID>
+              Go on with this thread
+
+      -h, --help
+              Print help (see a summary with '-h')
+
+      -V, --version
+              Print version
 
     Model:
-          --provider <NAME>     The provider: `anthropic`, or `scripted` (a script plays the model)
-          --model <NAME>        The model, as the provider names it
-          --base-url <URL>      Where the provider is, when not at its usual place
-          --script <FILE>       The script (JSON) of the provider `scripted`
-          --set <NAME=VALUE>    A value for the script's `{{vars.NAME}}`
-          --persona <TEXT>      Who the model is to be
-          --max-iterations <N>  The most model requests a turn [default: 25]
+          --provider <NAME>
+              The provider: `anthropic`, or `scripted` (a script plays the model)
+
+          --model <NAME>
+              The model, as the provider names it
+
+          --base-url <URL>
+              Where the provider is, when not at its usual place
+
+          --script <FILE>
+              The script (JSON) of the provider `scripted`
+
+          --set <NAME=VALUE>
+              A value for the script's `{{vars.NAME}}`
+
+          --persona <TEXT>
+              Who the model is to be
+
+          --max-iterations <N>
+              The most model requests a turn [default: 25]
 
     Tools:
-          --skill <PATH>       A skill folder or package, run through the executor
-          --executor <NAME>    The executor for skill folders and command tools, such as `local`; `none`
-                               for none [default: `local`, when that plugin is loaded]
-          --working-dir <DIR>  Where calls work [default: the session file's, else the current
-                               directory]
+          --skill <PATH>
+              A skill folder or package, run through the executor
+
+          --executor <NAME>
+              The executor for skill folders and command tools, such as `local`; `none` for none
+              [default: `local`, when that plugin is loaded]
+
+          --working-dir <DIR>
+              Where calls work [default: the session file's, else the current directory]
 
     Permissions:
-          --allow <PATTERN>  Run without asking what fits this pattern: a tool's name, `backend:NAME`,
-                             or `NAME(arguments)`, with `*`
-          --ask <PATTERN>    Ask before running what fits this pattern
-          --deny <PATTERN>   Never run what fits this pattern; wins over the others
+          --allow <PATTERN>
+              Run without asking what fits this pattern: a tool's name, `backend:NAME`, or
+              `NAME(arguments)`, with `*`
+
+          --ask <PATTERN>
+              Ask before running what fits this pattern
+
+          --deny <PATTERN>
+              Never run what fits this pattern; wins over the others
 
     Plugins:
-          --plugin <FILE>     Load this plugin file; naming it says that it may run in this process
-          --plugin-dir <DIR>  Look for plugins in this directory too
+          --plugin <FILE>
+              Load this plugin file; naming it says that it may run in this process
+
+          --plugin-dir <DIR>
+              Look for plugins in this directory too
 
     Examples:
       conjure run --provider anthropic --model claude-sonnet-4-5 "What is in this directory?"
@@ -197,44 +239,84 @@ fn run() {
 
 #[test]
 fn chat() {
-    assert_snapshot!(help("chat"), @r"
+    assert_snapshot!(help("chat"), @"
     Hold a conversation
+
+    Each line is a message. Ctrl-C ends a turn that runs, Ctrl-D the conversation. What a plugin
+    directory gains or loses meanwhile is there in the next step. Lines that begin with a slash are for
+    the host: `/tools` shows the routing table, `/files` the files made so far, `/help` the others.
 
     Usage: conjure chat [OPTIONS]
 
     Options:
-      -c, --config <FILE>   A session file (TOML); the other options here win over what it says
-          --data-dir <DIR>  Where threads, copies of plugins and their values are kept
-          --json            Print JSON, for programs
-          --thread <ID>     Go on with this thread
-      -h, --help            Print help
-      -V, --version         Print version
+      -c, --config <FILE>
+              A session file (TOML); the other options here win over what it says
+
+          --data-dir <DIR>
+              Where threads, copies of plugins and their values are kept
+
+          --json
+              Print JSON, for programs
+
+          --thread <ID>
+              Go on with this thread
+
+      -h, --help
+              Print help (see a summary with '-h')
+
+      -V, --version
+              Print version
 
     Model:
-          --provider <NAME>     The provider: `anthropic`, or `scripted` (a script plays the model)
-          --model <NAME>        The model, as the provider names it
-          --base-url <URL>      Where the provider is, when not at its usual place
-          --script <FILE>       The script (JSON) of the provider `scripted`
-          --set <NAME=VALUE>    A value for the script's `{{vars.NAME}}`
-          --persona <TEXT>      Who the model is to be
-          --max-iterations <N>  The most model requests a turn [default: 25]
+          --provider <NAME>
+              The provider: `anthropic`, or `scripted` (a script plays the model)
+
+          --model <NAME>
+              The model, as the provider names it
+
+          --base-url <URL>
+              Where the provider is, when not at its usual place
+
+          --script <FILE>
+              The script (JSON) of the provider `scripted`
+
+          --set <NAME=VALUE>
+              A value for the script's `{{vars.NAME}}`
+
+          --persona <TEXT>
+              Who the model is to be
+
+          --max-iterations <N>
+              The most model requests a turn [default: 25]
 
     Tools:
-          --skill <PATH>       A skill folder or package, run through the executor
-          --executor <NAME>    The executor for skill folders and command tools, such as `local`; `none`
-                               for none [default: `local`, when that plugin is loaded]
-          --working-dir <DIR>  Where calls work [default: the session file's, else the current
-                               directory]
+          --skill <PATH>
+              A skill folder or package, run through the executor
+
+          --executor <NAME>
+              The executor for skill folders and command tools, such as `local`; `none` for none
+              [default: `local`, when that plugin is loaded]
+
+          --working-dir <DIR>
+              Where calls work [default: the session file's, else the current directory]
 
     Permissions:
-          --allow <PATTERN>  Run without asking what fits this pattern: a tool's name, `backend:NAME`,
-                             or `NAME(arguments)`, with `*`
-          --ask <PATTERN>    Ask before running what fits this pattern
-          --deny <PATTERN>   Never run what fits this pattern; wins over the others
+          --allow <PATTERN>
+              Run without asking what fits this pattern: a tool's name, `backend:NAME`, or
+              `NAME(arguments)`, with `*`
+
+          --ask <PATTERN>
+              Ask before running what fits this pattern
+
+          --deny <PATTERN>
+              Never run what fits this pattern; wins over the others
 
     Plugins:
-          --plugin <FILE>     Load this plugin file; naming it says that it may run in this process
-          --plugin-dir <DIR>  Look for plugins in this directory too
+          --plugin <FILE>
+              Load this plugin file; naming it says that it may run in this process
+
+          --plugin-dir <DIR>
+              Look for plugins in this directory too
 
     Examples:
       conjure chat --provider anthropic --model claude-sonnet-4-5
@@ -247,23 +329,45 @@ fn call() {
     assert_snapshot!(help("call"), @r#"
     Call one tool, without a model
 
+    Native skills are always there; with `--executor` there are its command tools too, for the skill
+    folders named with `--skill`. Whoever types the call has decided about it: no policy is asked.
+
     Usage: conjure call [OPTIONS] <TOOL>
 
     Arguments:
-      <TOOL>  The tool's public name, as `conjure routes` shows it
+      <TOOL>
+              The tool's public name, as `conjure routes` shows it
 
     Options:
-          --args <JSON>      Its arguments, a JSON object [default: {}]
-          --executor <NAME>  The executor for command tools, such as `local`
-          --data-dir <DIR>   Where threads, copies of plugins and their values are kept
-          --skill <PATH>     A skill folder or package, run through the executor
-          --json             Print JSON, for programs
-      -h, --help             Print help
-      -V, --version          Print version
+          --args <JSON>
+              Its arguments, a JSON object
+              
+              [default: {}]
+
+          --executor <NAME>
+              The executor for command tools, such as `local`
+
+          --data-dir <DIR>
+              Where threads, copies of plugins and their values are kept
+
+          --skill <PATH>
+              A skill folder or package, run through the executor
+
+          --json
+              Print JSON, for programs
+
+      -h, --help
+              Print help (see a summary with '-h')
+
+      -V, --version
+              Print version
 
     Plugins:
-          --plugin <FILE>     Load this plugin file; naming it says that it may run in this process
-          --plugin-dir <DIR>  Look for plugins in this directory too
+          --plugin <FILE>
+              Load this plugin file; naming it says that it may run in this process
+
+          --plugin-dir <DIR>
+              Look for plugins in this directory too
 
     Example:
       conjure call cache-manager_execute --args '{"command": "set greeting hello"}'
@@ -273,65 +377,117 @@ fn call() {
 
 #[test]
 fn routes() {
-    assert_snapshot!(help("routes"), @r"
+    assert_snapshot!(help("routes"), @"
     Show the routing table: which tool is run by whom
+
+    Shows public name, backend, skill, plugin and version, mode, and what each definition costs in
+    tokens. Asks no model.
 
     Usage: conjure routes [OPTIONS]
 
     Options:
-      -c, --config <FILE>   A session file (TOML); the other options here win over what it says
-          --data-dir <DIR>  Where threads, copies of plugins and their values are kept
-          --json            Print JSON, for programs
-      -h, --help            Print help
-      -V, --version         Print version
+      -c, --config <FILE>
+              A session file (TOML); the other options here win over what it says
+
+          --data-dir <DIR>
+              Where threads, copies of plugins and their values are kept
+
+          --json
+              Print JSON, for programs
+
+      -h, --help
+              Print help (see a summary with '-h')
+
+      -V, --version
+              Print version
 
     Model:
-          --provider <NAME>     The provider: `anthropic`, or `scripted` (a script plays the model)
-          --model <NAME>        The model, as the provider names it
-          --base-url <URL>      Where the provider is, when not at its usual place
-          --script <FILE>       The script (JSON) of the provider `scripted`
-          --set <NAME=VALUE>    A value for the script's `{{vars.NAME}}`
-          --persona <TEXT>      Who the model is to be
-          --max-iterations <N>  The most model requests a turn [default: 25]
+          --provider <NAME>
+              The provider: `anthropic`, or `scripted` (a script plays the model)
+
+          --model <NAME>
+              The model, as the provider names it
+
+          --base-url <URL>
+              Where the provider is, when not at its usual place
+
+          --script <FILE>
+              The script (JSON) of the provider `scripted`
+
+          --set <NAME=VALUE>
+              A value for the script's `{{vars.NAME}}`
+
+          --persona <TEXT>
+              Who the model is to be
+
+          --max-iterations <N>
+              The most model requests a turn [default: 25]
 
     Tools:
-          --skill <PATH>       A skill folder or package, run through the executor
-          --executor <NAME>    The executor for skill folders and command tools, such as `local`; `none`
-                               for none [default: `local`, when that plugin is loaded]
-          --working-dir <DIR>  Where calls work [default: the session file's, else the current
-                               directory]
+          --skill <PATH>
+              A skill folder or package, run through the executor
+
+          --executor <NAME>
+              The executor for skill folders and command tools, such as `local`; `none` for none
+              [default: `local`, when that plugin is loaded]
+
+          --working-dir <DIR>
+              Where calls work [default: the session file's, else the current directory]
 
     Permissions:
-          --allow <PATTERN>  Run without asking what fits this pattern: a tool's name, `backend:NAME`,
-                             or `NAME(arguments)`, with `*`
-          --ask <PATTERN>    Ask before running what fits this pattern
-          --deny <PATTERN>   Never run what fits this pattern; wins over the others
+          --allow <PATTERN>
+              Run without asking what fits this pattern: a tool's name, `backend:NAME`, or
+              `NAME(arguments)`, with `*`
+
+          --ask <PATTERN>
+              Ask before running what fits this pattern
+
+          --deny <PATTERN>
+              Never run what fits this pattern; wins over the others
 
     Plugins:
-          --plugin <FILE>     Load this plugin file; naming it says that it may run in this process
-          --plugin-dir <DIR>  Look for plugins in this directory too
+          --plugin <FILE>
+              Load this plugin file; naming it says that it may run in this process
+
+          --plugin-dir <DIR>
+              Look for plugins in this directory too
     ");
 }
 
 #[test]
 fn completions() {
-    assert_snapshot!(help("completions"), @r"
+    assert_snapshot!(help("completions"), @"
     Print completions for a shell
+
+    For bash: `source <(conjure completions bash)`.
 
     Usage: conjure completions [OPTIONS] <SHELL>
 
     Arguments:
-      <SHELL>  The shell [possible values: bash, elvish, fish, powershell, zsh]
+      <SHELL>
+              The shell
+              
+              [possible values: bash, elvish, fish, powershell, zsh]
 
     Options:
-          --data-dir <DIR>  Where threads, copies of plugins and their values are kept
-          --json            Print JSON, for programs
-      -h, --help            Print help
-      -V, --version         Print version
+          --data-dir <DIR>
+              Where threads, copies of plugins and their values are kept
+
+          --json
+              Print JSON, for programs
+
+      -h, --help
+              Print help (see a summary with '-h')
+
+      -V, --version
+              Print version
 
     Plugins:
-          --plugin <FILE>     Load this plugin file; naming it says that it may run in this process
-          --plugin-dir <DIR>  Look for plugins in this directory too
+          --plugin <FILE>
+              Load this plugin file; naming it says that it may run in this process
+
+          --plugin-dir <DIR>
+              Look for plugins in this directory too
     ");
 }
 

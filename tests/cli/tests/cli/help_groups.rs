@@ -190,8 +190,12 @@ fn plugin_new() {
 
 #[test]
 fn skill() {
-    assert_snapshot!(help("skill"), @r"
+    assert_snapshot!(help("skill"), @"
     Look at skill folders and validate them
+
+    A skill folder is a directory with a `SKILL.md` (the Agent Skills standard). Those of the current
+    project (`.conjure/skills`, `.agents/skills`, `.claude/skills`) are used after the project was
+    trusted; those below the home directory always.
 
     Usage: conjure skill [OPTIONS] <COMMAND>
 
@@ -203,14 +207,24 @@ fn skill() {
       help      Print this message or the help of the given subcommand(s)
 
     Options:
-          --data-dir <DIR>  Where threads, copies of plugins and their values are kept
-          --json            Print JSON, for programs
-      -h, --help            Print help
-      -V, --version         Print version
+          --data-dir <DIR>
+              Where threads, copies of plugins and their values are kept
+
+          --json
+              Print JSON, for programs
+
+      -h, --help
+              Print help (see a summary with '-h')
+
+      -V, --version
+              Print version
 
     Plugins:
-          --plugin <FILE>     Load this plugin file; naming it says that it may run in this process
-          --plugin-dir <DIR>  Look for plugins in this directory too
+          --plugin <FILE>
+              Load this plugin file; naming it says that it may run in this process
+
+          --plugin-dir <DIR>
+              Look for plugins in this directory too
     ");
 }
 

@@ -42,11 +42,12 @@ fn a_busy_provider_is_asked_again_and_it_is_said() {
 #[test]
 fn what_the_provider_asks_to_wait_is_told_when_it_is_too_long() {
     let (story, requests) = story(vec![ErrorReply::new(429).retry_after("120").into()]);
-    assert_snapshot!(story, @r"
+    assert_snapshot!(story, @"
     exit code 3
     --- stdout
     --- stderr
     error: anthropic: Anthropic gave no reply (HTTP status 429, rate_limit_error). The script answers with status 429. The account's rate limit is reached; wait, or send less at a time. (request req_mock_0) It asks to wait [DURATION], which is longer than the [DURATION] that a request waits; try again then.
+    The conversation so far is kept: `--thread [UUID]` goes on with it.
     ");
     assert_eq!(requests, 1);
 }
@@ -55,7 +56,7 @@ fn what_the_provider_asks_to_wait_is_told_when_it_is_too_long() {
 fn a_provider_that_stays_busy_is_given_up_after_four_attempts() {
     let busy = || ErrorReply::new(529).retry_after("0").into();
     let (story, requests) = story(vec![busy(), busy(), busy(), busy(), busy()]);
-    assert_snapshot!(story, @r"
+    assert_snapshot!(story, @"
     exit code 3
     --- stdout
     --- stderr
@@ -63,6 +64,7 @@ fn a_provider_that_stays_busy_is_given_up_after_four_attempts() {
     note: Anthropic gave no reply (HTTP status 529, overloaded_error). The script answers with status 529. The service is overloaded; try again in a while or use another model. (request req_mock_1) Attempt 3 of 4 in [DURATION].
     note: Anthropic gave no reply (HTTP status 529, overloaded_error). The script answers with status 529. The service is overloaded; try again in a while or use another model. (request req_mock_2) Attempt 4 of 4 in [DURATION].
     error: anthropic: Anthropic gave no reply (HTTP status 529, overloaded_error). The script answers with status 529. The service is overloaded; try again in a while or use another model. (request req_mock_3)
+    The conversation so far is kept: `--thread [UUID]` goes on with it.
     ");
     assert_eq!(requests, 4);
 }
@@ -83,12 +85,13 @@ fn an_error_in_the_middle_of_a_stream_keeps_the_text_and_is_not_tried_again() {
         .deltas(4)
         .faults(faults);
     let (story, requests) = story(vec![message.into(), Reply::text("never")]);
-    assert_snapshot!(story, @r"
+    assert_snapshot!(story, @"
     exit code 3
     --- stdout
     Half of a lo
     --- stderr
     error: anthropic: Anthropic broke its reply off with an error: Overloaded. The service is overloaded; try again in a while or use another model.
+    The conversation so far is kept: `--thread [UUID]` goes on with it.
     ");
     assert_eq!(requests, 1);
 }
@@ -110,6 +113,7 @@ fn bad_json_in_a_stream_is_an_error_that_keeps_the_text() {
     Half of a lo
     --- stderr
     error: anthropic: Anthropic's reply cannot be read: an event that is not JSON: {"type":"content_block_delta","index":0,"d. Check the base URL and any proxy on the way.
+    The conversation so far is kept: `--thread [UUID]` goes on with it.
     "#);
     assert_eq!(requests, 1);
 }
@@ -176,22 +180,24 @@ fn a_page_of_a_proxy_is_told_as_one() {
         403,
         "<html><body>Forbidden by proxy</body></html>",
     )]);
-    assert_snapshot!(story, @r"
+    assert_snapshot!(story, @"
     exit code 3
     --- stdout
     --- stderr
     error: anthropic: Anthropic gave no reply (HTTP status 403). What it sent is not this API's error: <html><body>Forbidden by proxy</body></html>. Check the API key that the session uses, and that its account may use this model.
+    The conversation so far is kept: `--thread [UUID]` goes on with it.
     ");
 }
 
 #[test]
 fn a_redirect_is_not_followed_with_the_key() {
     let (story, requests) = story(vec![Reply::redirect(302, "http://127.0.0.1:9/elsewhere")]);
-    assert_snapshot!(story, @r"
+    assert_snapshot!(story, @"
     exit code 3
     --- stdout
     --- stderr
     error: anthropic: http://127.0.0.1:[PORT] answers with a redirect (302 Found), which is not followed because the key would go along. Give the right address with `--base-url`.
+    The conversation so far is kept: `--thread [UUID]` goes on with it.
     ");
     assert_eq!(requests, 1);
 }

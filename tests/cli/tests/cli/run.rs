@@ -257,7 +257,7 @@ fn exit_2_for_wrong_usage_and_each_says_what_to_do() {
     exit code 2
     --- stdout
     --- stderr
-    error: the provider `anthropic` needs a key: set ANTHROPIC_API_KEY
+    error: the working directory `nowhere` cannot be used: cannot look at nowhere: No such file or directory (os error 2)
     "#);
 }
 
@@ -267,11 +267,12 @@ fn exit_3_when_the_provider_fails() {
     let model = Model::start().unwrap();
     model.says(ErrorReply::new(401).message("invalid x-api-key"));
     let output = asks(&workspace, &model, "run", "Hi.").run().unwrap();
-    assert_snapshot!(output.snapshot(), @r"
+    assert_snapshot!(output.snapshot(), @"
     exit code 3
     --- stdout
     --- stderr
     error: anthropic: Anthropic gave no reply (HTTP status 401, authentication_error). invalid x-api-key. Check the API key that the session uses, and that its account may use this model. (request req_mock_0)
+    The conversation so far is kept: `--thread [UUID]` goes on with it.
     ");
     assert_eq!(model.requests().len(), 1, "a wrong key is not tried again");
 }
@@ -301,7 +302,8 @@ fn exit_4_when_a_limit_ends_the_turn() {
     → cache-manager_execute {"command":"set k v"}
     ✗ cache-manager_execute (not run)
       This call was not run: the limit max_iterations = 2 is reached.
-    error: the turn reached the limit max_iterations = 2; the history is kept, go on with another message
+    error: The turn was ended: the limit max_iterations = 2 is reached.
+    The conversation so far is kept: `--thread [UUID]` goes on with it.
     "#);
 }
 
