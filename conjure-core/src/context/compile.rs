@@ -21,7 +21,7 @@ pub struct CompileSettings {
     pub persona: Option<String>,
     /// Where the session works; the second.
     pub working_dir: Option<String>,
-    /// What [`skills_prompt`](super::skills_prompt) made; the third.
+    /// What [`skills_prompt`](fn@super::skills_prompt) made; the third.
     pub skills_prompt: String,
     /// What the model must know about its environments; a block each, behind the others.
     pub notes: Vec<String>,
