@@ -96,9 +96,7 @@ fn is_wanted(benchmark: &Benchmark, args: &Args) -> bool {
     let Some(name) = args.name.as_deref() else {
         return args.all || !benchmark.slow;
     };
-    let exact = |benchmark: &Benchmark| {
-        benchmark.name == name || benchmark.figures.iter().any(|figure| *figure == name)
-    };
+    let exact = |benchmark: &Benchmark| benchmark.name == name || benchmark.figures.contains(&name);
     if BENCHMARKS.iter().any(exact) {
         return exact(benchmark);
     }
