@@ -89,12 +89,17 @@ impl Shipped {
     /// Makes the measured skill's crate with the program, as its author would, and builds it.
     fn measured(&self, dir: &str, opt_level: Option<&str>) -> Result<PathBuf> {
         let dir = place()?.join(dir);
-        if !dir.join("Cargo.toml").exists() {
-            new_skill(self.program()?, "measured", &dir)?;
+        let fresh = tempfile::tempdir()?;
+        let fresh = fresh.path().join("measured");
+        new_skill(self.program()?, "measured", &fresh)?;
+        fs::write(fresh.join("src/lib.rs"), SKILL)?;
+        fs::create_dir_all(dir.join("src"))?;
+        // Only what is another one now, so that cargo builds only then.
+        for name in ["Cargo.toml", "src/lib.rs"] {
+            copy_if_changed(&fresh.join(name), &dir.join(name))?;
         }
-        let source = dir.join("src/lib.rs");
-        if fs::read_to_string(&source).ok().as_deref() != Some(SKILL) {
-            fs::write(&source, SKILL).context("the skill's source cannot be written")?;
+        if !dir.join("Cargo.lock").exists() {
+            fs::copy(fresh.join("Cargo.lock"), dir.join("Cargo.lock"))?;
         }
         let mut command = cargo(&dir);
         command.args(["build", "--release"]);
@@ -170,6 +175,14 @@ pub(crate) fn place() -> Result<PathBuf> {
 pub(crate) fn root() -> PathBuf {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
     own.ancestors().nth(2).unwrap_or(own).to_owned()
+}
+
+fn copy_if_changed(from: &Path, to: &Path) -> Result<()> {
+    let text = fs::read(from)?;
+    if fs::read(to).ok().as_ref() != Some(&text) {
+        fs::write(to, text).with_context(|| format!("cannot write {}", to.display()))?;
+    }
+    Ok(())
 }
 
 struct Artifact {
