@@ -68,14 +68,9 @@ impl Recorder {
         if matches!(body, EntryBody::TurnStarted { .. }) {
             self.turn += 1;
         }
-        // A call that began must not look as if it never had, and a result that was seen must not
-        // be asked for again after a crash.
-        self.durable |= matches!(
-            body,
-            EntryBody::CallStarted { .. }
-                | EntryBody::CallEnded { .. }
-                | EntryBody::TurnEnded { .. }
-        );
+        // A result that was seen must not be asked for again, whatever ends the machine. For
+        // everything else it is enough that the process may end: what is written stays.
+        self.durable |= matches!(body, EntryBody::CallEnded { .. });
         let entry = Entry {
             seq: self.entries.last().map_or(1, |last| last.seq + 1),
             turn: self.turn,
