@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 /// Directories to look for plugins in, separated like `PATH`.
 pub const PLUGIN_PATH: &str = "CONJURE_PLUGIN_PATH";
-/// The directory for everything that the host keeps; `$XDG_DATA_HOME/conjure` without it.
+/// The directory for everything that the host keeps; the platform's usual place
+/// without it.
 pub const DATA_DIR: &str = "CONJURE_DATA_DIR";
 /// What is logged, in the form of `tracing-subscriber`'s filters; `warn` without it.
 pub const LOG: &str = "CONJURE_LOG";
@@ -25,18 +26,14 @@ pub fn home() -> Option<PathBuf> {
     std::env::home_dir().filter(|dir| dir.is_absolute())
 }
 
-/// The directory for everything that the host keeps.
+/// The directory for everything that the host keeps: what [`DATA_DIR`] says, else the platform's
+/// usual place.
 pub fn data_dir() -> PathBuf {
     if let Some(dir) = var(DATA_DIR) {
         return PathBuf::from(dir);
     }
-    if let Some(dir) = var("XDG_DATA_HOME") {
-        return PathBuf::from(dir).join("conjure");
-    }
-    match home() {
-        Some(home) => home.join(".local/share/conjure"),
-        None => std::env::temp_dir().join("conjure"),
-    }
+    crate::platform::data_dir(|name| std::env::var_os(name))
+        .unwrap_or_else(|| std::env::temp_dir().join("conjure"))
 }
 
 /// Before the name of a secret that plugins may ask for, when their manifest names it.

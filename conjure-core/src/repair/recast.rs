@@ -8,7 +8,8 @@ use super::Target;
 use crate::chat::{Content, FunctionCall, FunctionCallOutput, Message, OutputPart, Part, Role};
 use crate::context::notes;
 
-/// The message with the parts that the target can take. Its results stay in it for now.
+/// The message with the parts that the target can take. Its results stay in it: pairing them with
+/// their calls is another step.
 pub(super) fn recast(message: Message, target: &Target, family: &str) -> Message {
     let from_host = message.role == Role::System;
     let role = if from_host { Role::User } else { message.role };
