@@ -39,6 +39,26 @@ fn b4_what_ignores_sigterm_is_killed() {
 }
 
 #[test]
+fn what_left_its_parent_and_ignores_sigterm_is_killed() {
+    let host = Host::new();
+    let command = "env -i setsid sh -c 'trap \"\" TERM; echo $$ > pids; sleep 1000 & \
+                   echo $! >> pids; echo ready; wait' & wait";
+    let call = Call::new();
+    thread::scope(|scope| {
+        let (host, call) = (&host, &call);
+        let running = scope.spawn(move || host.bash_with(command, &json!({}), call));
+        call.wait_for("ready\n");
+        call.cancel();
+        running.join().unwrap()
+    });
+    let pids = pids(&host.work("pids"));
+    assert_eq!(pids.len(), 2);
+    for pid in pids {
+        assert!(is_gone(pid), "{pid}");
+    }
+}
+
+#[test]
 fn a_command_that_ends_on_sigterm_may_say_how() {
     let host = Host::new();
     let command = "trap 'echo bye; exit 7' TERM; while :; do sleep 1000 & wait $!; done";

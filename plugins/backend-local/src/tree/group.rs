@@ -7,14 +7,22 @@ use rustix::process::{Pid, Signal, test_kill_process_group};
 /// The group, as long as somebody is in it.
 #[derive(Debug)]
 pub(super) struct Members {
+    leader: Pid,
     alive: bool,
 }
 
 impl Members {
-    pub(super) fn find(leader: Pid, _mark: &str, _age: Duration) -> Self {
+    /// Nobody yet.
+    pub(super) fn of(leader: Pid, _mark: String) -> Self {
         Self {
-            alive: test_kill_process_group(leader).is_ok(),
+            leader,
+            alive: false,
         }
+    }
+
+    /// Looks for them.
+    pub(super) fn look(&mut self, _age: Duration) {
+        self.alive = test_kill_process_group(self.leader).is_ok();
     }
 
     pub(super) fn is_empty(&self) -> bool {

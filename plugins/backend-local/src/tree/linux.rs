@@ -19,47 +19,70 @@ use super::MARK;
 
 /// Up to how many numbers are tried one by one.
 const FEW: i32 = 256;
+/// How many fields of `/proc/<pid>/stat` are between the group and when the process began.
+const BEGAN_AFTER_GROUP: usize = 16;
 /// After this time the numbers may have begun anew, and all processes are looked at.
 const YOUNG: Duration = Duration::from_secs(1);
 
 /// Processes that belong to a command and are alive.
 #[derive(Debug)]
 pub(super) struct Members {
+    leader: Pid,
+    mark: String,
     members: Vec<Member>,
     group: bool,
 }
 
 #[derive(Debug)]
 struct Member {
-    pid: Pid,
+    id: Id,
     /// Refers to this very process, also when its number is given away again.
     handle: Option<OwnedFd>,
+}
+
+/// A process. The number alone may be given away again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Id {
+    pid: i32,
+    /// When it began. A process keeps it over `exec`, `setsid` and the death of its parent.
+    began: u64,
 }
 
 /// A line of `/proc/<pid>/stat`, and the mark.
 #[derive(Debug, Clone, Copy)]
 struct Process {
-    pid: i32,
+    id: Id,
     parent: i32,
     group: i32,
     marked: bool,
 }
 
 impl Members {
-    /// Looks for them. `age` is the time since the command was started.
-    pub(super) fn find(leader: Pid, mark: &str, age: Duration) -> Self {
-        let leader = leader.as_raw_nonzero().get();
+    /// Nobody yet.
+    pub(super) fn of(leader: Pid, mark: String) -> Self {
+        Self {
+            leader,
+            mark,
+            members: Vec::new(),
+            group: false,
+        }
+    }
+
+    /// Looks for them. `age` is the time since the command was started. Who was found before
+    /// stays one of them, also when it has left its parent and dropped its mark since.
+    pub(super) fn look(&mut self, age: Duration) {
+        let leader = self.leader.as_raw_nonzero().get();
+        let mark = &self.mark;
         let processes = match numbers(leader, age) {
             Numbers::Few(range) => range.filter_map(|pid| Process::read(pid, mark)).collect(),
             Numbers::Some(range) => all(mark, |pid| range.contains(&pid)),
             Numbers::All => all(mark, |_| true),
         };
-        Self {
-            group: processes.iter().any(|process| process.group == leader),
-            members: belonging(leader, &processes)
-                .filter_map(|process| Member::hold(process, mark))
-                .collect(),
-        }
+        let known: HashSet<Id> = self.members.iter().map(|member| member.id).collect();
+        self.group = processes.iter().any(|process| process.group == leader);
+        self.members = belonging(leader, &known, &processes)
+            .filter_map(|process| Member::hold(process.id, mark))
+            .collect();
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -75,7 +98,8 @@ impl Members {
         for member in &self.members {
             let _ = match &member.handle {
                 Some(handle) => pidfd_send_signal(handle, signal),
-                None => kill_process(member.pid, signal),
+                None => Pid::from_raw(member.id.pid)
+                    .map_or(Ok(()), |pid| kill_process(pid, signal)),
             };
         }
     }
@@ -101,20 +125,16 @@ impl Members {
 }
 
 impl Member {
-    fn hold(process: &Process, mark: &str) -> Option<Self> {
-        let pid = Pid::from_raw(process.pid)?;
-        let handle = match pidfd_open(pid, PidfdFlags::empty()) {
+    fn hold(id: Id, mark: &str) -> Option<Self> {
+        let handle = match pidfd_open(Pid::from_raw(id.pid)?, PidfdFlags::empty()) {
             Ok(handle) => Some(handle),
             // It ended, or the number is a thread's: its process is found under its own.
             Err(Errno::SRCH | Errno::INVAL | Errno::NOENT) => return None,
             Err(_) => None,
         };
         // The handle is of whoever has the number now: is it still the same process?
-        let now = Process::read(process.pid, mark)?;
-        let same = (now.parent, now.group, now.marked)
-            == (process.parent, process.group, process.marked)
-            || now.marked;
-        same.then_some(Self { pid, handle })
+        let same = Process::read(id.pid, mark)?.id == id;
+        same.then_some(Self { id, handle })
     }
 }
 
@@ -129,10 +149,13 @@ impl Process {
         if matches!(state, "Z" | "X" | "x") {
             return None;
         }
+        let parent = fields.next()?.parse().ok()?;
+        let group = fields.next()?.parse().ok()?;
+        let began = fields.nth(BEGAN_AFTER_GROUP)?.parse().ok()?;
         Some(Self {
-            pid,
-            parent: fields.next()?.parse().ok()?,
-            group: fields.next()?.parse().ok()?,
+            id: Id { pid, began },
+            parent,
+            group,
             marked: is_marked(pid, mark),
         })
     }
@@ -159,16 +182,22 @@ fn is_marked(pid: i32, mark: &str) -> bool {
         })
 }
 
-/// Those with the mark, those in the group, and the children of both.
-fn belonging(leader: i32, processes: &[Process]) -> impl Iterator<Item = &Process> {
+/// Those with the mark, those in the group, those that are known, and the children of all.
+fn belonging<'p>(
+    leader: i32,
+    known: &HashSet<Id>,
+    processes: &'p [Process],
+) -> impl Iterator<Item = &'p Process> + use<'p> {
     let mut found = HashSet::from([leader]);
     loop {
         let before = found.len();
         for process in processes {
-            let belongs =
-                process.marked || process.group == leader || found.contains(&process.parent);
+            let belongs = process.marked
+                || process.group == leader
+                || known.contains(&process.id)
+                || found.contains(&process.parent);
             if belongs {
-                found.insert(process.pid);
+                found.insert(process.id.pid);
             }
         }
         if found.len() == before {
@@ -177,7 +206,8 @@ fn belonging(leader: i32, processes: &[Process]) -> impl Iterator<Item = &Proces
     }
     let own = i32::try_from(std::process::id()).unwrap_or(0);
     processes.iter().filter(move |process| {
-        found.contains(&process.pid) && process.pid > 1 && process.pid != own
+        let pid = process.id.pid;
+        found.contains(&pid) && pid > 1 && pid != own
     })
 }
 
@@ -222,11 +252,18 @@ mod tests {
 
     fn process(pid: i32, parent: i32, group: i32, marked: bool) -> Process {
         Process {
-            pid,
+            id: Id { pid, began: 7 },
             parent,
             group,
             marked,
         }
+    }
+
+    fn found(known: &[Id], processes: &[Process]) -> Vec<i32> {
+        let known = known.iter().copied().collect();
+        belonging(50, &known, processes)
+            .map(|process| process.id.pid)
+            .collect()
     }
 
     #[test]
@@ -240,8 +277,20 @@ mod tests {
             process(55, 1, 55, false),
             process(1, 0, 1, false),
         ];
-        let found: Vec<i32> = belonging(50, &processes).map(|p| p.pid).collect();
-        assert_eq!(found, [50, 53, 51, 52, 54]);
+        assert_eq!(found(&[], &processes), [50, 53, 51, 52, 54]);
+    }
+
+    #[test]
+    fn who_was_found_once_stays_a_member_with_its_children() {
+        let processes = [
+            process(52, 1, 52, false),
+            process(53, 52, 53, false),
+            process(55, 1, 55, false),
+        ];
+        let known = Id { pid: 52, began: 7 };
+        assert_eq!(found(&[known], &processes), [52, 53]);
+        let given_away = Id { pid: 52, began: 6 };
+        assert!(found(&[given_away], &processes).is_empty());
     }
 
     #[test]

@@ -58,7 +58,7 @@ fn unique() -> String {
 #[derive(Debug)]
 pub(crate) struct Tree {
     leader: Pid,
-    mark: String,
+    members: Members,
     started: Instant,
     ended: bool,
     /// Dropped last: until then the guardian would end what is left.
@@ -68,9 +68,10 @@ pub(crate) struct Tree {
 impl Tree {
     /// The tree of a command that was just started, in a process group of its own.
     pub(crate) fn new(leader: u32, mark: String) -> Option<Self> {
+        let leader = Pid::from_raw(i32::try_from(leader).ok()?)?;
         Some(Self {
-            leader: Pid::from_raw(i32::try_from(leader).ok()?)?,
-            mark,
+            leader,
+            members: Members::of(leader, mark),
             started: Instant::now(),
             ended: false,
             guarded: None,
@@ -85,24 +86,24 @@ impl Tree {
 
     /// Ends everything: SIGTERM, `grace` to react, SIGKILL. Blocks until it is gone.
     pub(crate) fn end(&mut self, grace: Duration) {
-        let members = self.members();
-        self.signal(&members, Signal::TERM);
-        members.wait_until_gone(grace);
+        self.look();
+        self.signal(Signal::TERM);
+        self.members.wait_until_gone(grace);
         self.kill();
     }
 
     /// Ends what a finished command left running. Costs next to nothing when there is nothing.
     pub(crate) fn end_leftovers(&mut self, grace: Duration) {
         self.ended = true;
-        let members = self.members();
-        if members.is_empty() {
+        self.look();
+        if self.members.is_empty() {
             return;
         }
-        members.wait_until_gone(LINGER);
-        let members = self.members();
-        if !members.is_empty() {
-            self.signal(&members, Signal::TERM);
-            members.wait_until_gone(grace);
+        self.members.wait_until_gone(LINGER);
+        self.look();
+        if !self.members.is_empty() {
+            self.signal(Signal::TERM);
+            self.members.wait_until_gone(grace);
             self.kill();
         }
     }
@@ -110,25 +111,25 @@ impl Tree {
     fn kill(&mut self) {
         self.ended = true;
         for _ in 0..PASSES {
-            let members = self.members();
-            self.signal(&members, Signal::KILL);
-            if members.is_empty() {
+            self.look();
+            self.signal(Signal::KILL);
+            if self.members.is_empty() {
                 return;
             }
-            members.wait_until_gone(KILLED);
+            self.members.wait_until_gone(KILLED);
         }
     }
 
-    fn signal(&self, members: &Members, signal: Signal) {
+    fn signal(&self, signal: Signal) {
         // After the leader was reaped its number could belong to somebody else's group.
-        if !members.is_empty() && members.has_group() {
+        if !self.members.is_empty() && self.members.has_group() {
             let _ = kill_process_group(self.leader, signal);
         }
-        members.signal(signal);
+        self.members.signal(signal);
     }
 
-    fn members(&self) -> Members {
-        Members::find(self.leader, &self.mark, self.started.elapsed())
+    fn look(&mut self) {
+        self.members.look(self.started.elapsed());
     }
 }
 
