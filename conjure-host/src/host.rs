@@ -24,6 +24,7 @@ use conjure_skill_sdk::protocol::Create;
 use conjure_skill_sdk::{Executor, ExecutorPlugin, Exported, Setup, Skill};
 use secrecy::SecretString;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use crate::backend::lease::create_request;
 use crate::backend::services::{KeyValues, SERVED, ServicesShared};
@@ -33,7 +34,7 @@ use crate::plugin::{
     Watcher,
 };
 use crate::provider::Provider;
-use crate::session::{BackendSpec, CallOnly, Session, SessionError, SessionSpec};
+use crate::session::{BackendSpec, Calls, Session, SessionError, SessionSpec};
 use crate::shared::Shared;
 use crate::store::{InMemory, Log};
 
@@ -135,30 +136,19 @@ impl Host {
         skills: &[PathBuf],
         executor: Option<&str>,
     ) -> Result<CallReport, SessionError> {
-        self.execute_in(call, skills, executor, None).await
+        let calls = self.calls(SessionSpec::calls(skills, executor)).await?;
+        let report = calls.call(&call, CancellationToken::new()).await;
+        calls.close().await;
+        report
     }
 
-    /// [`Host::execute`] in a working directory.
+    /// Opens a session for calls without a model. The provider and the policy of the
+    /// specification are not looked at.
     ///
     /// # Errors
-    /// As there.
-    pub async fn execute_in(
-        &self,
-        call: FunctionCall,
-        skills: &[PathBuf],
-        executor: Option<&str>,
-        working_dir: Option<PathBuf>,
-    ) -> Result<CallReport, SessionError> {
-        let mut spec = SessionSpec::hybrid([BackendSpec::all_native()]);
-        spec.working_dir = working_dir;
-        if let Some(executor) = executor {
-            let skills = skills.iter().map(|path| path.display().to_string());
-            spec.backends.push(BackendSpec::executor(executor, skills));
-        }
-        let session = CallOnly::open(Arc::clone(&self.shared), spec).await?;
-        let report = session.call(call, executor.is_some()).await;
-        session.close().await;
-        report
+    /// [`SessionError`] when the tools cannot be made ready; nothing stays open then.
+    pub async fn calls(&self, spec: SessionSpec) -> Result<Calls, SessionError> {
+        Calls::open(Arc::clone(&self.shared), spec).await
     }
 
     /// Opens a session of several backends.

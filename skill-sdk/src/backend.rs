@@ -375,14 +375,10 @@ impl<B: Backend> AsyncDispatch for Running<B> {
 
 fn call<B: Backend>(backend: Arc<B>, json: &[u8], raw: CallContext) -> Answer {
     match crate::dispatch::decode::<BackendCall>(op::BACKEND_CALL, json) {
-        Ok(request) => Box::pin(async move {
-            let (body, envelope) = request.split();
-            let exchange_dir = envelope.exchange_dir.clone();
-            let result = backend.call(Cx::new(raw, envelope), body).await?;
-            Ok(crate::spill::encode(
-                result,
-                exchange_dir.as_deref().map(std::path::Path::new),
-            )?)
+        Ok((body, envelope)) => Box::pin(async move {
+            let cx = Cx::new(raw, envelope);
+            let result = backend.call(cx.clone(), body).await?;
+            Ok(crate::spill::encode(result, cx.exchange_dir())?)
         }),
         Err(error) => refuse(error),
     }

@@ -14,6 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::block_on::block_on;
+use crate::envelope::{Envelope, Field};
 use crate::error::{Error, Result, from_fault};
 use crate::protocol::{Empty, INLINE_LIMIT, PluginEvent, Progress, Request, host_op};
 
@@ -22,7 +23,7 @@ use crate::protocol::{Empty, INLINE_LIMIT, PluginEvent, Progress, Request, host_
 #[derive(Clone)]
 pub struct Cx {
     raw: CallContext,
-    envelope: Request<()>,
+    envelope: Envelope,
 }
 
 impl fmt::Debug for Cx {
@@ -34,33 +35,33 @@ impl fmt::Debug for Cx {
 }
 
 impl Cx {
-    pub(crate) fn new(raw: CallContext, envelope: Request<()>) -> Self {
+    pub(crate) fn new(raw: CallContext, envelope: Envelope) -> Self {
         Self { raw, envelope }
     }
 
     /// The session that asks.
     pub fn session(&self) -> Option<&str> {
-        self.envelope.session.as_deref()
+        self.envelope.get(Field::Session)
     }
 
     /// The tool call that this is for.
     pub fn call_id(&self) -> Option<&str> {
-        self.envelope.call_id.as_deref()
+        self.envelope.get(Field::CallId)
     }
 
     /// The session's working directory.
     pub fn working_dir(&self) -> Option<&Path> {
-        self.envelope.working_dir.as_deref().map(Path::new)
+        self.envelope.get(Field::WorkingDir).map(Path::new)
     }
 
     /// The directory of the skill that the call is for.
     pub fn skill_dir(&self) -> Option<&Path> {
-        self.envelope.skill_dir.as_deref().map(Path::new)
+        self.envelope.get(Field::SkillDir).map(Path::new)
     }
 
     /// Where payloads over 64 KiB cross as files.
     pub fn exchange_dir(&self) -> Option<&Path> {
-        self.envelope.exchange_dir.as_deref().map(Path::new)
+        self.envelope.get(Field::ExchangeDir).map(Path::new)
     }
 
     /// What was left of the call's time when it began.
@@ -68,9 +69,9 @@ impl Cx {
         (self.envelope.deadline_ms > 0).then(|| Duration::from_millis(self.envelope.deadline_ms))
     }
 
-    /// The whole envelope.
-    pub fn envelope(&self) -> &Request<()> {
-        &self.envelope
+    /// The whole envelope, as the protocol has it.
+    pub fn envelope(&self) -> Request<()> {
+        self.envelope.to_request()
     }
 
     /// Whether the call was cancelled.

@@ -7,9 +7,9 @@ use conjure_abi::{CallContext, Fault, FfiFuture, FutureExt, Plugin, RResult, RSl
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::envelope::{self, Envelope};
 use crate::error::{Error, Result, to_fault};
 use crate::guard::guard;
-use crate::protocol::Request;
 
 /// An instance, behind the ABI's object.
 pub(crate) trait Dispatch: Send + Sync + 'static {
@@ -83,8 +83,8 @@ fn bad_name() -> Reply {
 }
 
 /// Reads a request.
-pub(crate) fn decode<B: DeserializeOwned>(op: &str, json: &[u8]) -> Result<Request<B>> {
-    serde_json::from_slice(json)
+pub(crate) fn decode<B: DeserializeOwned>(op: &str, json: &[u8]) -> Result<(B, Envelope)> {
+    envelope::read(json)
         .map_err(|error| Error::invalid(format!("the request for `{op}` does not fit: {error}")))
 }
 
@@ -111,10 +111,9 @@ pub(crate) fn refuse(error: Error) -> crate::runtime::Answer {
 macro_rules! answer {
     ($op:expr, $json:expr, $raw:expr, |$cx:ident, $body:ident $(: $ty:ty)?| $run:expr) => {{
         match $crate::dispatch::decode $(::<$ty>)? ($op, $json) {
-            Ok(request) => {
+            Ok(($body, envelope)) => {
                 let raw = $raw;
                 Box::pin(async move {
-                    let ($body, envelope) = request.split();
                     let $cx = $crate::Cx::new(raw, envelope);
                     $crate::dispatch::encode(&$run.await?)
                 })

@@ -108,7 +108,7 @@ pub trait BlockingExecutor: Send + Sync + 'static {
 
 fn host_paths(cx: &Cx, request: ExecutorInit) -> ExecutorReady {
     ExecutorReady {
-        working_dir: cx.envelope().working_dir.clone().unwrap_or_default(),
+        working_dir: cx.envelope().working_dir.unwrap_or_default(),
         skills: request.skills,
     }
 }

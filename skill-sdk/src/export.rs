@@ -7,9 +7,10 @@ use conjure_abi::{CallContext, Fault, Plugin_TO, PluginObject, RResult, RSlice, 
 
 use crate::cx::Cx;
 use crate::dispatch::{Dispatch, Guarded};
+use crate::envelope::Envelope;
 use crate::error::{Error, Result, to_fault};
 use crate::guard::{Library, guard, note_places};
-use crate::protocol::{Create, Manifest, Request};
+use crate::protocol::{Create, Manifest};
 use crate::setup::Setup;
 use crate::skill::Skill;
 
@@ -105,8 +106,7 @@ pub fn create_linked<E: Exported>(
 fn instance<E: Exported>(exported: E, config: &[u8], cx: CallContext) -> Result<PluginObject> {
     let create: Create = serde_json::from_slice(config)
         .map_err(|e| Error::with_code(code::INVALID, format!("`create` does not fit: {e}")))?;
-    let mut envelope = Request::new(());
-    envelope.session.clone_from(&create.session);
+    let envelope = Envelope::of_session(create.session.as_deref());
     exported.into_plugin(Setup {
         create,
         cx: Cx::new(cx, envelope),

@@ -28,6 +28,7 @@ mod backend;
 mod block_on;
 mod cx;
 mod dispatch;
+mod envelope;
 mod error;
 #[cfg(feature = "async")]
 mod executor;

@@ -9,11 +9,12 @@ use serde_json::{Value, json};
 
 use crate::cx::Cx;
 use crate::dispatch::{Dispatch, decode, encode, unsupported};
+use crate::envelope::{self, Envelope};
 use crate::error::{Error, Result};
 use crate::output::IntoToolResult;
 use crate::protocol::{
-    Effects, Empty, Example, Execute, Manifest, Modify, Permissions, Read, Request, Requires,
-    State, StateScope, ToolDecl, ToolMode, ToolResult, Write, op,
+    Effects, Empty, Example, Execute, Manifest, Modify, Permissions, Read, Requires, State,
+    StateScope, ToolDecl, ToolMode, ToolResult, Write, op,
 };
 use crate::setup::Setup;
 use crate::spill;
@@ -328,7 +329,7 @@ impl Skill {
         self.hidden.push((
             op::STATE_EXPORT,
             Box::new(move |json, raw| {
-                let (Empty {}, envelope) = decode::<Empty>(op::STATE_EXPORT, json)?.split();
+                let (Empty {}, envelope) = decode::<Empty>(op::STATE_EXPORT, json)?;
                 let state = export(&Cx::new(raw, envelope))?;
                 encode(&State {
                     version: String::new(),
@@ -339,7 +340,7 @@ impl Skill {
         self.hidden.push((
             op::STATE_IMPORT,
             Box::new(move |json, raw| {
-                let (state, envelope) = decode::<State>(op::STATE_IMPORT, json)?.split();
+                let (state, envelope) = decode::<State>(op::STATE_IMPORT, json)?;
                 import(&Cx::new(raw, envelope), state)?;
                 encode(&Empty {})
             }),
@@ -363,8 +364,8 @@ impl Skill {
         apply(&mut tool, options);
         let operation = tool.op.clone();
         let handler: Handler = Box::new(move |json, raw| {
-            let (body, envelope) = match serde_json::from_slice::<Request<A>>(json) {
-                Ok(request) => request.split(),
+            let (body, envelope) = match envelope::read::<A>(json) {
+                Ok(parts) => parts,
                 Err(_) => match arguments(&operation, json)? {
                     Ok(parts) => parts,
                     Err(answer) => return encode(&answer),
@@ -471,8 +472,8 @@ fn apply(tool: &mut ToolDecl, options: ToolOptions) {
 fn arguments<A: DeserializeOwned>(
     op: &str,
     json: &[u8],
-) -> Result<std::result::Result<(A, Request<()>), ToolResult>> {
-    let (mut body, envelope) = decode::<Value>(op, json)?.split();
+) -> Result<std::result::Result<(A, Envelope), ToolResult>> {
+    let (mut body, envelope) = decode::<Value>(op, json)?;
     if body.is_null() {
         body = json!({});
     }

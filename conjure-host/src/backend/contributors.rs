@@ -7,8 +7,9 @@ use conjure_skill_sdk::protocol::{Contribute, Contribution, Observation, Observe
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
-use super::lease::{BackendLease, Surroundings, ask};
+use super::lease::{BackendLease, ask};
 use super::results::fetch_with;
+use super::surroundings::Surroundings;
 use crate::artifacts::Artifacts;
 use crate::session::Internal;
 

@@ -1,12 +1,10 @@
 //! Instances of plugins as a session uses them: made at first use, moved to a new version at a
 //! step boundary, cleaned up at the end.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use conjure_skill_sdk::protocol::{
-    Create, Empty, ExecutorInit, ExecutorReady, HostInfo, Request, SkillMount, State, StateScope,
-    op,
+    Create, Empty, ExecutorInit, ExecutorReady, HostInfo, SkillMount, State, StateScope, op,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -15,34 +13,8 @@ use tokio::sync::{OnceCell, RwLock};
 use tokio_util::sync::DropGuard;
 
 use super::services::SERVED;
-use crate::plugin::{CallFailure, CallMeta, CallOptions, HostServices, Instance, LoadedPlugin};
-
-/// What every request of a session says about it.
-#[derive(Debug, Clone)]
-pub(crate) struct Surroundings {
-    pub(crate) session: Arc<str>,
-    pub(crate) working_dir: PathBuf,
-    pub(crate) exchange_dir: PathBuf,
-}
-
-impl Surroundings {
-    /// An envelope around a body.
-    pub(crate) fn request<B>(&self, body: B) -> Request<B> {
-        Request {
-            session: Some(self.session.as_ref().to_owned()),
-            working_dir: Some(self.working_dir.display().to_string()),
-            exchange_dir: Some(self.exchange_dir.display().to_string()),
-            ..Request::new(body)
-        }
-    }
-
-    pub(crate) fn meta(&self) -> CallMeta {
-        CallMeta {
-            session: Some(Arc::clone(&self.session)),
-            ..CallMeta::default()
-        }
-    }
-}
+use super::surroundings::{About, Surroundings};
+use crate::plugin::{CallFailure, CallOptions, HostServices, Instance, LoadedPlugin};
 
 /// Asks an instance for an operation outside any tool call.
 pub(crate) async fn ask<B: Serialize, R: DeserializeOwned>(
@@ -55,7 +27,9 @@ pub(crate) async fn ask<B: Serialize, R: DeserializeOwned>(
         plugin: op.to_owned(),
         reason,
     };
-    let json = serde_json::to_vec(&surroundings.request(body)).map_err(|e| bad(e.to_string()))?;
+    let json = surroundings
+        .request(About::default(), &body)
+        .map_err(|e| bad(e.to_string()))?;
     let options = CallOptions {
         meta: surroundings.meta(),
         ..CallOptions::default()

@@ -11,6 +11,7 @@ mod results;
 pub(crate) mod run;
 pub(crate) mod services;
 mod snapshot;
+pub(crate) mod surroundings;
 mod toolbox;
 pub(crate) mod watching;
 

@@ -10,6 +10,7 @@ use base64::Engine as _;
 use conjure_core::chat::OutputPart;
 use conjure_core::context::{cut, file_line};
 use conjure_skill_sdk::protocol::{FileRef, Part, ToolResult};
+use serde_json::Value;
 
 use crate::artifacts::{Artifact, Artifacts, Fetch};
 
@@ -36,12 +37,12 @@ pub(crate) struct Output<'a> {
 }
 
 impl Output<'_> {
-    /// Takes a tool result in.
-    pub(crate) fn tool_result(&mut self, result: ToolResult) {
+    /// Takes a tool result in; what of it is for programs comes back.
+    pub(crate) fn tool_result(&mut self, result: ToolResult) -> Option<Value> {
         let parts = result.content.len();
         for part in result.content.into_iter().take(MOST_PARTS) {
             match part {
-                Part::Text { text } => self.text(&text),
+                Part::Text { text } => self.owned(text),
                 Part::Image { media_type, data } => self.image(&media_type, &data),
                 Part::File { file } => self.spilled_or_file(&file),
                 Part::Raw { value, .. } | Part::Other(value) => self.text(&value.to_string()),
@@ -58,27 +59,32 @@ impl Output<'_> {
         for file in result.files {
             self.file(&file);
         }
+        result.structured
     }
 
     /// Takes a text in, cut when it is too long.
     pub(crate) fn text(&mut self, text: &str) {
+        self.owned(text.to_owned());
+    }
+
+    fn owned(&mut self, text: String) {
         if text.is_empty() {
             return;
         }
         let room = self.most_bytes.saturating_sub(self.used).max(LEAST_SHOWN);
         let shown = if text.len() > room {
-            match self.artifacts.spill(self.backend, "output.txt", text) {
+            match self.artifacts.spill(self.backend, "output.txt", &text) {
                 Ok(artifact) => {
-                    let shown = cut(text, room, Some(&artifact.reference()));
+                    let shown = cut(&text, room, Some(&artifact.reference()));
                     self.files.push(artifact);
                     shown
                 }
-                Err(_) => cut(text, room, None),
+                Err(_) => cut(&text, room, None),
             }
         } else {
             None
         };
-        let text = shown.unwrap_or_else(|| text.to_owned());
+        let text = shown.unwrap_or(text);
         self.used += text.len();
         self.parts.push(OutputPart::Text { text });
     }
@@ -192,7 +198,7 @@ impl Output<'_> {
 /// A way to fetch the files of a backend, if it has one.
 pub(crate) fn fetch_with(
     lease: &Arc<super::lease::BackendLease>,
-    around: &super::lease::Surroundings,
+    around: &super::surroundings::Surroundings,
 ) -> Option<Fetch> {
     use conjure_skill_sdk::protocol::{FilesGet, op};
     use futures_util::FutureExt as _;

@@ -11,8 +11,8 @@ use conjure_core::context::{CommandEnd, absolute_skill_path, absolute_skill_path
 use conjure_core::log::CallEnd;
 use conjure_core::routing::Route;
 use conjure_skill_sdk::protocol::{
-    BackendCall, Bash, BashOutput, CreateFile, FileRef, PluginEvent, Request, StrReplace,
-    ToolResult, View, Viewed, Written, op,
+    BackendCall, Bash, BashOutput, CreateFile, FileRef, PluginEvent, StrReplace, ToolResult, View,
+    Viewed, Written, op,
 };
 use serde::Deserialize;
 use serde::Serialize;
@@ -20,9 +20,10 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::lease::{BackendLease, SkillLease, Surroundings};
+use super::lease::{BackendLease, SkillLease};
 use super::results::{Output, fetch_with};
 use super::snapshot::{Snapshot, Target};
+use super::surroundings::{About, Surroundings};
 use crate::artifacts::{Artifact, Artifacts};
 use crate::plugin::{CallFailure, CallOptions, Emit, Instance, emit_channel};
 use crate::skill_folders::LoadedFolder;
@@ -399,14 +400,14 @@ impl Runner<'_> {
         body: &B,
         skill_dir: Option<&str>,
     ) -> Result<Vec<u8>, Failed> {
-        let request = Request {
-            call_id: Some(underway.call.call_id.clone()),
-            turn_id: self.turn_id.as_deref().map(str::to_owned),
-            skill_dir: skill_dir.map(str::to_owned),
+        let about = About {
+            call_id: Some(&underway.call.call_id),
+            turn_id: self.turn_id.as_deref(),
+            skill_dir,
             deadline_ms: u64::try_from(underway.timeout.as_millis()).unwrap_or(u64::MAX),
-            ..self.around.request(body)
         };
-        serde_json::to_vec(&request)
+        self.around
+            .request(about, body)
             .map_err(|error| Failed::new(failure(&underway.call.name, &error.to_string())))
     }
 
@@ -517,13 +518,11 @@ impl Ran {
 }
 
 fn take(output: &mut Output<'_>, result: ToolResult) -> Ran {
-    let ran = Ran {
+    Ran {
         is_error: result.is_error,
-        structured: result.structured.clone(),
+        structured: output.tool_result(result),
         stopped: None,
-    };
-    output.tool_result(result);
-    ran
+    }
 }
 
 fn command_result(reply: &BashOutput, timeout: Duration, output: &mut Output<'_>) -> Ran {
@@ -576,7 +575,12 @@ fn decode<R: DeserializeOwned>(
     op: &str,
     reply: &[u8],
 ) -> Result<R, Failed> {
-    serde_json::from_slice(reply).map_err(|error| {
+    // Checking the whole text at once is cheaper than string by string.
+    let decoded = match std::str::from_utf8(reply) {
+        Ok(text) => serde_json::from_str(text).map_err(|error| error.to_string()),
+        Err(error) => Err(format!("it is not UTF-8 ({error})")),
+    };
+    decoded.map_err(|error| {
         let origin = &underway.route.definition.origin;
         let plugin = origin.plugin.as_deref().unwrap_or(&underway.route.backend);
         let what = format!("the plugin `{plugin}` gave a reply to {op} that does not fit: {error}");

@@ -12,10 +12,11 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::contributors::Contributors;
-use super::lease::{BackendLease, SkillLease, Surroundings, ask, create_request};
+use super::lease::{BackendLease, SkillLease, ask, create_request};
 use super::offers::{Offer, Offered, backend_tools, executor_tools, native_tools};
 use super::services::{Services, SessionServices};
 use super::snapshot::{Snapshot, Target};
+use super::surroundings::Surroundings;
 use super::watching::{Changes, watch};
 use crate::plugin::{CallFailure, HostServices, LoadedPlugin, PluginId};
 use crate::session::BackendSpec;

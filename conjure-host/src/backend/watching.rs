@@ -10,7 +10,7 @@ use conjure_skill_sdk::protocol::{Empty, PluginEvent, op};
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::lease::Surroundings;
+use super::surroundings::{About, Surroundings};
 use crate::plugin::{CallOptions, Emit, Instance, emit_channel};
 
 /// Changes that may wait; of more the oldest are forgotten, and a catalog is asked for anyway.
@@ -75,7 +75,9 @@ pub(crate) fn watch(
         cancel: cancel.clone(),
         meta: around.meta(),
     };
-    let json = serde_json::to_vec(&around.request(Empty {})).unwrap_or_default();
+    let json = around
+        .request(About::default(), &Empty {})
+        .unwrap_or_default();
     let instance = Arc::clone(instance);
     let name = backend.to_owned();
     tokio::spawn(async move {

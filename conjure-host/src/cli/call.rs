@@ -4,11 +4,13 @@ use std::path::PathBuf;
 
 use conjure_core::chat::FunctionCall;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use super::args::Global;
 use super::exit::{Exit, Failure};
 use super::output;
 use super::signals::Signals;
+use conjure_host::session::SessionSpec;
 
 /// Calls one tool and prints its result. Native skills are always there; with `--executor` there
 /// are its command tools too, for the skill folders named with `--skill`.
@@ -52,13 +54,17 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
         arguments,
         arguments_text: None,
     };
-    let working_dir = std::env::current_dir().ok();
-    let calling = async {
-        let executor = args.executor.as_deref();
-        let report = host.execute_in(call, &args.skill, executor, working_dir);
-        Ok(report.await?)
+    let spec = SessionSpec {
+        working_dir: std::env::current_dir().ok(),
+        ..SessionSpec::calls(&args.skill, args.executor.as_deref())
     };
-    let report = signals.unless(calling).await?;
+    let opening = async { Ok(host.calls(spec).await?) };
+    let calls = signals.unless(opening).await?;
+    let cancel = CancellationToken::new();
+    let calling = async { Ok(calls.call(&call, cancel.clone()).await) };
+    let report = signals.cancelling(&cancel, calling).await?;
+    calls.close().await;
+    let report = report?;
     if global.json {
         output::json(&json!({
             "tool": args.tool,
@@ -74,9 +80,9 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
             report.output.joined_text().trim_end_matches('\n'),
         ));
     }
-    Ok(if report.output.is_error {
-        Exit::No
-    } else {
-        Exit::Fine
+    Ok(match signals.last() {
+        Some(signal) => signal.exit(),
+        None if report.output.is_error => Exit::No,
+        None => Exit::Fine,
     })
 }

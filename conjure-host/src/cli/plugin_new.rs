@@ -200,7 +200,7 @@ debug = "line-tables-only"
 # A panic must unwind: the SDK turns it into an error, and a host refuses what would abort.
 [profile.release]
 panic = "unwind"
-opt-level = "s"
+opt-level = 3
 lto = "thin"
 codegen-units = 1
 strip = true

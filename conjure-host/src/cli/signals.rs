@@ -2,6 +2,7 @@
 //! waits. A verb that does not listen is ended by them as any program is.
 
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
 
 use super::exit::{Exit, Failure};
 
@@ -79,6 +80,22 @@ impl Signals {
             signal = self.next() => Err(signal.failure()),
             done = work => done,
         }
+    }
+
+    /// Does something that ends by itself when it is cancelled: the first signal does that, and
+    /// the second one ends the waiting.
+    pub(crate) async fn cancelling<T>(
+        &mut self,
+        cancel: &CancellationToken,
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        tokio::pin!(work);
+        tokio::select! {
+            biased;
+            _ = self.next() => cancel.cancel(),
+            done = &mut work => return done,
+        }
+        self.unless(work).await
     }
 }
 

@@ -2,7 +2,7 @@
 
 mod actor;
 mod asking;
-mod call_only;
+mod calls;
 mod changes;
 mod derived;
 mod handle;
@@ -15,10 +15,10 @@ mod place;
 mod recorder;
 mod spec;
 
-pub(crate) use call_only::CallOnly;
 pub(crate) use mailbox::Internal;
 
 pub use asking::{ApprovalMode, PendingApproval};
+pub use calls::Calls;
 pub use handle::{Answer, ChatError, Session, SessionError, Settings};
 pub use hub::{Stamped, Subscription};
 pub use one_call::OpenError;

@@ -8,8 +8,8 @@ use arc_swap::ArcSwapOption;
 use super::handle::SessionError;
 use super::spec::SessionSpec;
 use crate::artifacts::Artifacts;
-use crate::backend::lease::Surroundings;
 use crate::backend::services::{Asked, SessionServices, sampler};
+use crate::backend::surroundings::Surroundings;
 use crate::host::session_dir;
 use crate::provider::Provider;
 use crate::shared::Shared;
@@ -88,11 +88,7 @@ impl Place {
         let session = thread.as_str().to_owned();
         shared.services.remember(&session, services.clone());
         Ok(Self {
-            around: Surroundings {
-                session: Arc::from(session.as_str()),
-                working_dir,
-                exchange_dir: exchange_dir.clone(),
-            },
+            around: Surroundings::new(&session, working_dir, exchange_dir.clone()),
             services,
             asked,
             exchange: Exchange {

@@ -238,6 +238,13 @@ impl SessionSpec {
         }
     }
 
+    /// All native skills, and these skill folders on this executor if one is named.
+    pub fn calls(skills: &[PathBuf], executor: Option<&str>) -> Self {
+        let skills = skills.iter().map(|path| path.display().to_string());
+        let executor = executor.map(|executor| BackendSpec::executor(executor, skills));
+        Self::hybrid([BackendSpec::all_native()].into_iter().chain(executor))
+    }
+
     /// Finds what cannot be, before anything is loaded.
     ///
     /// # Errors

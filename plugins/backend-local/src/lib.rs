@@ -51,7 +51,6 @@ impl Executor for Local {
         let working_dir = cx
             .envelope()
             .working_dir
-            .clone()
             .ok_or_else(paths::no_working_dir)?;
         let skills = request.skills.clone();
         self.sessions.init(cx.session(), request)?;

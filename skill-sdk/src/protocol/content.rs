@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::Part;
+
 /// The result of a tool call.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -69,41 +71,6 @@ impl ToolResult {
             .collect();
         texts.join("\n")
     }
-}
-
-/// One piece of content.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(transform = super::schemas::open_kinds))]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub enum Part {
-    /// Text for the model.
-    Text {
-        /// The text.
-        text: String,
-    },
-    /// An image in the message itself; a large one is a `file`.
-    Image {
-        /// Such as `image/png`.
-        media_type: String,
-        /// Base64 of its bytes.
-        data: String,
-    },
-    /// A file, by reference.
-    File {
-        /// The file.
-        file: FileRef,
-    },
-    /// Data that keeps the form in which a remote peer sent it.
-    Raw {
-        /// Whose form it is, such as `mcp`.
-        source: String,
-        /// The data, verbatim.
-        value: Value,
-    },
-    /// A part of a kind that this version does not know, kept as it came.
-    #[serde(untagged)]
-    Other(Value),
 }
 
 /// A file that one side offers the other.

@@ -12,6 +12,7 @@ mod event;
 mod executor;
 mod host_ops;
 mod manifest;
+mod part;
 mod skill;
 
 #[cfg(feature = "schema")]
@@ -25,6 +26,7 @@ pub use event::*;
 pub use executor::*;
 pub use host_ops::*;
 pub use manifest::*;
+pub use part::*;
 #[cfg(feature = "schema")]
 pub use schemas::schemas;
 pub use skill::*;

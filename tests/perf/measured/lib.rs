@@ -15,7 +15,6 @@ fn skill() -> Measured {
     let quick = ToolOptions::new().read_only().stateless().in_place();
     Measured(
         Skill::new("measured", "Does nothing, to be measured")
-            .shared()
             .execute("anything", |_cx, request: Execute| request.command)
             .with(quick)
             .write("anything", |_cx, request: Write| request.content)

@@ -1,24 +1,17 @@
-//! A loaded plugin with an instance, and one call of a tool as the host makes it.
-//!
-//! The host's own runner of calls is not public, so [`Caller`] takes its steps with the same
-//! types: look-up, envelope, JSON, the instance, JSON, output. Measures nothing.
+//! The measured skill: loaded by itself with an instance, and in a host's session.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
-use conjure_core::chat::{FunctionCall, FunctionCallOutput, OutputPart};
-use conjure_core::routing::{Catalog, CatalogTool, Effects, Naming, Prefix, RoutingTable};
+use conjure_core::chat::FunctionCall;
 use conjure_host::plugin::{
-    CallMeta, CallOptions, Emit, Instance, LoadedPlugin, Loader, LoaderOptions, NoServices,
-    Registry, Store, emit_channel,
+    CallOptions, Instance, LoadedPlugin, Loader, LoaderOptions, NoServices, Registry, Store,
 };
-use conjure_host::{host_operations, plugin_create};
+use conjure_host::session::{Calls, SessionSpec};
+use conjure_host::{Host, host_operations, plugin_create};
 use conjure_skill_sdk::abi::HEADER_MAGIC;
-use conjure_skill_sdk::protocol::{Part, Request, ToolResult};
-use serde::Serialize;
+use conjure_skill_sdk::protocol::Request;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -28,9 +21,6 @@ use crate::samples::Samples;
 /// Operations of the measured skill.
 pub(crate) const EXECUTE: &str = "skill.execute";
 pub(crate) const NOTHING: &str = "skill.tool.nothing";
-
-/// How long calls may take.
-const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A place with a store, a plugin directory and a registry.
 pub(crate) struct Place {
@@ -149,117 +139,52 @@ pub(crate) fn call(tool: &str) -> FunctionCall {
     }
 }
 
-/// Calls the measured skill as the host's runner does.
-pub(crate) struct Caller {
-    table: RoutingTable,
-    targets: HashMap<Arc<str>, Arc<Instance>>,
-    session: Arc<str>,
-    turn_id: Arc<str>,
-    working_dir: PathBuf,
-    exchange_dir: PathBuf,
-    cancel: CancellationToken,
+/// The request of a call, as a plugin gets it.
+pub(crate) fn request(call: &FunctionCall) -> Result<Vec<u8>> {
+    let text = |text: &str| Some(text.to_owned());
+    let request = Request {
+        session: text("0198f2a4-7c1e-7d3a-9b52-3c5f0e6a1d20"),
+        call_id: Some(call.call_id.clone()),
+        working_dir: text("/tmp/.tmpAbCdEf/sessions/0198f2a4-7c1e-7d3a-9b52-3c5f0e6a1d20/work"),
+        exchange_dir: text(
+            "/tmp/.tmpAbCdEf/sessions/0198f2a4-7c1e-7d3a-9b52-3c5f0e6a1d20/exchange",
+        ),
+        deadline_ms: 30_000,
+        ..Request::new(&call.arguments)
+    };
+    Ok(serde_json::to_vec(&request)?)
 }
 
-impl Caller {
-    pub(crate) fn new(place: &Place, instance: &Arc<Instance>) -> Result<Self> {
-        let tools = ["execute", "write"].map(|name| {
-            let tool = CatalogTool::new(name, format!("skill.{name}"), Effects::Read);
-            let version = instance.plugin().id().version.clone();
-            let mut tool = tool.of_skill("measured", Some(version));
-            tool.in_place = name == "execute";
-            Arc::new(tool)
-        });
-        let catalog = Catalog {
-            backend: "native".to_owned(),
-            kind: "native".to_owned(),
-            naming: Prefix::Skill,
-            tools: tools.into(),
-        };
-        let table = RoutingTable::build(1, &[catalog], &Naming::default())?;
-        let names = table.routes().iter().map(|route| route.name.as_str());
+/// A host with the measured skill alone, and a session of it for calls without a model.
+pub(crate) struct Session {
+    calls: Calls,
+    cancel: CancellationToken,
+    _host: Host,
+    _data: TempDir,
+}
+
+impl Session {
+    pub(crate) async fn open(library: &Path) -> Result<Self> {
+        let data = tempfile::tempdir()?;
+        let host = Host::builder()
+            .data_dir(data.path())
+            .plugin_file(library)
+            .build()
+            .await?;
         Ok(Self {
-            targets: names
-                .map(|name| (name.into(), Arc::clone(instance)))
-                .collect(),
-            table,
-            session: "0198f2a4-7c1e-7d3a-9b52-3c5f0e6a1d20".into(),
-            turn_id: "0198f2a4-7c1e-7d3a-9b52-3c5f0e6a1d21".into(),
-            working_dir: place.root.path().join("sessions/work"),
-            exchange_dir: place.root.path().join("sessions/exchange"),
+            calls: host.calls(SessionSpec::calls(&[], None)).await?,
             cancel: CancellationToken::new(),
+            _host: host,
+            _data: data,
         })
     }
 
-    /// A call in place; nothing when that is not earned.
-    pub(crate) fn in_place(&self, call: &FunctionCall) -> Option<Result<FunctionCallOutput>> {
-        let route = self.table.route(&call.name)?;
-        let instance = self.targets.get(route.name.as_str())?;
-        let json = match serde_json::to_vec(&self.envelope(call)) {
-            Ok(json) => json,
-            Err(error) => return Some(Err(error.into())),
-        };
-        let reply = instance.request_in_place(route.op(), &json)?;
-        let reply = reply.map_err(|fault| anyhow!("{}", fault.text()));
-        Some(reply.and_then(|reply| output(call, &reply)))
+    /// One call, from tool call to result.
+    pub(crate) async fn call(&self, call: &FunctionCall) -> Result<()> {
+        let report = self.calls.call(call, self.cancel.clone()).await?;
+        anyhow::ensure!(!report.output.is_error, "the skill answered {report:?}");
+        Ok(())
     }
-
-    /// An ordinary call.
-    pub(crate) async fn ordinary(&self, call: &FunctionCall) -> Result<FunctionCallOutput> {
-        let route = self.table.route(&call.name).context("no route")?;
-        let instance = self.targets.get(route.name.as_str()).context("no target")?;
-        let json = serde_json::to_vec(&self.envelope(call))?;
-        let (sink, mut stream) = emit_channel();
-        let options = CallOptions {
-            deadline: Some(TIMEOUT),
-            sink: Some(sink),
-            cancel: self.cancel.clone(),
-            meta: CallMeta {
-                session: Some(Arc::clone(&self.session)),
-                call_id: Some(Arc::from(call.call_id.as_str())),
-                turn_id: Some(Arc::clone(&self.turn_id)),
-            },
-        };
-        let answer = instance.request(route.op(), json, options);
-        tokio::pin!(answer);
-        let reply = loop {
-            tokio::select! {
-                biased;
-                Some(Emit { .. }) = stream.next() => {}
-                answer = &mut answer => break answer?,
-            }
-        };
-        output(call, &reply)
-    }
-
-    /// The request of a call.
-    pub(crate) fn json(&self, call: &FunctionCall) -> Result<Vec<u8>> {
-        Ok(serde_json::to_vec(&self.envelope(call))?)
-    }
-
-    fn envelope<'a>(&self, call: &'a FunctionCall) -> Request<&'a impl Serialize> {
-        Request {
-            session: Some(self.session.as_ref().to_owned()),
-            call_id: Some(call.call_id.clone()),
-            turn_id: Some(self.turn_id.as_ref().to_owned()),
-            working_dir: Some(self.working_dir.display().to_string()),
-            exchange_dir: Some(self.exchange_dir.display().to_string()),
-            deadline_ms: u64::try_from(TIMEOUT.as_millis()).unwrap_or(u64::MAX),
-            ..Request::new(&call.arguments)
-        }
-    }
-}
-
-fn output(call: &FunctionCall, reply: &[u8]) -> Result<FunctionCallOutput> {
-    let result: ToolResult = serde_json::from_slice(reply)?;
-    let parts = result.content.into_iter().map(|part| match part {
-        Part::Text { text } => Ok(OutputPart::Text { text }),
-        _ => Err(anyhow!("the skill answers with text")),
-    });
-    Ok(FunctionCallOutput {
-        call_id: call.call_id.clone(),
-        output: parts.collect::<Result<_>>()?,
-        is_error: result.is_error,
-    })
 }
 
 /// Measures calls of an operation in place, until there are enough samples. A busy machine takes
@@ -271,7 +196,7 @@ pub(crate) async fn in_place(
     library: &Path,
     op: &str,
     enough: usize,
-    measure: impl Fn(&Place, Arc<Instance>) -> Result<Samples>,
+    measure: impl Fn(&Instance) -> Samples,
 ) -> Result<Samples> {
     const ATTEMPTS: usize = 200;
     let place = Place::new()?;
@@ -279,7 +204,7 @@ pub(crate) async fn in_place(
     for _ in 0..ATTEMPTS {
         let instance = place.instance(library).await?;
         earn(&instance, op).await?;
-        samples.extend(&measure(&place, instance)?);
+        samples.extend(&measure(&instance));
         if samples.len() >= enough {
             return Ok(samples);
         }

@@ -21,8 +21,6 @@ pub(crate) enum Need {
     Local,
     /// The measured skill, with the profile that the template of `conjure plugin new` has.
     Skill,
-    /// The same skill, optimised for speed.
-    FastSkill,
 }
 
 /// Where what was built is.
@@ -31,7 +29,6 @@ pub(crate) struct Shipped {
     program: Option<PathBuf>,
     local: Option<PathBuf>,
     skill: Option<PathBuf>,
-    fast_skill: Option<PathBuf>,
 }
 
 /// The measured skill's source.
@@ -58,10 +55,7 @@ impl Shipped {
             }
         }
         if needs.contains(&Need::Skill) {
-            shipped.skill = Some(shipped.measured("measured", None)?);
-        }
-        if needs.contains(&Need::FastSkill) {
-            shipped.fast_skill = Some(shipped.measured("measured-fast", Some("3"))?);
+            shipped.skill = Some(shipped.measured()?);
         }
         Ok(shipped)
     }
@@ -81,14 +75,9 @@ impl Shipped {
         there(&self.skill, "the measured skill")
     }
 
-    /// The measured skill, optimised for speed.
-    pub(crate) fn fast_skill(&self) -> Result<&Path> {
-        there(&self.fast_skill, "the measured skill")
-    }
-
     /// Makes the measured skill's crate with the program, as its author would, and builds it.
-    fn measured(&self, dir: &str, opt_level: Option<&str>) -> Result<PathBuf> {
-        let dir = place()?.join(dir);
+    fn measured(&self) -> Result<PathBuf> {
+        let dir = place()?.join("measured");
         let fresh = tempfile::tempdir()?;
         let fresh = fresh.path().join("measured");
         new_skill(self.program()?, "measured", &fresh)?;
@@ -103,9 +92,6 @@ impl Shipped {
         }
         let mut command = cargo(&dir);
         command.args(["build", "--release"]);
-        if let Some(level) = opt_level {
-            command.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", level);
-        }
         artifacts(&mut command)?
             .into_iter()
             .find_map(|artifact| artifact.library.filter(|_| artifact.target == "measured"))

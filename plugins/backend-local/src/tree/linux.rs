@@ -98,8 +98,9 @@ impl Members {
         for member in &self.members {
             let _ = match &member.handle {
                 Some(handle) => pidfd_send_signal(handle, signal),
-                None => Pid::from_raw(member.id.pid)
-                    .map_or(Ok(()), |pid| kill_process(pid, signal)),
+                None => {
+                    Pid::from_raw(member.id.pid).map_or(Ok(()), |pid| kill_process(pid, signal))
+                }
             };
         }
     }

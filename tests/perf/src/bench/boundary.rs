@@ -16,11 +16,11 @@ const BATCHES: usize = 3_000;
 pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
     let library = shipped.skill()?.to_owned();
     on_runtime(async move {
-        let samples = in_place(&library, NOTHING, BATCHES, |_, instance| {
-            Ok(nanoseconds(BATCHES, 1_000, || {
-                let reply = black_box(&instance).request_in_place(NOTHING, b"{}");
+        let samples = in_place(&library, NOTHING, BATCHES, |instance| {
+            nanoseconds(BATCHES, 1_000, || {
+                let reply = black_box(instance).request_in_place(NOTHING, b"{}");
                 black_box(reply).is_some_and(|reply| reply.is_ok())
-            }))
+            })
         })
         .await?;
         let method = "Instance::request_in_place into a real library whose operation returns `{}` \

@@ -41,14 +41,14 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
     },
     Benchmark {
         name: "in_place",
-        figures: &["in_place", "in_place_fast", "in_place_host"],
-        needs: &[Need::Skill, Need::FastSkill],
+        figures: &["in_place"],
+        needs: &[Need::Skill],
         slow: false,
         run: in_place::run,
     },
     Benchmark {
         name: "ordinary",
-        figures: &["ordinary", "ordinary_host"],
+        figures: &["ordinary"],
         needs: &[Need::Skill],
         slow: false,
         run: ordinary::run,
