@@ -137,7 +137,7 @@ impl Host {
         executor: Option<&str>,
     ) -> Result<CallReport, SessionError> {
         let calls = self.calls(SessionSpec::calls(skills, executor)).await?;
-        let report = calls.call(&call, CancellationToken::new()).await;
+        let report = calls.call(&call, &CancellationToken::new()).await;
         calls.close().await;
         report
     }

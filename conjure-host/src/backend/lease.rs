@@ -105,6 +105,14 @@ impl SkillLease {
         }
     }
 
+    /// [`SkillLease::enter`] without waiting: nothing while the state moves.
+    pub(crate) fn try_enter(&self) -> Option<Option<tokio::sync::RwLockReadGuard<'_, ()>>> {
+        match &self.gate {
+            Some(gate) => Some(Some(gate.try_read().ok()?)),
+            None => Some(None),
+        }
+    }
+
     /// The instance. The first use makes it and takes the state of the version before over; when
     /// that fails, the version before goes on.
     pub(crate) async fn instance(&self, around: &Surroundings) -> Result<Arc<Instance>, String> {

@@ -74,11 +74,11 @@ pub(crate) struct Runner<'a> {
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) around: &'a Surroundings,
     pub(crate) artifacts: &'a Artifacts,
-    pub(crate) turn_id: Option<Arc<str>>,
+    pub(crate) turn_id: Option<&'a Arc<str>>,
     pub(crate) timeout: Duration,
     pub(crate) most_bytes: usize,
-    pub(crate) cancel: CancellationToken,
-    pub(crate) live: LiveOutput,
+    pub(crate) cancel: &'a CancellationToken,
+    pub(crate) live: &'a LiveOutput,
 }
 
 /// A call on its way.
@@ -103,8 +103,10 @@ impl Underway<'_> {
         }
     }
 
-    fn take_files(&self) -> Vec<FileRef> {
-        std::mem::take(&mut *self.files.lock().unwrap_or_else(PoisonError::into_inner))
+    fn into_files(self) -> Vec<FileRef> {
+        self.files
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -126,10 +128,19 @@ impl Failed {
 impl Runner<'_> {
     /// Runs a call to its one terminal result.
     pub(crate) async fn run(&self, call: &FunctionCall) -> CallReport {
+        match self.snapshot.look_up(&call.name) {
+            Some(found) => self.routed(call, found).await,
+            None => self.unknown(call),
+        }
+    }
+
+    /// Runs a call whose route is known.
+    pub(crate) async fn routed(
+        &self,
+        call: &FunctionCall,
+        (route, target): (&Route, &Target),
+    ) -> CallReport {
         let begun = Instant::now();
-        let Some((route, target)) = self.snapshot.look_up(&call.name) else {
-            return self.unknown(call);
-        };
         let timeout = route
             .definition
             .timeout_ms
@@ -156,47 +167,99 @@ impl Runner<'_> {
             parts: Vec::new(),
             files: Vec::new(),
         };
-        let ran = match target {
-            Target::Skill(lease) => self.skill(&underway, lease, &mut output).await,
-            Target::Executor(lease, folders) => {
-                self.executor(&underway, lease, folders, &mut output).await
-            }
-            Target::Backend(lease) => self.backend(&underway, lease, &mut output).await,
+        let ran = match self.at_once(&underway, target, &mut output) {
+            Some(ran) => ran,
+            // Behind a pointer, so that a call at once moves next to nothing.
+            None => Box::pin(self.elsewhere(&underway, target, &mut output)).await,
         };
-        let duration = begun.elapsed();
-        let (is_error, end, structured) = match ran {
-            Ok(Ran {
-                is_error,
-                structured,
-                ..
-            }) if self.cancel.is_cancelled() => {
-                output.text("[the call was cancelled]");
-                (is_error, CallEnd::Cancelled, structured)
+        self.report(underway, output, ran, begun.elapsed())
+    }
+
+    /// Runs a call that has earned it on this very thread.
+    fn at_once(
+        &self,
+        underway: &Underway<'_>,
+        target: &Target,
+        output: &mut Output<'_>,
+    ) -> Option<Result<Ran, Failed>> {
+        let Target::Skill(lease) = target else {
+            return None;
+        };
+        if !underway.route.definition.in_place || self.cancel.is_cancelled() {
+            return None;
+        }
+        let _entered = lease.try_enter()?;
+        let instance = lease.made()?;
+        let op = underway.route.op();
+        let json = match self.envelope(underway, &underway.call.arguments, None) {
+            Ok(json) => json,
+            Err(failed) => return Some(Err(failed)),
+        };
+        let ran = match instance.request_in_place(op, &json)? {
+            Ok(reply) => decode(underway, op, &reply).map(|result| take(output, result)),
+            Err(fault) => {
+                let what = format!("{}: {}", instance.plugin().id(), fault.text());
+                Err(Failed::new(failure(&underway.call.name, &what)))
             }
-            Ok(Ran {
-                is_error,
-                structured,
-                stopped,
-            }) => {
-                let end = if is_error {
+        };
+        Some(ran)
+    }
+
+    /// Runs a call on a thread of the plugin pool, or wherever its plugin does.
+    async fn elsewhere(
+        &self,
+        underway: &Underway<'_>,
+        target: &Target,
+        output: &mut Output<'_>,
+    ) -> Result<Ran, Failed> {
+        let ran = match target {
+            Target::Skill(lease) => self.skill(underway, lease, output).await,
+            Target::Executor(lease, folders) => {
+                self.executor(underway, lease, folders, output).await
+            }
+            Target::Backend(lease) => self.backend(underway, lease, output).await,
+        };
+        match ran {
+            Ok(ran) if self.cancel.is_cancelled() => {
+                output.text("[the call was cancelled]");
+                Ok(Ran {
+                    stopped: Some(CallEnd::Cancelled),
+                    ..ran
+                })
+            }
+            ran => ran,
+        }
+    }
+
+    fn report(
+        &self,
+        underway: Underway<'_>,
+        mut output: Output<'_>,
+        ran: Result<Ran, Failed>,
+        duration: Duration,
+    ) -> CallReport {
+        let (is_error, end, structured) = match ran {
+            Ok(ran) => {
+                let end = if ran.is_error {
                     CallEnd::Failed
                 } else {
                     CallEnd::Done
                 };
-                (is_error, stopped.unwrap_or(end), structured)
+                (ran.is_error, ran.stopped.unwrap_or(end), ran.structured)
             }
             Err(failed) => {
                 output.text(&failed.text);
                 (true, failed.end, None)
             }
         };
-        output.more_files(&underway.take_files());
+        let call_id = underway.call.call_id.clone();
+        output.more_files(&underway.into_files());
         if output.parts.is_empty() {
             output.text("(no output)");
         }
         CallReport {
             output: FunctionCallOutput {
-                call_id: call.call_id.clone(),
+                call_id,
                 output: output.parts,
                 is_error,
             },
@@ -379,15 +442,6 @@ impl Runner<'_> {
         skill_dir: Option<&str>,
     ) -> Result<ToolResult, Failed> {
         let json = self.envelope(underway, body, skill_dir)?;
-        if underway.route.definition.in_place
-            && let Some(reply) = instance.request_in_place(op, &json)
-        {
-            let reply = reply.map_err(|fault| {
-                let what = format!("{}: {}", instance.plugin().id(), fault.text());
-                Failed::new(failure(&underway.call.name, &what))
-            })?;
-            return decode(underway, op, &reply);
-        }
         let reply = self
             .request(instance, underway, op, json, underway.timeout)
             .await?;
@@ -402,7 +456,7 @@ impl Runner<'_> {
     ) -> Result<Vec<u8>, Failed> {
         let about = About {
             call_id: Some(&underway.call.call_id),
-            turn_id: self.turn_id.as_deref(),
+            turn_id: self.turn_id.map(AsRef::as_ref),
             skill_dir,
             deadline_ms: u64::try_from(underway.timeout.as_millis()).unwrap_or(u64::MAX),
         };
@@ -420,7 +474,7 @@ impl Runner<'_> {
         deadline: Duration,
     ) -> Result<Vec<u8>, Failed> {
         let (sink, mut stream) = emit_channel();
-        let live = Arc::clone(&self.live);
+        let live = self.live;
         let options = CallOptions {
             deadline: Some(deadline),
             sink: Some(sink),
@@ -428,7 +482,7 @@ impl Runner<'_> {
             meta: crate::plugin::CallMeta {
                 session: Some(Arc::clone(&self.around.session)),
                 call_id: Some(Arc::from(underway.call.call_id.as_str())),
-                turn_id: self.turn_id.clone(),
+                turn_id: self.turn_id.cloned(),
             },
         };
         let answer = instance.request(op, json, options);

@@ -12,8 +12,9 @@ use crate::skill_folders::LoadedFolder;
 /// by the versions that its table names.
 pub struct Snapshot {
     table: Arc<RoutingTable>,
-    pub(crate) targets: HashMap<Arc<str>, Target>,
-    pub(crate) skills_prompt: String,
+    /// By public name: the place in the table's routes, and who runs it. One look-up for both.
+    targets: HashMap<Arc<str>, (usize, Target)>,
+    skills_prompt: String,
 }
 
 /// Who runs the calls of one public name.
@@ -30,9 +31,14 @@ pub(crate) enum Target {
 impl Snapshot {
     pub(crate) fn new(
         table: Arc<RoutingTable>,
-        targets: HashMap<Arc<str>, Target>,
+        mut targets: HashMap<Arc<str>, Target>,
         skills_prompt: String,
     ) -> Self {
+        let placed = table.routes().iter().enumerate().filter_map(|(at, route)| {
+            let (name, target) = targets.remove_entry(route.name.as_str())?;
+            Some((name, (at, target)))
+        });
+        let targets = placed.collect();
         Self {
             table,
             targets,
@@ -51,7 +57,7 @@ impl Snapshot {
     }
 
     pub(crate) fn look_up(&self, name: &str) -> Option<(&Route, &Target)> {
-        let route = self.table.route(name)?;
-        Some((route, self.targets.get(route.name.as_str())?))
+        let (at, target) = self.targets.get(name)?;
+        Some((self.table.routes().get(*at)?, target))
     }
 }

@@ -61,7 +61,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
     let opening = async { Ok(host.calls(spec).await?) };
     let calls = signals.unless(opening).await?;
     let cancel = CancellationToken::new();
-    let calling = async { Ok(calls.call(&call, cancel.clone()).await) };
+    let calling = async { Ok(calls.call(&call, &cancel).await) };
     let report = signals.cancelling(&cancel, calling).await?;
     calls.close().await;
     let report = report?;

@@ -73,11 +73,11 @@ impl Calls {
     pub async fn call(
         &self,
         call: &FunctionCall,
-        cancel: CancellationToken,
+        cancel: &CancellationToken,
     ) -> Result<CallReport, SessionError> {
-        if self.table().route(&call.name).is_none() {
+        let Some(found) = self.snapshot.look_up(&call.name) else {
             return Err(self.unknown(&call.name));
-        }
+        };
         let runner = Runner {
             snapshot: &self.snapshot,
             around: &self.place.around,
@@ -86,9 +86,9 @@ impl Calls {
             timeout: call_timeout(&self.spec),
             most_bytes: most_bytes(&self.spec),
             cancel,
-            live: Arc::clone(&self.live),
+            live: &self.live,
         };
-        Ok(runner.run(call).await)
+        Ok(runner.routed(call, found).await)
     }
 
     fn unknown(&self, name: &str) -> SessionError {

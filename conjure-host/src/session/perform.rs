@@ -170,15 +170,16 @@ impl Actor {
             let (outputs, pieces) = mpsc::channel(64);
             let shown = tokio::spawn(forward(call.call_id.clone(), pieces, internal.clone()));
             let running = async {
+                let live = live_output(outputs);
                 let runner = Runner {
                     snapshot: &snapshot,
                     around: &around,
                     artifacts: &artifacts,
-                    turn_id,
+                    turn_id: turn_id.as_ref(),
                     timeout,
                     most_bytes,
-                    cancel,
-                    live: live_output(outputs),
+                    cancel: &cancel,
+                    live: &live,
                 };
                 runner.run(&call).await
             };

@@ -181,7 +181,7 @@ impl Session {
 
     /// One call, from tool call to result.
     pub(crate) async fn call(&self, call: &FunctionCall) -> Result<()> {
-        let report = self.calls.call(call, self.cancel.clone()).await?;
+        let report = self.calls.call(call, &self.cancel).await?;
         anyhow::ensure!(!report.output.is_error, "the skill answered {report:?}");
         Ok(())
     }
