@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use serde::Deserialize;
 use serde::de::{DeserializeOwned, Error as _};
-use serde::{Deserialize, Serialize};
 
 use crate::protocol::Request;
 
@@ -23,22 +23,26 @@ pub(crate) enum Field {
 
 const FIELDS: usize = 8;
 
+/// The end of a text that is not there.
+const ABSENT: u32 = u32::MAX;
+
 /// A request without its body.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Envelope {
     /// All texts, one behind the other.
     texts: String,
-    /// Where each of them ends; nothing for one that is not there.
-    ends: [Option<usize>; FIELDS],
+    /// Where each of them ends; [`ABSENT`] for one that is not there.
+    ends: [u32; FIELDS],
     pub(crate) deadline_ms: u64,
 }
 
 impl Envelope {
     pub(crate) fn get(&self, field: Field) -> Option<&str> {
         let (before, rest) = self.ends.split_at(field as usize);
-        let end = (*rest.first()?)?;
-        let start = before.iter().rev().find_map(|end| *end).unwrap_or(0);
-        self.texts.get(start..end)
+        let there = |end: &&u32| **end != ABSENT;
+        let end = rest.first().filter(there)?;
+        let start = before.iter().rev().find(there).unwrap_or(&0);
+        self.texts.get(*start as usize..*end as usize)
     }
 
     /// The same as the protocol's type.
@@ -68,13 +72,13 @@ impl Envelope {
         let length = texts.iter().flatten().map(|text| text.0.len()).sum();
         let mut envelope = Self {
             texts: String::with_capacity(length),
-            ends: [None; FIELDS],
+            ends: [ABSENT; FIELDS],
             deadline_ms,
         };
         for (end, text) in envelope.ends.iter_mut().zip(texts) {
             if let Some(Text(text)) = text {
                 envelope.texts.push_str(&text);
-                *end = Some(envelope.texts.len());
+                *end = u32::try_from(envelope.texts.len()).unwrap_or(ABSENT);
             }
         }
         envelope
@@ -133,13 +137,6 @@ pub(crate) fn read<B: DeserializeOwned>(json: &[u8]) -> serde_json::Result<(B, E
         incoming.session_id,
     ];
     Ok((incoming.body, Envelope::of(texts, incoming.deadline_ms)))
-}
-
-/// Writes a value whose JSON takes about `expected` bytes.
-pub(crate) fn write<T: Serialize>(value: &T, expected: usize) -> serde_json::Result<Vec<u8>> {
-    let mut json = Vec::with_capacity(expected);
-    serde_json::to_writer(&mut json, value)?;
-    Ok(json)
 }
 
 #[cfg(test)]

@@ -3,22 +3,17 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::envelope::write as write_json;
 use crate::protocol::{FileRef, INLINE_LIMIT, Part, ToolResult};
 
 /// A text part below this size stays inline even in a large result.
 const KEEP_INLINE: usize = 8 * 1024;
-
-/// What a small result takes beside its texts.
-const FRAME: usize = 128;
 
 /// Encodes a result; when it is over [`INLINE_LIMIT`], its large texts become files first.
 pub(crate) fn encode(
     mut result: ToolResult,
     exchange_dir: Option<&Path>,
 ) -> serde_json::Result<Vec<u8>> {
-    let texts: usize = result.content.iter().map(text_length).sum();
-    let encoded = write_json(&result, texts + texts / 8 + FRAME)?;
+    let encoded = result.to_json()?;
     let Some(dir) = exchange_dir.filter(|_| encoded.len() > INLINE_LIMIT) else {
         return Ok(encoded);
     };
@@ -43,14 +38,7 @@ pub(crate) fn encode(
             }
         }
     }
-    serde_json::to_vec(&result)
-}
-
-fn text_length(part: &Part) -> usize {
-    match part {
-        Part::Text { text } => text.len(),
-        _ => 0,
-    }
+    result.to_json()
 }
 
 fn write(dir: &Path, bytes: &[u8]) -> Option<FileRef> {

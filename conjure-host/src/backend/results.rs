@@ -40,6 +40,7 @@ impl Output<'_> {
     /// Takes a tool result in; what of it is for programs comes back.
     pub(crate) fn tool_result(&mut self, result: ToolResult) -> Option<Value> {
         let parts = result.content.len();
+        self.parts.reserve_exact(parts.min(MOST_PARTS));
         for part in result.content.into_iter().take(MOST_PARTS) {
             match part {
                 Part::Text { text } => self.owned(text),

@@ -2,6 +2,7 @@
 //!
 //! Nothing here fails: an unknown tool, bad arguments, a panic, a time-out are results too.
 
+use std::cell::Cell;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -34,6 +35,14 @@ const ENDING: Duration = Duration::from_secs(3);
 /// The most files that a call may tell of while it runs.
 const MOST_FILES: usize = 10_000;
 
+/// The most bytes of a request's buffer that a thread keeps for its next call in place.
+const KEPT: usize = 64 * 1024;
+
+thread_local! {
+    /// Where this thread writes the requests of calls in place.
+    static REQUEST: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
 /// Takes live output: the stream (`stdout`, `stderr`, `event`) and its bytes.
 pub type LiveOutput = Arc<dyn Fn(EmitKind, &[u8]) + Send + Sync>;
 
@@ -59,9 +68,19 @@ impl CallReport {
             &call.name,
             "the host broke while it ran the call; this is a bug of it",
         );
+        Self::without_answer(call, text, CallEnd::Indeterminate)
+    }
+
+    /// The report of a call that was not begun.
+    pub(crate) fn not_run(call: &FunctionCall, reason: &str) -> Self {
+        let text = failure(&call.name, &format!("it was not begun: {reason}"));
+        Self::without_answer(call, text, CallEnd::Refused)
+    }
+
+    fn without_answer(call: &FunctionCall, text: String, end: CallEnd) -> Self {
         Self {
             output: FunctionCallOutput::text(&call.call_id, text, true),
-            end: CallEnd::Indeterminate,
+            end,
             duration: Duration::ZERO,
             files: Vec::new(),
             structured: None,
@@ -103,6 +122,10 @@ impl Underway<'_> {
         }
     }
 
+    fn not_json(&self, error: &serde_json::Error) -> Failed {
+        Failed::new(failure(&self.call.name, &error.to_string()))
+    }
+
     fn into_files(self) -> Vec<FileRef> {
         self.files
             .into_inner()
@@ -130,7 +153,10 @@ impl Runner<'_> {
     pub(crate) async fn run(&self, call: &FunctionCall) -> CallReport {
         match self.snapshot.look_up(&call.name) {
             Some(found) => self.routed(call, found).await,
-            None => self.unknown(call),
+            None => {
+                let text = format!("There is no tool `{}` (any more).", call.name);
+                CallReport::without_answer(call, text, CallEnd::Refused)
+            }
         }
     }
 
@@ -185,18 +211,28 @@ impl Runner<'_> {
         let Target::Skill(lease) = target else {
             return None;
         };
-        if !underway.route.definition.in_place || self.cancel.is_cancelled() {
+        if !underway.route.definition.in_place {
             return None;
         }
         let _entered = lease.try_enter()?;
         let instance = lease.made()?;
         let op = underway.route.op();
-        let json = match self.envelope(underway, &underway.call.arguments, None) {
-            Ok(json) => json,
-            Err(failed) => return Some(Err(failed)),
-        };
-        let ran = match instance.request_in_place(op, &json)? {
-            Ok(reply) => decode(underway, op, &reply).map(|result| take(output, result)),
+        let mut json = REQUEST.take();
+        json.clear();
+        let written = self.around.request_into(
+            &mut json,
+            self.about(underway, None),
+            &underway.call.arguments,
+        );
+        if let Err(error) = written {
+            return Some(Err(underway.not_json(&error)));
+        }
+        let reply = instance.request_in_place(op, &json);
+        if json.capacity() <= KEPT {
+            REQUEST.set(json);
+        }
+        let ran = match reply? {
+            Ok(reply) => tool_result(underway, op, &reply).map(|result| take(output, result)),
             Err(fault) => {
                 let what = format!("{}: {}", instance.plugin().id(), fault.text());
                 Err(Failed::new(failure(&underway.call.name, &what)))
@@ -267,17 +303,6 @@ impl Runner<'_> {
             duration,
             files: output.files,
             structured,
-        }
-    }
-
-    fn unknown(&self, call: &FunctionCall) -> CallReport {
-        let text = format!("There is no tool `{}` (any more).", call.name);
-        CallReport {
-            output: FunctionCallOutput::text(&call.call_id, text, true),
-            end: CallEnd::Refused,
-            duration: Duration::ZERO,
-            files: Vec::new(),
-            structured: None,
         }
     }
 
@@ -445,7 +470,7 @@ impl Runner<'_> {
         let reply = self
             .request(instance, underway, op, json, underway.timeout)
             .await?;
-        decode(underway, op, &reply)
+        tool_result(underway, op, &reply)
     }
 
     fn envelope<B: Serialize>(
@@ -454,15 +479,18 @@ impl Runner<'_> {
         body: &B,
         skill_dir: Option<&str>,
     ) -> Result<Vec<u8>, Failed> {
-        let about = About {
+        self.around
+            .request(self.about(underway, skill_dir), body)
+            .map_err(|error| underway.not_json(&error))
+    }
+
+    fn about<'r>(&'r self, underway: &Underway<'r>, skill_dir: Option<&'r str>) -> About<'r> {
+        About {
             call_id: Some(&underway.call.call_id),
             turn_id: self.turn_id.map(AsRef::as_ref),
             skill_dir,
             deadline_ms: u64::try_from(underway.timeout.as_millis()).unwrap_or(u64::MAX),
-        };
-        self.around
-            .request(about, body)
-            .map_err(|error| Failed::new(failure(&underway.call.name, &error.to_string())))
+        }
     }
 
     async fn request(
@@ -629,9 +657,22 @@ fn decode<R: DeserializeOwned>(
     op: &str,
     reply: &[u8],
 ) -> Result<R, Failed> {
+    decode_with(underway, op, reply, |text| serde_json::from_str(text))
+}
+
+fn tool_result(underway: &Underway<'_>, op: &str, reply: &[u8]) -> Result<ToolResult, Failed> {
+    decode_with(underway, op, reply, ToolResult::from_json)
+}
+
+fn decode_with<R>(
+    underway: &Underway<'_>,
+    op: &str,
+    reply: &[u8],
+    read: impl Fn(&str) -> serde_json::Result<R>,
+) -> Result<R, Failed> {
     // Checking the whole text at once is cheaper than string by string.
     let decoded = match std::str::from_utf8(reply) {
-        Ok(text) => serde_json::from_str(text).map_err(|error| error.to_string()),
+        Ok(text) => read(text).map_err(|error| error.to_string()),
         Err(error) => Err(format!("it is not UTF-8 ({error})")),
     };
     decoded.map_err(|error| {

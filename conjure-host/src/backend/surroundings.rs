@@ -69,6 +69,18 @@ impl Surroundings {
         about: About<'_>,
         body: &B,
     ) -> serde_json::Result<Vec<u8>> {
+        let mut json = Vec::with_capacity(self.beginning.len() + EXPECTED);
+        self.request_into(&mut json, about, body)?;
+        Ok(json)
+    }
+
+    /// [`Surroundings::request`] into an empty buffer.
+    pub(crate) fn request_into<B: Serialize>(
+        &self,
+        json: &mut Vec<u8>,
+        about: About<'_>,
+        body: &B,
+    ) -> serde_json::Result<()> {
         let About {
             call_id,
             turn_id,
@@ -82,14 +94,13 @@ impl Surroundings {
             deadline_ms,
             body,
         };
-        let mut json = Vec::with_capacity(self.beginning.len() + EXPECTED);
         json.extend_from_slice(&self.beginning);
         let seam = json.len();
-        serde_json::to_writer(&mut json, &rest)?;
+        serde_json::to_writer(&mut *json, &rest)?;
         if let Some(brace) = json.get_mut(seam) {
             *brace = b',';
         }
-        Ok(json)
+        Ok(())
     }
 
     pub(crate) fn meta(&self) -> CallMeta {

@@ -166,10 +166,16 @@ impl Actor {
         let internal = self.internal.clone();
         let turn_id = self.turn_id.clone();
         let (timeout, most_bytes) = (call_timeout(&self.spec), most_bytes(&self.spec));
+        let settled = self.recorder.settled();
         tokio::spawn(async move {
             let (outputs, pieces) = mpsc::channel(64);
             let shown = tokio::spawn(forward(call.call_id.clone(), pieces, internal.clone()));
             let running = async {
+                if let Some(settled) = settled
+                    && let Err(error) = settled.await
+                {
+                    return CallReport::not_run(&call, &error.to_string());
+                }
                 let live = live_output(outputs);
                 let runner = Runner {
                     snapshot: &snapshot,

@@ -7,7 +7,7 @@ use conjure_core::chat::{Event, EventId};
 use conjure_core::log::{Entry, EntryBody};
 
 use super::hub::{Hub, Stamped};
-use crate::store::{Record, StoreError, ThreadLog};
+use crate::store::{Record, Settled, StoreError, ThreadLog};
 
 /// The writer of one open thread.
 pub(crate) struct Recorder {
@@ -68,8 +68,8 @@ impl Recorder {
         if matches!(body, EntryBody::TurnStarted { .. }) {
             self.turn += 1;
         }
-        // A result that was seen must not be asked for again, whatever ends the machine. For
-        // everything else it is enough that the process may end: what is written stays.
+        // A result that was seen must not be asked for again, whatever ends the machine: the
+        // next call waits for it. For everything else it is enough that the process may end.
         self.durable |= matches!(body, EntryBody::CallEnded { .. });
         let entry = Entry {
             seq: self.entries.last().map_or(1, |last| last.seq + 1),
@@ -92,6 +92,11 @@ impl Recorder {
         let id = self.next_event;
         self.next_event.seq += 1;
         self.waiting.push(Record::Event { id, event });
+    }
+
+    /// What a call has to wait for before it runs.
+    pub(crate) fn settled(&self) -> Option<Settled> {
+        self.log.settled()
     }
 
     /// Writes what waits, in one append, and shows its events.

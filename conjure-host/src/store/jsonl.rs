@@ -6,10 +6,12 @@
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use futures_util::FutureExt as _;
 use rustix::fs::{FlockOperation, flock};
 
-use super::{Log, Record, StoreError, ThreadId, ThreadLog};
+use super::{Log, Record, Settled, StoreError, ThreadId, ThreadLog};
 
 /// Keeps threads in a directory.
 #[derive(Debug, Clone)]
@@ -58,14 +60,16 @@ impl Log for JsonLines {
             .unwrap_or(0);
         let length = file.seek(SeekFrom::End(0)).map_err(io("open", &path))?;
         let mut open = Open {
-            file,
+            file: Arc::new(file),
+            settled: None,
             path,
             length,
             before,
             epoch,
         };
         // The epoch is on the disk before an event may carry it.
-        open.append(&[Record::Opened { epoch }], true)?;
+        open.append(&[Record::Opened { epoch }], false)?;
+        open.file.sync_data().map_err(io("write", &open.path))?;
         Ok(Box::new(open))
     }
 
@@ -100,8 +104,9 @@ impl Log for JsonLines {
 }
 
 struct Open {
-    file: File,
+    file: Arc<File>,
     path: PathBuf,
+    settled: Option<Settled>,
     /// Where the last whole append ended.
     length: u64,
     before: Vec<Record>,
@@ -124,24 +129,52 @@ impl ThreadLog for Open {
                 .map_err(|error| io("write", &self.path)(error.into()))?;
             bytes.push(b'\n');
         }
-        let written = self.file.write_all(&bytes).and_then(|()| {
-            if durable {
-                self.file.sync_data()
-            } else {
-                Ok(())
-            }
-        });
-        match written {
-            Ok(()) => {
-                self.length += bytes.len() as u64;
-                Ok(())
-            }
-            Err(error) => {
-                // All or none: what got through of a full disk's last write is taken back.
-                let _ = self.file.set_len(self.length);
-                Err(io("write", &self.path)(error))
-            }
+        if let Err(error) = (&*self.file).write_all(&bytes) {
+            // All or none: what got through of a full disk's last write is taken back.
+            let _ = self.file.set_len(self.length);
+            return Err(io("write", &self.path)(error));
         }
+        self.length += bytes.len() as u64;
+        if durable {
+            self.settle()?;
+        }
+        Ok(())
+    }
+
+    fn settled(&self) -> Option<Settled> {
+        self.settled.clone()
+    }
+}
+
+impl Open {
+    /// Begins to force the file to the disk; waits for it where there is no runtime to do that.
+    fn settle(&mut self) -> Result<(), StoreError> {
+        let (file, path) = (Arc::clone(&self.file), self.path.clone());
+        let sync = move || file.sync_data().map_err(io("write", &path));
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return sync();
+        };
+        let syncing = runtime.spawn_blocking(sync);
+        let before = self.settled.take().filter(|before| before.peek().is_none());
+        let settled = async move {
+            if let Some(before) = before {
+                before.await?;
+            }
+            match syncing.await {
+                Ok(done) => done.map_err(Arc::new),
+                // The runtime ends, and the process with it.
+                Err(_) => Ok(()),
+            }
+        };
+        self.settled = Some(settled.boxed().shared());
+        Ok(())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        // What still writes to the disk holds the file a moment longer.
+        let _ = flock(&*self.file, FlockOperation::Unlock);
     }
 }
 
@@ -261,6 +294,22 @@ mod tests {
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         let modes = (mode(&threads), mode(&threads.join("t.jsonl")));
         assert_eq!(modes, (0o700, 0o600));
+    }
+
+    #[tokio::test]
+    async fn what_is_durable_settles_and_the_thread_can_be_opened_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = JsonLines::new(dir.path());
+        let thread = ThreadId::fresh();
+        let mut open = store.open(&thread).unwrap();
+        assert!(open.settled().is_none());
+        for seq in 1..=3 {
+            open.append(&[entry(seq)], true).unwrap();
+        }
+        let settled = open.settled().unwrap();
+        drop(open);
+        drop(store.open(&thread).unwrap());
+        settled.await.unwrap();
     }
 
     #[test]

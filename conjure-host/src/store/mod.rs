@@ -8,9 +8,11 @@ mod memory;
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use conjure_core::chat::{Event, EventId};
 use conjure_core::log::Entry;
+use futures_util::future::{BoxFuture, Shared};
 use serde::{Deserialize, Serialize};
 
 pub use jsonl::JsonLines;
@@ -106,12 +108,23 @@ pub trait ThreadLog: Send {
     /// Counts how often the thread was opened, this time included.
     fn epoch(&self) -> u64;
 
-    /// Appends records, all or none. With `durable` they are on the disk when this returns.
+    /// Appends records, all or none: from then on the end of the process loses none of them.
+    /// With `durable` they are forced to the disk too, and [`ThreadLog::settled`] says when that
+    /// is done.
     ///
     /// # Errors
     /// [`StoreError`]; nothing was appended then.
     fn append(&mut self, records: &[Record], durable: bool) -> Result<(), StoreError>;
+
+    /// Resolves when every durable append so far is on the disk, so that the end of the machine
+    /// loses none of them either; nothing when there is nothing to wait for.
+    fn settled(&self) -> Option<Settled> {
+        None
+    }
 }
+
+/// The wait for the disk. An error is why it cannot be relied on.
+pub type Settled = Shared<BoxFuture<'static, Result<(), Arc<StoreError>>>>;
 
 /// Why a thread cannot be read or written.
 #[derive(Debug, thiserror::Error)]

@@ -12,6 +12,7 @@ mod event;
 mod executor;
 mod host_ops;
 mod manifest;
+mod one_text;
 mod part;
 mod skill;
 

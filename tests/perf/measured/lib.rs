@@ -4,7 +4,7 @@
 //! there as a third party's skill is.
 
 use conjure_skill_sdk::abi::{
-    CallContext, FfiFuture, FutureExt, Plugin, PluginObject, Plugin_TO, RResult, RSlice, Reply,
+    CallContext, FfiFuture, FutureExt, Plugin, PluginObject, Plugin_TO, RResult, RSlice, RVec, Reply,
     TD_Opaque,
 };
 use conjure_skill_sdk::protocol::{Execute, Manifest, Write};
@@ -59,7 +59,9 @@ impl Plugin for Object {
     fn call(&self, op: RSlice<'_, u8>, json: RSlice<'_, u8>, cx: CallContext) -> Reply {
         if op.as_slice() == b"skill.tool.nothing" {
             drop(cx);
-            return RResult::ROk(b"{}".to_vec().into());
+            // An ordinary call must answer with JSON.
+            let reply = if json.as_slice() == b"{}" { RVec::new() } else { b"{}".to_vec().into() };
+            return RResult::ROk(reply);
         }
         self.0.call(op, json, cx)
     }

@@ -23,9 +23,10 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
             })
         })
         .await?;
-        let method = "Instance::request_in_place into a real library whose operation returns `{}` \
-                      before any code of the SDK: the host's guards, its context object, the call \
-                      through the ABI's object and the reply's bytes; medians of batches of 1,000.";
+        let method = "Instance::request_in_place into a real library whose operation returns at once, \
+                      before any code of the SDK and without bytes: the host's guards, its \
+                      context object and the call through the ABI's object; medians of batches \
+                      of 1,000.";
         Ok(vec![
             Figure::new("boundary", "ns", &samples, method).at_most(60.0),
         ])

@@ -18,9 +18,9 @@ const TARGET: f64 = 1.0;
 /// Hosts, one after the other: a busy machine takes the permission back from some.
 const HOSTS: usize = 10;
 /// Calls of each before it is measured; at least a hundred ordinary ones earn the way.
-const WARM: usize = 2_000;
+const WARM: usize = 50_000;
 /// Batches of each that are measured.
-const BATCHES: usize = 200;
+const BATCHES: usize = 1_000;
 /// Calls in a batch: a clock reading costs a part of one.
 const BATCH: u32 = 100;
 
@@ -31,7 +31,7 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
         let library = library(skill).await?;
         let method = "A 100-byte command to a skill that gives it back, through Calls::call of an \
                       open session: look-up in the table, JSON out and in, the library with its \
-                      SDK's JSON in and out, the call's report; after 2,000 calls, medians of \
+                      SDK's JSON in and out, the call's report; after 50,000 calls, medians of \
                       batches of 100 on 10 hosts.";
         let note = format!(
             "Inside Instance::request_in_place, so in the library with its JSON, a call of the \
