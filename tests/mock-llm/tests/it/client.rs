@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use conjure_mock_llm::{MockLlm, Reply, Script};
+use conjure_mock_llm::{MockLlm, Reply, Request, Script, Wire};
 use serde_json::{Value, json};
 
 /// What the client reads before its deadline counts as everything.
@@ -55,6 +55,43 @@ impl Client {
         let head = format!(
             "POST {path} HTTP/1.1\r\nhost: mock\r\nx-api-key: k\r\nanthropic-version: 2023-06-01\r\n\
              content-type: application/json\r\ncontent-length: {length}\r\n{headers}\r\n{body}"
+        );
+        self.send(head.as_bytes());
+    }
+
+    /// Sends a request of any wire on a connection that ends after it.
+    pub(crate) fn ask(&mut self, wire: Wire, model: &str, body: &Value) {
+        self.send_request(&Request::to(wire, model, body.clone()));
+    }
+
+    /// Sends a request as it is, on a connection that ends after it.
+    pub(crate) fn send_request(&mut self, request: &Request) {
+        let Request {
+            method,
+            path,
+            query,
+            headers,
+            body,
+            ..
+        } = request;
+        let query = if query.is_empty() {
+            String::new()
+        } else {
+            format!("?{query}")
+        };
+        let body = if body.is_null() {
+            String::new()
+        } else {
+            body.to_string()
+        };
+        let headers: String = headers
+            .iter()
+            .map(|(name, value)| format!("{name}: {value}\r\n"))
+            .collect();
+        let length = body.len();
+        let head = format!(
+            "{method} {path}{query} HTTP/1.1\r\nhost: mock\r\n{headers}connection: close\r\n\
+             content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
         );
         self.send(head.as_bytes());
     }

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Findings, Rule, is_tool_name, text};
 use crate::request::array;
+use crate::validate::{Findings, Rule, is_tool_name, text};
 
 pub(super) fn tools(body: &Value, findings: &mut Findings) {
     let tools = array(body, "tools");
