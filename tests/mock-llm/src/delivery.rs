@@ -376,7 +376,7 @@ impl Planner<'_> {
                 self.cut_piece(piece.len(), before, how);
                 return false;
             }
-            self.sent += piece.len();
+            self.sent = self.sent.saturating_add(piece.len());
             let framed = self.frame(piece);
             self.acts.push(Act::Write(framed));
         }

@@ -65,7 +65,11 @@ async fn repeat(
                 return Some(outcome);
             }
         }
-        if let Some(outcome) = wait(stream, tokio::time::sleep(pause), ledger).await {
+        // A timer takes at least a millisecond. Without a pause, a client that is gone is noticed by
+        // the next write.
+        if pause.is_zero() {
+            tokio::task::yield_now().await;
+        } else if let Some(outcome) = wait(stream, tokio::time::sleep(pause), ledger).await {
             return Some(outcome);
         }
     }
