@@ -87,7 +87,8 @@ pub enum Rule {
     /// Anthropic: a thinking block has its signature, a redacted one its data. Gemini: a signature is
     /// base64, and a third-generation model gets one on the first call of each step of this turn.
     Signature,
-    /// With thinking on, an assistant's turn that calls tools has its thinking.
+    /// With thinking on, an assistant's turn that calls tools has its thinking: the last one (Anthropic),
+    /// each of the turn that goes on (Chat: `DeepSeek`'s `reasoning_content`).
     ThinkingKept,
     /// The thinking budget is one that the model takes.
     ThinkingBudget,
@@ -99,13 +100,14 @@ pub enum Rule {
     ToolNameUnique,
     /// A tool's schema is an object's, of the kind that the provider takes.
     ToolSchema,
-    /// With `strict`, every object has `additionalProperties: false` and requires all its properties.
+    /// With `strict`, every object has `additionalProperties: false` and requires all its properties
+    /// (`OpenAI`), or has no words that cannot be compiled (Anthropic, in outputs, too).
     StrictSchema,
     /// `tools` is a list of known tools, not empty, and `parallel_tool_calls` comes with tools.
     Tools,
     /// The choice among the tools is of a known kind, names a tool that is there, and comes with tools.
     ToolChoice,
-    /// A call's id has the wire's characters and length.
+    /// A call's id has the wire's characters and length; of Mistral's models, nine letters and digits.
     ToolId,
     /// No two calls have one id (Chat: in one message).
     ToolIdUnique,

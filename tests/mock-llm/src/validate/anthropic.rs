@@ -34,6 +34,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule::ToolName,
     Rule::ToolNameUnique,
     Rule::ToolSchema,
+    Rule::StrictSchema,
     Rule::ToolChoice,
     Rule::ToolId,
     Rule::ToolIdUnique,
@@ -46,6 +47,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule::ServerResultOrphan,
     Rule::CacheControl,
     Rule::Container,
+    Rule::Format,
 ];
 
 pub(super) fn judge(request: &Request, findings: &mut Findings) {

@@ -26,6 +26,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule::BlockRole,
     Rule::BlockField,
     Rule::EmptyText,
+    Rule::ThinkingKept,
     Rule::ToolName,
     Rule::ToolNameUnique,
     Rule::ToolSchema,

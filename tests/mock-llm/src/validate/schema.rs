@@ -1,4 +1,5 @@
-//! What the providers take as a JSON Schema: `OpenAI`'s functions, its strict mode, Gemini's subset.
+//! What the providers take as a JSON Schema: `OpenAI`'s functions, its strict mode and Anthropic's,
+//! Gemini's subset.
 //!
 //! Looks at the schema's form; whether it is a sensible one is the tool's affair.
 
@@ -64,6 +65,48 @@ fn strict(place: &str, schema: &Value, findings: &mut Findings) {
             format_args!("'required' must include every key in properties; '{name}' is missing"),
         );
     }
+}
+
+/// What Anthropic's strict mode cannot compile.
+const ANTHROPIC_UNSUPPORTED: &[&str] = &[
+    "exclusiveMaximum",
+    "exclusiveMinimum",
+    "maxItems",
+    "maxLength",
+    "maxProperties",
+    "maximum",
+    "minLength",
+    "minProperties",
+    "minimum",
+    "multipleOf",
+    "uniqueItems",
+];
+
+/// A schema of Anthropic's strict mode: of a strict tool, or of an output. Unlike `OpenAI`'s, it may
+/// have properties that are not required.
+pub(super) fn anthropic_strict(place: &str, schema: &Value, findings: &mut Findings) {
+    each(place, schema, &mut |place, schema| {
+        let kind = text(schema, "type");
+        findings.check(
+            kind != "object" || schema.get("additionalProperties") == Some(&Value::Bool(false)),
+            Rule::StrictSchema,
+            place,
+            "For 'object' type, 'additionalProperties' must be explicitly set to false",
+        );
+        for word in keys(schema).filter(|word| ANTHROPIC_UNSUPPORTED.contains(&word.as_str())) {
+            findings.add(
+                Rule::StrictSchema,
+                place,
+                format_args!("For '{kind}' type, property '{word}' is not supported"),
+            );
+        }
+        findings.check(
+            some(schema, "minItems").is_none_or(|it| it.as_u64() <= Some(1)),
+            Rule::StrictSchema,
+            place,
+            "For 'array' type, 'minItems' values other than 0 or 1 are not supported",
+        );
+    });
 }
 
 /// Visits a schema and all within it.

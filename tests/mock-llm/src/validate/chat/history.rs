@@ -38,6 +38,60 @@ pub(super) fn messages(body: &Value, findings: &mut Findings) {
         self::message(&format!("messages[{number}]"), message, findings);
     }
     pairs(messages, findings);
+    if is_mistral(text(body, "model")) {
+        nine_letters(messages, findings);
+    }
+    if is_thinking(body) {
+        thinking_kept(messages, findings);
+    }
+}
+
+/// Mistral's own models; another server's names for them have its vendor before a slash.
+fn is_mistral(model: &str) -> bool {
+    const NAMES: &[&str] = &["mistral", "ministral", "magistral", "codestral", "devstral"];
+    !model.contains('/') && NAMES.iter().any(|name| model.starts_with(name))
+}
+
+fn nine_letters(messages: &[Value], findings: &mut Findings) {
+    for (number, message) in messages.iter().enumerate() {
+        let calls = array(message, "tool_calls").iter();
+        let ids = calls.map(|call| some(call, "id"));
+        for id in ids.chain([some(message, "tool_call_id")]).flatten() {
+            let id = id.as_str().unwrap_or_default();
+            findings.check(
+                id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()),
+                Rule::ToolId,
+                format_args!("messages[{number}]"),
+                format_args!(
+                    "Tool call id was {id} but must be a-z, A-Z, 0-9, with a length of 9."
+                ),
+            );
+        }
+    }
+}
+
+/// Whether the request asks for thinking in `DeepSeek`'s way, or its model always thinks.
+fn is_thinking(body: &Value) -> bool {
+    let enabled = body
+        .get("thinking")
+        .is_some_and(|it| text(it, "type") == "enabled");
+    enabled || text(body, "model") == "deepseek-reasoner"
+}
+
+/// In the turn that goes on, a message with calls has the reasoning that led to them.
+fn thinking_kept(messages: &[Value], findings: &mut Findings) {
+    let asked = messages.iter().rposition(|it| text(it, "role") == "user");
+    let turn = messages.iter().enumerate().skip(asked.unwrap_or(0));
+    for (number, message) in turn.filter(|(_, it)| some(it, "tool_calls").is_some()) {
+        findings.check(
+            message.get("reasoning_content").is_some_and(Value::is_string),
+            Rule::ThinkingKept,
+            format_args!("messages[{number}]"),
+            format_args!(
+                "Missing `reasoning_content` field in the assistant message at message index {number}."
+            ),
+        );
+    }
 }
 
 fn message(place: &str, message: &Value, findings: &mut Findings) {

@@ -21,10 +21,16 @@ fn legal() -> Value {
         "stream": true,
         "system": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}],
         "thinking": {"type": "enabled", "budget_tokens": 1024},
+        "output_config": {"format": {"type": "json_schema", "schema": {
+            "type": "object", "additionalProperties": false, "properties": {"time": {"type": "string"}},
+        }}},
         "tool_choice": {"type": "auto"},
         "container": {"id": "container_1", "skills": [{"type": "anthropic", "skill_id": "xlsx"}]},
         "tools": [
-            {"name": "clock_read", "description": "", "input_schema": {"type": "object"}},
+            {"name": "clock_read", "description": "", "strict": true, "input_schema": {
+                "type": "object", "additionalProperties": false,
+                "properties": {"zone": {"type": "string", "description": "optional"}},
+            }},
             {"name": "code_execution", "type": "code_execution_20250825", "cache_control": {"type": "ephemeral"}},
         ],
         "messages": [
@@ -231,6 +237,22 @@ fn mutations() -> Vec<Mutation> {
             "/tools/0/input_schema/type",
             json!("string"),
         ),
+        remove(
+            Rule::StrictSchema,
+            "/tools/0/input_schema/additionalProperties",
+        ),
+        set(
+            Rule::StrictSchema,
+            "/tools/0/input_schema/properties/zone/minLength",
+            json!(1),
+        ),
+        set(
+            Rule::StrictSchema,
+            "/output_config/format/schema/properties/time",
+            json!({"type": "array", "items": {}, "minItems": 2}),
+        ),
+        remove(Rule::Format, "/output_config/format/schema"),
+        set(Rule::Format, "/output_config/format/type", json!("json")),
         set(
             Rule::ToolChoice,
             "/tool_choice",

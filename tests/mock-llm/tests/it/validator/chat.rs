@@ -13,6 +13,7 @@ fn legal() -> Request {
         "stream": true,
         "stream_options": {"include_usage": true},
         "max_tokens": 100,
+        "thinking": {"type": "enabled"},
         "parallel_tool_calls": true,
         "tool_choice": "auto",
         "response_format": {"type": "json_schema", "json_schema": {"name": "answer", "strict": true, "schema": {
@@ -37,7 +38,7 @@ fn legal() -> Request {
             {"role": "tool", "tool_call_id": "call_1", "content": [{"type": "text", "text": "12:00"}]},
             {"role": "assistant", "content": "Noon."},
             {"role": "user", "content": "And tomorrow?"},
-            {"role": "assistant", "content": "", "tool_calls": [call("call_1")]},
+            {"role": "assistant", "content": "", "reasoning_content": "hm", "tool_calls": [call("call_1")]},
             {"role": "tool", "tool_call_id": "call_1", "content": "12:00"},
         ],
     });
@@ -62,6 +63,42 @@ fn w35_content_may_be_null_with_calls_and_only_then() {
     };
     assert_eq!(rules(refused), []);
     assert_eq!(rules(nothing), [Rule::Content]);
+}
+
+#[test]
+fn w36_reasoning_is_wanted_back_in_a_tool_loop_and_not_after_it() {
+    let mut later = legal();
+    let messages = later.body["messages"].as_array_mut().unwrap();
+    for message in messages.iter_mut() {
+        message.as_object_mut().unwrap().remove("reasoning_content");
+    }
+    let rules = |request: &Request| -> Vec<Rule> {
+        let violations = validate(Wire::Chat, request);
+        violations.into_iter().map(|it| it.rule).collect()
+    };
+    assert_eq!(rules(&later), [Rule::ThinkingKept]);
+    let messages = later.body["messages"].as_array_mut().unwrap();
+    messages.push(json!({"role": "user", "content": "Thank you."}));
+    assert_eq!(rules(&later), []);
+}
+
+#[test]
+fn mistrals_models_take_ids_of_nine_letters_only() {
+    let with = |model: &str, id: &str| -> Vec<Rule> {
+        let body = json!({"model": model, "messages": [
+            {"role": "user", "content": "Hello"},
+            {"role": "assistant", "tool_calls": [
+                {"id": id, "type": "function", "function": {"name": "clock_read", "arguments": "{}"}},
+            ]},
+            {"role": "tool", "tool_call_id": id, "content": "12:00"},
+        ]});
+        let request = Request::to(Wire::Chat, model, body);
+        let violations = validate(Wire::Chat, &request);
+        violations.into_iter().map(|it| it.rule).collect()
+    };
+    assert_eq!(with("mistral-small-latest", "call_1"), [Rule::ToolId; 2]);
+    assert_eq!(with("mistral-small-latest", "abcDEF123"), []);
+    assert_eq!(with("mistralai/mistral-small", "call_1"), []);
 }
 
 fn mutations() -> Vec<Mutation> {
@@ -108,6 +145,7 @@ fn mutations() -> Vec<Mutation> {
         ),
         set(Rule::EmptyText, "/messages/5/content", json!("")),
         set(Rule::EmptyText, "/messages/1/content/0/text", json!("\n")),
+        remove(Rule::ThinkingKept, "/messages/7/reasoning_content"),
         set(
             Rule::ToolName,
             "/tools/0/function/name",
