@@ -6,8 +6,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use crate::delivery::Part;
 use crate::dialect::Dialect;
 use crate::fault::Faults;
+use crate::request::Request;
 use crate::wire::Wire;
 
 /// A message of the model.
@@ -202,6 +204,15 @@ impl Message {
     pub fn faults(mut self, faults: Faults) -> Self {
         self.faults = faults;
         self
+    }
+
+    /// The body that answers this request with this message, as a server would write it: for tests
+    /// without one. Of a bulk ([`crate::Bulk`]) each part stands there once.
+    #[must_use]
+    pub fn body(&self, request: &Request) -> Vec<u8> {
+        let wire = request.wire().unwrap_or(Wire::Anthropic);
+        let rendered = wire.message(self, request);
+        rendered.body.iter().flat_map(Part::bytes).collect()
     }
 
     /// As it is written: with the mark of a bulk, if there is one.

@@ -326,9 +326,8 @@ impl Shared {
             (None, None, Some(Ok(rendered))) => {
                 return (index, plan(&rendered, &Delivery::default()));
             }
-            (None, None, Some(Err((wire, text)))) => {
-                let error = Reply::from(ErrorReply::new(404).message(text));
-                return (index, acts(&error, wire, &request));
+            (None, None, Some(Err((wire, error)))) => {
+                return (index, acts(&Reply::from(error), wire, &request));
             }
             (None, None, None) => no_answer(&request),
         };

@@ -256,18 +256,12 @@ impl Findings {
         }
     }
 
-    fn authentication(&mut self, request: &Request, headers: &[&str], query: Option<&str>) {
-        let in_header = headers.iter().any(|name| {
-            request
-                .header(name)
-                .is_some_and(|value| !value.trim().is_empty())
-        });
-        let in_query = query.and_then(|name| request.query_value(name));
+    fn authentication(&mut self, wire: Wire, request: &Request) {
         self.check(
-            in_header || in_query.is_some_and(|value| !value.is_empty()),
+            wire.has_credential(request),
             Rule::Authentication,
             "headers",
-            format_args!("{} is required", headers.join(" or ")),
+            format_args!("{} is required", wire.credential_headers().join(" or ")),
         );
     }
 

@@ -74,6 +74,27 @@ impl Wire {
         }
     }
 
+    /// Whether a request has a credential where this wire has it. Any will do.
+    pub(crate) fn has_credential(self, request: &Request) -> bool {
+        let headers = self.credential_headers();
+        let in_header = headers.iter().any(|name| {
+            request
+                .header(name)
+                .is_some_and(|value| !value.trim().is_empty())
+        });
+        let in_query = request.query_value("key").filter(|_| self == Self::Gemini);
+        in_header || in_query.is_some_and(|value| !value.is_empty())
+    }
+
+    /// The headers that may have it.
+    pub(crate) fn credential_headers(self) -> [&'static str; 2] {
+        match self {
+            Self::Anthropic => ["x-api-key", "authorization"],
+            Self::Responses | Self::Chat => ["authorization", "api-key"],
+            Self::Gemini => ["x-goog-api-key", "authorization"],
+        }
+    }
+
     /// The id under which a scripted call goes out on this wire. The two wires of `OpenAI` have ids
     /// that begin with `call_`: another one becomes such an id, always the same. The other wires
     /// take every id as it is scripted.

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::{Findings, Rule, is_tool_name, schema, some, text};
 use crate::request::{Request, array};
+use crate::wire::Wire;
 
 /// The rules of this wire.
 pub(super) const RULES: &[Rule] = &[
@@ -101,7 +102,7 @@ const FIELDS: &[&str] = &[
 ];
 
 pub(super) fn judge(request: &Request, findings: &mut Findings) {
-    findings.authentication(request, &["authorization", "api-key"], None);
+    findings.authentication(Wire::Chat, request);
     let body = &request.body;
     if !findings.is_object(body) {
         return;

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::{Findings, Rule, schema, some, text};
 use crate::request::{Request, array};
+use crate::wire::Wire;
 
 /// The rules of this wire.
 pub(super) const RULES: &[Rule] = &[
@@ -99,7 +100,7 @@ const TOOLS: &[&str] = &[
 ];
 
 pub(super) fn judge(request: &Request, findings: &mut Findings) {
-    findings.authentication(request, &["x-goog-api-key", "authorization"], Some("key"));
+    findings.authentication(Wire::Gemini, request);
     let body = &request.body;
     if !findings.is_object(body) {
         return;

@@ -8,13 +8,14 @@ use serde_json::{Value, json};
 use super::Wire;
 use super::text::put;
 use crate::delivery::Rendered;
+use crate::reply::ErrorReply;
 use crate::request::Request;
 
 /// The list, or one model of it, if the request asks for either. `None`: it asks for something else.
 pub(crate) fn list(
     models: &[String],
     request: &Request,
-) -> Option<Result<Rendered, (Wire, String)>> {
+) -> Option<Result<Rendered, (Wire, ErrorReply)>> {
     if request.method != "GET" {
         return None;
     }
@@ -28,10 +29,16 @@ pub(crate) fn list(
         _ if request.header("anthropic-version").is_some() => Wire::Anthropic,
         _ => Wire::Chat,
     };
+    if !wire.has_credential(request) {
+        return Some(Err((wire, ErrorReply::new(401))));
+    }
     let body = match one {
         None => page(wire, models, request),
         Some(one) if models.iter().any(|model| model == one) => entry(wire, one),
-        Some(one) => return Some(Err((wire, format!("The model '{one}' does not exist.")))),
+        Some(one) => {
+            let text = format!("The model '{one}' does not exist.");
+            return Some(Err((wire, ErrorReply::new(404).message(text))));
+        }
     };
     Some(Ok(Rendered {
         status: 200,

@@ -86,6 +86,24 @@ fn one_model_is_told_or_is_not_there_in_the_providers_words() {
 }
 
 #[test]
+fn a_list_needs_a_credential() {
+    let mock = three();
+    for (wire, path) in [
+        (Wire::Anthropic, "/v1/models"),
+        (Wire::Chat, "/v1/models"),
+        (Wire::Gemini, "/v1beta/models"),
+    ] {
+        let mut request = Request::to(wire, "", Value::Null);
+        request.method = "GET".to_owned();
+        request.path = path.to_owned();
+        request
+            .headers
+            .retain(|(name, _)| name == "anthropic-version");
+        assert_eq!(exchange_of(&mock, &request).status, 401, "{wire}");
+    }
+}
+
+#[test]
 fn a_list_uses_up_no_step_and_a_step_for_its_path_comes_first() {
     let script = Script::new()
         .reply(Reply::text("Hello"))

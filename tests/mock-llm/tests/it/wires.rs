@@ -40,6 +40,18 @@ fn a_stream_is_the_same_bytes_however_it_is_cut_up() {
 }
 
 #[test]
+fn a_message_is_written_without_a_server_as_with_one() {
+    for wire in Wire::ALL {
+        for stream in [true, false] {
+            let mut request = ask_of(wire, stream);
+            request.raw_body = request.body.to_string().into_bytes();
+            let body = String::from_utf8(everything().body(&request)).unwrap();
+            assert_eq!(answer(wire, stream, everything()).body(), body, "{wire}");
+        }
+    }
+}
+
+#[test]
 fn a_stream_is_cut_held_and_hung_on_every_wire() {
     for wire in Wire::ALL {
         let whole = answer(wire, true, everything()).body();

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::request::{Request, array};
 use crate::validate::{Findings, Rule, text};
+use crate::wire::Wire;
 
 /// The fields of a request, as the API documents them.
 const FIELDS: &[&str] = &[
@@ -34,7 +35,7 @@ const FIELDS: &[&str] = &[
 ];
 
 pub(super) fn headers(request: &Request, findings: &mut Findings) {
-    findings.authentication(request, &["x-api-key", "authorization"], None);
+    findings.authentication(Wire::Anthropic, request);
     findings.check(
         request
             .header("anthropic-version")
