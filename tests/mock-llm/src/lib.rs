@@ -26,6 +26,21 @@
 //! # Ok::<(), conjure_mock_llm::MockError>(())
 //! ```
 //!
+//! Everything but the socket is there without a server, too: a message as any wire writes it, and what
+//! a provider would refuse, in form ([`validate`]) and of what is said to be its own ([`verify`]).
+//!
+//! ```
+//! use conjure_mock_llm::{Message, Request, Wire, validate, verify};
+//! use serde_json::json;
+//!
+//! let body = json!({"model": "gpt-5", "messages": [{"role": "user", "content": "Hello"}]});
+//! let request = Request::to(Wire::Chat, "gpt-5", body).streaming();
+//! assert_eq!(validate(Wire::Chat, &request), []);
+//! assert_eq!(verify(Wire::Chat, &request), []);
+//! let stream = Message::new().reasoning("Hm.").text("Hi").body(&request);
+//! assert!(stream.ends_with(b"data: [DONE]\n\n"));
+//! ```
+//!
 //! | file | concept |
 //! |---|---|
 //! | `script` | which reply a request gets |

@@ -9,9 +9,15 @@
 //!   "steps": [
 //!     {"message": {"content": [{"type": "tool_use", "id": "toolu_1", "name": "clock_read"}]}},
 //!     {"when": {"tool_result": "toolu_1"}, "message": {"content": [{"type": "text", "text": "Noon."}]}},
-//!     {"times": 2, "error": {"status": 529, "retry_after": "1"}, "delivery": {"chunks": {"bytes": 1}}}
+//!     {"times": 2, "error": {"status": 529, "retry_after": "1"}, "delivery": {"chunks": {"bytes": 1}}},
+//!     {"when": {"wire": "chat"}, "message": {
+//!       "content": [{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "Noon."}],
+//!       "dialect": {"chat": {"reasoning": "reasoning", "done": false}},
+//!       "faults": {"bulk": {"deltas": 1000000}}
+//!     }}
 //!   ],
-//!   "fallback": {"http": {"status": 502, "body": "<html>"}}
+//!   "fallback": {"http": {"status": 502, "body": "<html>"}},
+//!   "models": ["claude-mock", "gpt-mock"]
 //! }
 //! ```
 

@@ -327,16 +327,25 @@ impl Writer<'_> {
             .collect()
     }
 
-    /// Other ids at each event, where the dialect says so.
+    /// Other ids at each event, of the same kind, where the dialect says so.
     fn rotated(&self, mut fields: Value, sequence: usize) -> Value {
-        if self.message.dialect.responses.rotate_item_ids {
-            let id = || json!(mint::word("gw_", &sequence.to_string(), 24));
-            if fields.get("item_id").is_some() {
-                put(&mut fields, "item_id", id());
-            }
-            if let Some(inner) = fields.get_mut("item") {
-                put(inner, "id", id());
-            }
+        if !self.message.dialect.responses.rotate_item_ids {
+            return fields;
+        }
+        let another = |id: &Value| {
+            let prefix = id.as_str().and_then(|id| id.split_once('_'));
+            let prefix = prefix.map_or("item", |(prefix, _)| prefix);
+            json!(mint::word(
+                &format!("{prefix}_"),
+                &format!("{id}{sequence}"),
+                40
+            ))
+        };
+        if let Some(id) = fields.get_mut("item_id") {
+            *id = another(id);
+        }
+        if let Some(id) = fields.get_mut("item").and_then(|item| item.get_mut("id")) {
+            *id = another(id);
         }
         fields
     }

@@ -2,13 +2,14 @@
 
 mod chat;
 mod gemini;
+mod hosted;
 mod responses;
 
 use std::time::Duration;
 
 use conjure_mock_llm::{
     Chunks, CutAt, CutHow, ErrorReply, Faults, Message, Outcome, Pings, Position, Reply,
-    StreamError, Wire,
+    SecondStart, StreamError, Wire,
 };
 use serde_json::{Value, json};
 
@@ -159,6 +160,66 @@ fn one_event_is_no_json_and_pings_are_comments() {
         assert!(bad[1], "{wire}");
         assert!(response.body().contains("\n\n: keep-alive\n\n"), "{wire}");
     }
+}
+
+#[test]
+fn w16_a_stream_begins_twice_or_another_begins_in_it() {
+    let ids = |wire, id: Option<&str>| -> Vec<Value> {
+        let faults = Faults {
+            second_start: Some(SecondStart {
+                at: 1,
+                id: id.map(str::to_owned),
+            }),
+            ..Faults::default()
+        };
+        let message = Message::new().text("Hello there").deltas(4).faults(faults);
+        let pointer = match wire {
+            Wire::Anthropic => "/message/id",
+            Wire::Responses => "/response/id",
+            Wire::Chat => "/id",
+            Wire::Gemini => "/responseId",
+        };
+        let events = answer(wire, true, message).events();
+        let id = |at: usize| events[at].pointer(pointer).unwrap().clone();
+        vec![id(0), id(1)]
+    };
+    for wire in Wire::ALL {
+        let same = ids(wire, None);
+        assert_eq!(same[0], same[1], "{wire}");
+        let other = ids(wire, Some("other"));
+        assert_eq!(other, [same[0].clone(), json!("other")], "{wire}");
+    }
+}
+
+#[test]
+fn events_are_left_out_by_their_names() {
+    let ends = |wire, names: &[&str]| -> (usize, Value) {
+        let faults = Faults {
+            leave_out: names.iter().map(|name| (*name).to_owned()).collect(),
+            ..Faults::default()
+        };
+        let message = Message::new().text("Hello there").deltas(4).faults(faults);
+        let events = answer(wire, true, message).events();
+        (events.len(), events[events.len() - 1].clone())
+    };
+    let (all, _) = ends(Wire::Responses, &[]);
+    let (fewer, last) = ends(Wire::Responses, &["response.completed"]);
+    assert_eq!(
+        (fewer, &last["type"]),
+        (all - 1, &json!("response.output_item.done"))
+    );
+    let (all, _) = ends(Wire::Chat, &[]);
+    let (fewer, last) = ends(Wire::Chat, &["finish", "usage", "done"]);
+    assert_eq!(
+        (fewer, &last["choices"][0]["delta"]),
+        (all - 3, &json!({"content": "ere"}))
+    );
+    let (all, _) = ends(Wire::Gemini, &[]);
+    let (fewer, last) = ends(Wire::Gemini, &["finish"]);
+    assert_eq!(
+        (fewer, last["candidates"][0].get("finishReason")),
+        (all - 1, None)
+    );
 }
 
 #[test]
