@@ -93,8 +93,10 @@ pub enum ReasoningField {
     /// `reasoning_content`, as `DeepSeek` and llama.cpp.
     #[default]
     ReasoningContent,
-    /// `reasoning`, as `OpenRouter` and Ollama.
+    /// `reasoning`, as Ollama.
     Reasoning,
+    /// `reasoning`, and `reasoning_details` with its summary and its encrypted form, as `OpenRouter`.
+    Details,
     /// Nowhere, as `OpenAI` itself.
     Hidden,
 }

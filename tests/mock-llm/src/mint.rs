@@ -12,30 +12,33 @@ use crate::wire::Wire;
 /// What came back, compared with what the mock makes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Origin {
-    /// Made by a mock for this wire, model and text.
+    /// Made by a mock for this wire and model, and for what it stands beside.
     Own,
-    /// Made by a mock for this wire and model, over another text.
+    /// Made by a mock for this wire and model, but for something else.
     Edited,
     /// Anything else.
     Foreign,
 }
 
-/// The signature that the mock puts beside a piece of reasoning: Anthropic's `signature` over its
-/// thinking, the `encrypted_content` of Responses, Gemini's `thoughtSignature`.
+/// The signature that a mock puts beside a piece of reasoning: Anthropic's `signature`, the
+/// `encrypted_content` of Responses, the `data` of Chat's reasoning details, Gemini's
+/// `thoughtSignature`.
 ///
-/// `signed` is the text that may not be changed; only Anthropic's wire looks at it.
+/// `signed` is what it may not be parted from: the thinking (Anthropic), the name of the function on
+/// whose call it stands (Gemini; empty on a text). The other wires do not look at it. Those in an
+/// answer differ from each other even when they sign the same.
 #[must_use]
 pub fn signature(wire: Wire, model: &str, signed: &str) -> String {
-    let content = if wire == Wire::Anthropic {
-        hash(signed)
-    } else {
-        0
-    };
-    encode(wire, &family(model), content)
+    encode(wire, &family(model), hash(signed), 0)
 }
 
-fn encode(wire: Wire, family: &str, content: u64) -> String {
-    let payload = format!("conjure-mock|{wire}|{family}|{content:016x}");
+/// As [`signature`], unlike any other.
+pub(crate) fn signature_of(wire: Wire, model: &str, signed: &str, seed: &str) -> String {
+    encode(wire, &family(model), hash(signed), hash(seed))
+}
+
+fn encode(wire: Wire, family: &str, content: u64, nonce: u64) -> String {
+    let payload = format!("conjure-mock|{wire}|{family}|{content:016x}|{nonce:016x}");
     let payload = format!("{payload}|{:016x}", hash(&payload));
     match wire {
         Wire::Anthropic => STANDARD.encode([b"\x12\x80".as_slice(), payload.as_bytes()].concat()),
@@ -47,15 +50,12 @@ fn encode(wire: Wire, family: &str, content: u64) -> String {
     }
 }
 
-/// Where a signature comes from.
-pub(crate) fn origin(wire: Wire, model: &str, signature: &str, signed: &str) -> Origin {
-    let Some(content) = content_of(wire, &family(model), signature) else {
-        return Origin::Foreign;
-    };
-    if wire == Wire::Anthropic && content != hash(signed) {
-        Origin::Edited
-    } else {
-        Origin::Own
+/// Where a signature comes from. `signed`: what it must have been made for, if that matters.
+pub(crate) fn origin(wire: Wire, model: &str, signature: &str, signed: Option<&str>) -> Origin {
+    match content_of(wire, &family(model), signature) {
+        None => Origin::Foreign,
+        Some(content) if signed.is_some_and(|signed| hash(signed) != content) => Origin::Edited,
+        Some(_) => Origin::Own,
     }
 }
 
@@ -66,8 +66,10 @@ fn content_of(wire: Wire, family: &str, signature: &str) -> Option<u64> {
         Wire::Anthropic | Wire::Gemini => STANDARD.decode(signature).ok()?,
     };
     let text = String::from_utf8_lossy(&bytes).into_owned();
-    let content = u64::from_str_radix(text.rsplit('|').nth(1)?, 16).ok()?;
-    (encode(wire, family, content) == signature).then_some(content)
+    let mut fields = text.rsplit('|').skip(1);
+    let mut number = || u64::from_str_radix(fields.next()?, 16).ok();
+    let (nonce, content) = (number()?, number()?);
+    (encode(wire, family, content, nonce) == signature).then_some(content)
 }
 
 /// An id for an item of Responses: its prefix, the reasoning item before it, and a check.

@@ -154,7 +154,8 @@ pub enum Rule {
     StreamOptions,
     /// Encrypted or signed reasoning was made for this model by this provider.
     ForeignSidecar,
-    /// Signed reasoning is as it was signed.
+    /// What was signed is as it was: the thinking (Anthropic), the part on which a signature stands
+    /// (Gemini).
     EditedSidecar,
     /// An item or response named by its id alone was made by this provider.
     UnknownItem,

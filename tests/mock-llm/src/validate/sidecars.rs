@@ -28,7 +28,8 @@ pub(super) fn rules(wire: Wire) -> &'static [Rule] {
             Rule::UnknownItem,
             Rule::ReasoningDropped,
         ],
-        Wire::Chat | Wire::Gemini => &[Rule::ForeignSidecar],
+        Wire::Chat => &[Rule::ForeignSidecar],
+        Wire::Gemini => &[Rule::ForeignSidecar, Rule::EditedSidecar],
     }
 }
 
@@ -70,11 +71,11 @@ struct Judge<'a> {
 
 impl Judge<'_> {
     /// A request that names no model is refused for that.
-    fn origin(&self, signature: &str, signed: &str) -> Origin {
+    fn origin(&self, signature: &str, signed: Option<&str>) -> Origin {
         if self.model.is_empty() {
             return Origin::Own;
         }
-        (self.given)(signature, signed)
+        (self.given)(signature, signed.unwrap_or_default())
             .unwrap_or_else(|| mint::origin(self.wire, self.model, signature, signed))
     }
 
@@ -83,8 +84,8 @@ impl Judge<'_> {
             for (at, block) in array(message, "content").iter().enumerate() {
                 let place = format!("messages.{number}.content.{at}");
                 let (field, signed) = match text(block, "type") {
-                    "thinking" => ("signature", text(block, "thinking")),
-                    "redacted_thinking" => ("data", ""),
+                    "thinking" => ("signature", Some(text(block, "thinking"))),
+                    "redacted_thinking" => ("data", None),
                     _ => continue,
                 };
                 // One that is not there is another rule's affair.
@@ -144,7 +145,7 @@ impl Judge<'_> {
     }
 
     fn own_id(&mut self, place: &str, id: &str) {
-        let own = mint::is_own_id(id) || self.origin(id, "") == Origin::Own;
+        let own = mint::is_own_id(id) || self.origin(id, None) == Origin::Own;
         self.findings.check(
             own,
             Rule::UnknownItem,
@@ -159,7 +160,7 @@ impl Judge<'_> {
         };
         let data = data.as_str().unwrap_or_default();
         let shown = (data.get(..4).unwrap_or_default(), data.chars().count());
-        let own = self.origin(data, "") == Origin::Own;
+        let own = self.origin(data, None) == Origin::Own;
         self.findings.check(
             own,
             Rule::ForeignSidecar,
@@ -190,11 +191,17 @@ impl Judge<'_> {
                     continue;
                 };
                 let signature = signature.as_str().unwrap_or_default();
-                let known =
-                    PLACEHOLDERS.contains(&signature) || self.origin(signature, "") == Origin::Own;
-                self.findings.check(
-                    known,
-                    Rule::ForeignSidecar,
+                if PLACEHOLDERS.contains(&signature) {
+                    continue;
+                }
+                let call = some(part, "functionCall").map_or("", |call| text(call, "name"));
+                let rule = match self.origin(signature, Some(call)) {
+                    Origin::Own => continue,
+                    Origin::Edited => Rule::EditedSidecar,
+                    Origin::Foreign => Rule::ForeignSidecar,
+                };
+                self.findings.add(
+                    rule,
                     format_args!("contents[{number}].parts[{at}]"),
                     "Corrupted thought signature.",
                 );

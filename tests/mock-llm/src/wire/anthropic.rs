@@ -12,7 +12,7 @@ use crate::mint;
 use crate::reply::ErrorReply;
 use crate::request::Request;
 use crate::wire::Wire;
-use crate::wire::text::{arguments, model, pieces};
+use crate::wire::text::{arguments, model, pieces, seed};
 
 /// A message as the request asks for it: as a stream or whole.
 pub(crate) fn message(message: &Message, request: &Request) -> Rendered {
@@ -103,7 +103,8 @@ fn finished(message: &Message, request: &Request) -> Value {
         message
             .content
             .iter()
-            .filter_map(|block| whole_block(block, request.model()))
+            .enumerate()
+            .filter_map(|(number, block)| whole_block(block, &Signer::new(request, number)))
             .collect(),
     );
     object.insert(
@@ -215,7 +216,10 @@ fn events(message: &Message, request: &Request) -> Vec<Event> {
     let blocks = message
         .content
         .iter()
-        .filter_map(|block| streamed_block(block, message, request.model()));
+        .enumerate()
+        .filter_map(|(number, block)| {
+            streamed_block(block, message, &Signer::new(request, number))
+        });
     for (index, (start, deltas)) in blocks.enumerate() {
         events.push(event(
             "content_block_start",
@@ -256,18 +260,18 @@ fn second_start(message: &Message, request: &Request) -> Option<Event> {
 }
 
 /// A block that is complete; none for what belongs to another wire.
-fn whole_block(block: &Block, model: &str) -> Option<Value> {
+fn whole_block(block: &Block, signer: &Signer<'_>) -> Option<Value> {
     Some(match block {
         Block::Text { text } => json!({"type": "text", "text": text}),
         Block::Thinking {
             thinking,
             signature,
         } => {
-            let signature = signed(signature, model, thinking);
+            let signature = signer.sign(signature, thinking);
             json!({"type": "thinking", "thinking": thinking, "signature": signature})
         }
         Block::RedactedThinking { data } => {
-            json!({"type": "redacted_thinking", "data": signed(data, model, "")})
+            json!({"type": "redacted_thinking", "data": signer.sign(data, "")})
         }
         Block::ToolUse(tool) => tool_block("tool_use", tool, &tool.input),
         Block::ServerToolUse(tool) => tool_block("server_tool_use", tool, &tool.input),
@@ -275,17 +279,36 @@ fn whole_block(block: &Block, model: &str) -> Option<Value> {
     })
 }
 
-/// The signature that the script gives, or one of the mock's own.
-fn signed(scripted: &str, model: &str, content: &str) -> String {
-    if scripted.is_empty() {
-        mint::signature(Wire::Anthropic, model, content)
-    } else {
-        scripted.to_owned()
+/// Signs a block of an answer.
+struct Signer<'a> {
+    model: &'a str,
+    seed: String,
+}
+
+impl<'a> Signer<'a> {
+    fn new(request: &'a Request, number: usize) -> Self {
+        Self {
+            model: request.model(),
+            seed: seed(request, &format!("block {number}")),
+        }
+    }
+
+    /// The signature that the script gives, or one of the mock's own.
+    fn sign(&self, scripted: &str, content: &str) -> String {
+        if scripted.is_empty() {
+            mint::signature_of(Wire::Anthropic, self.model, content, &self.seed)
+        } else {
+            scripted.to_owned()
+        }
     }
 }
 
 /// A block's start and its deltas.
-fn streamed_block(block: &Block, message: &Message, model: &str) -> Option<(Value, Vec<Value>)> {
+fn streamed_block(
+    block: &Block,
+    message: &Message,
+    signer: &Signer<'_>,
+) -> Option<(Value, Vec<Value>)> {
     Some(match block {
         Block::Text { text } => (
             json!({"type": "text", "text": ""}),
@@ -304,7 +327,7 @@ fn streamed_block(block: &Block, message: &Message, model: &str) -> Option<(Valu
                 .map(|part| json!({"type": "thinking_delta", "thinking": part}))
                 .chain([json!({
                     "type": "signature_delta",
-                    "signature": signed(signature, model, thinking),
+                    "signature": signer.sign(signature, thinking),
                 })])
                 .collect(),
         ),
@@ -317,7 +340,7 @@ fn streamed_block(block: &Block, message: &Message, model: &str) -> Option<(Valu
             input_deltas(tool, message.json_delta),
         ),
         Block::RedactedThinking { .. } | Block::Raw { .. } => {
-            (whole_block(block, model)?, Vec::new())
+            (whole_block(block, signer)?, Vec::new())
         }
     })
 }

@@ -72,6 +72,20 @@ pub(super) fn message(message: &Message, request: &Request) -> Rendered {
     }
 }
 
+/// Where the details of reasoning come from, as `OpenRouter` says it of `OpenAI`'s models.
+const DETAIL_FORMAT: &str = "openai-responses-v1";
+
+fn summary_detail(summary: &str) -> Value {
+    json!({"type": "reasoning.summary", "summary": summary, "format": DETAIL_FORMAT, "index": 0})
+}
+
+fn is_thought(block: &Block) -> bool {
+    matches!(
+        block,
+        Block::Thinking { .. } | Block::RedactedThinking { .. }
+    )
+}
+
 struct Writer<'a> {
     message: &'a Message,
     dialect: &'a ChatDialect,
@@ -100,6 +114,12 @@ impl Writer<'_> {
         let thinking = joined_thinking(self.message);
         if let (Some(field), false) = (self.reasoning_field(), thinking.is_empty()) {
             answer.insert(field.to_owned(), json!(thinking));
+        }
+        if self.dialect.reasoning == ReasoningField::Details && self.thinks() {
+            let summary = Some(summary_detail(&thinking)).filter(|_| !thinking.is_empty());
+            let encrypted = self.encrypted_detail("thinking");
+            let details: Vec<Value> = summary.into_iter().chain([encrypted]).collect();
+            answer.insert("reasoning_details".to_owned(), json!(details));
         }
         let calls: Vec<Value> = calls(self.message)
             .map(|call| {
@@ -146,14 +166,22 @@ impl Writer<'_> {
             &json!({"role": "assistant", "content": content}),
         );
         let mut number = 0;
-        for block in &self.message.content {
+        let last_thought = self.message.content.iter().rposition(is_thought);
+        for (at, block) in self.message.content.iter().enumerate() {
+            if last_thought.is_some_and(|last| at == last + 1) {
+                self.told_encrypted(&mut events);
+            }
             match block {
                 Block::Thinking { thinking, .. } => {
                     let Some(field) = self.reasoning_field() else {
                         continue;
                     };
                     for piece in pieces(thinking, self.message.text_delta) {
-                        let delta = Map::from_iter([(field.to_owned(), json!(piece))]);
+                        let mut delta = Map::from_iter([(field.to_owned(), json!(piece))]);
+                        if self.dialect.reasoning == ReasoningField::Details {
+                            let detail = summary_detail(&piece);
+                            delta.insert("reasoning_details".to_owned(), json!([detail]));
+                        }
                         self.delta(&mut events, "reasoning", &Value::Object(delta));
                     }
                 }
@@ -180,6 +208,9 @@ impl Writer<'_> {
                 }
                 Block::RedactedThinking { .. } | Block::ServerToolUse(_) | Block::Raw { .. } => {}
             }
+        }
+        if last_thought.is_some_and(|last| last + 1 == self.message.content.len()) {
+            self.told_encrypted(&mut events);
         }
         if self.dialect.finish_reason {
             for index in 0..self.choices() {
@@ -337,9 +368,46 @@ impl Writer<'_> {
     fn reasoning_field(&self) -> Option<&'static str> {
         match self.dialect.reasoning {
             ReasoningField::ReasoningContent => Some("reasoning_content"),
-            ReasoningField::Reasoning => Some("reasoning"),
+            ReasoningField::Reasoning | ReasoningField::Details => Some("reasoning"),
             ReasoningField::Hidden => None,
         }
+    }
+
+    fn thinks(&self) -> bool {
+        self.message.content.iter().any(is_thought)
+    }
+
+    /// The encrypted form of all reasoning, behind the last of it.
+    fn told_encrypted(&self, events: &mut Vec<Event>) {
+        if self.dialect.reasoning == ReasoningField::Details {
+            let detail = self.encrypted_detail("thinking");
+            self.delta(events, "reasoning", &json!({"reasoning_details": [detail]}));
+        }
+    }
+
+    fn encrypted_detail(&self, what: &str) -> Value {
+        let seed = seed(self.request, what);
+        let scripted = self
+            .message
+            .content
+            .iter()
+            .rev()
+            .find_map(|block| match block {
+                Block::Thinking { signature, .. } => Some(signature),
+                Block::RedactedThinking { data } => Some(data),
+                _ => None,
+            });
+        let data = match scripted {
+            Some(scripted) if !scripted.is_empty() => scripted.clone(),
+            _ => mint::signature_of(Wire::Chat, self.request.model(), "", &seed),
+        };
+        json!({
+            "type": "reasoning.encrypted",
+            "data": data,
+            "id": mint::item_id("rs", &seed, None),
+            "format": DETAIL_FORMAT,
+            "index": 0,
+        })
     }
 
     fn has_text(&self) -> bool {

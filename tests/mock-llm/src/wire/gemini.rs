@@ -234,9 +234,9 @@ impl Writer<'_> {
     fn chunks(&self) -> Vec<Vec<Value>> {
         let mut chunks: Vec<Vec<Value>> = Vec::new();
         // What the next call or text is to be signed with.
-        let mut pending: Option<String> = None;
+        let mut pending: Option<Pending<'_>> = None;
         let mut called = false;
-        for block in &self.message.content {
+        for (at, block) in self.message.content.iter().enumerate() {
             match block {
                 Block::Thinking {
                     thinking,
@@ -248,9 +248,9 @@ impl Writer<'_> {
                             .into_iter()
                             .map(|part| vec![json!({"text": part, "thought": true})]),
                     );
-                    pending = Some(self.signed(signature));
+                    pending = Some(Pending(signature));
                 }
-                Block::RedactedThinking { data } => pending = Some(self.signed(data)),
+                Block::RedactedThinking { data } => pending = Some(Pending(data)),
                 Block::Text { text } => {
                     let mut parts: Vec<Value> = pieces(text, self.message.text_delta)
                         .into_iter()
@@ -258,18 +258,18 @@ impl Writer<'_> {
                         .collect();
                     if self.dialect.trailing_signature && pending.is_some() {
                         parts.push(json!({"text": ""}));
-                        sign(parts.last_mut(), pending.take());
+                        self.sign(parts.last_mut(), pending.take(), "", at);
                     } else if !parts.is_empty() {
-                        sign(parts.first_mut(), pending.take());
+                        self.sign(parts.first_mut(), pending.take(), "", at);
                     }
                     chunks.extend(parts.into_iter().map(|part| vec![part]));
                 }
                 Block::ToolUse(tool) => {
                     let must = !called && is_third_generation(self.request.model());
-                    let signature = pending.take().or_else(|| must.then(|| self.signed("")));
+                    let signature = pending.take().or_else(|| must.then_some(Pending("")));
                     let mut parts = self.call(tool);
                     called |= !parts.is_empty();
-                    sign(parts.first_mut(), signature);
+                    self.sign(parts.first_mut(), signature, &tool.name, at);
                     chunks.extend(parts.into_iter().map(|part| vec![part]));
                 }
                 Block::ServerToolUse(tool) => {
@@ -288,18 +288,24 @@ impl Writer<'_> {
         }
         if pending.is_some() {
             let mut trailing = json!({"text": ""});
-            sign(Some(&mut trailing), pending);
+            self.sign(Some(&mut trailing), pending, "", self.message.content.len());
             chunks.push(vec![trailing]);
         }
         chunks
     }
 
-    fn signed(&self, scripted: &str) -> String {
-        if scripted.is_empty() {
-            mint::signature(Wire::Gemini, self.request.model(), "")
+    /// Puts a signature on a part: the scripted one, or one of the mock's own.
+    fn sign(&self, part: Option<&mut Value>, pending: Option<Pending<'_>>, call: &str, at: usize) {
+        let (Some(part), Some(Pending(scripted))) = (part, pending) else {
+            return;
+        };
+        let signature = if scripted.is_empty() {
+            let seed = seed(self.request, &format!("part {at}"));
+            mint::signature_of(Wire::Gemini, self.request.model(), call, &seed)
         } else {
             scripted.to_owned()
-        }
+        };
+        put(part, "thoughtSignature", json!(signature));
     }
 
     /// The parts of a call: one, or one for each piece of its arguments. None for arguments that are
@@ -445,11 +451,8 @@ pub(crate) fn is_third_generation(model: &str) -> bool {
     model.contains("gemini-3")
 }
 
-fn sign(part: Option<&mut Value>, signature: Option<String>) {
-    if let (Some(part), Some(signature)) = (part, signature) {
-        put(part, "thoughtSignature", json!(signature));
-    }
-}
+/// A signature that stands on the next call or text: the scripted one, or empty.
+struct Pending<'a>(&'a str);
 
 fn flatten<'v>(path: &str, value: &'v Value, leaves: &mut Vec<(String, &'v Value)>) {
     match value {

@@ -164,7 +164,7 @@ impl Writer<'_> {
         let asked = include.contains(&json!("reasoning.encrypted_content"));
         let encrypted = asked.then(|| {
             if scripted.is_empty() {
-                mint::signature(Wire::Responses, self.request.model(), "")
+                mint::signature_of(Wire::Responses, self.request.model(), "", id)
             } else {
                 scripted.to_owned()
             }

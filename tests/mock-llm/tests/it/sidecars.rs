@@ -129,6 +129,49 @@ fn w01_thinking_that_was_edited_is_refused() {
 }
 
 #[test]
+fn no_two_signatures_of_an_answer_are_alike() {
+    let message = || {
+        Message::new()
+            .reasoning("hm")
+            .tool_use("call_1", "clock_read", json!({}))
+            .redacted_reasoning()
+            .redacted_reasoning()
+            .reasoning("hm")
+            .tool_use("call_2", "clock_read", json!({}))
+    };
+    for wire in [Wire::Anthropic, Wire::Responses, Wire::Gemini] {
+        let body = exchange_of(&reasoner(message()), &ask_of(wire, false)).body();
+        let fields = [
+            "\"signature\":\"",
+            "\"data\":\"",
+            "\"encrypted_content\":\"",
+            "\"thoughtSignature\":\"",
+        ];
+        let mut found: Vec<&str> = fields
+            .iter()
+            .flat_map(|field| body.split(field).skip(1))
+            .filter_map(|rest| rest.split('"').next())
+            .collect();
+        let count = found.len();
+        found.sort_unstable();
+        found.dedup();
+        let expected = if wire == Wire::Gemini { 2 } else { 4 };
+        assert_eq!((found.len(), count), (expected, expected), "{wire}");
+    }
+}
+
+#[test]
+fn w43_a_signature_belongs_to_its_part() {
+    let mock = reasoner(Message::new().text("Hi"));
+    let moved = with(
+        Wire::Gemini,
+        &json!(signature(Wire::Gemini, "gemini-test", "clock_read")),
+    );
+    assert_eq!(exchange_of(&mock, &moved).status, 400);
+    assert_eq!(mock.violations()[0].rule, Rule::EditedSidecar);
+}
+
+#[test]
 fn a_snapshot_and_its_alias_sign_alike_and_two_models_do_not() {
     let signed = |model: &str| signature(Wire::Gemini, model, "");
     assert_eq!(

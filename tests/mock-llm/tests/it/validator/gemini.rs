@@ -11,7 +11,7 @@ const MODEL: &str = "gemini-3-pro-test";
 
 /// A history with everything in it. Both model contents with calls belong to the turn that goes on.
 fn legal() -> Request {
-    let signed = signature(Wire::Gemini, MODEL, "");
+    let signed = |call: &str| signature(Wire::Gemini, MODEL, call);
     let call = |id: &str, name: &str| json!({"id": id, "name": name, "args": {}});
     let response = |id: &str, name: &str| json!({"functionResponse": {"id": id, "name": name, "response": {"output": "12:00"}}});
     let body = json!({
@@ -40,14 +40,14 @@ fn legal() -> Request {
         ],
         "contents": [
             {"role": "user", "parts": [{"text": "Hello"}]},
-            {"role": "model", "parts": [{"text": "Hello."}, {"text": "", "thoughtSignature": signed}]},
+            {"role": "model", "parts": [{"text": "Hello."}, {"text": "", "thoughtSignature": signed("")}]},
             {"role": "user", "parts": [
                 {"text": "What time is it?"},
                 {"inlineData": {"mimeType": "image/png", "data": "AAAA"}},
             ]},
             {"role": "model", "parts": [
                 {"text": "hm", "thought": true},
-                {"functionCall": call("1", "clock_read"), "thoughtSignature": signed},
+                {"functionCall": call("1", "clock_read"), "thoughtSignature": signed("clock_read")},
                 {"functionCall": call("2", "bell.ring")},
             ]},
             {"role": "user", "parts": [response("1", "clock_read"), response("2", "bell.ring")]},
@@ -346,6 +346,11 @@ fn mutations() -> Vec<Mutation> {
             Rule::ForeignSidecar,
             "/contents/1/parts/1/thoughtSignature",
             json!(signature(Wire::Gemini, "gemini-2.5-flash", "")),
+        ),
+        set(
+            Rule::EditedSidecar,
+            "/contents/3/parts/1/thoughtSignature",
+            json!(signature(Wire::Gemini, MODEL, "bell.ring")),
         ),
         set(
             Rule::ForeignSidecar,

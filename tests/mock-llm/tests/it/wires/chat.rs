@@ -2,6 +2,7 @@
 
 use conjure_mock_llm::{
     CallIds, CallIndex, ChatDialect, Message, NoArguments, ReasoningField, StreamUsage, Wire,
+    verify,
 };
 use serde_json::{Value, json};
 
@@ -159,6 +160,36 @@ fn reasoning_has_another_name_or_none() {
     };
     assert_eq!(keys(ReasoningField::Reasoning), ["reasoning"]);
     assert_eq!(keys(ReasoningField::Hidden), ["content"]);
+}
+
+#[test]
+fn reasoning_may_have_details_and_its_encrypted_form_which_come_back() {
+    let dialect = || ChatDialect {
+        reasoning: ReasoningField::Details,
+        ..ChatDialect::default()
+    };
+    let whole = answer(Wire::Chat, false, everything().dialect(dialect())).json();
+    let message = &whole["choices"][0]["message"];
+    let details = message["reasoning_details"].as_array().unwrap();
+    assert_eq!(message["reasoning"], "Let me see.");
+    let kinds: Vec<&Value> = details.iter().map(|detail| &detail["type"]).collect();
+    assert_eq!(kinds, ["reasoning.summary", "reasoning.encrypted"]);
+
+    let streamed: Vec<Value> = deltas(&self::dialect(dialect()))
+        .iter()
+        .filter_map(|delta| delta.get("reasoning_details")?.get(0).cloned())
+        .collect();
+    assert_eq!(streamed.len(), 2);
+    assert_eq!(streamed[0]["summary"], "Let me see.");
+    assert!(streamed[1]["data"].is_string());
+
+    let mut request = ask_of(Wire::Chat, false);
+    let messages = request.body["messages"].as_array_mut().unwrap();
+    let returned = json!({"role": "assistant", "content": "Hi", "reasoning_details": details});
+    messages.extend([returned, json!({"role": "user", "content": "Go on."})]);
+    assert_eq!(verify(Wire::Chat, &request), []);
+    request.body["model"] = json!("another");
+    assert_eq!(verify(Wire::Chat, &request).len(), 1);
 }
 
 #[test]
