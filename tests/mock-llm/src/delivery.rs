@@ -34,7 +34,8 @@ pub struct Delivery {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Chunks {
-    /// One chunk an event; a body that is no stream is one event.
+    /// One chunk an event; a body that is no stream is one event. What [`crate::Bulk`] repeats comes
+    /// in chunks of 16 KiB.
     #[default]
     Events,
     /// Everything at once.
@@ -124,20 +125,64 @@ pub enum Framing {
     Close,
 }
 
+/// How many bytes of a repeated piece go into one chunk, about.
+const BLOCK: usize = 16 * 1024;
+
 /// An answer before delivery.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Rendered {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,
     /// Events, or one element for any other body.
-    pub(crate) body: Vec<Vec<u8>>,
+    pub(crate) body: Vec<Part>,
     pub(crate) stream: bool,
+}
+
+/// An event, or a body that is no stream.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Part(pub(crate) Vec<Piece>);
+
+impl Part {
+    /// Its bytes, without the repetitions.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let pieces = self.0.iter();
+        pieces.flat_map(|piece| piece.bytes.clone()).collect()
+    }
+}
+
+impl From<Vec<u8>> for Part {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(vec![Piece { bytes, times: 1 }])
+    }
+}
+
+/// Bytes that are written one or many times.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Piece {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) times: u64,
+}
+
+impl Piece {
+    pub(crate) fn new(bytes: impl AsRef<[u8]>, times: u64) -> Self {
+        Self {
+            bytes: bytes.as_ref().to_vec(),
+            times,
+        }
+    }
+
+    fn length(&self) -> u64 {
+        self.times
+            .saturating_mul(u64::try_from(self.bytes.len()).unwrap_or(u64::MAX))
+    }
 }
 
 /// What the server does next on the socket.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Act {
     Write(Vec<u8>),
+    /// Write these again and again, with a pause after each.
+    Repeat(Vec<Vec<u8>>, u64, Duration),
     Pause(Duration),
     /// Wait for the release of this token.
     Hold(String),
@@ -173,7 +218,7 @@ pub(crate) fn plan_raw(bytes: &[u8], delivery: &Delivery) -> Vec<Act> {
     let rendered = Rendered {
         status: 0,
         headers: Vec::new(),
-        body: vec![bytes.to_vec()],
+        body: vec![bytes.to_vec().into()],
         stream: false,
     };
     let mut planner = Planner {
@@ -210,12 +255,13 @@ impl Planner<'_> {
         if !self.pass(Position::Headers) {
             return;
         }
-        let length = rendered.body.iter().map(Vec::len).sum();
+        let pieces = rendered.body.iter().flat_map(|part| &part.0);
+        let length = pieces.map(Piece::length).fold(0, u64::saturating_add);
         self.acts.push(Act::Write(self.head(rendered, length)));
         self.body(rendered);
     }
 
-    fn head(&self, rendered: &Rendered, length: usize) -> Vec<u8> {
+    fn head(&self, rendered: &Rendered, length: u64) -> Vec<u8> {
         let mut head = format!(
             "HTTP/1.1 {} {}\r\n",
             rendered.status,
@@ -242,7 +288,13 @@ impl Planner<'_> {
             {
                 return;
             }
-            run.extend_from_slice(event);
+            for piece in &event.0 {
+                if piece.times == 1 {
+                    run.extend_from_slice(&piece.bytes);
+                } else if !self.flush(&mut run) || !self.repeat(piece) {
+                    return;
+                }
+            }
             if self.delivery.chunks == Chunks::Events && !self.flush(&mut run) {
                 return;
             }
@@ -309,12 +361,7 @@ impl Planner<'_> {
     /// Sends a run in pieces. False when a cut fell into it.
     fn flush(&mut self, run: &mut Vec<u8>) -> bool {
         let run = std::mem::take(run);
-        let pieces: Vec<&[u8]> = match self.delivery.chunks {
-            Chunks::Events | Chunks::Whole => vec![run.as_slice()],
-            Chunks::Lines => run.split_inclusive(|byte| *byte == b'\n').collect(),
-            Chunks::Bytes(size) => run.chunks(size.max(1)).collect(),
-        };
-        for piece in pieces.into_iter().filter(|piece| !piece.is_empty()) {
+        for piece in self.cut_up(&run) {
             if self.sent > 0 && self.delivery.delay_ms > 0 {
                 self.acts.push(Act::Pause(self.delay()));
             }
@@ -329,11 +376,68 @@ impl Planner<'_> {
                 self.cut_piece(piece.len(), before, how);
                 return false;
             }
-            self.sent += piece.len();
+            self.sent = self.sent.saturating_add(piece.len());
             let framed = self.frame(piece);
             self.acts.push(Act::Write(framed));
         }
         true
+    }
+
+    /// The HTTP chunks of a run.
+    fn cut_up<'b>(&self, run: &'b [u8]) -> Vec<&'b [u8]> {
+        let mut chunks: Vec<&[u8]> = match self.delivery.chunks {
+            Chunks::Events | Chunks::Whole => vec![run],
+            Chunks::Lines => run.split_inclusive(|byte| *byte == b'\n').collect(),
+            Chunks::Bytes(size) => run.chunks(size.max(1)).collect(),
+        };
+        chunks.retain(|chunk| !chunk.is_empty());
+        chunks
+    }
+
+    /// Sends a piece that is repeated, several repetitions in a chunk. False when a cut fell into it.
+    fn repeat(&mut self, piece: &Piece) -> bool {
+        let unit = u64::try_from(piece.bytes.len()).unwrap_or(u64::MAX);
+        if unit == 0 || piece.times == 0 {
+            return true;
+        }
+        let left = match self.delivery.cut {
+            Some(Cut {
+                at: CutAt::Bytes(limit),
+                ..
+            }) => u64::try_from(limit.saturating_sub(self.sent)).unwrap_or(u64::MAX),
+            _ => u64::MAX,
+        };
+        if left >= piece.length() {
+            self.repeat_whole(&piece.bytes, piece.times);
+            return true;
+        }
+        self.repeat_whole(&piece.bytes, left / unit);
+        self.flush(&mut piece.bytes.clone())
+    }
+
+    fn repeat_whole(&mut self, unit: &[u8], times: u64) {
+        let delay = self.delay();
+        let in_block = if delay.is_zero() {
+            u64::try_from(BLOCK / unit.len().max(1)).unwrap_or(1).max(1)
+        } else {
+            1
+        };
+        for (units, blocks) in [(in_block, times / in_block), (times % in_block, 1)] {
+            let block = unit.repeat(usize::try_from(units).unwrap_or(1));
+            let chunks: Vec<Vec<u8>> = self
+                .cut_up(&block)
+                .into_iter()
+                .map(|chunk| self.frame(chunk))
+                .collect();
+            if !chunks.is_empty() && blocks > 0 {
+                self.acts.push(Act::Repeat(chunks, blocks, delay));
+            }
+        }
+        let bytes = u64::try_from(unit.len())
+            .unwrap_or(u64::MAX)
+            .saturating_mul(times);
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        self.sent = self.sent.saturating_add(bytes);
     }
 
     fn cut_piece(&mut self, announced: usize, before: &[u8], how: CutHow) {
@@ -410,6 +514,11 @@ fn split_writes(acts: Vec<Act>, size: Option<usize>) -> Vec<Act> {
                 .chunks(size.max(1))
                 .map(|part| Act::Write(part.to_vec()))
                 .collect(),
+            Act::Repeat(writes, times, pause) => {
+                let parts = writes.iter().flat_map(|bytes| bytes.chunks(size.max(1)));
+                let parts = parts.map(<[u8]>::to_vec).collect();
+                vec![Act::Repeat(parts, times, pause)]
+            }
             other => vec![other],
         })
         .collect()

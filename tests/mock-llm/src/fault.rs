@@ -5,11 +5,15 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::bulk::Bulk;
+
 /// Faults of a stream, applied in the order of the fields.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Faults {
-    /// Events left out, by their name (`message_stop`, `content_block_stop`).
+    /// Events left out, by their name: that of the event (`message_stop`, `response.completed`), or on
+    /// the wires whose events have none `role`, `reasoning`, `content`, `tool_calls`, `finish`,
+    /// `usage`, `done` (Chat) and `chunk`, `finish` (Gemini).
     pub leave_out: Vec<String>,
     /// A second first event.
     pub second_start: Option<SecondStart>,
@@ -19,6 +23,8 @@ pub struct Faults {
     pub bad_json_at: Option<usize>,
     /// An error event, and nothing after it.
     pub error: Option<StreamError>,
+    /// Far too much of something, or bytes that are no text.
+    pub bulk: Option<Bulk>,
 }
 
 /// A second first event in one stream.
@@ -38,10 +44,10 @@ pub struct SecondStart {
 pub enum Pings {
     /// None at all.
     None,
-    /// One after the first block's start, as the provider does.
+    /// One after the first block's start, on the wire whose provider does so: Anthropic's.
     #[default]
     Once,
-    /// One after each event.
+    /// One after each event; a comment line where the wire has no event for it.
     Every,
 }
 
@@ -51,32 +57,64 @@ pub enum Pings {
 pub struct StreamError {
     /// How many events come before it.
     pub after: usize,
-    /// The provider's type, for instance `overloaded_error`.
+    /// Anthropic's type, for instance `overloaded_error`: the other wires tell their own word for it,
+    /// and any text they do not know as it is.
     pub kind: String,
     /// The text.
     pub message: String,
 }
 
-/// A server-sent event.
+/// An event of a stream.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Event {
     pub(crate) name: String,
     pub(crate) data: String,
+    pub(crate) form: Form,
+}
+
+/// How an event is written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Form {
+    /// With a line that names it.
+    Named,
+    /// Its data alone.
+    Data,
+    /// As a comment line.
+    Comment,
+    /// As it is: an element of a JSON list.
+    Bare,
 }
 
 impl Event {
+    pub(crate) fn comment(text: &str) -> Self {
+        Self {
+            name: "comment".to_owned(),
+            data: text.to_owned(),
+            form: Form::Comment,
+        }
+    }
+
     pub(crate) fn into_bytes(self) -> Vec<u8> {
-        format!("event: {}\ndata: {}\n\n", self.name, self.data).into_bytes()
+        let Self { name, data, form } = self;
+        match form {
+            Form::Named => format!("event: {name}\ndata: {data}\n\n"),
+            Form::Data => format!("data: {data}\n\n"),
+            Form::Comment => format!(": {data}\n\n"),
+            Form::Bare => data,
+        }
+        .into_bytes()
     }
 }
 
 /// The events that only a wire can write.
+#[derive(Default)]
 pub(crate) struct WireEvents {
     pub(crate) second_start: Option<Event>,
-    pub(crate) ping: Event,
-    /// The event after which the ordinary ping comes.
-    pub(crate) ping_after: &'static str,
-    pub(crate) error: Option<Event>,
+    /// The event that says that the stream lives, if it can have one.
+    pub(crate) ping: Option<Event>,
+    /// The event after which the ordinary ping comes, if the provider has any.
+    pub(crate) ping_after: Option<&'static str>,
+    pub(crate) error: Vec<Event>,
 }
 
 /// Puts the faults into a stream.
@@ -88,20 +126,21 @@ pub(crate) fn apply(mut events: Vec<Event>, faults: &Faults, wire: WireEvents) -
             start,
         );
     }
-    match faults.pings {
-        Pings::None => {}
-        Pings::Once => {
-            if let Some(at) = events
-                .iter()
-                .position(|event| event.name == wire.ping_after)
-            {
-                events.insert(at + 1, wire.ping);
+    let first = |events: &[Event]| {
+        let name = wire.ping_after?;
+        events.iter().position(|event| event.name == name)
+    };
+    match (faults.pings, wire.ping) {
+        (Pings::None, _) | (_, None) => {}
+        (Pings::Once, Some(ping)) => {
+            if let Some(at) = first(&events) {
+                events.insert(at + 1, ping);
             }
         }
-        Pings::Every => {
+        (Pings::Every, Some(ping)) => {
             events = events
                 .into_iter()
-                .flat_map(|event| [event, wire.ping.clone()])
+                .flat_map(|event| [event, ping.clone()])
                 .collect();
         }
     }
@@ -112,9 +151,9 @@ pub(crate) fn apply(mut events: Vec<Event>, faults: &Faults, wire: WireEvents) -
             .take(event.data.chars().count() / 2)
             .collect();
     }
-    if let (Some(fault), Some(error)) = (&faults.error, wire.error) {
+    if let Some(fault) = &faults.error {
         events.truncate(fault.after);
-        events.push(error);
+        events.extend(wire.error);
     }
     events
 }

@@ -1,30 +1,35 @@
 //! A message of the model: its blocks, its stop reason, its usage, and how a stream tells it.
 //!
-//! The same [`Message`] becomes an event stream or one JSON object as the request asks. How either is
-//! written is the wire's affair.
+//! The same [`Message`] becomes an event stream or one JSON object as the request asks, on any of the
+//! wires. Its words are Anthropic's; how each wire says them is the wire's affair.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use crate::delivery::Part;
+use crate::dialect::Dialect;
 use crate::fault::Faults;
+use crate::request::Request;
+use crate::wire::Wire;
 
 /// A message of the model.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Message {
-    /// The message's id; default: `msg_mock_<index of the request>`.
+    /// The message's id; default: one in the wire's grammar, made from the request.
     pub id: Option<String>,
     /// The model named in the answer; default: the one that was asked for.
     pub model: Option<String>,
     /// The blocks, in order. May be empty.
     pub content: Vec<Block>,
-    /// Default: `tool_use` when there is a tool call, else `end_turn`.
+    /// Anthropic's word; default: `tool_use` when there is a tool call, else `end_turn`. The other
+    /// wires tell their own word for it, and any text they do not know as it is.
     pub stop_reason: Option<String>,
-    /// The sequence that matched, with `stop_reason: "stop_sequence"`.
+    /// The sequence that matched, with `stop_reason: "stop_sequence"` (Anthropic).
     pub stop_sequence: Option<String>,
-    /// The provider's details of a refusal.
+    /// The provider's details of a refusal (Anthropic).
     pub stop_details: Option<Value>,
-    /// The hosted container: `{id, expires_at, skills}`.
+    /// The hosted container: `{id, expires_at, skills}` (Anthropic).
     pub container: Option<Value>,
     /// Tokens, at the start and at the end.
     pub usage: Usage,
@@ -35,8 +40,10 @@ pub struct Message {
     /// Characters in a delta of a tool's input (default 10; at least 1).
     pub json_delta: usize,
     /// The finished content and stop reason stand inside the first event, and no block events
-    /// follow: what programmatic tool calling looks like.
+    /// follow: what programmatic tool calling looks like (Anthropic; the other wires ignore it).
     pub prefilled: bool,
+    /// How the server differs from others of its wire.
+    pub dialect: Dialect,
     /// What goes wrong among the events.
     pub faults: Faults,
 }
@@ -56,6 +63,7 @@ impl Default for Message {
             text_delta: 16,
             json_delta: 10,
             prefilled: false,
+            dialect: Dialect::default(),
             faults: Faults::default(),
         }
     }
@@ -79,6 +87,20 @@ impl Message {
     #[must_use]
     pub fn text(self, text: impl Into<String>) -> Self {
         self.block(Block::Text { text: text.into() })
+    }
+
+    /// Adds thinking that the mock signs, in the grammar of the wire and for the model that is asked.
+    #[must_use]
+    pub fn reasoning(self, thinking: impl Into<String>) -> Self {
+        self.thinking(thinking, "")
+    }
+
+    /// Adds encrypted thinking that the mock makes.
+    #[must_use]
+    pub fn redacted_reasoning(self) -> Self {
+        self.block(Block::RedactedThinking {
+            data: String::new(),
+        })
     }
 
     /// Adds a thinking block with its signature.
@@ -122,10 +144,23 @@ impl Message {
         self.block(Block::ServerToolUse(ToolBlock::new(id, name, input)))
     }
 
-    /// Adds a block as it is; in a stream it arrives whole, with no deltas.
+    /// Adds a block of Anthropic's as it is; in a stream it arrives whole, with no deltas.
     #[must_use]
     pub fn raw_block(self, value: Value) -> Self {
-        self.block(Block::Raw { value })
+        self.raw_on(Wire::Anthropic, value)
+    }
+
+    /// Adds a block, item or part of one wire as it is. The other wires leave it out.
+    #[must_use]
+    pub fn raw_on(self, wire: Wire, value: Value) -> Self {
+        self.block(Block::Raw { value, wire })
+    }
+
+    /// Sets how the server differs from others of its wire.
+    #[must_use]
+    pub fn dialect(mut self, dialect: impl Into<Dialect>) -> Self {
+        self.dialect = dialect.into();
+        self
     }
 
     /// Sets the stop reason.
@@ -171,7 +206,25 @@ impl Message {
         self
     }
 
-    /// The stop reason that is sent.
+    /// The body that answers this request with this message, as a server would write it: for tests
+    /// without one. Of a bulk ([`crate::Bulk`]) each part stands there once.
+    #[must_use]
+    pub fn body(&self, request: &Request) -> Vec<u8> {
+        let wire = request.wire().unwrap_or(Wire::Anthropic);
+        let rendered = wire.message(self, request);
+        rendered.body.iter().flat_map(Part::bytes).collect()
+    }
+
+    /// As it is written: with the mark of a bulk, if there is one.
+    pub(crate) fn filled(&self) -> Self {
+        let mut filled = self.clone();
+        if let Some(bulk) = self.faults.bulk {
+            bulk.mark(&mut filled);
+        }
+        filled
+    }
+
+    /// The stop reason that is sent, in Anthropic's words.
     #[must_use]
     pub fn effective_stop_reason(&self) -> &str {
         let calls = || {
@@ -200,22 +253,29 @@ pub enum Block {
     Thinking {
         /// The text.
         thinking: String,
-        /// The provider's signature over it.
+        /// The provider's signature over it; empty: the mock makes one. On other wires than
+        /// Anthropic's it stands where that wire has its signature.
+        #[serde(default)]
         signature: String,
     },
     /// Thinking, encrypted.
     RedactedThinking {
-        /// Opaque.
+        /// Opaque; empty: the mock makes it.
+        #[serde(default)]
         data: String,
     },
     /// A call of a client's tool.
     ToolUse(ToolBlock),
-    /// A call that the provider runs itself.
+    /// A call that the provider runs itself. Responses and Gemini tell it as code that ran; Chat, which
+    /// has nothing of the kind, leaves it out.
     ServerToolUse(ToolBlock),
-    /// A block as it is.
+    /// A block as it is, on one wire only.
     Raw {
         /// The whole block, `type` included.
         value: Value,
+        /// The wire (default: Anthropic's).
+        #[serde(default = "anthropic")]
+        wire: Wire,
     },
 }
 
@@ -223,7 +283,8 @@ pub enum Block {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolBlock {
-    /// The call's id.
+    /// The call's id, which is also its name in a script: [`Wire::call_id`] says what each wire makes
+    /// of it.
     pub id: String,
     /// The tool's public name.
     pub name: String,
@@ -233,8 +294,8 @@ pub struct ToolBlock {
     /// Who calls; default `{"type": "direct"}`.
     #[serde(default = "direct_caller")]
     pub caller: Value,
-    /// Text streamed instead of `input`, whether it is JSON or not. Where the request asks for no
-    /// stream, `input` is sent.
+    /// Text told instead of `input`, whether it is JSON or not. Where a wire has arguments as JSON
+    /// (Anthropic without a stream, Gemini), `input` is sent, and of a text that is no JSON nothing.
     #[serde(default)]
     pub streamed_input: Option<String>,
 }
@@ -253,6 +314,10 @@ impl ToolBlock {
     }
 }
 
+fn anthropic() -> Wire {
+    Wire::Anthropic
+}
+
 fn empty_object() -> Value {
     json!({})
 }
@@ -261,7 +326,8 @@ fn direct_caller() -> Value {
     json!({"type": "direct"})
 }
 
-/// Tokens. Input excludes what was read from or written to the cache.
+/// Tokens. Input excludes what was read from or written to the cache; each wire adds up what it counts
+/// together.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Usage {
@@ -298,5 +364,12 @@ impl Default for Usage {
             only_at_end: false,
             extra: Map::new(),
         }
+    }
+}
+
+impl Usage {
+    /// Written to the cache, for any time.
+    pub(crate) fn cache_write(&self) -> u64 {
+        self.cache_write_5m + self.cache_write_1h
     }
 }

@@ -20,6 +20,9 @@ pub(crate) async fn perform(
     for act in acts {
         let interrupted = match act {
             Act::Write(bytes) => write(stream, &bytes, ledger).await,
+            Act::Repeat(writes, times, pause) => {
+                repeat(stream, &writes, times, pause, ledger).await
+            }
             Act::Pause(time) => wait(stream, tokio::time::sleep(time), ledger).await,
             Act::Hold(token) => {
                 ledger.change(|state| state.gate(&token).reached = true);
@@ -27,7 +30,7 @@ pub(crate) async fn perform(
                 wait(stream, released, ledger).await
             }
             Act::Hang => wait(stream, std::future::pending(), ledger).await,
-            Act::Flood(bytes, pause) => flood(stream, &bytes, pause, ledger).await,
+            Act::Flood(bytes, pause) => repeat(stream, &[bytes], u64::MAX, pause, ledger).await,
             Act::Close => return (Outcome::Delivered, false),
             Act::Eof => return (Outcome::Cut, false),
             Act::Reset => {
@@ -49,20 +52,28 @@ async fn write(stream: &mut TcpStream, bytes: &[u8], ledger: &Ledger) -> Option<
     }
 }
 
-async fn flood(
+async fn repeat(
     stream: &mut TcpStream,
-    bytes: &[u8],
+    writes: &[Vec<u8>],
+    times: u64,
     pause: Duration,
     ledger: &Ledger,
 ) -> Option<Outcome> {
-    loop {
-        if let Some(outcome) = write(stream, bytes, ledger).await {
-            return Some(outcome);
+    for _ in 0..times {
+        for bytes in writes {
+            if let Some(outcome) = write(stream, bytes, ledger).await {
+                return Some(outcome);
+            }
         }
-        if let Some(outcome) = wait(stream, tokio::time::sleep(pause), ledger).await {
+        // A timer takes at least a millisecond. Without a pause, a client that is gone is noticed by
+        // the next write.
+        if pause.is_zero() {
+            tokio::task::yield_now().await;
+        } else if let Some(outcome) = wait(stream, tokio::time::sleep(pause), ledger).await {
             return Some(outcome);
         }
     }
+    None
 }
 
 /// Waits, unless the client goes away or the mock is shut down first.

@@ -57,6 +57,7 @@ impl Reply {
             status,
             headers: BTreeMap::from([("content-type".to_owned(), "text/html".to_owned())]),
             body: body.into(),
+            times: 1,
         }
         .into()
     }
@@ -68,6 +69,7 @@ impl Reply {
             status,
             headers: BTreeMap::from([("location".to_owned(), location.into())]),
             body: String::new(),
+            times: 1,
         }
         .into()
     }
@@ -171,8 +173,11 @@ impl From<HttpReply> for Reply {
 pub struct ErrorReply {
     /// The HTTP status (default 500).
     pub status: u16,
-    /// The error's type; default: the provider's for this status.
+    /// The error's type; default: the provider's for this status. Where it is one of Anthropic's, the
+    /// other wires tell their own word for it.
     pub kind: Option<String>,
+    /// The error's code, on the wires of `OpenAI`; default: the provider's for this status.
+    pub code: Option<String>,
     /// The text; default: one that names the status.
     pub message: Option<String>,
     /// The `retry-after` header: seconds or an HTTP date.
@@ -186,6 +191,7 @@ impl Default for ErrorReply {
         Self {
             status: 500,
             kind: None,
+            code: None,
             message: None,
             retry_after: None,
             headers: BTreeMap::new(),
@@ -201,6 +207,15 @@ impl ErrorReply {
             status,
             ..Self::default()
         }
+    }
+
+    /// `retry-after`, if there is one, and the script's other headers.
+    pub(crate) fn extra_headers(&self) -> Vec<(String, String)> {
+        let retry = self.retry_after.iter();
+        retry
+            .map(|value| ("retry-after".to_owned(), value.clone()))
+            .chain(self.headers.clone())
+            .collect()
     }
 
     /// Sets the text.
@@ -228,6 +243,9 @@ pub struct HttpReply {
     pub headers: BTreeMap<String, String>,
     /// The body.
     pub body: String,
+    /// How often the body is written, one after the other (default 1): a large page is made of a small
+    /// text.
+    pub times: u64,
 }
 
 impl Default for HttpReply {
@@ -236,6 +254,7 @@ impl Default for HttpReply {
             status: 200,
             headers: BTreeMap::new(),
             body: String::new(),
+            times: 1,
         }
     }
 }

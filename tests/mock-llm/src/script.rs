@@ -1,6 +1,7 @@
 //! Which reply a request gets: a list of steps, each used up by the requests that it answers.
 //!
-//! A script is written in Rust, with closures where an answer depends on the request, or read from
+//! The same script serves every wire: a step's words are neutral, and a request's path says how they
+//! are written. A script is written in Rust, with closures where an answer depends on the request, or read from
 //! a JSON file for the binary. It says nothing about bytes; that is `delivery`.
 //!
 //! ```json
@@ -8,11 +9,19 @@
 //!   "steps": [
 //!     {"message": {"content": [{"type": "tool_use", "id": "toolu_1", "name": "clock_read"}]}},
 //!     {"when": {"tool_result": "toolu_1"}, "message": {"content": [{"type": "text", "text": "Noon."}]}},
-//!     {"times": 2, "error": {"status": 529, "retry_after": "1"}, "delivery": {"chunks": {"bytes": 1}}}
+//!     {"times": 2, "error": {"status": 529, "retry_after": "1"}, "delivery": {"chunks": {"bytes": 1}}},
+//!     {"when": {"wire": "chat"}, "message": {
+//!       "content": [{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "Noon."}],
+//!       "dialect": {"chat": {"reasoning": "reasoning", "done": false}},
+//!       "faults": {"bulk": {"deltas": 1000000}}
+//!     }}
 //!   ],
-//!   "fallback": {"http": {"status": 502, "body": "<html>"}}
+//!   "fallback": {"http": {"status": 502, "body": "<html>"}},
+//!   "models": ["claude-mock", "gpt-mock"]
 //! }
 //! ```
+
+mod file;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -20,19 +29,33 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use crate::delivery::Delivery;
-use crate::message::Message;
-use crate::reply::{ErrorReply, HttpReply, Reply, ReplyKind};
+use crate::reply::Reply;
 use crate::request::Request;
+use crate::wire::Wire;
 
 /// A list of steps. A request takes the first step that is not used up and whose matcher fits, else
 /// the fallback, else it is answered 500 and counts as unexpected.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Script {
     pub(crate) steps: Vec<Step>,
     pub(crate) fallback: Option<Answer>,
     pub(crate) lenient: bool,
+    pub(crate) models: Vec<String>,
 }
+
+impl Default for Script {
+    fn default() -> Self {
+        Self {
+            steps: Vec::new(),
+            fallback: None,
+            lenient: false,
+            models: MODELS.map(str::to_owned).to_vec(),
+        }
+    }
+}
+
+/// The models that a mock lists unless its script names others.
+const MODELS: [&str; 4] = ["claude-mock", "gpt-mock", "deepseek-mock", "gemini-mock"];
 
 impl Script {
     /// A script that expects no request.
@@ -59,18 +82,7 @@ impl Script {
     /// # Errors
     /// When the text is no script, with line and column.
     pub fn from_json(text: &str) -> Result<Self, ScriptError> {
-        let file: ScriptFile = serde_json::from_str(text)?;
-        let steps = file.steps.into_iter().enumerate();
-        Ok(Self {
-            steps: steps
-                .map(|(number, step)| step.build(&format!("step {number}")))
-                .collect::<Result<_, _>>()?,
-            fallback: match file.fallback {
-                Some(reply) => Some(Answer::Fixed(Box::new(reply.build("the fallback")?))),
-                None => None,
-            },
-            lenient: file.lenient,
-        })
+        file::read(text)
     }
 
     /// Adds a reply to the next request.
@@ -106,19 +118,33 @@ impl Script {
         self
     }
 
+    /// Sets the models that are listed: `GET /v1/models` as Anthropic's (with `anthropic-version`) or
+    /// `OpenAI`'s, `GET /v1beta/models` as Gemini's. A list uses up no step; a step whose matcher names
+    /// a method or a path comes before it. Any model may be asked, listed or not.
+    #[must_use]
+    pub fn models<I: Into<String>>(mut self, models: impl IntoIterator<Item = I>) -> Self {
+        self.models = models.into_iter().map(Into::into).collect();
+        self
+    }
+
     /// Takes the answer for a request, using it up.
     pub(crate) fn take(&mut self, request: &Request) -> Option<Answer> {
+        self.take_step(request, |_| true)
+            .or_else(|| self.fallback.clone())
+    }
+
+    /// As [`Script::take`], of the steps alone that name a method or a path.
+    pub(crate) fn take_named(&mut self, request: &Request) -> Option<Answer> {
+        self.take_step(request, |when| when.method.is_some() || when.path.is_some())
+    }
+
+    fn take_step(&mut self, request: &Request, which: impl Fn(&Matcher) -> bool) -> Option<Answer> {
         let step = self
             .steps
             .iter_mut()
-            .find(|step| step.left != Some(0) && step.when.fits(request));
-        match step {
-            Some(step) => {
-                step.left = step.left.map(|left| left.saturating_sub(1));
-                Some(step.answer.clone())
-            }
-            None => self.fallback.clone(),
-        }
+            .find(|step| step.left != Some(0) && which(&step.when) && step.when.fits(request))?;
+        step.left = step.left.map(|left| left.saturating_sub(1));
+        Some(step.answer.clone())
     }
 }
 
@@ -207,6 +233,7 @@ impl fmt::Debug for Answer {
 pub struct Matcher {
     method: Option<String>,
     path: Option<String>,
+    wire: Option<Wire>,
     model: Option<String>,
     text: Option<String>,
     tool: Option<String>,
@@ -248,6 +275,13 @@ impl Matcher {
         self
     }
 
+    /// The request speaks this wire.
+    #[must_use]
+    pub fn wire(mut self, wire: Wire) -> Self {
+        self.wire = Some(wire);
+        self
+    }
+
     /// The model asked for is this.
     #[must_use]
     pub fn model(mut self, model: impl Into<String>) -> Self {
@@ -282,6 +316,7 @@ impl Matcher {
         };
         equal(&self.method, &request.method)
             && equal(&self.path, &request.path)
+            && self.wire.is_none_or(|wire| request.wire() == Some(wire))
             && equal(&self.model, request.model())
             && self
                 .text
@@ -308,6 +343,7 @@ impl fmt::Debug for Matcher {
             .debug_struct("Matcher")
             .field("method", &self.method)
             .field("path", &self.path)
+            .field("wire", &self.wire)
             .field("model", &self.model)
             .field("text", &self.text)
             .field("tool", &self.tool)
@@ -346,108 +382,4 @@ pub enum ScriptError {
         /// How many it has.
         found: usize,
     },
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ScriptFile {
-    steps: Vec<StepFile>,
-    #[serde(default)]
-    fallback: Option<ReplyFile>,
-    #[serde(default)]
-    lenient: bool,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct StepFile {
-    #[serde(default)]
-    when: Matcher,
-    #[serde(default)]
-    times: Times,
-    // The fields of `ReplyFile`: serde cannot flatten and refuse unknown fields at once.
-    #[serde(default)]
-    message: Option<Message>,
-    #[serde(default)]
-    error: Option<ErrorReply>,
-    #[serde(default)]
-    http: Option<HttpReply>,
-    #[serde(default)]
-    raw: Option<String>,
-    #[serde(default)]
-    delivery: Delivery,
-}
-
-impl StepFile {
-    fn build(self, place: &str) -> Result<Step, ScriptError> {
-        let reply = ReplyFile {
-            message: self.message,
-            error: self.error,
-            http: self.http,
-            raw: self.raw,
-            delivery: self.delivery,
-        };
-        let step = Step::new(reply.build(place)?).when(self.when);
-        Ok(match self.times {
-            Times::Number(times) => step.times(times),
-            Times::Word(Always::Always) => step.always(),
-        })
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Times {
-    Number(usize),
-    Word(Always),
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Always {
-    Always,
-}
-
-impl Default for Times {
-    fn default() -> Self {
-        Self::Number(1)
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ReplyFile {
-    #[serde(default)]
-    message: Option<Message>,
-    #[serde(default)]
-    error: Option<ErrorReply>,
-    #[serde(default)]
-    http: Option<HttpReply>,
-    #[serde(default)]
-    raw: Option<String>,
-    #[serde(default)]
-    delivery: Delivery,
-}
-
-impl ReplyFile {
-    fn build(self, place: &str) -> Result<Reply, ScriptError> {
-        let kinds = [
-            self.message
-                .map(|message| ReplyKind::Message(Box::new(message))),
-            self.error.map(ReplyKind::Error),
-            self.http.map(ReplyKind::Http),
-            self.raw.map(|raw| ReplyKind::Raw(raw.into_bytes())),
-        ];
-        let mut kinds: Vec<ReplyKind> = kinds.into_iter().flatten().collect();
-        match (kinds.pop(), kinds.len()) {
-            (Some(kind), 0) => Ok(Reply {
-                kind,
-                delivery: self.delivery,
-            }),
-            (last, rest) => Err(ScriptError::NotOneReply {
-                place: place.to_owned(),
-                found: rest + usize::from(last.is_some()),
-            }),
-        }
-    }
 }

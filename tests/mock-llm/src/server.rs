@@ -11,15 +11,15 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::delivery::{Act, Delivery, Rendered, plan, plan_raw};
+use crate::delivery::{Act, Delivery, Part, Piece, Rendered, plan, plan_raw};
 use crate::http::{Connection, ReadError};
 use crate::perform::perform;
 use crate::reply::{ErrorReply, Reply, ReplyKind};
 use crate::request::Request;
 use crate::script::Script;
 use crate::state::{Exchange, Ledger, Outcome, State};
-use crate::validate::Violation;
-use crate::wire::Wire;
+use crate::validate::{Violation, validate, verify_with};
+use crate::wire::{self, Wire};
 
 /// How long a wait lasts at most, unless the caller says otherwise.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -294,18 +294,21 @@ impl Shared {
         let index = self.ledger.state().requests.len();
         request.index = index;
         let wire = Wire::of(&request);
-        let violations = wire
-            .map(|wire| wire.violations(&request))
-            .unwrap_or_default();
+        let violations = match wire {
+            Some(wire) => self.violations(wire, &request),
+            None => Vec::new(),
+        };
         let refusal = violations
             .first()
             .filter(|_| !script.lenient)
-            .map(|first| ErrorReply::new(400).message(first.message.clone()).into());
-        let answer = match refusal {
-            None => script.take(&request),
-            Some(_) => None,
+            .map(|first| Reply::from(first.refusal()));
+        let list = wire::models(&script.models, &request);
+        let answer = match (&refusal, &list) {
+            (Some(_), _) => None,
+            (None, Some(_)) => script.take_named(&request),
+            (None, None) => script.take(&request),
         };
-        let expected = answer.is_some() || refusal.is_some();
+        let expected = answer.is_some() || refusal.is_some() || list.is_some();
         let request = Arc::new(request);
         self.ledger.change(|state| {
             state.violations.extend(violations);
@@ -317,14 +320,38 @@ impl Shared {
         });
         // The script's closures run without the lock: they may take their time.
         drop(script);
-        let reply = match answer {
-            Some(answer) => answer.reply(&request),
-            None => refusal.unwrap_or_else(|| no_answer(&request)),
+        let reply = match (answer, refusal, list) {
+            (Some(answer), ..) => answer.reply(&request),
+            (None, Some(refusal), _) => refusal,
+            (None, None, Some(Ok(rendered))) => {
+                return (index, plan(&rendered, &Delivery::default()));
+            }
+            (None, None, Some(Err((wire, error)))) => {
+                return (index, acts(&Reply::from(error), wire, &request));
+            }
+            (None, None, None) => no_answer(&request),
         };
+        if let (ReplyKind::Message(message), Some(wire)) = (&reply.kind, wire) {
+            let model = request.model();
+            self.ledger
+                .change(|state| state.issued.add(wire, model, message));
+        }
         (
             index,
             acts(&reply, wire.unwrap_or(Wire::Anthropic), &request),
         )
+    }
+
+    /// What the provider would refuse: in the form of the request, and of what is said to be its own.
+    fn violations(&self, wire: Wire, request: &Request) -> Vec<Violation> {
+        let mut violations = validate(wire, request);
+        let state = self.ledger.state();
+        violations.extend(verify_with(wire, request, &|signature, signed| {
+            state
+                .issued
+                .origin(wire, request.model(), signature, signed)
+        }));
+        violations
     }
 }
 
@@ -343,7 +370,7 @@ fn acts(reply: &Reply, wire: Wire, request: &Request) -> Vec<Act> {
         ReplyKind::Http(http) => Rendered {
             status: http.status,
             headers: http.headers.clone().into_iter().collect(),
-            body: vec![http.body.clone().into_bytes()],
+            body: vec![Part(vec![Piece::new(&http.body, http.times)])],
             stream: false,
         },
         ReplyKind::Raw(bytes) => return plan_raw(bytes, &reply.delivery),
@@ -387,7 +414,7 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
                 let rendered = Rendered {
                     status: 400,
                     headers: vec![("connection".to_owned(), "close".to_owned())],
-                    body: vec![error.to_string().into_bytes()],
+                    body: vec![error.to_string().into_bytes().into()],
                     stream: false,
                 };
                 perform(

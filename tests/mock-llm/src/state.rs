@@ -1,4 +1,4 @@
-//! What the mock knows so far: requests, how each ended, violations, gates.
+//! What the mock knows so far: requests, how each ended, violations, gates, signatures given by hand.
 //!
 //! Lives inside a watch channel, so that a test waits for a change instead of sleeping. Judges
 //! nothing.
@@ -6,10 +6,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde_json::Value;
 use tokio::sync::watch;
 
+use crate::message::{Block, Message};
+use crate::mint::{self, Origin};
 use crate::request::Request;
 use crate::validate::Violation;
+use crate::wire::Wire;
 
 /// How the answer to a request ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -74,6 +78,7 @@ pub(crate) struct State {
     pub(crate) requests: Vec<Exchange>,
     pub(crate) violations: Vec<Violation>,
     pub(crate) gates: BTreeMap<String, Gate>,
+    pub(crate) issued: Issued,
     pub(crate) closing: bool,
 }
 
@@ -83,6 +88,60 @@ pub(crate) struct Exchange {
     pub(crate) request: Arc<Request>,
     pub(crate) expected: bool,
     pub(crate) outcome: Option<Outcome>,
+}
+
+/// The signatures that scripts gave by hand and that went out: unlike those that the mock makes,
+/// they can be told only by having been sent. Each with the text that it signs, where there is one.
+#[derive(Debug, Default)]
+pub(crate) struct Issued(BTreeMap<(Wire, String, String), Option<String>>);
+
+impl Issued {
+    /// Where a signature comes from; `None`: it was not given by hand, for this wire and model.
+    pub(crate) fn origin(
+        &self,
+        wire: Wire,
+        model: &str,
+        signature: &str,
+        signed: &str,
+    ) -> Option<Origin> {
+        let key = (wire, mint::family(model), signature.to_owned());
+        let own = self.0.get(&key)?;
+        Some(match own {
+            Some(text) if wire == Wire::Anthropic && text != signed => Origin::Edited,
+            _ => Origin::Own,
+        })
+    }
+
+    pub(crate) fn add(&mut self, wire: Wire, model: &str, message: &Message) {
+        let mut add = |signature: &str, signed: Option<&str>| {
+            if signature.is_empty() {
+                return;
+            }
+            let key = (wire, mint::family(model), signature.to_owned());
+            self.0.insert(key, signed.map(str::to_owned));
+        };
+        for block in &message.content {
+            match block {
+                Block::Thinking {
+                    thinking,
+                    signature,
+                } => add(signature, Some(thinking)),
+                Block::RedactedThinking { data } => add(data, None),
+                Block::Raw { value, .. } => {
+                    let text = |field: &str| value.get(field).and_then(Value::as_str);
+                    let fields = ["id", "data", "encrypted_content", "thoughtSignature"];
+                    fields
+                        .into_iter()
+                        .filter_map(text)
+                        .for_each(|it| add(it, None));
+                    if let Some(signature) = text("signature") {
+                        add(signature, text("thinking"));
+                    }
+                }
+                Block::Text { .. } | Block::ToolUse(_) | Block::ServerToolUse(_) => {}
+            }
+        }
+    }
 }
 
 /// A named place where an answer waits.

@@ -1,18 +1,26 @@
-//! What the Messages API would refuse in a request, rule by rule.
+//! What the providers would refuse in a request, wire by wire and rule by rule.
 //!
 //! Stricter than lenient servers on purpose: a history that the repair left wrong must fail in a
 //! test, not at a customer's. One [`Rule`] a way to be wrong; the test of this crate has a mutation
-//! for each. Judges one request alone and keeps no history of its own.
+//! for each rule of each wire. Judges one request alone and keeps no history of its own.
 
-mod fields;
-mod history;
-mod tools;
+mod anthropic;
+mod chat;
+mod gemini;
+mod responses;
+mod schema;
+mod sidecars;
 
 use std::fmt;
 
 use serde_json::Value;
 
+use crate::reply::ErrorReply;
 use crate::request::Request;
+use crate::wire::Wire;
+
+pub use sidecars::verify;
+pub(crate) use sidecars::verify_with;
 
 /// A broken rule.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,10 +43,11 @@ impl fmt::Display for Violation {
     }
 }
 
-/// The rules.
+/// The rules. [`Wire::rules`] says which of them a wire has; each means what its provider makes of it.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Rule {
-    /// `x-api-key` or `authorization` is sent.
+    /// The credential is sent where the wire has it: `x-api-key` or `authorization`, `authorization` or
+    /// `api-key`, `x-goog-api-key` or `key` in the query.
     Authentication,
     /// `anthropic-version` is sent.
     Version,
@@ -46,61 +55,78 @@ pub enum Rule {
     Body,
     /// No top-level field that the API does not know.
     UnknownField,
-    /// `model` is a text.
+    /// The model is named.
     Model,
-    /// `max_tokens` is a number, at least 1.
+    /// The limit of the output is a number that the API takes: required and at least 1 (Anthropic), at
+    /// least 16 (Responses), at least 1 and given once (Chat, Gemini).
     MaxTokens,
-    /// `messages` is a list with at least one message.
+    /// The history has at least one message.
     Messages,
-    /// `system` is a text or a list of text blocks.
+    /// The system prompt has its wire's form.
     System,
-    /// A message's role is `user` or `assistant` (or `system`, between others).
+    /// A message's role is one of the wire's.
     Role,
-    /// The first message is the user's. The live API has been seen to accept an assistant's; a
+    /// The first message is the user's. The live APIs have been seen to accept an assistant's; a
     /// repaired history never begins with one.
     FirstIsUser,
-    /// A message has content: a text or a list of blocks, not empty.
+    /// User and model take turns (Gemini). The live API has been seen to accept neighbours of one role;
+    /// a repaired history joins them.
+    Alternation,
+    /// A message has content.
     Content,
-    /// A block is an object of a known type, with that type's fields.
+    /// A block, item or part is an object of a known type, with that type's fields.
     Block,
-    /// A block stands in a message of the role that may hold it.
+    /// A block or part stands in a message of the role that may hold it.
     BlockRole,
-    /// No field in a block that the API does not know.
+    /// No field in a message, item, block or part that the API does not know.
     BlockField,
-    /// No empty text, and no text of white space only outside of tool results.
+    /// No empty text, and no text of white space only, outside of tool results.
     EmptyText,
     /// A last message of the assistant does not end in white space.
     TrailingSpace,
-    /// A thinking block has its signature, a redacted one its data.
+    /// Anthropic: a thinking block has its signature, a redacted one its data. Gemini: a signature is
+    /// base64, and a third-generation model gets one on the first call of each step of this turn.
     Signature,
-    /// With thinking on, an assistant's turn that calls tools has its thinking.
+    /// With thinking on, an assistant's turn that calls tools has its thinking: the last one (Anthropic),
+    /// each of the turn that goes on (Chat: `DeepSeek`'s `reasoning_content`).
     ThinkingKept,
-    /// The thinking budget is at least 1024 and less than `max_tokens`.
+    /// The thinking budget is one that the model takes.
     ThinkingBudget,
     /// With thinking on, no tool is forced.
     ThinkingChoice,
-    /// A tool's name, declared or called, fits `^[a-zA-Z0-9_-]{1,64}$`.
+    /// A tool's name, declared or called, has the wire's characters and length.
     ToolName,
     /// No two tools have one name.
     ToolNameUnique,
-    /// A client's tool has an input schema of type `object`.
+    /// A tool's schema is an object's, of the kind that the provider takes.
     ToolSchema,
-    /// `tool_choice` is of a known kind, names a tool that is there, and comes with tools.
+    /// With `strict`, every object has `additionalProperties: false` and requires all its properties
+    /// (`OpenAI`), or has no words that cannot be compiled (Anthropic, in outputs, too).
+    StrictSchema,
+    /// `tools` is a list of known tools, not empty, and `parallel_tool_calls` comes with tools.
+    Tools,
+    /// The choice among the tools is of a known kind, names a tool that is there, and comes with tools.
     ToolChoice,
-    /// A call's id fits `^[a-zA-Z0-9_-]+$`.
+    /// A call's id has the wire's characters and length; of Mistral's models, nine letters and digits.
     ToolId,
-    /// No two calls have one id.
+    /// No two calls have one id (Chat: in one message).
     ToolIdUnique,
-    /// A call's input is an object.
+    /// A call's input is an object, or a text that is the JSON of one.
     ToolInput,
-    /// The message after a call answers it.
+    /// A call is answered: by the next message, by an item after it (Responses), by the messages
+    /// directly behind it (Chat), by the next content (Gemini).
     ToolResultMissing,
-    /// A result answers a call of the message before it.
+    /// A result answers a call that is there.
     ToolResultOrphan,
     /// A call has one result.
     ToolResultTwice,
     /// Results come first in their message.
     ToolResultFirst,
+    /// As many results as calls (Gemini).
+    ToolResultCount,
+    /// Results in the order of the calls (Gemini). The live API has been seen to accept another order; a
+    /// repaired history keeps it, since results without ids have nothing else to go by.
+    ToolResultOrder,
     /// While the provider's own call is open, the reply to the client's calls is results only.
     MixedTurn,
     /// A result of the provider's own call follows that call.
@@ -109,22 +135,75 @@ pub enum Rule {
     CacheControl,
     /// `container` is an id or `{id?, skills?}`, with at most 20 skills, which need code execution.
     Container,
+    /// An item's id begins as its type says (`msg_`, `rs_`, `fc_`) and has at most 64 characters.
+    ItemId,
+    /// No two items have one id.
+    ItemIdUnique,
+    /// A reasoning item is followed by the item that it was made for.
+    ReasoningFollowed,
+    /// With `store: false` nothing is named by an id alone: no reference, no reasoning without its
+    /// encrypted content.
+    StoredItem,
+    /// `previous_response_id` stands without `conversation`, and no reasoning is sent again beside it.
+    PreviousResponse,
+    /// `include` names what can be included.
+    Include,
+    /// A structured output has a name and a schema of the kind that the provider takes.
+    Format,
+    /// `stream_options` comes with `stream`.
+    StreamOptions,
+    /// Encrypted or signed reasoning was made for this model by this provider.
+    ForeignSidecar,
+    /// What was signed is as it was: the thinking (Anthropic), the part on which a signature stands
+    /// (Gemini).
+    EditedSidecar,
+    /// An item or response named by its id alone was made by this provider.
+    UnknownItem,
+    /// An item that was made after reasoning comes with that reasoning before it.
+    ReasoningDropped,
 }
 
-/// Everything in a request that the API would refuse, in the order of the request.
+impl Wire {
+    /// The rules of this wire: those of [`validate`], then those of [`verify`].
+    #[must_use]
+    pub fn rules(self) -> Vec<Rule> {
+        let form = match self {
+            Self::Anthropic => anthropic::RULES,
+            Self::Responses => responses::RULES,
+            Self::Chat => chat::RULES,
+            Self::Gemini => gemini::RULES,
+        };
+        [form, sidecars::rules(self)].concat()
+    }
+}
+
+impl Violation {
+    /// The error that the provider answers with.
+    pub(crate) fn refusal(&self) -> ErrorReply {
+        let (status, code) = match self.rule {
+            Rule::Authentication => (401, None),
+            Rule::ForeignSidecar => (400, Some("invalid_encrypted_content")),
+            Rule::UnknownField | Rule::BlockField => (400, Some("unknown_parameter")),
+            Rule::UnknownItem => (400, Some("previous_response_not_found")),
+            _ => (400, None),
+        };
+        ErrorReply {
+            code: code.map(str::to_owned),
+            ..ErrorReply::new(status).message(self.message.clone())
+        }
+    }
+}
+
+/// Everything in the form of a request that the provider of this wire would refuse, in the order of
+/// the request. What it says to be the provider's own is [`verify`]'s affair.
 #[must_use]
-pub fn validate(request: &Request) -> Vec<Violation> {
-    let mut findings = Findings {
-        request: request.index,
-        violations: Vec::new(),
-    };
-    fields::headers(request, &mut findings);
-    if request.body.is_object() {
-        fields::body(&request.body, &mut findings);
-        tools::tools(&request.body, &mut findings);
-        history::messages(&request.body, &mut findings);
-    } else {
-        findings.add(Rule::Body, "body", "must be a JSON object");
+pub fn validate(wire: Wire, request: &Request) -> Vec<Violation> {
+    let mut findings = Findings::new(request);
+    match wire {
+        Wire::Anthropic => anthropic::judge(request, &mut findings),
+        Wire::Responses => responses::judge(request, &mut findings),
+        Wire::Chat => chat::judge(request, &mut findings),
+        Wire::Gemini => gemini::judge(request, &mut findings),
     }
     findings.violations
 }
@@ -136,6 +215,57 @@ struct Findings {
 }
 
 impl Findings {
+    fn new(request: &Request) -> Self {
+        Self {
+            request: request.index,
+            violations: Vec::new(),
+        }
+    }
+
+    /// Whether the body is an object, and can be judged further.
+    fn is_object(&mut self, body: &Value) -> bool {
+        self.check(
+            body.is_object(),
+            Rule::Body,
+            "body",
+            "must be a JSON object",
+        );
+        body.is_object()
+    }
+
+    /// Checks that an object of the top level has no other fields.
+    fn known_fields(&mut self, body: &Value, known: &[&str]) {
+        for field in keys(body) {
+            self.check(
+                known.contains(&field.as_str()),
+                Rule::UnknownField,
+                field,
+                "extra inputs are not permitted",
+            );
+        }
+    }
+
+    /// Checks that an object inside the history has no other fields.
+    fn known_block_fields(&mut self, place: &str, block: &Value, known: &[&str]) {
+        for field in keys(block) {
+            self.check(
+                known.contains(&field.as_str()),
+                Rule::BlockField,
+                format_args!("{place}.{field}"),
+                "extra inputs are not permitted",
+            );
+        }
+    }
+
+    fn authentication(&mut self, wire: Wire, request: &Request) {
+        self.check(
+            wire.has_credential(request),
+            Rule::Authentication,
+            "headers",
+            format_args!("{} is required", wire.credential_headers().join(" or ")),
+        );
+    }
+
     fn add(&mut self, rule: Rule, place: impl fmt::Display, what: impl fmt::Display) {
         self.violations.push(Violation {
             request: self.request,
@@ -155,6 +285,19 @@ impl Findings {
             self.add(rule, place, what);
         }
     }
+}
+
+/// The names of an object's fields.
+fn keys(value: &Value) -> impl Iterator<Item = &String> {
+    value
+        .as_object()
+        .into_iter()
+        .flat_map(|object| object.keys())
+}
+
+/// The value under a key, unless it is null.
+fn some<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
+    value.get(key).filter(|value| !value.is_null())
 }
 
 /// The text under a key, or an empty one.

@@ -6,10 +6,13 @@
 use serde_json::{Map, Value, json};
 
 use crate::delivery::Rendered;
-use crate::fault::{Event, WireEvents, apply};
+use crate::fault::{Event, Form, WireEvents, apply};
 use crate::message::{Block, Message, ToolBlock, Usage};
+use crate::mint;
 use crate::reply::ErrorReply;
 use crate::request::Request;
+use crate::wire::Wire;
+use crate::wire::text::{arguments, model, pieces, seed};
 
 /// A message as the request asks for it: as a stream or whole.
 pub(crate) fn message(message: &Message, request: &Request) -> Rendered {
@@ -17,27 +20,32 @@ pub(crate) fn message(message: &Message, request: &Request) -> Rendered {
         return Rendered {
             status: 200,
             headers: headers("application/json", request),
-            body: vec![finished(message, request).to_string().into_bytes()],
+            body: vec![finished(message, request).to_string().into_bytes().into()],
             stream: false,
         };
     }
     let wire = WireEvents {
         second_start: second_start(message, request),
-        ping: event("ping", json!({})),
-        ping_after: "content_block_start",
-        error: message.faults.error.as_ref().map(|fault| {
-            event(
-                "error",
-                json!({"error": {"type": fault.kind, "message": fault.message}}),
-            )
-        }),
+        ping: Some(event("ping", json!({}))),
+        ping_after: Some("content_block_start"),
+        error: message
+            .faults
+            .error
+            .iter()
+            .map(|fault| {
+                event(
+                    "error",
+                    json!({"error": {"type": fault.kind, "message": fault.message}}),
+                )
+            })
+            .collect(),
     };
     Rendered {
         status: 200,
         headers: headers("text/event-stream; charset=utf-8", request),
         body: apply(events(message, request), &message.faults, wire)
             .into_iter()
-            .map(Event::into_bytes)
+            .map(|event| event.into_bytes().into())
             .collect(),
         stream: true,
     }
@@ -67,17 +75,11 @@ pub(crate) fn error(error: &ErrorReply, request: &Request) -> Rendered {
         "request_id": request_id(request),
     });
     let mut headers = headers("application/json", request);
-    headers.extend(
-        error
-            .retry_after
-            .iter()
-            .map(|value| ("retry-after".to_owned(), value.clone())),
-    );
-    headers.extend(error.headers.clone());
+    headers.extend(error.extra_headers());
     Rendered {
         status: error.status,
         headers,
-        body: vec![body.to_string().into_bytes()],
+        body: vec![body.to_string().into_bytes().into()],
         stream: false,
     }
 }
@@ -98,7 +100,12 @@ fn finished(message: &Message, request: &Request) -> Value {
     let mut object = envelope(message, request);
     object.insert(
         "content".to_owned(),
-        message.content.iter().map(whole_block).collect(),
+        message
+            .content
+            .iter()
+            .enumerate()
+            .filter_map(|(number, block)| whole_block(block, &Signer::new(request, number)))
+            .collect(),
     );
     object.insert(
         "stop_reason".to_owned(),
@@ -132,7 +139,7 @@ fn envelope(message: &Message, request: &Request) -> Map<String, Value> {
         .id
         .clone()
         .unwrap_or_else(|| format!("msg_mock_{}", request.index));
-    let model = message.model.as_deref().unwrap_or(request.model());
+    let model = model(message, request);
     let mut object = Map::new();
     for (key, value) in [
         ("id", json!(id)),
@@ -183,10 +190,7 @@ fn totals(usage: &Usage, input: u64, output: u64) -> Map<String, Value> {
     let mut object = Map::new();
     for (key, tokens) in [
         ("input_tokens", input),
-        (
-            "cache_creation_input_tokens",
-            usage.cache_write_5m + usage.cache_write_1h,
-        ),
+        ("cache_creation_input_tokens", usage.cache_write()),
         ("cache_read_input_tokens", usage.cache_read),
         ("output_tokens", output),
     ] {
@@ -209,8 +213,14 @@ fn events(message: &Message, request: &Request) -> Vec<Event> {
         "message_start",
         json!({"message": started(message, request)}),
     )];
-    for (index, block) in message.content.iter().enumerate() {
-        let (start, deltas) = streamed_block(block, message);
+    let blocks = message
+        .content
+        .iter()
+        .enumerate()
+        .filter_map(|(number, block)| {
+            streamed_block(block, message, &Signer::new(request, number))
+        });
+    for (index, (start, deltas)) in blocks.enumerate() {
         events.push(event(
             "content_block_start",
             json!({"index": index, "content_block": start}),
@@ -249,29 +259,61 @@ fn second_start(message: &Message, request: &Request) -> Option<Event> {
     ))
 }
 
-/// A block that is complete.
-fn whole_block(block: &Block) -> Value {
-    match block {
+/// A block that is complete; none for what belongs to another wire.
+fn whole_block(block: &Block, signer: &Signer<'_>) -> Option<Value> {
+    Some(match block {
         Block::Text { text } => json!({"type": "text", "text": text}),
         Block::Thinking {
             thinking,
             signature,
         } => {
+            let signature = signer.sign(signature, thinking);
             json!({"type": "thinking", "thinking": thinking, "signature": signature})
         }
-        Block::RedactedThinking { data } => json!({"type": "redacted_thinking", "data": data}),
+        Block::RedactedThinking { data } => {
+            json!({"type": "redacted_thinking", "data": signer.sign(data, "")})
+        }
         Block::ToolUse(tool) => tool_block("tool_use", tool, &tool.input),
         Block::ServerToolUse(tool) => tool_block("server_tool_use", tool, &tool.input),
-        Block::Raw { value } => value.clone(),
+        Block::Raw { value, wire } => return (*wire == Wire::Anthropic).then(|| value.clone()),
+    })
+}
+
+/// Signs a block of an answer.
+struct Signer<'a> {
+    model: &'a str,
+    seed: String,
+}
+
+impl<'a> Signer<'a> {
+    fn new(request: &'a Request, number: usize) -> Self {
+        Self {
+            model: request.model(),
+            seed: seed(request, &format!("block {number}")),
+        }
+    }
+
+    /// The signature that the script gives, or one of the mock's own.
+    fn sign(&self, scripted: &str, content: &str) -> String {
+        if scripted.is_empty() {
+            mint::signature_of(Wire::Anthropic, self.model, content, &self.seed)
+        } else {
+            scripted.to_owned()
+        }
     }
 }
 
 /// A block's start and its deltas.
-fn streamed_block(block: &Block, message: &Message) -> (Value, Vec<Value>) {
-    match block {
+fn streamed_block(
+    block: &Block,
+    message: &Message,
+    signer: &Signer<'_>,
+) -> Option<(Value, Vec<Value>)> {
+    Some(match block {
         Block::Text { text } => (
             json!({"type": "text", "text": ""}),
             pieces(text, message.text_delta)
+                .into_iter()
                 .map(|part| json!({"type": "text_delta", "text": part}))
                 .collect(),
         ),
@@ -281,8 +323,12 @@ fn streamed_block(block: &Block, message: &Message) -> (Value, Vec<Value>) {
         } => (
             json!({"type": "thinking", "thinking": "", "signature": ""}),
             pieces(thinking, message.text_delta)
+                .into_iter()
                 .map(|part| json!({"type": "thinking_delta", "thinking": part}))
-                .chain([json!({"type": "signature_delta", "signature": signature})])
+                .chain([json!({
+                    "type": "signature_delta",
+                    "signature": signer.sign(signature, thinking),
+                })])
                 .collect(),
         ),
         Block::ToolUse(tool) => (
@@ -293,8 +339,10 @@ fn streamed_block(block: &Block, message: &Message) -> (Value, Vec<Value>) {
             tool_block("server_tool_use", tool, &json!({})),
             input_deltas(tool, message.json_delta),
         ),
-        Block::RedactedThinking { .. } | Block::Raw { .. } => (whole_block(block), Vec::new()),
-    }
+        Block::RedactedThinking { .. } | Block::Raw { .. } => {
+            (whole_block(block, signer)?, Vec::new())
+        }
+    })
 }
 
 fn tool_block(kind: &str, tool: &ToolBlock, input: &Value) -> Value {
@@ -304,23 +352,13 @@ fn tool_block(kind: &str, tool: &ToolBlock, input: &Value) -> Value {
 /// The first delta is empty, as recorded; for a call without arguments it is the only one.
 fn input_deltas(tool: &ToolBlock, size: usize) -> Vec<Value> {
     let text = match &tool.streamed_input {
-        Some(text) => text.clone(),
         None if tool.input.as_object().is_some_and(Map::is_empty) => String::new(),
-        None => tool.input.to_string(),
+        _ => arguments(tool),
     };
     std::iter::once(String::new())
         .chain(pieces(&text, size))
         .map(|part| json!({"type": "input_json_delta", "partial_json": part}))
         .collect()
-}
-
-fn pieces(text: &str, size: usize) -> impl Iterator<Item = String> {
-    let characters: Vec<char> = text.chars().collect();
-    characters
-        .chunks(size.max(1))
-        .map(|part| part.iter().collect())
-        .collect::<Vec<String>>()
-        .into_iter()
 }
 
 /// An event whose data begins with its type.
@@ -333,5 +371,6 @@ fn event(name: &str, fields: Value) -> Event {
     Event {
         name: name.to_owned(),
         data: Value::Object(data).to_string(),
+        form: Form::Named,
     }
 }

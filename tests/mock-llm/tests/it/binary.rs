@@ -39,6 +39,26 @@ fn the_program_prints_its_address_first_and_serves() {
 }
 
 #[test]
+fn the_program_says_which_wires_it_speaks() {
+    let output = Command::new(env!("CARGO_BIN_EXE_mock-llm"))
+        .arg("--help")
+        .output()
+        .unwrap();
+    let help = String::from_utf8(output.stdout).unwrap();
+    for path in [
+        "/v1/messages",
+        "/v1/responses",
+        "/v1/chat/completions",
+        ":generateContent",
+        ":streamGenerateContent",
+        "/v1/models",
+        "/v1beta/models",
+    ] {
+        assert!(help.contains(path), "{help}");
+    }
+}
+
+#[test]
 fn the_program_refuses_a_script_that_is_not_there() {
     let output = Command::new(env!("CARGO_BIN_EXE_mock-llm"))
         .args(["--script", "/no/such/script"])

@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use conjure_mock_llm::{MockLlm, Reply, Script};
+use conjure_mock_llm::{MockLlm, Reply, Request, Script, Wire};
 use serde_json::{Value, json};
 
 /// What the client reads before its deadline counts as everything.
@@ -37,6 +37,42 @@ pub(crate) fn stream(reply: impl Into<Reply>) -> Response {
     exchange(&mock(reply), &ask(true))
 }
 
+/// The smallest legal request of a wire.
+pub(crate) fn ask_of(wire: Wire, stream: bool) -> Request {
+    let body = match wire {
+        Wire::Anthropic => ask(false),
+        Wire::Responses => json!({
+            "model": "gpt-test",
+            "input": "Hello",
+            "include": ["reasoning.encrypted_content"],
+        }),
+        Wire::Chat => {
+            json!({"model": "deepseek-test", "messages": [{"role": "user", "content": "Hello"}]})
+        }
+        Wire::Gemini => json!({"contents": [{"role": "user", "parts": [{"text": "Hello"}]}]}),
+    };
+    let mut request = Request::to(wire, "gemini-test", body);
+    if stream {
+        request = request.streaming();
+    }
+    if stream && wire == Wire::Chat {
+        request.body["stream_options"] = json!({"include_usage": true});
+    }
+    request
+}
+
+/// The answer to the smallest legal request of a wire, given this reply.
+pub(crate) fn answer(wire: Wire, stream: bool, reply: impl Into<Reply>) -> Response {
+    exchange_of(&mock(reply), &ask_of(wire, stream))
+}
+
+/// One request of any wire on a connection of its own, read to the end.
+pub(crate) fn exchange_of(mock: &MockLlm, request: &Request) -> Response {
+    let mut client = Client::connect(mock.address());
+    client.send_request(request);
+    client.read_all()
+}
+
 pub(crate) struct Client {
     stream: TcpStream,
 }
@@ -59,6 +95,43 @@ impl Client {
         self.send(head.as_bytes());
     }
 
+    /// Sends a request of any wire on a connection that ends after it.
+    pub(crate) fn ask(&mut self, wire: Wire, model: &str, body: &Value) {
+        self.send_request(&Request::to(wire, model, body.clone()));
+    }
+
+    /// Sends a request as it is, on a connection that ends after it.
+    pub(crate) fn send_request(&mut self, request: &Request) {
+        let Request {
+            method,
+            path,
+            query,
+            headers,
+            body,
+            ..
+        } = request;
+        let query = if query.is_empty() {
+            String::new()
+        } else {
+            format!("?{query}")
+        };
+        let body = if body.is_null() {
+            String::new()
+        } else {
+            body.to_string()
+        };
+        let headers: String = headers
+            .iter()
+            .map(|(name, value)| format!("{name}: {value}\r\n"))
+            .collect();
+        let length = body.len();
+        let head = format!(
+            "{method} {path}{query} HTTP/1.1\r\nhost: mock\r\n{headers}connection: close\r\n\
+             content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        );
+        self.send(head.as_bytes());
+    }
+
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).unwrap();
     }
@@ -73,6 +146,24 @@ impl Client {
             bytes.extend(byte);
         }
         String::from_utf8(bytes).unwrap()
+    }
+
+    /// Reads until the connection ends and keeps nothing: how many bytes and line ends there were.
+    pub(crate) fn count(&mut self) -> (u64, u64) {
+        let mut buffer = vec![0; 64 * 1024];
+        let (mut bytes, mut lines) = (0, 0);
+        loop {
+            let read = match self.stream.read(&mut buffer) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                read => read.unwrap(),
+            };
+            if read == 0 {
+                return (bytes, lines);
+            }
+            bytes += u64::try_from(read).unwrap();
+            let ends = buffer[..read].iter().filter(|byte| **byte == b'\n');
+            lines += u64::try_from(ends.count()).unwrap();
+        }
     }
 
     /// Reads until the connection ends, in order or not.
@@ -102,8 +193,12 @@ pub(crate) struct Response {
 
 impl Response {
     fn parse(raw: &[u8], error: Option<ErrorKind>) -> Self {
-        let text = String::from_utf8_lossy(raw).into_owned();
-        let (head, rest) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+        let end = raw.windows(4).position(|four| four == b"\r\n\r\n");
+        let (head, rest) = match end {
+            Some(end) => (&raw[..end], &raw[end + 4..]),
+            None => (raw, &raw[..0]),
+        };
+        let head = String::from_utf8_lossy(head).into_owned();
         let status = head
             .split(' ')
             .nth(1)
@@ -115,17 +210,17 @@ impl Response {
                 .map(|value| value.trim().to_owned())
         };
         let (chunks, complete) = if header("transfer-encoding:").is_some() {
-            dechunk(rest.as_bytes())
+            dechunk(rest)
         } else {
             let length = header("content-length:").map(|value| value.parse().unwrap());
             (
-                vec![rest.to_owned()],
+                vec![String::from_utf8_lossy(rest).into_owned()],
                 length.is_none_or(|length: usize| length == rest.len()),
             )
         };
         Self {
             status,
-            head: head.to_owned(),
+            head,
             chunks,
             complete,
             error,
@@ -155,6 +250,14 @@ impl Response {
             .lines()
             .filter_map(|line| line.strip_prefix("data: ").map(str::to_owned))
             .map(|data| serde_json::from_str(&data).unwrap_or(Value::String(data)))
+            .collect()
+    }
+
+    /// The names of the events, where they have one.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.body()
+            .lines()
+            .filter_map(|line| line.strip_prefix("event: ").map(str::to_owned))
             .collect()
     }
 

@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod binary;
 #[cfg(test)]
+mod bulk;
+#[cfg(test)]
 mod cassettes;
 #[cfg(test)]
 mod client;
@@ -17,6 +19,14 @@ mod gates;
 #[cfg(test)]
 mod messages;
 #[cfg(test)]
+mod models;
+#[cfg(test)]
 mod script;
 #[cfg(test)]
+mod sidecars;
+#[cfg(test)]
+mod switching;
+#[cfg(test)]
 mod validator;
+#[cfg(test)]
+mod wires;

@@ -167,7 +167,7 @@ fn a_script_with_a_mistake_is_refused_with_its_place() {
         [
             "step 0 of the script has 0 of `message`, `error`, `http` and `raw`; give it exactly one",
             "step 0 of the script has 2 of `message`, `error`, `http` and `raw`; give it exactly one",
-            "the script is not valid: unknown field `fallbak`, expected one of `steps`, `fallback`, `lenient` at line 1 column 23; see the documentation of `Script` for its fields",
+            "the script is not valid: unknown field `fallbak`, expected one of `steps`, `fallback`, `lenient`, `models` at line 1 column 23; see the documentation of `Script` for its fields",
             "the script is not valid: unknown field `mesage`, expected one of `when`, `times`, `message`, `error`, `http`, `raw`, `delivery` at line 1 column 20; see the documentation of `Script` for its fields",
         ]
     );

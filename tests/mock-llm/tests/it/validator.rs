@@ -1,138 +1,52 @@
-//! One mutation of a legal request for each rule: the legal one passes, the mutation breaks exactly
-//! the rule that it is for.
+//! One mutation of a legal request for each rule of each wire: the legal one passes, the mutation
+//! breaks exactly the rule that it is for.
+
+mod anthropic;
+mod chat;
+mod gemini;
+mod responses;
 
 use std::collections::BTreeSet;
 
-use conjure_mock_llm::{Request, Rule, Violation, validate};
-use serde_json::{Value, json};
+use conjure_mock_llm::{Request, Rule, Violation, Wire, validate, verify};
+use serde_json::Value;
 
-fn request(body: Value) -> Request {
-    Request {
-        method: "POST".to_owned(),
-        path: "/v1/messages".to_owned(),
-        headers: [("x-api-key", "k"), ("anthropic-version", "2023-06-01")]
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .to_vec(),
-        body,
-        ..Request::default()
-    }
+/// A change of a legal request, and the rule that it breaks.
+type Mutation = (Rule, Box<dyn Fn(&mut Request)>);
+
+/// Everything that is wrong with a request.
+fn judge(wire: Wire, request: &Request) -> Vec<Violation> {
+    let mut violations = validate(wire, request);
+    violations.extend(verify(wire, request));
+    violations
 }
 
-/// A history with everything in it: thinking, parallel calls, a mixed turn and its deferred result.
-fn legal() -> Value {
-    json!({
-        "model": "claude-test",
-        "max_tokens": 4096,
-        "stream": true,
-        "system": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}],
-        "thinking": {"type": "enabled", "budget_tokens": 1024},
-        "tool_choice": {"type": "auto"},
-        "container": {"id": "container_1", "skills": [{"type": "anthropic", "skill_id": "xlsx"}]},
-        "tools": [
-            {"name": "clock_read", "description": "", "input_schema": {"type": "object"}},
-            {"name": "code_execution", "type": "code_execution_20250825", "cache_control": {"type": "ephemeral"}},
-        ],
-        "messages": [
-            {"role": "user", "content": [
-                {"type": "text", "text": "What time is it?"},
-                {"type": "container_upload", "file_id": "file_1"},
-            ]},
-            {"role": "assistant", "content": [
-                {"type": "thinking", "thinking": "hm", "signature": "c2ln"},
-                {"type": "redacted_thinking", "data": "ZGF0YQ=="},
-                {"type": "text", "text": "I look."},
-                {"type": "tool_use", "id": "toolu_1", "name": "clock_read", "input": {}, "caller": {"type": "direct"}},
-                {"type": "tool_use", "id": "toolu_2", "name": "clock_read", "input": {"zone": "UTC"}},
-            ]},
-            {"role": "user", "content": [
-                {"type": "tool_result", "tool_use_id": "toolu_2", "content": [{"type": "text", "text": "\n"}], "is_error": true},
-                {"type": "tool_result", "tool_use_id": "toolu_1", "content": ""},
-                {"type": "text", "text": "Go on.", "cache_control": {"type": "ephemeral"}},
-            ]},
-            {"role": "assistant", "content": [
-                {"type": "thinking", "thinking": "", "signature": "c2ln"},
-                {"type": "server_tool_use", "id": "srvtoolu_1", "name": "bash_code_execution", "input": {"command": "ls"}},
-                {"type": "tool_use", "id": "toolu_3", "name": "clock_read", "input": {}},
-            ]},
-            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_3"}]},
-            {"role": "assistant", "content": [
-                {"type": "bash_code_execution_tool_result", "tool_use_id": "srvtoolu_1", "content": {"type": "bash_code_execution_result"}},
-                {"type": "text", "text": "Noon."},
-            ]},
-            {"role": "user", "content": "Thank you."},
-            {"role": "user", "content": "And tomorrow?"},
-        ],
-    })
-}
-
-/// The rules that a request breaks.
-fn broken(request: &Request) -> BTreeSet<Rule> {
-    validate(request)
-        .into_iter()
-        .map(|violation| violation.rule)
-        .collect()
-}
-
-#[test]
-fn a_legal_history_with_everything_in_it_passes() {
-    assert_eq!(validate(&request(legal())), []);
-}
-
-#[test]
-fn a_paused_turn_a_prefill_and_a_system_message_pass() {
-    let mut paused = legal();
-    paused["messages"] = json!([
-        {"role": "user", "content": "Count."},
-        {"role": "assistant", "content": [{"type": "server_tool_use", "id": "srvtoolu_1", "name": "code_execution", "input": {}}]},
-    ]);
-    let mut prefill = legal();
-    prefill["messages"] = json!([
-        {"role": "user", "content": "Count."},
-        {"role": "system", "content": "In Latin."},
-        {"role": "assistant", "content": "Unus,"},
-    ]);
-    for body in [paused, prefill] {
-        assert_eq!(validate(&request(body)), []);
-    }
-}
-
-#[test]
-fn a_message_says_where_and_what() {
-    let mut body = legal();
-    body["messages"][1]["content"][4]["id"] = json!("toolu_1");
-    let messages: Vec<String> = validate(&request(body))
-        .into_iter()
-        .map(|violation| violation.message)
-        .collect();
-    assert_eq!(
-        messages,
-        [
-            "messages.1.content.4: tool_use ids must be unique",
-            "messages.2.content.0: unexpected tool_use_id `toolu_2`: no such call in the previous message",
-        ]
-    );
-}
-
-#[test]
-fn every_rule_has_a_mutation_that_breaks_it_alone() {
+fn each_mutation_breaks_its_rule(wire: Wire, legal: &Request, mutations: Vec<Mutation>) {
+    assert_eq!(judge(wire, legal), []);
     let mut seen = BTreeSet::new();
     let mut wrong: Vec<(Rule, Vec<Violation>)> = Vec::new();
-    for (rule, mutate) in mutations() {
-        let mut mutated = request(legal());
+    for (rule, mutate) in mutations {
+        let mut mutated = legal.clone();
         mutate(&mut mutated);
-        if broken(&mutated) != BTreeSet::from([rule]) {
-            wrong.push((rule, validate(&mutated)));
+        let found = judge(wire, &mutated);
+        let broken: BTreeSet<Rule> = found.iter().map(|violation| violation.rule).collect();
+        if broken != BTreeSet::from([rule]) {
+            wrong.push((rule, found));
         }
         seen.insert(rule);
     }
-    assert_eq!(wrong, []);
-    assert_eq!(seen.len(), RULES, "a rule has no mutation");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    let rules: BTreeSet<Rule> = wire.rules().into_iter().collect();
+    assert_eq!(rules, seen, "a rule has no mutation, or is not listed");
 }
 
-/// How many rules there are: the last one's number and one more.
-const RULES: usize = Rule::Container as usize + 1;
-
-type Mutation = (Rule, Box<dyn Fn(&mut Request)>);
+/// Any change.
+fn change(rule: Rule, change: impl Fn(&mut Value) + 'static) -> Mutation {
+    (
+        rule,
+        Box::new(move |request: &mut Request| change(&mut request.body)),
+    )
+}
 
 /// Sets a value at a place of the body.
 fn set(rule: Rule, pointer: &'static str, value: Value) -> Mutation {
@@ -178,198 +92,4 @@ fn without(rule: Rule, header: &'static str) -> Mutation {
         rule,
         Box::new(move |request: &mut Request| request.headers.retain(|(name, _)| name != header)),
     )
-}
-
-fn mutations() -> Vec<Mutation> {
-    let text = |text: &str| json!({"type": "text", "text": text});
-    let result = |id: &str| json!({"type": "tool_result", "tool_use_id": id});
-    let mark = json!({"type": "ephemeral"});
-    vec![
-        without(Rule::Authentication, "x-api-key"),
-        without(Rule::Version, "anthropic-version"),
-        (Rule::Body, Box::new(|request| request.body = json!([]))),
-        set(Rule::UnknownField, "/sidecar", json!({})),
-        remove(Rule::Model, "/model"),
-        set(Rule::Model, "/model", json!("")),
-        remove(Rule::MaxTokens, "/max_tokens"),
-        (
-            Rule::MaxTokens,
-            Box::new(|request| {
-                request.body["max_tokens"] = json!(0);
-                request.body["thinking"] = json!({"type": "disabled"});
-            }),
-        ),
-        remove(Rule::Messages, "/messages"),
-        set(Rule::Messages, "/messages", json!([])),
-        set(Rule::System, "/system", json!(7)),
-        set(Rule::System, "/system/0/type", json!("image")),
-        set(Rule::Role, "/messages/7/role", json!("tool")),
-        set(
-            Rule::FirstIsUser,
-            "/messages",
-            json!([{"role": "assistant", "content": "Hello."}, {"role": "user", "content": "Hello."}]),
-        ),
-        set(Rule::Content, "/messages/6/content", json!([])),
-        remove(Rule::Content, "/messages/6/content"),
-        set(
-            Rule::Block,
-            "/messages/6/content",
-            json!([{"type": "reasoning"}]),
-        ),
-        set(Rule::Block, "/messages/2/content/0/is_error", json!("yes")),
-        set(
-            Rule::Block,
-            "/messages/2/content/0/content",
-            json!({"exit": 1}),
-        ),
-        set(
-            Rule::Block,
-            "/messages/2/content/0/content/0",
-            json!({"type": "thinking"}),
-        ),
-        remove(Rule::Block, "/messages/0/content/1/file_id"),
-        push(
-            Rule::BlockRole,
-            "/messages/0/content",
-            json!({"type": "thinking", "thinking": "hm", "signature": "c2ln"}),
-        ),
-        push(
-            Rule::BlockRole,
-            "/messages/5/content",
-            json!({"type": "container_upload", "file_id": "file_2"}),
-        ),
-        set(Rule::BlockField, "/messages/1/content/2/sidecar", json!({})),
-        set(Rule::EmptyText, "/messages/6/content", json!("")),
-        set(Rule::EmptyText, "/messages/5/content/1/text", json!(" \n")),
-        set(Rule::EmptyText, "/system/0/text", json!("")),
-        set(
-            Rule::EmptyText,
-            "/messages/2/content/0/content/0/text",
-            json!(""),
-        ),
-        push(
-            Rule::TrailingSpace,
-            "/messages",
-            json!({"role": "assistant", "content": "Noon, "}),
-        ),
-        remove(Rule::Signature, "/messages/1/content/0/signature"),
-        set(
-            Rule::Signature,
-            "/messages/1/content/0/signature",
-            json!(""),
-        ),
-        remove(Rule::Signature, "/messages/1/content/1/data"),
-        (
-            Rule::ThinkingKept,
-            Box::new(|request| {
-                let messages = request.body["messages"].as_array_mut().unwrap();
-                messages.truncate(3);
-                let content = messages[1]["content"].as_array_mut().unwrap();
-                content.drain(..2);
-            }),
-        ),
-        set(Rule::ThinkingBudget, "/thinking/budget_tokens", json!(4096)),
-        set(Rule::ThinkingBudget, "/thinking/budget_tokens", json!(1023)),
-        set(Rule::ThinkingChoice, "/tool_choice", json!({"type": "any"})),
-        set(Rule::ToolName, "/tools/0/name", json!("clock.read")),
-        set(Rule::ToolName, "/tools/0/name", json!("a".repeat(65))),
-        set(Rule::ToolName, "/messages/1/content/3/name", json!("")),
-        set(
-            Rule::ToolNameUnique,
-            "/tools/0/name",
-            json!("code_execution"),
-        ),
-        remove(Rule::ToolSchema, "/tools/0/input_schema"),
-        set(
-            Rule::ToolSchema,
-            "/tools/0/input_schema/type",
-            json!("string"),
-        ),
-        set(
-            Rule::ToolChoice,
-            "/tool_choice",
-            json!({"type": "sometimes"}),
-        ),
-        (
-            Rule::ToolChoice,
-            Box::new(|request| {
-                request.body["tool_choice"] = json!({"type": "tool", "name": "nobody"});
-                request.body["thinking"] = json!({"type": "disabled"});
-            }),
-        ),
-        (
-            Rule::ToolChoice,
-            Box::new(|request| {
-                request.body["tools"] = json!([]);
-                request.body["container"] = json!("container_1");
-            }),
-        ),
-        (
-            Rule::ToolId,
-            Box::new(|request| {
-                request.body["messages"][1]["content"][3]["id"] = json!("call|1");
-                request.body["messages"][2]["content"][1]["tool_use_id"] = json!("call|1");
-            }),
-        ),
-        (
-            Rule::ToolIdUnique,
-            Box::new(|request| {
-                request.body["messages"][3]["content"][2]["id"] = json!("toolu_1");
-                request.body["messages"][4]["content"][0]["tool_use_id"] = json!("toolu_1");
-            }),
-        ),
-        set(Rule::ToolInput, "/messages/1/content/3/input", json!("{}")),
-        remove(Rule::ToolInput, "/messages/1/content/3/input"),
-        remove(Rule::ToolResultMissing, "/messages/2/content/0"),
-        push(
-            Rule::ToolResultMissing,
-            "/messages",
-            json!({"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_9", "name": "clock_read", "input": {}}]}),
-        ),
-        (
-            Rule::ToolResultOrphan,
-            Box::new(move |request| {
-                request.body["messages"][6]["content"] = json!([result("toolu_1")]);
-            }),
-        ),
-        (
-            Rule::ToolResultTwice,
-            Box::new(move |request| {
-                let content = request.body["messages"][2]["content"]
-                    .as_array_mut()
-                    .unwrap();
-                content.insert(1, result("toolu_1"));
-            }),
-        ),
-        (
-            Rule::ToolResultFirst,
-            Box::new(move |request| {
-                let content = request.body["messages"][2]["content"]
-                    .as_array_mut()
-                    .unwrap();
-                content.insert(1, text("First this."));
-            }),
-        ),
-        push(Rule::MixedTurn, "/messages/4/content", text("Go on.")),
-        set(
-            Rule::ServerResultOrphan,
-            "/messages/5/content/0/tool_use_id",
-            json!("srvtoolu_9"),
-        ),
-        (
-            Rule::CacheControl,
-            Box::new(move |request| {
-                request.body["cache_control"] = mark.clone();
-                request.body["messages"][2]["content"][0]["content"][0]["cache_control"] =
-                    mark.clone();
-            }),
-        ),
-        set(
-            Rule::Container,
-            "/container/skills",
-            json!(vec![json!({"type": "custom", "skill_id": "s"}); 21]),
-        ),
-        set(Rule::Container, "/container/name", json!("c")),
-        remove(Rule::Container, "/tools/1"),
-    ]
 }

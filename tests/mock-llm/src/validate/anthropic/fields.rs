@@ -4,8 +4,9 @@
 
 use serde_json::Value;
 
-use super::{Findings, Rule, text};
 use crate::request::{Request, array};
+use crate::validate::{Findings, Rule, text};
+use crate::wire::Wire;
 
 /// The fields of a request, as the API documents them.
 const FIELDS: &[&str] = &[
@@ -34,19 +35,11 @@ const FIELDS: &[&str] = &[
 ];
 
 pub(super) fn headers(request: &Request, findings: &mut Findings) {
-    let sent = |name: &str| {
+    findings.authentication(Wire::Anthropic, request);
+    findings.check(
         request
-            .header(name)
-            .is_some_and(|value| !value.trim().is_empty())
-    };
-    findings.check(
-        sent("x-api-key") || sent("authorization"),
-        Rule::Authentication,
-        "headers",
-        "x-api-key or authorization is required",
-    );
-    findings.check(
-        sent("anthropic-version"),
+            .header("anthropic-version")
+            .is_some_and(|value| !value.trim().is_empty()),
         Rule::Version,
         "headers",
         "anthropic-version is required",
@@ -54,18 +47,7 @@ pub(super) fn headers(request: &Request, findings: &mut Findings) {
 }
 
 pub(super) fn body(body: &Value, findings: &mut Findings) {
-    for field in body
-        .as_object()
-        .into_iter()
-        .flat_map(|object| object.keys())
-    {
-        findings.check(
-            FIELDS.contains(&field.as_str()),
-            Rule::UnknownField,
-            field,
-            "extra inputs are not permitted",
-        );
-    }
+    findings.known_fields(body, FIELDS);
     findings.check(
         !text(body, "model").is_empty(),
         Rule::Model,

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{Findings, Rule, is_tool_name, is_word, text};
 use crate::request::array;
+use crate::validate::{Findings, Rule, is_tool_name, is_word, text};
 
 /// A message after joining, with the place of each of its blocks for error texts.
 struct Turn {

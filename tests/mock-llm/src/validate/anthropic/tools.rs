@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Findings, Rule, is_tool_name, text};
 use crate::request::array;
+use crate::validate::{Findings, Rule, is_tool_name, schema, some, text};
 
 pub(super) fn tools(body: &Value, findings: &mut Findings) {
     let tools = array(body, "tools");
@@ -40,9 +40,29 @@ pub(super) fn tools(body: &Value, findings: &mut Findings) {
                 format_args!("{place}.input_schema.type"),
                 "input should be 'object'",
             );
+            if tool.get("strict") == Some(&Value::Bool(true)) {
+                schema::anthropic_strict(&format!("{place}.input_schema"), schema, findings);
+            }
         }
     }
     choice(body, &names, findings);
+    format(body, findings);
+}
+
+/// The output's schema, in its place of today and in the one of the beta.
+fn format(body: &Value, findings: &mut Findings) {
+    let config = body.get("output_config").and_then(|it| some(it, "format"));
+    let Some(format) = config.or_else(|| some(body, "output_format")) else {
+        return;
+    };
+    let schema = format.get("schema").unwrap_or(&Value::Null);
+    findings.check(
+        text(format, "type") == "json_schema" && schema.is_object(),
+        Rule::Format,
+        "output_config.format",
+        "must be of type json_schema, with a schema",
+    );
+    schema::anthropic_strict("output_config.format.schema", schema, findings);
 }
 
 fn choice(body: &Value, names: &BTreeSet<&str>, findings: &mut Findings) {
