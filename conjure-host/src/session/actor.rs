@@ -29,7 +29,7 @@ use crate::backend::surroundings::Surroundings;
 use crate::backend::{CallReport, Snapshot, Toolbox};
 use crate::provider::Provider;
 use crate::shared::Shared;
-use crate::store::StoreError;
+use crate::store::{Settled, StoreError};
 
 /// Bytes of live output of one call that subscribers see; the result holds more.
 pub(super) const LIVE_BYTES: usize = 256 * 1024;
@@ -73,6 +73,8 @@ pub(super) struct Actor {
     pub(super) removed: BTreeSet<String>,
     pub(super) answers: Vec<(oneshot::Sender<Answered>, Answered)>,
     pub(super) deferred: Vec<Deferred>,
+    /// Resolves when the results that the model has seen are safe.
+    pub(super) seen: Option<Settled>,
 }
 
 /// What a session is started with.
@@ -140,6 +142,7 @@ impl Actor {
             removed,
             answers: Vec::new(),
             deferred: Vec::new(),
+            seen: None,
         };
         tokio::spawn(actor.run(ended));
     }

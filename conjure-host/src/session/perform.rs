@@ -113,6 +113,7 @@ impl Actor {
 
     fn send(&mut self, number: u64) {
         let snapshot = self.current.load_full();
+        self.seen = self.recorder.settled();
         let request = self.compile(&snapshot);
         let meta = self.meta(&request);
         let contributors = self.toolbox.contributors();
@@ -166,7 +167,7 @@ impl Actor {
         let internal = self.internal.clone();
         let turn_id = self.turn_id.clone();
         let (timeout, most_bytes) = (call_timeout(&self.spec), most_bytes(&self.spec));
-        let settled = self.recorder.settled();
+        let settled = self.seen.clone();
         tokio::spawn(async move {
             let (outputs, pieces) = mpsc::channel(64);
             let shown = tokio::spawn(forward(call.call_id.clone(), pieces, internal.clone()));

@@ -68,8 +68,9 @@ impl Recorder {
         if matches!(body, EntryBody::TurnStarted { .. }) {
             self.turn += 1;
         }
-        // A result that was seen must not be asked for again, whatever ends the machine: the
-        // next call waits for it. For everything else it is enough that the process may end.
+        // A result that was seen must not be asked for again, whatever ends the machine: calls
+        // that a model asks for after it wait. For everything else it is enough that the process
+        // may end.
         self.durable |= matches!(body, EntryBody::CallEnded { .. });
         let entry = Entry {
             seq: self.entries.last().map_or(1, |last| last.seq + 1),
@@ -94,7 +95,7 @@ impl Recorder {
         self.waiting.push(Record::Event { id, event });
     }
 
-    /// What a call has to wait for before it runs.
+    /// Resolves when the results so far are safe.
     pub(crate) fn settled(&self) -> Option<Settled> {
         self.log.settled()
     }

@@ -8,9 +8,10 @@ use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use futures_util::FutureExt as _;
 use rustix::fs::{FlockOperation, flock};
+use tokio::runtime::Handle;
 
+use super::forcing::{Failure, Forcing};
 use super::{Log, Record, Settled, StoreError, ThreadId, ThreadLog};
 
 /// Keeps threads in a directory.
@@ -61,7 +62,8 @@ impl Log for JsonLines {
         let length = file.seek(SeekFrom::End(0)).map_err(io("open", &path))?;
         let mut open = Open {
             file: Arc::new(file),
-            settled: None,
+            forcing: None,
+            failure: Failure::default(),
             path,
             length,
             before,
@@ -106,7 +108,8 @@ impl Log for JsonLines {
 struct Open {
     file: Arc<File>,
     path: PathBuf,
-    settled: Option<Settled>,
+    forcing: Option<Forcing>,
+    failure: Failure,
     /// Where the last whole append ended.
     length: u64,
     before: Vec<Record>,
@@ -142,37 +145,33 @@ impl ThreadLog for Open {
     }
 
     fn settled(&self) -> Option<Settled> {
-        self.settled.clone()
+        Some(self.forcing.as_ref()?.settled.clone())
     }
 }
 
 impl Open {
-    /// Begins to force the file to the disk; waits for it where there is no runtime to do that.
+    /// Forces the file to the disk soon; waits for it where there is no runtime to do that.
     fn settle(&mut self) -> Result<(), StoreError> {
+        if self.forcing.as_ref().is_some_and(Forcing::is_to_come) {
+            return Ok(());
+        }
         let (file, path) = (Arc::clone(&self.file), self.path.clone());
         let sync = move || file.sync_data().map_err(io("write", &path));
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-            return sync();
-        };
-        let syncing = runtime.spawn_blocking(sync);
-        let before = self.settled.take().filter(|before| before.peek().is_none());
-        let settled = async move {
-            if let Some(before) = before {
-                before.await?;
+        match Handle::try_current() {
+            Ok(runtime) => {
+                self.forcing = Some(Forcing::begin(&runtime, sync, &self.failure));
+                Ok(())
             }
-            match syncing.await {
-                Ok(done) => done.map_err(Arc::new),
-                // The runtime ends, and the process with it.
-                Err(_) => Ok(()),
-            }
-        };
-        self.settled = Some(settled.boxed().shared());
-        Ok(())
+            Err(_) => sync(),
+        }
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
+        if self.forcing.as_ref().is_some_and(Forcing::is_to_come) {
+            let _ = self.file.sync_data();
+        }
         // What still writes to the disk holds the file a moment longer.
         let _ = flock(&*self.file, FlockOperation::Unlock);
     }

@@ -3,6 +3,7 @@
 //! An append-only log of records: entries, which make the conversation, and events, which make
 //! what a person saw. What is shown has been written first.
 
+mod forcing;
 mod jsonl;
 mod memory;
 
@@ -117,7 +118,8 @@ pub trait ThreadLog: Send {
     fn append(&mut self, records: &[Record], durable: bool) -> Result<(), StoreError>;
 
     /// Resolves when every durable append so far is on the disk, so that the end of the machine
-    /// loses none of them either; nothing when there is nothing to wait for.
+    /// loses none of them either; nothing when there is nothing to wait for. A store may take its
+    /// time until somebody waits.
     fn settled(&self) -> Option<Settled> {
         None
     }
