@@ -15,6 +15,8 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 
 /// How many entries a walk looks at.
 const MAX_ENTRIES: usize = 10_000;
+/// How many of them are looked at without a thread of their own.
+const FEW_ENTRIES: usize = 64;
 /// Directories that are not entered: they are large, and nobody wants their files one by one.
 const SKIPPED: &[&str] = &[".git", "node_modules"];
 /// File times are as coarse as the kernel's tick.
@@ -49,18 +51,43 @@ pub(crate) struct Changes {
 
 impl Snapshot {
     pub(crate) fn take(dir: &Path) -> Self {
+        Self::walked(dir, MAX_ENTRIES)
+    }
+
+    /// The same of a small directory; nothing for any other.
+    pub(crate) fn few(dir: &Path) -> Option<Self> {
+        let snapshot = Self::walked(dir, FEW_ENTRIES);
+        (!snapshot.cut).then_some(snapshot)
+    }
+
+    pub(crate) fn is_small(&self) -> bool {
+        !self.cut && self.files.len() <= FEW_ENTRIES
+    }
+
+    fn walked(dir: &Path, entries: usize) -> Self {
         let mut snapshot = Self {
             files: HashMap::new(),
             cut: false,
             taken: SystemTime::now(),
         };
-        snapshot.walk(dir);
+        snapshot.walk(dir, entries);
         snapshot
     }
 
     /// What is different now. `dir` is walked, `shown` is what paths begin with.
     pub(crate) fn changes(&self, dir: &Path, shown: &Path) -> Changes {
-        let now = Self::take(dir);
+        self.compared(Self::take(dir), shown)
+    }
+
+    /// The same for a directory that was small and is; nothing for any other.
+    pub(crate) fn few_changes(&self, dir: &Path, shown: &Path) -> Option<Changes> {
+        if !self.is_small() {
+            return None;
+        }
+        Some(self.compared(Self::few(dir)?, shown))
+    }
+
+    fn compared(&self, now: Self, shown: &Path) -> Changes {
         let mut changes = Changes {
             cut: now.cut,
             ..Changes::default()
@@ -92,12 +119,12 @@ impl Snapshot {
         }
     }
 
-    fn walk(&mut self, root: &Path) {
+    fn walk(&mut self, root: &Path, entries: usize) {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let Ok(root) = rustix::fs::openat(CWD, root, flags, Mode::empty()) else {
             return;
         };
-        let mut left = MAX_ENTRIES;
+        let mut left = entries;
         let mut waiting = VecDeque::from([PathBuf::new()]);
         while let Some(path) = waiting.pop_front() {
             let name = if path.as_os_str().is_empty() {

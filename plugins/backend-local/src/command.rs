@@ -5,7 +5,7 @@
 
 use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -57,12 +57,20 @@ pub(crate) async fn run(
         .map(|dir| dir.join(format!("bash-{mark}.txt")));
     let working_dir = roots.working_dir().to_owned();
 
-    let started = blocking(move || Started::new(command, mark, working_dir, &guardian)).await?;
+    // A command in a small directory begins at once, if one began there before.
+    let few = session.is_small().then(|| Snapshot::few(&working_dir));
+    let started = match few.flatten() {
+        Some(before) => Started::new(command, mark, before, &guardian)?,
+        None => {
+            let dir = working_dir.clone();
+            blocking(move || Started::new(command, mark, Snapshot::take(&dir), &guardian)).await?
+        }
+    };
+    session.note_small(started.before.is_small());
     let Started {
         mut child,
         tree,
         before,
-        working_dir,
     } = started;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let mut capture = Capture::new(request.keep_bytes, spill);
@@ -132,18 +140,16 @@ struct Started {
     child: Child,
     tree: Tree,
     before: Snapshot,
-    working_dir: PathBuf,
 }
 
 impl Started {
     fn new(
         mut command: Command,
         mark: String,
-        working_dir: PathBuf,
+        before: Snapshot,
         guardian: &Arc<Guardian>,
     ) -> Result<Self> {
         guardian.ready()?;
-        let before = Snapshot::take(&working_dir);
         let child = command.spawn().map_err(|error| match error.kind() {
             ErrorKind::InvalidInput => {
                 Error::invalid("the command or its environment holds a NUL byte")
@@ -163,7 +169,6 @@ impl Started {
             child,
             tree,
             before,
-            working_dir,
         })
     }
 }
@@ -242,18 +247,28 @@ async fn live_and_end(
             None
         }
     };
-    let grace = limits.grace;
-    let (dir, shown) = (working_dir.to_owned(), shown.to_owned());
     let over = finished.is_some();
-    let changes = blocking(move || {
-        if over {
-            tree.end_leftovers(grace);
-        } else {
-            tree.end(grace);
+    let few = if over && tree.nothing_left() {
+        before.few_changes(working_dir, shown)
+    } else {
+        None
+    };
+    let changes = match few {
+        Some(changes) => changes,
+        None => {
+            let grace = limits.grace;
+            let (dir, shown) = (working_dir.to_owned(), shown.to_owned());
+            blocking(move || {
+                if over {
+                    tree.end_leftovers(grace);
+                } else {
+                    tree.end(grace);
+                }
+                Ok(before.changes(&dir, &shown))
+            })
+            .await?
         }
-        Ok(before.changes(&dir, &shown))
-    })
-    .await?;
+    };
     let status = match finished {
         Some(status) => status,
         None => child.wait().await?,

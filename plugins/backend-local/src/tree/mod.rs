@@ -92,11 +92,16 @@ impl Tree {
         self.kill();
     }
 
-    /// Ends what a finished command left running. Costs next to nothing when there is nothing.
-    pub(crate) fn end_leftovers(&mut self, grace: Duration) {
+    /// Whether a finished command left nothing running; then it is over.
+    pub(crate) fn nothing_left(&mut self) -> bool {
         self.ended = true;
         self.look();
-        if self.members.is_empty() {
+        self.members.is_empty()
+    }
+
+    /// Ends what a finished command left running. Costs next to nothing when there is nothing.
+    pub(crate) fn end_leftovers(&mut self, grace: Duration) {
+        if self.nothing_left() {
             return;
         }
         self.members.wait_until_gone(LINGER);
