@@ -3,6 +3,7 @@
 use std::fs;
 use std::thread;
 
+use rustix::process::{Resource, getrlimit, setrlimit};
 use serde_json::json;
 
 use crate::testing::{Call, Host, is_gone, pids, wait_until_gone};
@@ -53,6 +54,38 @@ fn what_left_its_parent_and_ignores_sigterm_is_killed() {
     });
     let pids = pids(&host.work("pids"));
     assert_eq!(pids.len(), 2);
+    for pid in pids {
+        assert!(is_gone(pid), "{pid}");
+    }
+}
+
+/// Set for the process of the next test that has hardly a descriptor free.
+const FEW_DESCRIPTORS: &str = "CONJURE_TEST_FEW_DESCRIPTORS";
+
+#[test]
+fn b4_the_tree_ends_also_when_descriptors_run_out() {
+    if std::env::var_os(FEW_DESCRIPTORS).is_none() {
+        let name = "tests::processes::b4_the_tree_ends_also_when_descriptors_run_out";
+        let status = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name])
+            .env(FEW_DESCRIPTORS, "1")
+            .status()
+            .unwrap();
+        assert!(status.success());
+        return;
+    }
+    let host = Host::new();
+    host.bash("true");
+    let open = fs::read_dir("/proc/self/fd").unwrap().count();
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = Some(open as u64 + 12);
+    setrlimit(Resource::Nofile, limit).unwrap();
+    let command = "ulimit -n 256; i=0; while [ $i -lt 60 ]; do sleep 1000 & \
+                   echo $! >> pids; i=$((i + 1)); done";
+    let output = host.bash(command);
+    assert_eq!(output.exit_code, Some(0), "{output:?}");
+    let pids = pids(&host.work("pids"));
+    assert_eq!(pids.len(), 60);
     for pid in pids {
         assert!(is_gone(pid), "{pid}");
     }

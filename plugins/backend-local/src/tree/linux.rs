@@ -6,6 +6,7 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::io;
 use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -19,6 +20,8 @@ use super::MARK;
 
 /// Up to how many numbers are tried one by one.
 const FEW: i32 = 256;
+/// How long to wait before somebody is looked at again that could not be.
+const AGAIN: Duration = Duration::from_millis(10);
 /// How many fields of `/proc/<pid>/stat` are between the group and when the process began.
 const BEGAN_AFTER_GROUP: usize = 16;
 /// After this time the numbers may have begun anew, and all processes are looked at.
@@ -29,15 +32,10 @@ const YOUNG: Duration = Duration::from_secs(1);
 pub(super) struct Members {
     leader: Pid,
     mark: String,
-    members: Vec<Member>,
+    members: Vec<Id>,
     group: bool,
-}
-
-#[derive(Debug)]
-struct Member {
-    id: Id,
-    /// Refers to this very process, also when its number is given away again.
-    handle: Option<OwnedFd>,
+    /// Whether somebody could not be looked at, such as by a host without free descriptors.
+    unsure: bool,
 }
 
 /// A process. The number alone may be given away again.
@@ -65,6 +63,7 @@ impl Members {
             mark,
             members: Vec::new(),
             group: false,
+            unsure: false,
         }
     }
 
@@ -72,21 +71,26 @@ impl Members {
     /// stays one of them, also when it has left its parent and dropped its mark since.
     pub(super) fn look(&mut self, age: Duration) {
         let leader = self.leader.as_raw_nonzero().get();
-        let mark = &self.mark;
-        let processes = match numbers(leader, age) {
-            Numbers::Few(range) => range.filter_map(|pid| Process::read(pid, mark)).collect(),
-            Numbers::Some(range) => all(mark, |pid| range.contains(&pid)),
-            Numbers::All => all(mark, |_| true),
-        };
-        let known: HashSet<Id> = self.members.iter().map(|member| member.id).collect();
-        self.group = processes.iter().any(|process| process.group == leader);
-        self.members = belonging(leader, &known, &processes)
-            .filter_map(|process| Member::hold(process.id, mark))
-            .collect();
+        let mut found = Found::default();
+        match numbers(leader, age) {
+            Numbers::Few(range) => range.for_each(|pid| found.read(pid, &self.mark)),
+            Numbers::Some(range) => found.read_all(&self.mark, |pid| range.contains(&pid)),
+            Numbers::All => found.read_all(&self.mark, |_| true),
+        }
+        let known: HashSet<Id> = self.members.drain(..).collect();
+        self.group = found.processes.iter().any(|one| one.group == leader);
+        self.unsure = found.unsure;
+        self.members = belonging(leader, &known, &found.processes).collect();
+        if found.unsure {
+            let seen: HashSet<i32> = found.processes.iter().map(|one| one.id.pid).collect();
+            let missed = known.iter().filter(|id| !seen.contains(&id.pid));
+            self.members.extend(missed.copied());
+        }
     }
 
+    /// Whether it is certain that there is nobody.
     pub(super) fn is_empty(&self) -> bool {
-        self.members.is_empty()
+        self.members.is_empty() && !self.unsure
     }
 
     /// Whether one of them is in the command's group.
@@ -95,12 +99,14 @@ impl Members {
     }
 
     pub(super) fn signal(&self, signal: Signal) {
-        for member in &self.members {
-            let _ = match &member.handle {
-                Some(handle) => pidfd_send_signal(handle, signal),
-                None => {
-                    Pid::from_raw(member.id.pid).map_or(Ok(()), |pid| kill_process(pid, signal))
-                }
+        for id in &self.members {
+            let _ = match id.hold(&self.mark) {
+                Held::This(handle) => pidfd_send_signal(handle, signal),
+                Held::Gone => Ok(()),
+                Held::Unknown => match Pid::from_raw(id.pid) {
+                    Some(pid) => kill_process(pid, signal),
+                    None => Ok(()),
+                },
             };
         }
     }
@@ -108,40 +114,110 @@ impl Members {
     /// Waits until all of them have ended, at most for `limit`.
     pub(super) fn wait_until_gone(&self, limit: Duration) {
         let deadline = Instant::now() + limit;
-        if self.members.iter().any(|member| member.handle.is_none()) {
-            // A kernel without process handles: there is nothing to wait for but time.
-            std::thread::sleep(limit);
-            return;
+        let left = || deadline.saturating_duration_since(Instant::now());
+        if self.unsure {
+            std::thread::sleep(left().min(AGAIN));
         }
         // A handle is readable from the end of its process on, so one after the other will do.
-        for handle in self.members.iter().filter_map(|m| m.handle.as_ref()) {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let Ok(left) = Timespec::try_from(left) else {
-                return;
-            };
-            let mut handles = [PollFd::new(handle, PollFlags::IN)];
-            let _ = poll(&mut handles, Some(&left));
+        for id in &self.members {
+            match id.hold(&self.mark) {
+                Held::This(handle) => {
+                    let Ok(left) = Timespec::try_from(left()) else {
+                        return;
+                    };
+                    let mut handles = [PollFd::new(&handle, PollFlags::IN)];
+                    let _ = poll(&mut handles, Some(&left));
+                }
+                Held::Gone => {}
+                // There is nothing to wait for but time.
+                Held::Unknown => std::thread::sleep(left().min(AGAIN)),
+            }
         }
     }
 }
 
-impl Member {
-    fn hold(id: Id, mark: &str) -> Option<Self> {
-        let handle = match pidfd_open(Pid::from_raw(id.pid)?, PidfdFlags::empty()) {
-            Ok(handle) => Some(handle),
+/// A handle of a process.
+enum Held {
+    /// Refers to this very process, also when its number is given away again.
+    This(OwnedFd),
+    Gone,
+    /// The kernel has no such handles, or the host no free descriptor.
+    Unknown,
+}
+
+impl Id {
+    fn hold(self, mark: &str) -> Held {
+        let Some(pid) = Pid::from_raw(self.pid) else {
+            return Held::Gone;
+        };
+        let handle = match pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(handle) => handle,
             // It ended, or the number is a thread's: its process is found under its own.
-            Err(Errno::SRCH | Errno::INVAL | Errno::NOENT) => return None,
-            Err(_) => None,
+            Err(Errno::SRCH | Errno::INVAL | Errno::NOENT) => return Held::Gone,
+            Err(_) => return Held::Unknown,
         };
         // The handle is of whoever has the number now: is it still the same process?
-        let same = Process::read(id.pid, mark)?.id == id;
-        same.then_some(Self { id, handle })
+        match Process::read(self.pid, mark) {
+            Ok(Some(process)) if process.id == self => Held::This(handle),
+            Ok(_) => Held::Gone,
+            Err(_) => Held::Unknown,
+        }
+    }
+}
+
+/// The processes of one look.
+#[derive(Default)]
+struct Found {
+    processes: Vec<Process>,
+    unsure: bool,
+}
+
+impl Found {
+    fn read(&mut self, pid: i32, mark: &str) {
+        match Process::read(pid, mark) {
+            Ok(process) => self.processes.extend(process),
+            Err(_) => self.unsure = true,
+        }
+    }
+
+    fn read_all(&mut self, mark: &str, wanted: impl Fn(i32) -> bool) {
+        let Ok(entries) = fs::read_dir("/proc") else {
+            self.unsure = true;
+            return;
+        };
+        for entry in entries {
+            let Ok(entry) = entry else {
+                self.unsure = true;
+                continue;
+            };
+            let pid = entry
+                .file_name()
+                .to_str()
+                .and_then(|name| name.parse().ok());
+            if let Some(pid) = pid.filter(|pid| wanted(*pid)) {
+                self.read(pid, mark);
+            }
+        }
     }
 }
 
 impl Process {
-    fn read(pid: i32, mark: &str) -> Option<Self> {
-        let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    /// The process with this number; nothing when there is none or it is a zombie.
+    ///
+    /// # Errors
+    /// When it could not be looked at, so that it is not known whether there is one.
+    fn read(pid: i32, mark: &str) -> io::Result<Option<Self>> {
+        let Some(stat) = content(pid, "stat")? else {
+            return Ok(None);
+        };
+        let Some(mut process) = Self::parse(pid, &stat) else {
+            return Ok(None);
+        };
+        process.marked = content(pid, "environ")?.is_some_and(|text| is_marked(&text, mark));
+        Ok(Some(process))
+    }
+
+    fn parse(pid: i32, stat: &[u8]) -> Option<Self> {
         // The name in parentheses may hold anything, also parentheses and blanks.
         let end = stat.iter().rposition(|byte| *byte == b')')?;
         let rest = std::str::from_utf8(stat.get(end + 1..)?).ok()?;
@@ -157,8 +233,19 @@ impl Process {
             id: Id { pid, began },
             parent,
             group,
-            marked: is_marked(pid, mark),
+            marked: false,
         })
+    }
+}
+
+/// A file of a process; nothing when the process is gone or keeps the file to itself.
+fn content(pid: i32, name: &str) -> io::Result<Option<Vec<u8>>> {
+    match fs::read(format!("/proc/{pid}/{name}")) {
+        Ok(content) => Ok(Some(content)),
+        Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => Err(error),
+            _ => Ok(None),
+        },
     }
 }
 
@@ -169,10 +256,7 @@ pub(super) fn now() -> u64 {
     u64::try_from(now.tv_sec * 100 + now.tv_nsec / 10_000_000).unwrap_or_default()
 }
 
-fn is_marked(pid: i32, mark: &str) -> bool {
-    let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else {
-        return false;
-    };
+fn is_marked(environment: &[u8], mark: &str) -> bool {
     environment
         .split(|byte| *byte == 0)
         .filter_map(|entry| entry.strip_prefix(MARK.as_bytes())?.strip_prefix(b"="))
@@ -188,7 +272,7 @@ fn belonging<'p>(
     leader: i32,
     known: &HashSet<Id>,
     processes: &'p [Process],
-) -> impl Iterator<Item = &'p Process> + use<'p> {
+) -> impl Iterator<Item = Id> + use<'p> {
     let mut found = HashSet::from([leader]);
     loop {
         let before = found.len();
@@ -206,10 +290,8 @@ fn belonging<'p>(
         }
     }
     let own = i32::try_from(std::process::id()).unwrap_or(0);
-    processes.iter().filter(move |process| {
-        let pid = process.id.pid;
-        found.contains(&pid) && pid > 1 && pid != own
-    })
+    let belongs = move |id: &Id| found.contains(&id.pid) && id.pid > 1 && id.pid != own;
+    processes.iter().map(|process| process.id).filter(belongs)
 }
 
 enum Numbers {
@@ -236,17 +318,6 @@ fn last_number() -> Option<i32> {
     load.split_ascii_whitespace().nth(4)?.parse().ok()
 }
 
-fn all(mark: &str, wanted: impl Fn(i32) -> bool) -> Vec<Process> {
-    let Ok(entries) = fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    entries
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .filter(|pid| wanted(*pid))
-        .filter_map(|pid| Process::read(pid, mark))
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -262,9 +333,7 @@ mod tests {
 
     fn found(known: &[Id], processes: &[Process]) -> Vec<i32> {
         let known = known.iter().copied().collect();
-        belonging(50, &known, processes)
-            .map(|process| process.id.pid)
-            .collect()
+        belonging(50, &known, processes).map(|id| id.pid).collect()
     }
 
     #[test]
@@ -297,7 +366,7 @@ mod tests {
     #[test]
     fn this_process_is_readable_and_not_marked() {
         let own = i32::try_from(std::process::id()).unwrap();
-        let process = Process::read(own, "no-such-mark").unwrap();
+        let process = Process::read(own, "no-such-mark").unwrap().unwrap();
         assert!(!process.marked);
         assert!(process.parent > 0 || own == 1);
     }
