@@ -34,7 +34,7 @@ use crate::plugin::{
     Watcher,
 };
 use crate::provider::Provider;
-use crate::session::{BackendSpec, Calls, Session, SessionError, SessionSpec};
+use crate::session::{BackendSpec, Calls, Session, SessionError, SessionSpec, sweep};
 use crate::shared::Shared;
 use crate::store::{InMemory, Log};
 
@@ -289,6 +289,7 @@ impl HostBuilder {
     /// [`HostError`].
     pub async fn build(self) -> Result<Host, HostError> {
         let store = Store::open(self.data_dir.join("store")).map_err(HostError::Store)?;
+        sweep(&sessions_dir(&self.data_dir));
         let operations = SERVED.iter().map(|op| (*op).to_owned()).collect();
         let options = LoaderOptions {
             operations,
@@ -365,5 +366,9 @@ pub fn plugin_create(instance: Option<&str>) -> Create {
 
 /// Where a session's own files are.
 pub(crate) fn session_dir(data_dir: &Path, session: &str) -> PathBuf {
-    data_dir.join("sessions").join(session)
+    sessions_dir(data_dir).join(session)
+}
+
+fn sessions_dir(data_dir: &Path) -> PathBuf {
+    data_dir.join("sessions")
 }

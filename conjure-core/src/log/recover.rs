@@ -43,7 +43,8 @@ pub fn recover(entries: &[Entry]) -> Vec<EntryBody> {
                 )
             } else {
                 (
-                    "The host ended before this call was run. It had no effect.",
+                    "The host ended before this call was begun, as far as its log tells. It was not \
+                     repeated.",
                     CallEnd::Refused,
                 )
             };

@@ -125,7 +125,8 @@ impl Pattern {
 
     /// Whether a denying or asking rule with this pattern covers a call: any text anywhere in
     /// the arguments fits, or all arguments as JSON do.
-    pub(super) fn touches(&self, call: &PolicyCall<'_>) -> bool {
+    #[must_use]
+    pub fn touches(&self, call: &PolicyCall<'_>) -> bool {
         if !self.is_about(call) {
             return false;
         }

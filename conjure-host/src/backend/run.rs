@@ -10,7 +10,7 @@ use conjure_abi::EmitKind;
 use conjure_core::chat::{FunctionCall, FunctionCallOutput};
 use conjure_core::context::{CommandEnd, absolute_skill_path, absolute_skill_paths, failure};
 use conjure_core::log::CallEnd;
-use conjure_core::routing::Route;
+use conjure_core::routing::{PolicyCall, Route};
 use conjure_skill_sdk::protocol::{
     BackendCall, Bash, BashOutput, CreateFile, FileRef, PluginEvent, StrReplace, ToolResult, View,
     Viewed, Written, op,
@@ -27,6 +27,7 @@ use super::snapshot::{Snapshot, Target};
 use super::surroundings::{About, Surroundings};
 use crate::artifacts::{Artifact, Artifacts};
 use crate::plugin::{CallFailure, CallOptions, Emit, Instance, emit_channel};
+use crate::session::TimeoutSpec;
 use crate::skill_folders::LoadedFolder;
 
 /// Time that an executor gets beyond a command's limit to end the command and say how it went.
@@ -95,6 +96,7 @@ pub(crate) struct Runner<'a> {
     pub(crate) artifacts: &'a Artifacts,
     pub(crate) turn_id: Option<&'a Arc<str>>,
     pub(crate) timeout: Duration,
+    pub(crate) timeouts: &'a [TimeoutSpec],
     pub(crate) most_bytes: usize,
     pub(crate) cancel: &'a CancellationToken,
     pub(crate) live: &'a LiveOutput,
@@ -167,9 +169,9 @@ impl Runner<'_> {
         (route, target): (&Route, &Target),
     ) -> CallReport {
         let begun = Instant::now();
-        let timeout = route
-            .definition
-            .timeout_ms
+        let timeout = self
+            .set_for(call, route)
+            .or(route.definition.timeout_ms)
             .map_or(self.timeout, Duration::from_millis);
         let underway = Underway {
             call,
@@ -201,6 +203,21 @@ impl Runner<'_> {
         self.report(underway, output, ran, begun.elapsed())
     }
 
+    /// The time that the session sets for such calls, in milliseconds.
+    fn set_for(&self, call: &FunctionCall, route: &Route) -> Option<u64> {
+        if self.timeouts.is_empty() {
+            return None;
+        }
+        let call = PolicyCall {
+            name: &call.name,
+            backend: &route.backend,
+            effects: route.definition.effects,
+            arguments: &call.arguments,
+        };
+        let set = self.timeouts.iter().find(|set| set.tools.touches(&call));
+        set.map(|set| set.ms)
+    }
+
     /// Runs a call that has earned it on this very thread.
     fn at_once(
         &self,
@@ -211,7 +228,7 @@ impl Runner<'_> {
         let Target::Skill(lease) = target else {
             return None;
         };
-        if !underway.route.definition.in_place {
+        if !underway.route.definition.in_place || self.cancel.is_cancelled() {
             return None;
         }
         let _entered = lease.try_enter()?;
@@ -232,7 +249,13 @@ impl Runner<'_> {
             REQUEST.set(json);
         }
         let ran = match reply? {
-            Ok(reply) => tool_result(underway, op, &reply).map(|result| take(output, result)),
+            Ok(reply) => {
+                for emit in reply.output() {
+                    underway.note(emit.kind, &emit.bytes);
+                    (self.live)(emit.kind, &emit.bytes);
+                }
+                tool_result(underway, op, &reply).map(|result| take(output, result))
+            }
             Err(fault) => {
                 let what = format!("{}: {}", instance.plugin().id(), fault.text());
                 Err(Failed::new(failure(&underway.call.name, &what)))

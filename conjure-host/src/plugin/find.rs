@@ -2,6 +2,7 @@
 //!
 //! Looks at names only: what is in a file is judged by [`super::PluginFile`].
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -58,24 +59,21 @@ impl SearchPath {
     /// # Errors
     /// A directory that exists and cannot be listed is left out, with the system's error.
     pub fn find(&self) -> (Vec<Found>, Vec<io::Error>) {
-        let mut errors = Vec::new();
-        let mut found: Vec<Found> = self
-            .named
-            .iter()
-            .map(|path| Found {
-                path: path.clone(),
-                named: true,
-            })
-            .collect();
+        let (mut found, mut errors) = (Vec::new(), Vec::new());
+        // One file may be found by several spellings of its path.
+        let mut seen = HashSet::new();
+        let mut add = |path: PathBuf, named| {
+            let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+            if seen.insert(real) {
+                found.push(Found { path, named });
+            }
+        };
+        for path in &self.named {
+            add(path.clone(), true);
+        }
         for dir in &self.dirs {
             match libraries(dir) {
-                Ok(paths) => {
-                    for path in paths {
-                        if !found.iter().any(|other| other.path == path) {
-                            found.push(Found { path, named: false });
-                        }
-                    }
-                }
+                Ok(paths) => paths.into_iter().for_each(|path| add(path, false)),
                 Err(error) => errors.push(error),
             }
         }

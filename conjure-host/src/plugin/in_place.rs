@@ -6,16 +6,18 @@
 //! call. A busy machine does that to a good tool too, so it may be earned again, three times.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
 use conjure_abi::{
-    CallContext, CallCx, CallCx_TO, EmitStatus, FfiFuture, RArc, RSlice, Reply, TD_Opaque, code,
+    CallContext, CallCx, CallCx_TO, EmitKind, EmitStatus, FfiFuture, RArc, RSlice, Reply,
+    TD_Opaque, code,
 };
 
 use super::CallMeta;
 use super::call::refused;
+use super::emit::Emit;
 use super::health::Health;
 
 /// Calls that a tool is judged by.
@@ -26,6 +28,9 @@ const SHORT: Duration = Duration::from_micros(50);
 
 /// After it was taken back so often it is not earned again.
 const TAKEN_BACK: u8 = 3;
+
+/// The most bytes of output that are kept of a call.
+const OUTPUT: usize = 1024 * 1024;
 
 /// The watchdog looks so often, and takes the permission back when it sees a call twice more.
 const TICK: Duration = Duration::from_millis(5);
@@ -109,6 +114,13 @@ impl Earned {
         }
     }
 
+    /// Denies it for good; gives the operation's name when it was granted.
+    fn deny(&self, index: usize) -> Option<&str> {
+        let operation = self.operations.get(index)?;
+        let before = operation.state.swap(DENIED, Ordering::AcqRel);
+        (before == GRANTED).then_some(operation.name.as_str())
+    }
+
     /// Takes it back; gives the operation's name.
     fn take_back(&self, index: usize) -> Option<&str> {
         let operation = self.operations.get(index)?;
@@ -140,6 +152,15 @@ struct Turns {
     /// Odd while a call runs.
     number: AtomicU64,
     health: Arc<Health>,
+    /// Whether the call that runs had output or asked the host.
+    used: AtomicBool,
+    output: Mutex<Vec<Emit>>,
+}
+
+impl Turns {
+    fn output(&self) -> MutexGuard<'_, Vec<Emit>> {
+        self.output.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Slot {
@@ -147,6 +168,8 @@ impl Slot {
         let turns = Arc::new(Turns {
             number: AtomicU64::new(0),
             health,
+            used: AtomicBool::new(false),
+            output: Mutex::default(),
         });
         let context = Context(Arc::clone(&turns));
         Arc::new(Self {
@@ -182,6 +205,21 @@ impl Slot {
     }
 }
 
+impl Slot {
+    #[cold]
+    fn take_for_ever(&self) -> Vec<Emit> {
+        self.turns.used.store(false, Ordering::Relaxed);
+        if let Some(op) = self.earned.deny(self.operation.load(Ordering::Relaxed)) {
+            tracing::warn!(
+                target: "plugin",
+                plugin = %self.turns.health.id,
+                "`{op}` has output or asks the host, and is not called in place any more"
+            );
+        }
+        std::mem::take(&mut *self.turns.output())
+    }
+}
+
 /// The slot, taken.
 pub(super) struct Turn<'a> {
     slot: &'a Slot,
@@ -193,6 +231,15 @@ impl Turn<'_> {
     pub(super) fn context(&self) -> CallContext {
         self.slot.context.clone()
     }
+
+    /// Ends it, and gives the output that the call had all the same.
+    pub(super) fn end(self) -> Vec<Emit> {
+        if self.slot.turns.used.load(Ordering::Relaxed) {
+            self.slot.take_for_ever()
+        } else {
+            Vec::new()
+        }
+    }
 }
 
 impl Drop for Turn<'_> {
@@ -202,8 +249,8 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// The context of calls in place: takes output and drops it, and refuses host operations. A clone
-/// that outlives its call says so, except while the next one runs, and can do no more then.
+/// The context of calls in place: keeps output for the end of the call, and refuses host
+/// operations. A clone that outlives its call says so, except while the next one runs.
 #[derive(Clone)]
 struct Context(Arc<Turns>);
 
@@ -214,13 +261,22 @@ impl Context {
 }
 
 impl CallCx for Context {
-    fn emit(&self, _kind: u32, _bytes: RSlice<'_, u8>) -> u32 {
-        let status = if self.is_over() {
-            EmitStatus::Cancelled
-        } else {
-            EmitStatus::Ok
-        };
-        status as u32
+    fn emit(&self, kind: u32, bytes: RSlice<'_, u8>) -> u32 {
+        if self.is_over() {
+            return EmitStatus::Cancelled as u32;
+        }
+        self.0.used.store(true, Ordering::Relaxed);
+        let mut output = self.0.output();
+        let kept: usize = output.iter().map(|emit| emit.bytes.len()).sum();
+        if let Some(kind) = EmitKind::from_number(kind)
+            && kept + bytes.len() <= OUTPUT
+        {
+            output.push(Emit {
+                kind,
+                bytes: bytes.to_vec(),
+            });
+        }
+        EmitStatus::Ok as u32
     }
 
     fn cancelled(&self) -> bool {
@@ -231,6 +287,7 @@ impl CallCx for Context {
         if self.is_over() {
             return refused(code::GONE, "the call is over");
         }
+        self.0.used.store(true, Ordering::Relaxed);
         refused(code::DENIED, "a call in place has no host operations")
     }
 

@@ -11,6 +11,7 @@ use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 
 use super::call::Call;
+use super::emit::Emit;
 use super::in_place::Slot;
 use super::link::{Answer, Link};
 use super::loaded::LoadedPlugin;
@@ -22,19 +23,29 @@ const MESSAGE: usize = 16 * 1024;
 /// The bytes of a reply, where the plugin put them: they go back to its allocator when this is
 /// dropped.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReplyBytes(RVec<u8>);
+pub struct ReplyBytes {
+    bytes: RVec<u8>,
+    output: Vec<Emit>,
+}
+
+impl ReplyBytes {
+    /// The output that the call had before it answered.
+    pub fn output(&self) -> &[Emit] {
+        &self.output
+    }
+}
 
 impl std::ops::Deref for ReplyBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        self.0.as_slice()
+        self.bytes.as_slice()
     }
 }
 
 impl From<ReplyBytes> for Vec<u8> {
     fn from(bytes: ReplyBytes) -> Self {
-        bytes.0.into_vec()
+        bytes.bytes.into_vec()
     }
 }
 
@@ -155,22 +166,22 @@ impl Instance {
 
     /// Carries out an operation on the calling thread, if its tool has earned that and no other
     /// call of this instance is on that way; otherwise nothing, and [`Instance::request`] is the
-    /// way to go. Output of such a call is not kept, and the reply is not checked for being JSON.
+    /// way to go. The reply is not checked for being JSON.
     ///
     /// Earned is it by a tool that declares `in_place`, by 100 ordinary calls of which at most one
     /// took more than 50 µs. A call of more than 10 ms loses it; it can be earned
-    /// again, three times at the most.
+    /// again, three times at the most. One with output, or that asked the host, loses it for good.
     #[must_use = "without an answer the ordinary way is to be taken"]
     pub fn request_in_place(&self, op: &str, json: &[u8]) -> Option<Result<ReplyBytes, Fault>> {
         let turn = self.slot.enter(op)?;
         let reply = self.link.in_place(op, json, turn.context())?;
-        drop(turn);
+        let output = turn.end();
         Some(match reply {
             Ok(bytes) if bytes.len() > self.plugin.health.limits.reply => Err(Fault::new(
                 code::FAILED,
                 "the reply is larger than the host takes",
             )),
-            Ok(bytes) => Ok(ReplyBytes(bytes)),
+            Ok(bytes) => Ok(ReplyBytes { bytes, output }),
             Err(fault) => Err(fault),
         })
     }

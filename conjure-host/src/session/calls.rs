@@ -84,6 +84,7 @@ impl Calls {
             artifacts: &self.place.services.artifacts,
             turn_id: None,
             timeout: call_timeout(&self.spec),
+            timeouts: &self.spec.timeouts,
             most_bytes: most_bytes(&self.spec),
             cancel,
             live: &self.live,
@@ -121,5 +122,145 @@ impl fmt::Debug for Calls {
         f.debug_struct("Calls")
             .field("session", &self.place.around.session)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Arc, Mutex};
+
+    use conjure_core::log::CallEnd;
+    use conjure_skill_sdk::protocol::Execute;
+    use conjure_skill_sdk::{Error, Skill, ToolOptions};
+    use serde_json::json;
+
+    use super::*;
+    use crate::Host;
+    use crate::session::TimeoutSpec;
+
+    /// Threads on which the skill ran, in the order of its calls.
+    type Ran = Arc<Mutex<Vec<std::thread::ThreadId>>>;
+
+    fn skill(ran: &Ran) -> Skill {
+        let (ran, calls) = (Arc::clone(ran), AtomicUsize::new(0));
+        Skill::new("quick", "Is quick")
+            .execute(
+                "count | fail | say TEXT | sleep",
+                move |cx, request: Execute| {
+                    ran.lock().unwrap().push(std::thread::current().id());
+                    let number = calls.fetch_add(1, Ordering::Relaxed) + 1;
+                    match request.command.as_str() {
+                        "fail" => Err(Error::new("it failed")),
+                        "sleep" => {
+                            while !cx.cancelled() {
+                                std::thread::yield_now();
+                            }
+                            cx.check().map(|()| String::new())
+                        }
+                        command => match command.strip_prefix("say ") {
+                            Some(text) => cx.stdout(text.as_bytes()).map(|()| "said".to_owned()),
+                            None => Ok(number.to_string()),
+                        },
+                    }
+                },
+            )
+            .with(ToolOptions::new().read_only().in_place())
+    }
+
+    async fn open(ran: &Ran, spec: SessionSpec) -> Calls {
+        let ran = Arc::clone(ran);
+        let data = tempfile::tempdir().unwrap();
+        let builder = Host::builder().data_dir(data.path());
+        let host = builder.skill(move || skill(&ran)).build().await.unwrap();
+        host.calls(spec).await.unwrap()
+    }
+
+    async fn execute(calls: &Calls, command: &str) -> CallReport {
+        let call = FunctionCall {
+            call_id: "c".to_owned(),
+            name: "quick_execute".to_owned(),
+            arguments: json!({ "command": command }),
+            arguments_text: None,
+        };
+        calls.call(&call, &CancellationToken::new()).await.unwrap()
+    }
+
+    /// Calls until one runs on this very thread; on a busy machine that takes some.
+    async fn earn(calls: &Calls, ran: &Ran) {
+        let own = std::thread::current().id();
+        for _ in 0..100_000 {
+            execute(calls, "count").await;
+            if ran.lock().unwrap().last() == Some(&own) {
+                return;
+            }
+        }
+        panic!("it was not earned");
+    }
+
+    #[tokio::test]
+    async fn a_call_in_place_is_a_call_like_any_other() {
+        let ran = Ran::default();
+        let calls = open(&ran, SessionSpec::calls(&[], None)).await;
+        let first = execute(&calls, "count").await;
+        assert_eq!(first.output.joined_text(), "1");
+        earn(&calls, &ran).await;
+
+        let report = execute(&calls, "fail").await;
+        assert!(report.output.is_error);
+        assert_eq!(report.end, CallEnd::Failed);
+        assert_eq!(report.output.joined_text(), "it failed");
+
+        earn(&calls, &ran).await;
+        let count = ran.lock().unwrap().len();
+        let cancelled = CancellationToken::new();
+        cancelled.cancel();
+        let call = FunctionCall {
+            call_id: "c".to_owned(),
+            name: "quick_execute".to_owned(),
+            arguments: json!({ "command": "count" }),
+            arguments_text: None,
+        };
+        let report = calls.call(&call, &cancelled).await.unwrap();
+        assert_eq!(report.end, CallEnd::Cancelled);
+        assert_eq!(ran.lock().unwrap().len(), count, "it was not begun");
+        calls.close().await;
+    }
+
+    #[tokio::test]
+    async fn output_in_place_is_not_lost_and_ends_the_permission() {
+        let ran = Ran::default();
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let mut calls = open(&ran, SessionSpec::calls(&[], None)).await;
+        let heard = Arc::clone(&said);
+        calls.live =
+            Arc::new(move |_, bytes: &[u8]| heard.lock().unwrap().extend_from_slice(bytes));
+        earn(&calls, &ran).await;
+        let report = execute(&calls, "say hello").await;
+        assert_eq!(report.output.joined_text(), "said");
+        assert_eq!(said.lock().unwrap().as_slice(), b"hello");
+        for _ in 0..300 {
+            execute(&calls, "count").await;
+            let last = ran.lock().unwrap().last().copied();
+            assert_ne!(last, Some(std::thread::current().id()));
+        }
+        calls.close().await;
+    }
+
+    #[tokio::test]
+    async fn the_session_sets_the_time_of_some_calls() {
+        let ran = Ran::default();
+        let timeout = TimeoutSpec {
+            tools: "quick_execute(sleep)".parse().unwrap(),
+            ms: 50,
+        };
+        let spec = SessionSpec {
+            timeouts: vec![timeout],
+            ..SessionSpec::calls(&[], None)
+        };
+        let calls = open(&ran, spec).await;
+        assert_eq!(execute(&calls, "sleep").await.end, CallEnd::TimedOut);
+        assert_eq!(execute(&calls, "count").await.end, CallEnd::Done);
+        calls.close().await;
     }
 }

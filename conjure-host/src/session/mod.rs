@@ -5,6 +5,7 @@ mod asking;
 mod calls;
 mod changes;
 mod derived;
+mod exchange_dir;
 mod handle;
 mod hub;
 mod mailbox;
@@ -15,6 +16,7 @@ mod place;
 mod recorder;
 mod spec;
 
+pub(crate) use exchange_dir::sweep;
 pub(crate) use mailbox::Internal;
 
 pub use asking::{ApprovalMode, PendingApproval};
@@ -22,4 +24,4 @@ pub use calls::Calls;
 pub use handle::{Answer, ChatError, Session, SessionError, Settings};
 pub use hub::{Stamped, Subscription};
 pub use one_call::OpenError;
-pub use spec::{BackendSpec, BudgetSpec, PolicySpec, SessionSpec, SpecError};
+pub use spec::{BackendSpec, BudgetSpec, PolicySpec, SessionSpec, SpecError, TimeoutSpec};

@@ -167,15 +167,17 @@ impl Actor {
         let internal = self.internal.clone();
         let turn_id = self.turn_id.clone();
         let (timeout, most_bytes) = (call_timeout(&self.spec), most_bytes(&self.spec));
+        let timeouts = self.spec.timeouts.clone();
         let settled = self.seen.clone();
         tokio::spawn(async move {
             let (outputs, pieces) = mpsc::channel(64);
             let shown = tokio::spawn(forward(call.call_id.clone(), pieces, internal.clone()));
             let running = async {
-                if let Some(settled) = settled
-                    && let Err(error) = settled.await
-                {
-                    return CallReport::not_run(&call, &error.to_string());
+                if let Some(settled) = settled {
+                    let settled = cancel.run_until_cancelled(settled).await;
+                    if let Some(Err(error)) = settled {
+                        return CallReport::not_run(&call, &error.to_string());
+                    }
                 }
                 let live = live_output(outputs);
                 let runner = Runner {
@@ -184,6 +186,7 @@ impl Actor {
                     artifacts: &artifacts,
                     turn_id: turn_id.as_ref(),
                     timeout,
+                    timeouts: &timeouts,
                     most_bytes,
                     cancel: &cancel,
                     live: &live,

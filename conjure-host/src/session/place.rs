@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 
+use super::exchange_dir::ExchangeDir;
 use super::handle::SessionError;
 use super::spec::SessionSpec;
 use crate::artifacts::Artifacts;
@@ -26,7 +27,7 @@ pub(crate) struct Place {
 
 /// The exchange directory, which ends with the session.
 pub(crate) struct Exchange {
-    dir: PathBuf,
+    dir: ExchangeDir,
     own: PathBuf,
     shared: Arc<Shared>,
     session: String,
@@ -36,15 +37,15 @@ impl Drop for Exchange {
     /// Also when the session was given up half-way.
     fn drop(&mut self) {
         self.shared.services.forget(&self.session);
-        if let Err(error) = crate::fs::remove_dir_all(&self.dir)
-            && error.kind() != std::io::ErrorKind::NotFound
-        {
-            tracing::warn!("the exchange directory stays: {error}");
-        }
-        // What the session kept nothing in is of no use.
-        for dir in [&self.own.join("work"), &self.own.join("files"), &self.own] {
-            crate::fs::remove_dir_if_empty(dir);
-        }
+        self.dir.remove();
+        remove_what_is_empty(&self.own);
+    }
+}
+
+/// What a session kept nothing in is of no use.
+pub(super) fn remove_what_is_empty(own: &Path) {
+    for dir in [&own.join("work"), &own.join("files"), own] {
+        crate::fs::remove_dir_if_empty(dir);
     }
 }
 
@@ -65,7 +66,8 @@ impl Place {
                 })?,
             None => made(&own.join("work"))?,
         };
-        let exchange_dir = made(&own.join("exchange"))?;
+        let exchange = ExchangeDir::make(&own).map_err(failed(&own))?;
+        let exchange_dir = exchange.path().to_owned();
         let artifacts = Artifacts::new(
             vec![working_dir.clone(), exchange_dir.clone()],
             own.join("files"),
@@ -88,11 +90,11 @@ impl Place {
         let session = thread.as_str().to_owned();
         shared.services.remember(&session, services.clone());
         Ok(Self {
-            around: Surroundings::new(&session, working_dir, exchange_dir.clone()),
+            around: Surroundings::new(&session, working_dir, exchange_dir),
             services,
             asked,
             exchange: Exchange {
-                dir: exchange_dir,
+                dir: exchange,
                 own,
                 shared: Arc::clone(shared),
                 session,
@@ -102,10 +104,13 @@ impl Place {
 }
 
 fn made(dir: &Path) -> Result<PathBuf, SessionError> {
-    let failed = |error: std::io::Error| SessionError::Directory {
+    crate::fs::create_private_dir(dir).map_err(failed(dir))?;
+    dir.canonicalize().map_err(failed(dir))
+}
+
+fn failed(dir: &Path) -> impl Fn(std::io::Error) -> SessionError {
+    move |error| SessionError::Directory {
         path: dir.display().to_string(),
         reason: error.to_string(),
-    };
-    crate::fs::create_private_dir(dir).map_err(failed)?;
-    dir.canonicalize().map_err(failed)
+    }
 }

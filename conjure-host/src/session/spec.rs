@@ -53,6 +53,10 @@ pub struct SessionSpec {
     pub max_output_bytes: Option<usize>,
     /// Time for a call in milliseconds, where its tool says nothing else; 30000 by default.
     pub call_timeout_ms: Option<u64>,
+    /// Time for the calls of some tools, whatever these say themselves. The first that fits
+    /// counts.
+    #[serde(rename = "timeout")]
+    pub timeouts: Vec<TimeoutSpec>,
     /// Input tokens from which the conversation is summarised before the next request; never by
     /// default. What was said stays in the log.
     pub compact_at: Option<u64>,
@@ -112,6 +116,17 @@ pub struct BackendSpec {
     pub call_timeout_ms: Option<u64>,
     /// The plugin's own configuration. For `native`: one a skill, by its name.
     pub config: Option<Value>,
+}
+
+/// Time for the calls of some tools.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TimeoutSpec {
+    /// Which, as in a policy: a public name with `*` for any text, `backend:NAME`, or a name with
+    /// arguments in parentheses.
+    pub tools: Pattern,
+    /// Milliseconds.
+    pub ms: u64,
 }
 
 impl BackendSpec {

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use tokio::runtime::Handle;
 
 use super::forcing::{Failure, Forcing};
@@ -36,10 +37,14 @@ impl Log for JsonLines {
         crate::fs::create_private_dir(&self.dir).map_err(io("make", &self.dir))?;
         let path = self.path(thread);
         let mut file = crate::fs::open_private_appending(&path).map_err(io("open", &path))?;
-        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            return Err(StoreError::Busy {
-                thread: thread.clone(),
-            });
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => {
+                return Err(StoreError::Busy {
+                    thread: thread.clone(),
+                });
+            }
+            Err(error) => return Err(io("lock", &path)(error.into())),
         }
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(io("read", &path))?;
@@ -66,6 +71,7 @@ impl Log for JsonLines {
             failure: Failure::default(),
             path,
             length,
+            torn: false,
             before,
             epoch,
         };
@@ -112,6 +118,8 @@ struct Open {
     failure: Failure,
     /// Where the last whole append ended.
     length: u64,
+    /// Whether half an append may be behind that.
+    torn: bool,
     before: Vec<Record>,
     epoch: u64,
 }
@@ -132,9 +140,15 @@ impl ThreadLog for Open {
                 .map_err(|error| io("write", &self.path)(error.into()))?;
             bytes.push(b'\n');
         }
+        if self.torn {
+            self.file
+                .set_len(self.length)
+                .map_err(io("repair", &self.path))?;
+            self.torn = false;
+        }
         if let Err(error) = (&*self.file).write_all(&bytes) {
             // All or none: what got through of a full disk's last write is taken back.
-            let _ = self.file.set_len(self.length);
+            self.torn = self.file.set_len(self.length).is_err();
             return Err(io("write", &self.path)(error));
         }
         self.length += bytes.len() as u64;

@@ -1,0 +1,134 @@
+//! Exchange directories: held by their sessions, and removed when nobody holds them any more.
+//!
+//! A host that is killed removes nothing. The lock on the directory ends with its process, so the
+//! next host on the same data directory knows what is left over.
+
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::place::remove_what_is_empty;
+
+/// Its name in the session's own directory.
+const NAME: &str = "exchange";
+
+/// How often it is made again when it goes away while it is being made.
+const ATTEMPTS: usize = 10;
+
+/// The exchange directory of a session that lives.
+pub(super) struct ExchangeDir {
+    path: PathBuf,
+    held: File,
+}
+
+impl ExchangeDir {
+    /// Makes it in a session's own directory, and holds it.
+    pub(super) fn make(own: &Path) -> io::Result<Self> {
+        let path = own.join(NAME);
+        for _ in 0..ATTEMPTS {
+            crate::fs::create_private_dir(&path)?;
+            let held = match crate::fs::open(&path) {
+                Ok(held) => held,
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            // Shared: a session that is taken up again may meet the one before, which ends.
+            flock(&held, FlockOperation::LockShared)?;
+            if is_still_there(&path, &held)? {
+                return Ok(Self {
+                    path: path.canonicalize()?,
+                    held,
+                });
+            }
+        }
+        Err(io::Error::other("somebody else removes it all the time"))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Removes it, unless another session has it now.
+    pub(super) fn remove(&self) {
+        if flock(&self.held, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            remove(&self.path);
+        }
+    }
+}
+
+/// Removes the exchange directories that hosts left behind.
+pub(crate) fn sweep(sessions: &Path) {
+    let Ok(all) = crate::fs::entries(sessions) else {
+        return;
+    };
+    for own in all {
+        let path = own.join(NAME);
+        let Ok(left) = crate::fs::open(&path) else {
+            continue;
+        };
+        if flock(&left, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            tracing::debug!("removing what a host left behind: {}", path.display());
+            remove(&path);
+            remove_what_is_empty(&own);
+        }
+    }
+}
+
+fn remove(path: &Path) {
+    if let Err(error) = crate::fs::remove_dir_all(path)
+        && error.kind() != ErrorKind::NotFound
+    {
+        tracing::warn!("the exchange directory stays: {error}");
+    }
+}
+
+/// Whether the path still leads to what is held.
+fn is_still_there(path: &Path, held: &File) -> io::Result<bool> {
+    let held = held.metadata()?;
+    match path.symlink_metadata() {
+        Ok(found) => Ok((found.dev(), found.ino()) == (held.dev(), held.ino())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_holds_is_swept_and_nothing_else() {
+        let data = tempfile::tempdir().unwrap();
+        let sessions = data.path().join("sessions");
+        let own = |name: &str| sessions.join(name);
+        let dead = ExchangeDir::make(&own("dead")).unwrap();
+        let kept = ExchangeDir::make(&own("kept")).unwrap();
+        let living = ExchangeDir::make(&own("living")).unwrap();
+        std::fs::write(dead.path().join("output.txt"), "text").unwrap();
+        std::fs::create_dir(own("kept").join("work")).unwrap();
+        std::fs::write(own("kept").join("work/result"), "text").unwrap();
+        drop((dead, kept));
+        sweep(&sessions);
+        assert!(!own("dead").exists());
+        assert!(!own("kept").join(NAME).exists());
+        assert!(own("kept").join("work/result").exists());
+        assert!(living.path().exists());
+        sweep(&data.path().join("none"));
+    }
+
+    #[test]
+    fn two_may_hold_one_for_a_moment() {
+        let data = tempfile::tempdir().unwrap();
+        let first = ExchangeDir::make(data.path()).unwrap();
+        let second = ExchangeDir::make(data.path()).unwrap();
+        assert_eq!(first.path(), second.path());
+        first.remove();
+        assert!(second.path().exists());
+        drop(first);
+        second.remove();
+        assert!(!second.path().exists());
+    }
+}
