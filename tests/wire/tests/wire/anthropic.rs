@@ -113,6 +113,7 @@ fn a_recorded_conversation_goes_on_as_it_was_recorded() {
                 max_tokens: 1024,
                 thinking_tokens: None,
                 stop_sequences: Vec::new(),
+                response_format: None,
                 contribution: ProviderFragments::default(),
                 attachments: std::collections::BTreeMap::new(),
                 stream: true,
