@@ -48,6 +48,21 @@ pub const NO_RESULT: &str = "[No result of this call is known: it may have taken
 /// The result of a call that failed without a word.
 pub const FAILED_SILENTLY: &str = "[The call failed and gave no reason.]";
 
+/// Stands in front of a failed call's result where the wire has no field that says so.
+pub const CALL_FAILED: &str = "[The call failed.]";
+
+/// A failed call's result where the wire has no field that says so.
+#[must_use]
+pub fn failed(text: &str) -> String {
+    format!("{CALL_FAILED}\n{text}")
+}
+
+/// Asks for an answer of a form, where a provider takes no schema for it.
+#[must_use]
+pub fn answer_form(schema: &Value) -> String {
+    format!("Answer with one JSON object that fits this JSON Schema, and nothing else: {schema}")
+}
+
 /// Opens a conversation whose beginning is not there.
 pub const BEGINNING_MISSING: &str = "[The conversation before this is not shown.]";
 

@@ -11,10 +11,14 @@ use serde_json::Value;
 use super::{Target, is_paused, recast::belongs_to_tool};
 use crate::chat::{Content, Message, Part, Role};
 use crate::context::notes;
+use crate::wire::Wire;
 
 /// Recasts the items that have no partner. True when there were any.
 pub(super) fn settle(messages: &mut [Message], target: &Target) -> bool {
-    let alone = alone(messages, target);
+    let alone = match target.wire {
+        Wire::OpenaiResponses => unanswered(messages),
+        Wire::Anthropic | Wire::OpenaiChat | Wire::Gemini => alone(messages, target),
+    };
     for (message, part) in &alone {
         let part = messages
             .get_mut(*message)
@@ -26,6 +30,37 @@ pub(super) fn settle(messages: &mut [Message], target: &Target) -> bool {
         }
     }
     !alone.is_empty()
+}
+
+/// OpenAI's calls that the host was to run and did not, and outputs of calls that are not there.
+/// Calls that OpenAI runs itself have no `call_id`, or their output behind them.
+fn unanswered(messages: &[Message]) -> Vec<(usize, usize)> {
+    let mut open: HashMap<(&str, &str), (usize, usize)> = HashMap::new();
+    let mut alone = Vec::new();
+    let parts = messages.iter().enumerate().flat_map(|(at, message)| {
+        let parts = message.content.iter().enumerate();
+        parts.map(move |(part_at, part)| ((at, part_at), part))
+    });
+    for (place, part) in parts {
+        let Content::ServerItem { item, .. } = &part.content else {
+            continue;
+        };
+        let text = |name: &str| item.get(name).and_then(Value::as_str);
+        let (Some(kind), Some(id)) = (text("type"), text("call_id")) else {
+            continue;
+        };
+        match kind.strip_suffix("_output") {
+            Some(kind) => {
+                if open.remove(&(kind, id)).is_none() {
+                    alone.push(place);
+                }
+            }
+            None => alone.extend(open.insert((kind, id), place)),
+        }
+    }
+    alone.extend(open.into_values());
+    alone.sort_unstable();
+    alone
 }
 
 /// The items without a partner, by message and part.

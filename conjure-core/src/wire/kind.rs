@@ -5,7 +5,10 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Decoded, Decoder, Encoded, WireError, anthropic};
+use super::openai_chat::Dialect;
+use super::{
+    Decoded, Decoder, Encoded, WireError, anthropic, gemini, openai_chat, openai_responses,
+};
 use crate::request::ModelRequest;
 
 /// A wire, by the name that people type.
@@ -14,9 +17,15 @@ use crate::request::ModelRequest;
 pub enum Wire {
     /// Anthropic's Messages API: `anthropic`.
     Anthropic,
+    /// OpenAI's Responses API: `openai-responses`.
+    OpenaiResponses,
+    /// OpenAI's Chat Completions API and its dialects: `openai-chat`.
+    OpenaiChat,
+    /// Google's `generateContent`: `gemini`.
+    Gemini,
 }
 
-/// Whose reply is decoded.
+/// The provider at the other end of a wire.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Endpoint {
     /// The provider, as sidecars name it.
@@ -25,14 +34,29 @@ pub struct Endpoint {
     /// Anthropic wire goes by the reply.
     #[serde(default)]
     pub model: Option<String>,
+    /// How it speaks the `openai-chat` wire; the others have no dialects. Default: what the
+    /// provider's name says, see [`Dialect::of`].
+    #[serde(default)]
+    pub dialect: Dialect,
 }
 
 impl Endpoint {
-    /// A provider whose replies name the model themselves.
+    /// A provider whose replies name the model themselves, with the dialect of its name.
     pub fn new(provider: impl Into<String>) -> Self {
+        let provider = provider.into();
         Self {
-            provider: provider.into(),
+            dialect: Dialect::of(&provider),
+            provider,
             model: None,
+        }
+    }
+
+    /// The same, asked for this model.
+    #[must_use]
+    pub fn with_model(self, model: impl Into<String>) -> Self {
+        Self {
+            model: Some(model.into()),
+            ..self
         }
     }
 }
@@ -47,37 +71,66 @@ pub struct UnknownWire {
 
 impl Wire {
     /// All of them.
-    pub const ALL: [Self; 1] = [Self::Anthropic];
+    pub const ALL: [Self; 4] = [
+        Self::Anthropic,
+        Self::OpenaiResponses,
+        Self::OpenaiChat,
+        Self::Gemini,
+    ];
 
     /// The name that people type.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Anthropic => "anthropic",
+            Self::OpenaiResponses => "openai-responses",
+            Self::OpenaiChat => "openai-chat",
+            Self::Gemini => "gemini",
         }
     }
 
-    /// Encodes a request.
+    /// The wire that a provider of this name speaks: its own where it has one, else the one that
+    /// compatible servers speak.
     #[must_use]
-    pub fn encode(self, request: &ModelRequest) -> Encoded {
+    pub fn of_provider(provider: &str) -> Self {
+        match provider {
+            "anthropic" => Self::Anthropic,
+            "openai" => Self::OpenaiResponses,
+            "gemini" | "google" => Self::Gemini,
+            _ => Self::OpenaiChat,
+        }
+    }
+
+    /// Encodes a request to the provider at this endpoint.
+    #[must_use]
+    pub fn encode(self, request: &ModelRequest, endpoint: &Endpoint) -> Encoded {
         match self {
             Self::Anthropic => anthropic::encode(request),
+            Self::OpenaiResponses => openai_responses::encode(request),
+            Self::OpenaiChat => openai_chat::encode(request, &endpoint.dialect),
+            Self::Gemini => gemini::encode(request),
         }
     }
 
     /// A decoder for one reply, streamed or in one JSON body.
     #[must_use]
-    pub fn decoder(self, _endpoint: &Endpoint) -> Box<dyn Decoder> {
+    pub fn decoder(self, endpoint: &Endpoint) -> Box<dyn Decoder> {
         match self {
             Self::Anthropic => Box::new(anthropic::decoder()),
+            Self::OpenaiResponses => Box::new(openai_responses::decoder(endpoint)),
+            Self::OpenaiChat => Box::new(openai_chat::decoder(endpoint)),
+            Self::Gemini => Box::new(gemini::decoder(endpoint)),
         }
     }
 
     /// Decodes the body of a reply that does not stream.
     #[must_use]
-    pub fn decode_body(self, _endpoint: &Endpoint, body: &[u8]) -> Decoded {
+    pub fn decode_body(self, endpoint: &Endpoint, body: &[u8]) -> Decoded {
         match self {
             Self::Anthropic => anthropic::decode_body(body),
+            Self::OpenaiResponses => openai_responses::decode_body(endpoint, body),
+            Self::OpenaiChat => openai_chat::decode_body(endpoint, body),
+            Self::Gemini => gemini::decode_body(endpoint, body),
         }
     }
 
@@ -85,13 +138,16 @@ impl Wire {
     #[must_use]
     pub fn error(
         self,
-        _endpoint: &Endpoint,
+        endpoint: &Endpoint,
         status: u16,
         headers: &[(String, String)],
         body: &[u8],
     ) -> WireError {
         match self {
             Self::Anthropic => anthropic::error_with_headers(status, headers, body),
+            Self::OpenaiResponses => openai_responses::error(status, headers, body),
+            Self::OpenaiChat => openai_chat::error(&endpoint.dialect, status, headers, body),
+            Self::Gemini => gemini::error(status, headers, body),
         }
     }
 }
@@ -110,5 +166,25 @@ impl FromStr for Wire {
         known.ok_or_else(|| UnknownWire {
             name: name.to_owned(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_wire_is_found_by_the_name_that_it_shows() {
+        for wire in Wire::ALL {
+            assert_eq!(wire.to_string().parse(), Ok(wire));
+            let json = serde_json::to_string(&wire).unwrap();
+            assert_eq!(json, format!("\"{wire}\""));
+        }
+        let error = "openai".parse::<Wire>().unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "there is no wire `openai`; the wires are anthropic, openai-responses, openai-chat, \
+             gemini"
+        );
     }
 }

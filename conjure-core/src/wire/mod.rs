@@ -14,8 +14,12 @@ mod failure;
 mod family;
 mod files;
 mod fragments;
+mod gemini;
 mod ids;
 mod kind;
+mod openai;
+mod openai_chat;
+mod openai_responses;
 mod scan;
 mod schema;
 pub mod sse;
@@ -24,6 +28,7 @@ mod tools;
 
 pub use family::model_family;
 pub use kind::{Endpoint, UnknownWire, Wire};
+pub use openai_chat::{AnyTool, Dialect, Echo, Effort, Form, Limit};
 
 /// Decodes the body of one streaming reply.
 pub trait Decoder: Send {

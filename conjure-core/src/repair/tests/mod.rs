@@ -6,7 +6,9 @@ pub(crate) mod random;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::chat::{ArtifactRef, FunctionCall, FunctionCallOutput, Meta, OutputPart, Role, Sidecar};
+use crate::chat::{
+    ArtifactRef, Content, FunctionCall, FunctionCallOutput, Meta, OutputPart, Part, Role, Sidecar,
+};
 
 const MODEL: &str = "claude-sonnet-4-5-20250929";
 const FAMILY: &str = "claude-sonnet-4-5";

@@ -96,6 +96,34 @@ fn is_type(value: &Value) -> bool {
     }
 }
 
+/// The schema with every list saying what is in it: some servers reject one that does not.
+pub(super) fn with_items(mut schema: Value) -> Value {
+    fill_items(&mut schema);
+    schema
+}
+
+fn fill_items(schema: &mut Value) {
+    let Some(fields) = schema.as_object_mut() else {
+        return;
+    };
+    let is_list = fields.get("type").is_some_and(|kind| kind == "array");
+    if is_list && !fields.contains_key("items") && !fields.contains_key("prefixItems") {
+        fields.insert("items".to_owned(), Value::Object(Map::new()));
+    }
+    for (name, value) in fields.iter_mut() {
+        match (name.as_str(), value) {
+            ("properties" | "$defs" | "definitions", Value::Object(schemas)) => {
+                schemas.values_mut().for_each(fill_items);
+            }
+            ("anyOf" | "oneOf" | "allOf" | "prefixItems", Value::Array(schemas)) => {
+                schemas.iter_mut().for_each(fill_items);
+            }
+            ("items" | "additionalProperties", schema) => fill_items(schema),
+            _ => {}
+        }
+    }
+}
+
 /// What a local reference such as `#/$defs/a` names.
 pub(super) fn resolve<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> {
     root.pointer(reference.strip_prefix('#')?)
@@ -143,6 +171,15 @@ mod tests {
             deep = json!({"items": deep});
         }
         assert!(check(&deep).unwrap_err().contains("64 levels"));
+    }
+
+    #[test]
+    fn a_list_says_what_is_in_it() {
+        let schema = json!({"properties": {"a": {"type": "array"}, "items": {"type": "string"}}});
+        assert_eq!(
+            with_items(schema),
+            json!({"properties": {"a": {"type": "array", "items": {}}, "items": {"type": "string"}}})
+        );
     }
 
     #[test]
