@@ -66,7 +66,9 @@ fn item_parts(item: &Value, after: Option<Value>, signer: &Signer, parts: &mut V
         "message" => message_parts(item, after, signer, parts),
         "reasoning" => {
             let said = thought_text(item);
-            let data = without(item, &[]);
+            let mut data = without(item, &[]);
+            // Given as an empty list by models that do not show their thoughts.
+            data.retain(|name, value| name != "content" || *value != json!([]));
             // A thought that was cut off has no proof, and nobody takes it back.
             let sidecar = (!is_cut(item)).then(|| signer.sidecar(data)).flatten();
             if sidecar.is_some() || !said.is_empty() {
