@@ -24,6 +24,8 @@ mod scan;
 mod schema;
 pub mod sse;
 mod stream;
+#[cfg(test)]
+mod test_kit;
 mod tools;
 
 pub use family::model_family;
