@@ -85,7 +85,10 @@ pub fn summary(text: &str) -> String {
 fn drop_secrets(value: &mut Value) {
     match value {
         Value::Object(fields) => {
-            fields.retain(|name, _| !name.starts_with("encrypted") && name != "signature");
+            fields.retain(|name, _| {
+                !name.starts_with("encrypted")
+                    && !matches!(name.as_str(), "signature" | "thoughtSignature")
+            });
             fields.values_mut().for_each(drop_secrets);
         }
         Value::Array(items) => items.iter_mut().for_each(drop_secrets),
