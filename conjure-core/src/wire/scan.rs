@@ -20,8 +20,8 @@ pub(super) enum Loose<'a> {
     Absent,
     /// A string.
     Text(Cow<'a, str>),
-    /// Anything else.
-    Other(Value),
+    /// Anything else; boxed, because it is rare and the events are many.
+    Other(Box<Value>),
 }
 
 impl Loose<'_> {
@@ -67,28 +67,32 @@ impl<'de> Visitor<'de> for LooseVisitor {
     }
 
     fn visit_bool<E>(self, value: bool) -> Result<Self::Value, E> {
-        Ok(Loose::Other(value.into()))
+        Ok(other(value.into()))
     }
 
     fn visit_u64<E>(self, value: u64) -> Result<Self::Value, E> {
-        Ok(Loose::Other(value.into()))
+        Ok(other(value.into()))
     }
 
     fn visit_i64<E>(self, value: i64) -> Result<Self::Value, E> {
-        Ok(Loose::Other(value.into()))
+        Ok(other(value.into()))
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<Self::Value, E> {
-        Ok(Loose::Other(value.into()))
+        Ok(other(value.into()))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Self::Value, A::Error> {
-        Value::deserialize(SeqAccessDeserializer::new(list)).map(Loose::Other)
+        Value::deserialize(SeqAccessDeserializer::new(list)).map(other)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-        Value::deserialize(MapAccessDeserializer::new(map)).map(Loose::Other)
+        Value::deserialize(MapAccessDeserializer::new(map)).map(other)
     }
+}
+
+fn other<'a>(value: Value) -> Loose<'a> {
+    Loose::Other(Box::new(value))
 }
 
 /// A list whose first item needs no allocation. `null` is an empty list.
@@ -215,7 +219,7 @@ mod tests {
         assert_eq!(read::<Loose<'_>>("null"), Loose::Absent);
         for other in ["1", "-1", "1.5", "true", "[1]", r#"{"a":1}"#] {
             let value = serde_json::from_str(other).unwrap();
-            assert_eq!(read::<Loose<'_>>(other), Loose::Other(value));
+            assert_eq!(read::<Loose<'_>>(other), super::other(value));
         }
     }
 

@@ -7,6 +7,9 @@ use super::sse::{MAX_EVENT_BYTES, SseDecoder};
 use super::{Decoded, Decoder, failure};
 use crate::chat::StreamEvent;
 
+/// How many of the first bytes are kept.
+const HEAD: usize = 400;
+
 /// A reply of one wire while it comes in.
 pub(super) trait Reply: Clone + Send + 'static {
     /// An event of the stream.
@@ -40,7 +43,9 @@ pub(super) struct Stream<R> {
     /// None once the end was told.
     reply: Option<R>,
     /// The first bytes, to tell a person what came when it was no reply at all.
-    head: Vec<u8>,
+    head: [u8; HEAD],
+    /// How many of them have come.
+    head_length: usize,
 }
 
 #[derive(Clone)]
@@ -56,7 +61,8 @@ impl<R: Reply> Stream<R> {
             kind: Body::Unknown,
             sse: SseDecoder::default(),
             reply: Some(reply),
-            head: Vec::new(),
+            head: [0; HEAD],
+            head_length: 0,
         }
     }
 }
@@ -87,9 +93,11 @@ impl<R: Reply> Decoder for Stream<R> {
             }
             return;
         }
-        let room = 400usize.saturating_sub(self.head.len()).min(bytes.len());
-        self.head
-            .extend_from_slice(bytes.get(..room).unwrap_or_default());
+        let room = self.head.get_mut(self.head_length..).unwrap_or_default();
+        for (place, byte) in room.iter_mut().zip(bytes) {
+            *place = *byte;
+            self.head_length += 1;
+        }
         let outcome = self
             .sse
             .each(bytes, |name, data| reply.event(name, data, out));
@@ -113,8 +121,9 @@ impl<R: Reply> Decoder for Stream<R> {
         if let Some(event) = self.sse.finish().filter(|event| whole(&event.data)) {
             reply.event(&event.name, &event.data, out);
         }
-        if !reply.heard() && !begins_like_events(&self.head) {
-            let shown = failure::shown(&self.head);
+        let head = self.head.get(..self.head_length).unwrap_or_default();
+        if !reply.heard() && !begins_like_events(head) {
+            let shown = failure::shown(head);
             reply.protocol(&format!("something that is no event stream: {shown}"));
         }
         reply.end(out)

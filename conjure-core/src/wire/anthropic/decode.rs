@@ -56,6 +56,14 @@ struct Piece<'a> {
     delta: PieceDelta<'a>,
 }
 
+/// `content_block_stop` or `message_stop`, read in place.
+#[derive(Deserialize)]
+struct End<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Loose<'a>,
+    index: Option<Count>,
+}
+
 #[derive(Deserialize)]
 struct PieceDelta<'a> {
     #[serde(borrow, rename = "type")]
@@ -69,7 +77,15 @@ impl Reply for Message {
         if self.ended || self.error.is_some() || data.trim() == "[DONE]" {
             return;
         }
-        if name == "content_block_delta" && self.piece(data, out) {
+        let is_small = match name {
+            "content_block_delta" => self.piece(data, out),
+            "content_block_stop" => self.stop_of_block(data, out),
+            "message_stop" => self.stop_of_message(data, out),
+            "ping" => true,
+            _ => false,
+        };
+        if is_small {
+            self.heard = true;
             return;
         }
         let Ok(data) = serde_json::from_str::<Value>(data) else {
@@ -168,6 +184,35 @@ impl Reply for Message {
 }
 
 impl Message {
+    /// The end of the message; false when it is something else.
+    fn stop_of_message(&mut self, data: &str, out: &mut Vec<StreamEvent>) -> bool {
+        let end = serde_json::from_str::<End<'_>>(data);
+        let is_end = end.is_ok_and(|end| end.kind.str() == "message_stop");
+        if is_end {
+            self.stopped(out);
+        }
+        is_end
+    }
+
+    /// The end of a block; false when it ends none.
+    fn stop_of_block(&mut self, data: &str, out: &mut Vec<StreamEvent>) -> bool {
+        let Ok(End { kind, index }) = serde_json::from_str::<End<'_>>(data) else {
+            return false;
+        };
+        let index = Some(index.unwrap_or_default().0);
+        let open = self
+            .blocks
+            .iter()
+            .rposition(|block| block.index.is_some() && block.index == index && !block.whole);
+        match open {
+            Some(at) if kind.str() == "content_block_stop" => {
+                self.close(at, out);
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// A delta of text, thought or input; false when it is none of them or stands nowhere.
     fn piece(&mut self, data: &str, out: &mut Vec<StreamEvent>) -> bool {
         let Ok(Piece { kind, index, delta }) = serde_json::from_str::<Piece<'_>>(data) else {
@@ -187,7 +232,6 @@ impl Message {
         if !matches!(kind, "text_delta" | "thinking_delta" | "input_json_delta") {
             return false;
         }
-        self.heard = true;
         block.push(kind, &piece);
         if piece.is_empty() {
             return true;

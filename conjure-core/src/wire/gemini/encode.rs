@@ -21,7 +21,7 @@ pub(in crate::wire) fn encode(request: &ModelRequest) -> Encoded {
     let mut told = Told::default();
     let mut body = Map::new();
     let third = thinking::is_third(&request.model);
-    let declared = tools::listed(request, &mut told, schema::project);
+    let declared = tools::listed(request, &mut told, |schema| schema::project(&schema));
     let has_tools = !declared.is_empty();
     let mut tools = Vec::new();
     if has_tools {

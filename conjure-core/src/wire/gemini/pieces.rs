@@ -70,7 +70,7 @@ impl Pieces {
         let signature = head.thought_signature.as_str().map(str::to_owned);
         if let Some(call) = head.function_call {
             let call: Value = serde_json::from_str(call.get()).unwrap_or_default();
-            self.take_call(&call, signature, out);
+            self.take_call(call, signature, out);
         } else if let Loose::Text(text) = head.text {
             let thought = head.thought.unwrap_or_default();
             self.take_text(&text, thought, signature);
@@ -114,7 +114,13 @@ impl Pieces {
         });
     }
 
-    fn take_call(&mut self, call: &Value, signature: Option<String>, out: &mut Vec<StreamEvent>) {
+    fn take_call(
+        &mut self,
+        mut call: Value,
+        signature: Option<String>,
+        out: &mut Vec<StreamEvent>,
+    ) {
+        let args = call.get_mut("args").map(Value::take);
         let text = |name: &str| call.get(name).and_then(Value::as_str).unwrap_or_default();
         let continues = call.get("willContinue").and_then(Value::as_bool);
         let name = text("name");
@@ -145,8 +151,11 @@ impl Pieces {
             return;
         }
         known.open = continues.unwrap_or_default();
-        match call.get("args") {
-            Some(Value::Object(arguments)) => known.arguments.extend(arguments.clone()),
+        match args {
+            Some(Value::Object(arguments)) if known.arguments.is_empty() => {
+                known.arguments = arguments;
+            }
+            Some(Value::Object(arguments)) => known.arguments.extend(arguments),
             None | Some(Value::Null) => {}
             Some(other) => known.odd = Some(other.to_string()),
         }

@@ -28,12 +28,12 @@ const FORMATS: [&str; 6] = ["date-time", "enum", "float", "double", "int32", "in
 ///
 /// # Errors
 /// A sentence, when it refers to itself: that cannot be written out.
-pub(super) fn project(schema: Value) -> Result<Value, String> {
+pub(super) fn project(schema: &Value) -> Result<Value, String> {
     Projection {
-        root: &schema,
+        root: schema,
         inside: Vec::new(),
     }
-    .schema(&schema)
+    .schema(schema)
 }
 
 struct Projection<'a> {

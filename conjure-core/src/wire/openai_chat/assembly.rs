@@ -23,10 +23,11 @@ pub(super) struct Delta<'a> {
     reasoning: Loose<'a>,
     #[serde(borrow)]
     reasoning_details: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    tool_calls: Few<Fragment<'a>>,
+    // Both large and rare, so they are read when they are there.
     #[serde(borrow)]
-    function_call: Option<Function<'a>>,
+    tool_calls: Option<&'a RawValue>,
+    #[serde(borrow)]
+    function_call: Option<&'a RawValue>,
 }
 
 /// A message while it comes in.
@@ -74,8 +75,7 @@ impl Assembly {
             }
         }
         if let Some(details) = delta.reasoning_details {
-            let details = serde_json::from_str(details.get()).unwrap_or_default();
-            let said = self.reasoning.take_details(details, streams, thought);
+            let said = self.reasoning.take_details(details.get(), streams, thought);
             if !said.is_empty() {
                 out.push(StreamEvent::Thinking { delta: said });
             }
@@ -87,8 +87,8 @@ impl Assembly {
                     delta: piece.into_owned(),
                 });
             }
-            Loose::Other(Value::Array(pieces)) => {
-                for piece in &pieces {
+            Loose::Other(pieces) => {
+                for piece in pieces.as_array().into_iter().flatten() {
                     self.content_piece(piece, out);
                 }
             }
@@ -102,10 +102,15 @@ impl Assembly {
                 delta: piece.into_owned(),
             });
         }
-        for fragment in delta.tool_calls.iter() {
-            self.calls.take(fragment, out);
+        if let Some(calls) = delta.tool_calls {
+            let fragments = serde_json::from_str::<Few<Fragment<'_>>>(calls.get());
+            for fragment in fragments.unwrap_or_default().iter() {
+                self.calls.take(fragment, out);
+            }
         }
-        if let Some(function) = delta.function_call {
+        if let Some(function) = delta.function_call
+            && let Ok(function) = serde_json::from_str::<Function<'_>>(function.get())
+        {
             self.calls.take(&Fragment::only(function), out);
         }
     }

@@ -99,7 +99,7 @@ impl Writer<'_, '_> {
         }
         let mut fields = Map::new();
         fields.insert("role".to_owned(), "assistant".into());
-        let content = self.content(&message.content, text, refusal);
+        let content = self.content(&message.content, text, &refusal);
         fields.insert("content".to_owned(), content);
         match self.dialect.echo {
             Echo::ReasoningContent if !calls.is_empty() => {
@@ -117,7 +117,7 @@ impl Writer<'_, '_> {
     }
 
     /// The content of a model's message; `null` only where nothing but calls was said.
-    fn content(&self, parts: &[Part], text: String, refusal: String) -> Value {
+    fn content(&self, parts: &[Part], text: String, refusal: &str) -> Value {
         let thoughts = text_of(parts, "content")
             .filter(|thoughts| self.dialect.echo == Echo::ContentPieces && !thoughts.is_empty());
         if thoughts.is_none() && refusal.is_empty() {

@@ -1,8 +1,10 @@
 //! What a model thought, in the fields that servers use for it.
 
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::chat::{Content, Part, Sidecar};
+use crate::wire::scan::{Count, Loose};
 
 /// The thoughts of a message while they come in.
 #[derive(Debug, Clone, Default)]
@@ -27,9 +29,12 @@ impl Reasoning {
 
     /// Takes details in, which may be fragments of those that came before. Gives back their text
     /// when `told` says that no other field has it.
-    pub(super) fn take_details(&mut self, details: Value, streams: bool, told: bool) -> String {
+    pub(super) fn take_details(&mut self, details: &str, streams: bool, told: bool) -> String {
         let mut said = String::new();
-        let Value::Array(details) = details else {
+        if streams && told && self.append(details) {
+            return said;
+        }
+        let Ok(Value::Array(details)) = serde_json::from_str(details) else {
             return said;
         };
         for detail in details {
@@ -45,6 +50,37 @@ impl Reasoning {
         }
         self.text.push_str(&said);
         said
+    }
+
+    /// Appends the fragment that comes by the hundred: one text that goes on with the last detail.
+    /// False when it is anything else.
+    fn append(&mut self, details: &str) -> bool {
+        let Ok([fragment]) = serde_json::from_str::<[Fragment<'_>; 1]>(details) else {
+            return false;
+        };
+        let Some(known) = self.details.last_mut().and_then(Value::as_object_mut) else {
+            return false;
+        };
+        let says = |name: &str, value: &str| known.get(name).is_some_and(|known| known == value);
+        let index = fragment.index.map(|index| index.0);
+        let fits = says("type", fragment.kind.str())
+            && known.get("index").and_then(Value::as_u64) == index
+            && fragment
+                .format
+                .as_str()
+                .is_none_or(|format| says("format", format));
+        let (name, piece) = match (fragment.text, fragment.summary) {
+            (Loose::Text(piece), Loose::Absent) => ("text", piece),
+            (Loose::Absent, Loose::Text(piece)) => ("summary", piece),
+            _ => return false,
+        };
+        match known.get_mut(name) {
+            Some(Value::String(text)) if fits => {
+                text.push_str(&piece);
+                true
+            }
+            _ => false,
+        }
     }
 
     /// The canonical part; none when nothing was thought.
@@ -66,6 +102,21 @@ impl Reasoning {
             }),
         })
     }
+}
+
+/// A detail without a signature, an id or data, read in place.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fragment<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Loose<'a>,
+    index: Option<Count>,
+    #[serde(borrow, default)]
+    format: Loose<'a>,
+    #[serde(borrow, default)]
+    text: Loose<'a>,
+    #[serde(borrow, default)]
+    summary: Loose<'a>,
 }
 
 /// Whether a detail is the next fragment of the one before it.

@@ -88,8 +88,12 @@ fn every_cut(recorded: &Recorded) -> usize {
     let mut begin = 0;
     while begin < bytes.len() {
         let rest = &bytes[begin..];
-        let end = rest.windows(2).position(|pair| pair == b"\n\n");
-        let event = &rest[..end.map_or(rest.len(), |end| end + 2)];
+        let end = ["\n\n", "\r\n\r\n"].iter().filter_map(|blank| {
+            let blank = blank.as_bytes();
+            let at = rest.windows(blank.len()).position(|bytes| bytes == blank)?;
+            Some(at + blank.len())
+        });
+        let event = &rest[..end.min().unwrap_or(rest.len())];
         let before = decoder.fork();
         let so_far = told.len();
         decoder.push(event, &mut told);

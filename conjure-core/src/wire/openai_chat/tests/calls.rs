@@ -127,7 +127,7 @@ fn w30_a_call_is_announced_once_its_name_is_known() {
 
 #[test]
 fn w31_a_call_is_whole_only_at_the_end_of_the_stream() {
-    let deltas = vec![
+    let deltas = [
         json!({"tool_calls": [{"index": 0, "id": "c1", "function": {"name": "read", "arguments": "{}"}}]}),
     ];
     let (decoded, events) = RIG.decode(&stream(&[delta(deltas[0].clone())]));
