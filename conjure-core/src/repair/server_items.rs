@@ -70,7 +70,6 @@ fn alone(messages: &[Message], target: &Target) -> Vec<(usize, usize)> {
         Some(last) if last.role == Role::Assistant => is_paused(last, target),
         _ => false,
     };
-    let last_user = messages.iter().rposition(|m| m.role == Role::User);
     let mut alone = Vec::new();
     // The uses since the person spoke last, by id; none once their result came.
     let mut uses: HashMap<&str, Option<(usize, usize)>> = HashMap::new();
@@ -100,13 +99,14 @@ fn alone(messages: &[Message], target: &Target) -> Vec<(usize, usize)> {
             }
         }
     }
-    let owed_from = last_user.map_or(0, |at| at + 1);
+    // What it owes it gives at the beginning of its next reply; later it gives nothing any more.
+    let newest = messages.iter().rposition(|m| m.role == Role::Assistant);
     alone.extend(uses.into_values().flatten().filter(|(at, _)| {
         let partial = messages
             .get(*at)
             .and_then(|message| message.meta.as_ref())
             .is_some_and(|meta| meta.partial);
-        !still_owed || partial || *at < owed_from
+        !still_owed || partial || Some(*at) != newest
     }));
     alone.sort_unstable();
     alone

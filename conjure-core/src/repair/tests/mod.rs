@@ -264,6 +264,23 @@ fn w14_a_deferred_server_use_stays_while_it_is_owed() {
 }
 
 #[test]
+fn w14_what_the_next_reply_did_not_bring_is_not_owed_any_more() {
+    let repaired = repaired(&[
+        Message::user("q"),
+        with_meta(assistant(vec![server_use("x"), call("a")]), |_| {}),
+        results(vec![result("a", "1")]),
+        // Of another provider, or cancelled before the result came.
+        assistant(vec![call("b")]),
+        results(vec![result("b", "2")]),
+    ]);
+    let told = repaired[1].content[0].as_text().unwrap();
+    assert!(
+        told.starts_with("[anthropic ran a tool of its own"),
+        "{told}"
+    );
+}
+
+#[test]
 fn a_server_use_without_its_result_is_told_as_text_once_the_person_spoke() {
     let repaired = repaired(&[
         Message::user("q"),

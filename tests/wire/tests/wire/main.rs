@@ -19,3 +19,7 @@ mod recordings;
 mod responses;
 #[cfg(test)]
 mod said;
+#[cfg(test)]
+mod switches;
+#[cfg(test)]
+mod validators;
