@@ -1,4 +1,4 @@
-//! What backends add to a request, merged in.
+//! What backends add to a request, merged in, and the bytes of the whole.
 //!
 //! A backend may bring tools, top-level fields and headers of its provider. What belongs to the
 //! session stays the session's.
@@ -89,4 +89,9 @@ pub(super) fn headers(
         }
     }
     headers
+}
+
+/// A body as compact JSON. A map of JSON values can always be written.
+pub(super) fn bytes(body: &Map<String, Value>) -> Vec<u8> {
+    serde_json::to_vec(body).unwrap_or_default()
 }

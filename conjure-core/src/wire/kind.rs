@@ -34,8 +34,8 @@ pub struct Endpoint {
     /// Anthropic wire goes by the reply.
     #[serde(default)]
     pub model: Option<String>,
-    /// How it speaks the `openai-chat` wire; the others have no dialects. Default: what the
-    /// provider's name says, see [`Dialect::of`].
+    /// How it speaks the `openai-chat` wire; the others have no dialects. [`Endpoint::new`] takes
+    /// that of the provider's name; read from a file without it, it is [`Dialect::compatible`].
     #[serde(default)]
     pub dialect: Dialect,
 }
@@ -101,6 +101,19 @@ impl Wire {
         }
     }
 
+    /// Where a request goes, below the base of the API that holds its version, such as
+    /// `https://api.openai.com/v1`: `messages`, `responses`, `chat/completions`,
+    /// `models/MODEL:streamGenerateContent?alt=sse`.
+    #[must_use]
+    pub fn resource(self, request: &ModelRequest) -> String {
+        match self {
+            Self::Anthropic => "messages".to_owned(),
+            Self::OpenaiResponses => "responses".to_owned(),
+            Self::OpenaiChat => "chat/completions".to_owned(),
+            Self::Gemini => gemini::resource(request),
+        }
+    }
+
     /// Encodes a request to the provider at this endpoint.
     #[must_use]
     pub fn encode(self, request: &ModelRequest, endpoint: &Endpoint) -> Encoded {
@@ -116,7 +129,7 @@ impl Wire {
     #[must_use]
     pub fn decoder(self, endpoint: &Endpoint) -> Box<dyn Decoder> {
         match self {
-            Self::Anthropic => Box::new(anthropic::decoder()),
+            Self::Anthropic => Box::new(anthropic::decoder_of(&endpoint.provider)),
             Self::OpenaiResponses => Box::new(openai_responses::decoder(endpoint)),
             Self::OpenaiChat => Box::new(openai_chat::decoder(endpoint)),
             Self::Gemini => Box::new(gemini::decoder(endpoint)),
@@ -127,7 +140,7 @@ impl Wire {
     #[must_use]
     pub fn decode_body(self, endpoint: &Endpoint, body: &[u8]) -> Decoded {
         match self {
-            Self::Anthropic => anthropic::decode_body(body),
+            Self::Anthropic => anthropic::decode_body_of(&endpoint.provider, body),
             Self::OpenaiResponses => openai_responses::decode_body(endpoint, body),
             Self::OpenaiChat => openai_chat::decode_body(endpoint, body),
             Self::Gemini => gemini::decode_body(endpoint, body),
@@ -172,6 +185,27 @@ impl FromStr for Wire {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_request_goes_where_its_wire_says() {
+        let mut request = ModelRequest::empty(&crate::repair::Target::new("x", "a model/../b?c"));
+        let places = |request: &ModelRequest| Wire::ALL.map(|wire| wire.resource(request));
+        assert_eq!(
+            places(&request),
+            [
+                "messages",
+                "responses",
+                "chat/completions",
+                "models/a%20model%2F..%2Fb%3Fc:streamGenerateContent?alt=sse",
+            ]
+        );
+        request.stream = false;
+        request.model = "models/gemini-2.5-flash".to_owned();
+        assert_eq!(
+            places(&request)[3],
+            "models/gemini-2.5-flash:generateContent"
+        );
+    }
 
     #[test]
     fn every_wire_is_found_by_the_name_that_it_shows() {

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{MOST_ID, PROVIDER};
+use super::MOST_ID;
 use crate::chat::{Content, FunctionCall, Part, Sidecar};
 use crate::wire::arguments::as_object;
 use crate::wire::ids::{legal_id, legal_name};
@@ -99,10 +99,11 @@ impl Block {
         }
     }
 
-    /// The canonical part; none for a text block without text.
-    pub(super) fn part(&self, family: &str) -> Option<Part> {
+    /// The canonical part, signed by this provider and model family; none for a text block without
+    /// text.
+    pub(super) fn part(&self, provider: &str, family: &str) -> Option<Part> {
         let sidecar = |data: Value| Sidecar {
-            provider: PROVIDER.to_owned(),
+            provider: provider.to_owned(),
             model_family: family.to_owned(),
             data,
         };
@@ -160,7 +161,7 @@ impl Block {
             }
             _ => Some(
                 Content::ServerItem {
-                    provider: PROVIDER.to_owned(),
+                    provider: provider.to_owned(),
                     item: self.item(),
                 }
                 .into(),

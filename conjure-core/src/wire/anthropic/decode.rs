@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::block::Block;
-use super::{WHO, errors, usage};
+use super::{PROVIDER, WHO, errors, usage};
 use crate::chat::{Response, Stop, StopReason, StreamEvent};
 use crate::wire::failure::{self, shown, text_of};
 use crate::wire::scan::{Count, Loose};
@@ -21,19 +21,30 @@ use crate::wire::{Decoded, Decoder, WireError, model_family};
 /// A gateway that answers a streaming request with one JSON body is understood too.
 #[must_use]
 pub fn decoder() -> impl Decoder + 'static {
-    Stream::new(Message::default())
+    decoder_of(PROVIDER)
+}
+
+/// The same for a provider of another name that speaks this wire.
+pub(in crate::wire) fn decoder_of(provider: &str) -> impl Decoder + use<> {
+    Stream::new(Message::new(provider))
 }
 
 /// Decodes the body of a reply that does not stream.
 #[must_use]
 pub fn decode_body(bytes: &[u8]) -> Decoded {
-    stream::decode_body(Message::default(), bytes)
+    decode_body_of(PROVIDER, bytes)
+}
+
+/// The same for a provider of another name that speaks this wire.
+pub(in crate::wire) fn decode_body_of(provider: &str, bytes: &[u8]) -> Decoded {
+    stream::decode_body(Message::new(provider), bytes)
 }
 
 /// A reply while it comes in.
 #[derive(Clone, Default)]
 struct Message {
     response: Response,
+    provider: String,
     family: String,
     blocks: Vec<Block>,
     /// Whether an event of this API came.
@@ -173,7 +184,7 @@ impl Reply for Message {
         response.parts = self
             .blocks
             .iter()
-            .filter_map(|block| block.part(&self.family))
+            .filter_map(|block| block.part(&self.provider, &self.family))
             .collect();
         response.complete = self.ended;
         Decoded {
@@ -184,6 +195,13 @@ impl Reply for Message {
 }
 
 impl Message {
+    fn new(provider: &str) -> Self {
+        Self {
+            provider: provider.to_owned(),
+            ..Self::default()
+        }
+    }
+
     /// The end of the message; false when it is something else.
     fn stop_of_message(&mut self, data: &str, out: &mut Vec<StreamEvent>) -> bool {
         let end = serde_json::from_str::<End<'_>>(data);

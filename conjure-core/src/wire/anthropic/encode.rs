@@ -81,7 +81,7 @@ pub fn encode(request: &ModelRequest) -> Encoded {
             "anthropic-",
             notes,
         ),
-        body: Value::Object(body).to_string().into_bytes(),
+        body: fragments::bytes(&body),
         notes: told.notes,
         quarantined: told.quarantined,
     }

@@ -15,6 +15,7 @@ mod thinking;
 mod usage;
 
 pub use decode::{decode_body, decoder};
+pub(super) use decode::{decode_body_of, decoder_of};
 pub use encode::encode;
 pub use errors::error;
 pub(super) use errors::error_with_headers;

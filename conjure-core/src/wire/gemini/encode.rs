@@ -92,10 +92,29 @@ pub(in crate::wire) fn encode(request: &ModelRequest) -> Encoded {
     fragments::fields(&mut body, request, &kept, notes);
     Encoded {
         headers: fragments::headers(request, &[], "x-goog-request-", notes),
-        body: Value::Object(body).to_string().into_bytes(),
+        body: fragments::bytes(&body),
         notes: told.notes,
         quarantined: told.quarantined,
     }
+}
+
+/// Where the request goes, below the API's version. A model's name never leads elsewhere.
+pub(in crate::wire) fn resource(request: &ModelRequest) -> String {
+    let model = request.model.trim_start_matches("models/");
+    let mut place = String::from("models/");
+    for byte in model.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'@') {
+            place.push(char::from(byte));
+        } else {
+            place.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    place.push_str(if request.stream {
+        ":streamGenerateContent?alt=sse"
+    } else {
+        ":generateContent"
+    });
+    place
 }
 
 fn config(request: &ModelRequest, notes: &mut Vec<String>) -> Map<String, Value> {

@@ -16,7 +16,7 @@ mod thinking;
 mod usage;
 
 pub(super) use decode::{decode_body, decoder};
-pub(super) use encode::encode;
+pub(super) use encode::{encode, resource};
 pub(super) use errors::error;
 
 /// How a person calls the provider.

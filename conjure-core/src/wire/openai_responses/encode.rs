@@ -103,7 +103,7 @@ pub(in crate::wire) fn encode(request: &ModelRequest) -> Encoded {
     );
     Encoded {
         headers: fragments::headers(request, &[], "openai-", notes),
-        body: Value::Object(body).to_string().into_bytes(),
+        body: fragments::bytes(&body),
         notes: told.notes,
         quarantined: told.quarantined,
     }
