@@ -78,6 +78,8 @@ struct Chunks {
     /// The word for why it finished.
     finish: Option<String>,
     heard: bool,
+    /// Whether something came that is no reply: then its end is not known.
+    unreadable: bool,
     error: Option<WireError>,
 }
 
@@ -90,6 +92,7 @@ impl Chunks {
             pieces: Pieces::default(),
             finish: None,
             heard: false,
+            unreadable: false,
             error: None,
         }
     }
@@ -153,6 +156,7 @@ impl Reply for Chunks {
 
     fn protocol(&mut self, found: &str) {
         if self.error.is_none() {
+            self.unreadable = true;
             self.error = Some(failure::protocol(WHO, found));
         }
     }
@@ -175,7 +179,7 @@ impl Reply for Chunks {
         let model = self.asked.as_deref().unwrap_or(&self.response.model);
         let family = model_family(model);
         let mut response = self.response;
-        response.complete = stop.is_some();
+        response.complete = stop.is_some() && !self.unreadable;
         response.stop = stop;
         response.parts = self.pieces.into_parts(&self.provider, &family);
         Decoded {
@@ -230,7 +234,7 @@ impl Chunks {
             .and_then(|said| said.parts.as_ref());
         for part in parts.into_iter().flat_map(Few::iter) {
             if !self.pieces.take(part, out) {
-                self.protocol("a part that is no object");
+                self.protocol("a part that cannot be read");
             }
         }
         let fields = [

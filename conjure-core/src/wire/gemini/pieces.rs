@@ -62,14 +62,16 @@ impl Pieces {
         self.0.iter().any(|piece| matches!(piece, Piece::Call(_)))
     }
 
-    /// Takes a part in; false when it is none.
+    /// Takes a part in; false when it is none, or is nested too deeply to be read.
     pub(super) fn take(&mut self, raw: &RawValue, out: &mut Vec<StreamEvent>) -> bool {
         let Ok(head) = serde_json::from_str::<Head<'_>>(raw.get()) else {
             return false;
         };
         let signature = head.thought_signature.as_str().map(str::to_owned);
         if let Some(call) = head.function_call {
-            let call: Value = serde_json::from_str(call.get()).unwrap_or_default();
+            let Ok(call) = serde_json::from_str::<Value>(call.get()) else {
+                return false;
+            };
             self.take_call(call, signature, out);
         } else if let Loose::Text(text) = head.text {
             let thought = head.thought.unwrap_or_default();
@@ -83,7 +85,9 @@ impl Pieces {
                 });
             }
         } else {
-            let item: Value = serde_json::from_str(raw.get()).unwrap_or_default();
+            let Ok(item) = serde_json::from_str::<Value>(raw.get()) else {
+                return false;
+            };
             if !item.as_object().is_some_and(Map::is_empty) {
                 out.push(StreamEvent::ServerItem { item: item.clone() });
                 self.0.push(Piece::Item(item));

@@ -54,8 +54,14 @@ impl Assembly {
         !self.refusal.is_empty()
     }
 
-    /// Takes a delta in; `streams`: whether more of them make up the message.
-    pub(super) fn take(&mut self, delta: Delta<'_>, streams: bool, out: &mut Vec<StreamEvent>) {
+    /// Takes a delta in; `streams`: whether more of them make up the message. False when its calls
+    /// cannot be read.
+    pub(super) fn take(
+        &mut self,
+        delta: Delta<'_>,
+        streams: bool,
+        out: &mut Vec<StreamEvent>,
+    ) -> bool {
         let mut thought = false;
         let fields = [
             ("reasoning_content", delta.reasoning_content),
@@ -103,16 +109,20 @@ impl Assembly {
             });
         }
         if let Some(calls) = delta.tool_calls {
-            let fragments = serde_json::from_str::<Few<Fragment<'_>>>(calls.get());
-            for fragment in fragments.unwrap_or_default().iter() {
+            let Ok(fragments) = serde_json::from_str::<Few<Fragment<'_>>>(calls.get()) else {
+                return false;
+            };
+            for fragment in fragments.iter() {
                 self.calls.take(fragment, out);
             }
         }
-        if let Some(function) = delta.function_call
-            && let Ok(function) = serde_json::from_str::<Function<'_>>(function.get())
-        {
+        if let Some(function) = delta.function_call {
+            let Ok(function) = serde_json::from_str::<Function<'_>>(function.get()) else {
+                return false;
+            };
             self.calls.take(&Fragment::only(function), out);
         }
+        true
     }
 
     /// A piece of a content that is a list: text, or what Mistral's models think.

@@ -184,8 +184,10 @@ impl Chunks {
             if choice.index.unwrap_or_default().0 != 0 {
                 continue;
             }
-            if let Some(delta) = choice.delta {
-                self.message.take(delta, streams, out);
+            if let Some(delta) = choice.delta
+                && !self.message.take(delta, streams, out)
+            {
+                self.protocol("a tool call that cannot be read");
             }
             if let Some(reason) = choice
                 .finish_reason

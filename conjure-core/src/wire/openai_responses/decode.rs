@@ -27,6 +27,9 @@ pub(in crate::wire) fn decode_body(endpoint: &Endpoint, bytes: &[u8]) -> Decoded
     stream::decode_body(Items::new(endpoint), bytes)
 }
 
+/// What is said of an item that is missing, or nested too deeply to be read.
+const UNREADABLE: &str = "an item that cannot be read";
+
 /// An event, read in place.
 #[derive(Deserialize)]
 struct Event<'a> {
@@ -139,16 +142,14 @@ impl Reply for Items {
             "response.function_call_arguments.delta"
             | "response.custom_tool_call_input.delta"
             | "response.mcp_call_arguments.delta" => self.piece(Field::Arguments, &event, out),
-            "response.output_item.added" => {
-                if let Some(item) = parsed(event.item) {
-                    self.begin(place(&event), item, out);
-                }
-            }
-            "response.output_item.done" => {
-                if let Some(item) = parsed(event.item) {
-                    self.done(place(&event), item, out);
-                }
-            }
+            "response.output_item.added" => match parsed(event.item) {
+                Some(item) => self.begin(place(&event), item, out),
+                None => self.protocol(UNREADABLE),
+            },
+            "response.output_item.done" => match parsed(event.item) {
+                Some(item) => self.done(place(&event), item, out),
+                None => self.protocol(UNREADABLE),
+            },
             "response.created" | "response.queued" => {
                 if let Some(object) = object(event.response) {
                     self.name(&object);
@@ -366,10 +367,12 @@ impl Items {
         self.name(object);
         for (index, item) in (0..).zip(object.output.iter().flatten()) {
             let is_done = |known: &Item| known.index == index && known.done.is_some();
-            if !self.items.iter().any(is_done)
-                && let Some(item) = parsed(Some(item))
-            {
-                self.done(Some(index), item, out);
+            if self.items.iter().any(is_done) {
+                continue;
+            }
+            match parsed(Some(item)) {
+                Some(item) => self.done(Some(index), item, out),
+                None => self.protocol(UNREADABLE),
             }
         }
         if object.usage.is_object() {
@@ -392,8 +395,10 @@ impl Items {
             }
             _ => {}
         }
-        self.ended = true;
-        self.response.stop = Some(self.stop(object));
+        if self.error.is_none() {
+            self.ended = true;
+            self.response.stop = Some(self.stop(object));
+        }
     }
 
     fn stop(&self, object: &Object<'_>) -> Stop {

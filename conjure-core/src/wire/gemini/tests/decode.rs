@@ -284,6 +284,28 @@ fn what_is_no_reply_is_an_error_that_shows_what_came() {
     }
 }
 
+#[test]
+fn what_is_nested_too_deeply_is_an_error_and_nothing_is_lost_in_silence() {
+    let mut deep = json!(1);
+    for _ in 0..300 {
+        deep = json!([deep]);
+    }
+    let call = json!({"functionCall": {"name": "read", "args": {"a": deep}}});
+    let bodies = [
+        reply(json!([call]), "STOP"),
+        reply(json!([{"executableCode": deep}]), "STOP"),
+        format!("[{}]", last(json!([call]), "STOP")),
+    ];
+    for body in bodies {
+        let decoded = RIG.decode(&body).0;
+        assert_eq!(
+            decoded.error.map(|error| error.kind).as_deref(),
+            Some("protocol")
+        );
+        assert!(!decoded.response.complete);
+    }
+}
+
 fn any_part() -> impl Strategy<Value = Value> {
     prop_oneof![
         Just(json!({"text": "x"})),

@@ -284,6 +284,28 @@ fn what_is_no_reply_is_an_error_that_shows_what_came() {
     }
 }
 
+#[test]
+fn what_is_nested_too_deeply_is_an_error_and_nothing_is_lost_in_silence() {
+    let mut deep = json!(1);
+    for _ in 0..300 {
+        deep = json!([deep]);
+    }
+    let call = json!({"index": 0, "id": "c", "function": {"name": "read", "arguments": deep}});
+    let bodies = [
+        reply(vec![json!({"tool_calls": [call]})], "tool_calls"),
+        reply(vec![json!({"content": deep})], "stop"),
+        body(json!({"tool_calls": [call]}), "tool_calls"),
+    ];
+    for body in bodies {
+        let decoded = RIG.decode(&body).0;
+        assert_eq!(
+            decoded.error.map(|error| error.kind).as_deref(),
+            Some("protocol")
+        );
+        assert!(!decoded.response.complete);
+    }
+}
+
 fn any_delta() -> impl Strategy<Value = Value> {
     prop_oneof![
         Just(json!({"content": "x"})),

@@ -359,6 +359,28 @@ fn what_is_no_reply_is_an_error_that_shows_what_came() {
     assert_eq!(error.0.error.unwrap().kind, "rate_limited");
 }
 
+#[test]
+fn what_is_nested_too_deeply_is_an_error_and_nothing_is_lost_in_silence() {
+    let mut deep = json!(1);
+    for _ in 0..300 {
+        deep = json!([deep]);
+    }
+    let item = json!({"type": "web_search_call", "id": "ws_1", "action": deep});
+    let bodies = [
+        reply(std::slice::from_ref(&item), "completed"),
+        stream(&[created(), end("completed", std::slice::from_ref(&item))]),
+        end("completed", &[item])["response"].to_string(),
+    ];
+    for body in bodies {
+        let decoded = RIG.decode(&body).0;
+        assert_eq!(
+            decoded.error.map(|error| error.kind).as_deref(),
+            Some("protocol")
+        );
+        assert!(!decoded.response.complete);
+    }
+}
+
 proptest! {
     #[test]
     fn no_bytes_make_the_decoder_fail(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
