@@ -187,6 +187,42 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_reply_that_never_ends_is_given_up() {
+        let call = |wire: Wire, n: usize| match wire {
+            Wire::Anthropic => format!(
+                r#"{{"type":"content_block_start","index":{n},"content_block":{{"type":"tool_use","id":"c{n}","name":"x"}}}}"#
+            ),
+            Wire::OpenaiResponses => format!(
+                r#"{{"type":"response.output_item.added","output_index":{n},"item":{{"type":"function_call","call_id":"c{n}","name":"x"}}}}"#
+            ),
+            Wire::OpenaiChat => format!(
+                r#"{{"choices":[{{"index":0,"delta":{{"tool_calls":[{{"index":{n},"id":"c{n}","function":{{"name":"x"}}}}]}}}}]}}"#
+            ),
+            Wire::Gemini => {
+                r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"x"}}]}}]}"#
+                    .to_owned()
+            }
+        };
+        for wire in Wire::ALL {
+            let mut decoder = wire.decoder(&Endpoint::new("p"));
+            let mut events = Vec::new();
+            for n in 0..5_000 {
+                decoder.push(
+                    format!("data: {}\n\n", call(wire, n)).as_bytes(),
+                    &mut events,
+                );
+            }
+            let decoded = decoder.finish(&mut events);
+            let error = decoded.error.unwrap();
+            assert!(
+                error.message.contains("more than 4096 parts"),
+                "{wire}: {error}"
+            );
+            assert!(decoded.response.parts.len() <= 4_097, "{wire}");
+        }
+    }
+
+    #[test]
     fn a_request_goes_where_its_wire_says() {
         let mut request = ModelRequest::empty(&crate::repair::Target::new("x", "a model/../b?c"));
         let places = |request: &ModelRequest| Wire::ALL.map(|wire| wire.resource(request));

@@ -10,6 +10,13 @@ use crate::chat::StreamEvent;
 /// How many of the first bytes are kept.
 const HEAD: usize = 400;
 
+/// The most parts of one reply: more than any model makes, and a bound for a server that never
+/// ends.
+pub(super) const MOST_PARTS: usize = 4_096;
+
+/// What is said of a reply with more.
+pub(super) const TOO_MANY: &str = "a reply of more than 4096 parts";
+
 /// A reply of one wire while it comes in.
 pub(super) trait Reply: Clone + Send + 'static {
     /// An event of the stream.

@@ -13,7 +13,7 @@ use super::{PROVIDER, WHO, errors, usage};
 use crate::chat::{Response, Stop, StopReason, StreamEvent};
 use crate::wire::failure::{self, shown, text_of};
 use crate::wire::scan::{Count, Loose};
-use crate::wire::stream::{self, Reply, Stream};
+use crate::wire::stream::{self, MOST_PARTS, Reply, Stream, TOO_MANY};
 use crate::wire::{Decoded, Decoder, WireError, model_family};
 
 /// A decoder for the body of one streaming reply.
@@ -295,6 +295,10 @@ impl Message {
 
     fn block_start(&mut self, data: &Value, out: &mut Vec<StreamEvent>) {
         let index = index_of(data);
+        if self.blocks.len() >= MOST_PARTS {
+            self.protocol(TOO_MANY);
+            return;
+        }
         if self.blocks.iter().any(|b| b.index == index && !b.whole) {
             self.protocol("a block that begins inside another of the same number");
             return;

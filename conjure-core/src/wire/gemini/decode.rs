@@ -14,7 +14,7 @@ use super::{WHO, errors};
 use crate::chat::{Response, Stop, StopReason, StreamEvent};
 use crate::wire::failure::{self, shown};
 use crate::wire::scan::{Count, Few, Loose};
-use crate::wire::stream::{self, Reply, Stream};
+use crate::wire::stream::{self, MOST_PARTS, Reply, Stream, TOO_MANY};
 use crate::wire::{Decoded, Decoder, Endpoint, WireError, model_family};
 
 /// A decoder for the body of one reply.
@@ -174,7 +174,7 @@ impl Reply for Chunks {
             self.pieces.close(out);
         }
         if stop.is_none() && self.error.is_none() {
-            self.error = Some(failure::cut(WHO, !self.pieces.is_empty()));
+            self.error = Some(failure::cut(WHO, self.pieces.len() > 0));
         }
         let model = self.asked.as_deref().unwrap_or(&self.response.model);
         let family = model_family(model);
@@ -223,7 +223,7 @@ impl Chunks {
         }
         if let Some(error) = chunk.error {
             let error: Value = serde_json::from_str(error.get()).unwrap_or_default();
-            self.error = Some(errors::in_stream(&error, !self.pieces.is_empty()));
+            self.error = Some(errors::in_stream(&error, self.pieces.len() > 0));
         }
     }
 
@@ -233,6 +233,10 @@ impl Chunks {
             .as_ref()
             .and_then(|said| said.parts.as_ref());
         for part in parts.into_iter().flat_map(Few::iter) {
+            if self.pieces.len() >= MOST_PARTS {
+                self.protocol(TOO_MANY);
+                return;
+            }
             if !self.pieces.take(part, out) {
                 self.protocol("a part that cannot be read");
             }
@@ -266,7 +270,7 @@ impl Chunks {
                 let told = format!("the model's call cannot be used ({word}) {why}");
                 let error = serde_json::json!({"message": told.trim_end(), "code": 500});
                 self.finish = Some(word.to_owned());
-                self.error = Some(errors::in_stream(&error, !self.pieces.is_empty()));
+                self.error = Some(errors::in_stream(&error, self.pieces.len() > 0));
             }
             _ => self.finish = Some(word.to_owned()),
         }

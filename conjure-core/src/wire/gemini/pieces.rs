@@ -54,8 +54,8 @@ struct Call {
 }
 
 impl Pieces {
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
     }
 
     pub(super) fn has_calls(&self) -> bool {

@@ -47,7 +47,12 @@ impl Assembly {
     }
 
     pub(super) fn has_calls(&self) -> bool {
-        !self.calls.is_empty()
+        self.calls() > 0
+    }
+
+    /// How many calls have begun.
+    pub(super) fn calls(&self) -> usize {
+        self.calls.len()
     }
 
     pub(super) fn refuses(&self) -> bool {

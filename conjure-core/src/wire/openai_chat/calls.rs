@@ -55,8 +55,8 @@ struct Call {
 }
 
 impl Calls {
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
     }
 
     /// Takes a fragment in; a call is announced once its name is known.

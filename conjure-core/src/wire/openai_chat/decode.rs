@@ -13,7 +13,7 @@ use super::{Dialect, errors};
 use crate::chat::{Content, Response, Stop, StopReason, StreamEvent};
 use crate::wire::failure::{self, shown};
 use crate::wire::scan::{Count, Few, Loose};
-use crate::wire::stream::{self, Reply, Stream};
+use crate::wire::stream::{self, MOST_PARTS, Reply, Stream, TOO_MANY};
 use crate::wire::{Decoded, Decoder, Endpoint, WireError, model_family};
 
 /// A decoder for the body of one reply.
@@ -188,6 +188,9 @@ impl Chunks {
                 && !self.message.take(delta, streams, out)
             {
                 self.protocol("a tool call that cannot be read");
+            }
+            if self.message.calls() > MOST_PARTS {
+                self.protocol(TOO_MANY);
             }
             if let Some(reason) = choice
                 .finish_reason

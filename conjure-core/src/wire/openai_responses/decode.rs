@@ -14,7 +14,7 @@ use super::{WHO, errors};
 use crate::chat::{Response, Stop, StopReason, StreamEvent};
 use crate::wire::failure::{self, shown};
 use crate::wire::scan::{Count, Loose};
-use crate::wire::stream::{self, Reply, Stream};
+use crate::wire::stream::{self, MOST_PARTS, Reply, Stream, TOO_MANY};
 use crate::wire::{Decoded, Decoder, Endpoint, WireError, model_family};
 
 /// A decoder for the body of one reply.
@@ -133,6 +133,10 @@ impl Reply for Items {
             return;
         };
         self.heard = true;
+        if self.items.len() > MOST_PARTS {
+            self.protocol(TOO_MANY);
+            return;
+        }
         let kind = event.kind.as_str().unwrap_or(name);
         match kind {
             "response.output_text.delta" => self.piece(Field::Text, &event, out),
