@@ -29,6 +29,8 @@ pub struct ModelRequest {
     pub thinking_tokens: Option<u32>,
     /// Texts that end the output.
     pub stop_sequences: Vec<String>,
+    /// The form that the answer must have; as the model likes when absent.
+    pub response_format: Option<OutputFormat>,
     /// Fragments of backends that have a share in this provider's requests.
     pub contribution: ProviderFragments,
     /// Bytes of artifacts that the model is to look at, by handle. An artifact that is not here
@@ -61,6 +63,7 @@ impl ModelRequest {
             max_tokens: 8192,
             thinking_tokens: None,
             stop_sequences: Vec::new(),
+            response_format: None,
             contribution: ProviderFragments::default(),
             attachments: BTreeMap::new(),
             stream: true,
@@ -75,6 +78,15 @@ impl ModelRequest {
             ..Self::empty(target)
         }
     }
+}
+
+/// The form of an answer: one JSON value that fits a schema.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OutputFormat {
+    /// What it is called; letters, digits, `_` and `-`.
+    pub name: String,
+    /// JSON Schema of the answer, an object at its top.
+    pub schema: Value,
 }
 
 /// A tool as a model is told about it.

@@ -9,7 +9,9 @@ use super::notes;
 use crate::chat::Message;
 use crate::log::{Entry, fold, messages};
 use crate::repair::{Target, repair};
-use crate::request::{Attachment, ModelRequest, ProviderFragments, ToolChoice, ToolDefinition};
+use crate::request::{
+    Attachment, ModelRequest, OutputFormat, ProviderFragments, ToolChoice, ToolDefinition,
+};
 use crate::routing::RoutingTable;
 
 /// What a request is compiled with, apart from the log and the table.
@@ -33,6 +35,8 @@ pub struct CompileSettings {
     pub tool_choice: ToolChoice,
     /// Texts that end the output.
     pub stop_sequences: Vec<String>,
+    /// The form that the answer must have. Default: as the model likes.
+    pub response_format: Option<OutputFormat>,
     /// What backends add to this provider's requests.
     pub contribution: ProviderFragments,
     /// Bytes of artifacts that the model is to look at, by handle.
@@ -55,6 +59,7 @@ impl CompileSettings {
             thinking_tokens: None,
             tool_choice: ToolChoice::Auto,
             stop_sequences: Vec::new(),
+            response_format: None,
             contribution: ProviderFragments::default(),
             attachments: BTreeMap::new(),
             stream: true,
@@ -84,6 +89,7 @@ pub fn compile(
         max_tokens: settings.max_tokens,
         thinking_tokens: settings.thinking_tokens,
         stop_sequences: settings.stop_sequences.clone(),
+        response_format: settings.response_format.clone(),
         contribution: settings.contribution.clone(),
         attachments: settings.attachments.clone(),
         stream: settings.stream,

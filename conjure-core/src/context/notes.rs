@@ -48,6 +48,21 @@ pub const NO_RESULT: &str = "[No result of this call is known: it may have taken
 /// The result of a call that failed without a word.
 pub const FAILED_SILENTLY: &str = "[The call failed and gave no reason.]";
 
+/// Stands in front of a failed call's result where the wire has no field that says so.
+pub const CALL_FAILED: &str = "[The call failed.]";
+
+/// A failed call's result where the wire has no field that says so.
+#[must_use]
+pub fn failed(text: &str) -> String {
+    format!("{CALL_FAILED}\n{text}")
+}
+
+/// Asks for an answer of a form, where a provider takes no schema for it.
+#[must_use]
+pub fn answer_form(schema: &Value) -> String {
+    format!("Answer with one JSON object that fits this JSON Schema, and nothing else: {schema}")
+}
+
 /// Opens a conversation whose beginning is not there.
 pub const BEGINNING_MISSING: &str = "[The conversation before this is not shown.]";
 
@@ -70,7 +85,10 @@ pub fn summary(text: &str) -> String {
 fn drop_secrets(value: &mut Value) {
     match value {
         Value::Object(fields) => {
-            fields.retain(|name, _| !name.starts_with("encrypted") && name != "signature");
+            fields.retain(|name, _| {
+                !name.starts_with("encrypted")
+                    && !matches!(name.as_str(), "signature" | "thoughtSignature")
+            });
             fields.values_mut().for_each(drop_secrets);
         }
         Value::Array(items) => items.iter_mut().for_each(drop_secrets),

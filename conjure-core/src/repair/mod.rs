@@ -7,10 +7,11 @@
 mod pairs;
 mod recast;
 mod server_items;
+mod thoughts;
 
-use crate::chat::{Content, Message, Part, Role};
+use crate::chat::{Message, Role};
 use crate::context::notes;
-use crate::wire::model_family;
+use crate::wire::{Wire, model_family};
 
 /// A conversation that has passed the repair.
 ///
@@ -24,6 +25,7 @@ use crate::wire::model_family;
 /// - No message is empty, no text is white space only, no failed result says nothing.
 /// - Sidecars, reasoning and server items are the target's own, and the uses and results of a
 ///   provider's own tools are paired.
+/// - Reasoning stands where the target's wire wants it: before what it led to, and nowhere else.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Sendable(Vec<Message>);
 
@@ -42,6 +44,9 @@ pub struct Target {
     pub provider: String,
     /// The model, as the provider names it.
     pub model: String,
+    /// The wire that it is spoken to over. Default: that of the provider's name, see
+    /// [`Wire::of_provider`].
+    pub wire: Wire,
     /// Whether it can look at images. Default: yes.
     pub images: bool,
     /// Whether it can read files that are attached. Default: yes.
@@ -51,12 +56,20 @@ pub struct Target {
 impl Target {
     /// A target that can look at images and files.
     pub fn new(provider: impl Into<String>, model: impl Into<String>) -> Self {
+        let provider = provider.into();
         Self {
-            provider: provider.into(),
+            wire: Wire::of_provider(&provider),
+            provider,
             model: model.into(),
             images: true,
             files: true,
         }
+    }
+
+    /// The same target over another wire than its name says.
+    #[must_use]
+    pub fn over(self, wire: Wire) -> Self {
+        Self { wire, ..self }
     }
 }
 
@@ -75,7 +88,7 @@ pub fn repair(messages: Vec<Message>, target: &Target) -> Sendable {
     // two messages, and a pair of server items incomplete.
     loop {
         let changed = server_items::settle(&mut messages, target);
-        if !drop_trailing_thoughts(&mut messages, target) && !changed {
+        if !thoughts::settle(&mut messages, target) && !changed {
             break;
         }
         messages = merged(messages);
@@ -122,26 +135,6 @@ fn merged(messages: Vec<Message>) -> Vec<Message> {
         }
     }
     out
-}
-
-/// A message cannot end with a thought, and a thought that nothing follows is no use.
-fn drop_trailing_thoughts(messages: &mut [Message], target: &Target) -> bool {
-    let mut changed = false;
-    let last = messages.len().saturating_sub(1);
-    for (at, message) in messages.iter_mut().enumerate() {
-        if message.role != Role::Assistant || (at == last && is_paused(message, target)) {
-            continue;
-        }
-        while message.content.last().is_some_and(is_thought) {
-            message.content.pop();
-            changed = true;
-        }
-    }
-    changed
-}
-
-fn is_thought(part: &Part) -> bool {
-    matches!(part.content, Content::Reasoning { .. })
 }
 
 #[cfg(test)]

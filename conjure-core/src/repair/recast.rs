@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::Target;
 use crate::chat::{Content, FunctionCall, FunctionCallOutput, Message, OutputPart, Part, Role};
 use crate::context::notes;
+use crate::wire::Wire;
 
 /// The message with the parts that the target can take. Its results stay in it: pairing them with
 /// their calls is another step.
@@ -54,7 +55,9 @@ fn recast_part(part: Part, role: Role, target: &Target, family: &str) -> Option<
         }
         Content::ServerItem { provider, item } => {
             let fits = by_model || (role == Role::User && !belongs_to_tool(&item));
-            if provider != target.provider || !fits || !item.is_object() {
+            // Chat Completions has no items of its own.
+            let takes = target.wire != Wire::OpenaiChat;
+            if provider != target.provider || !fits || !takes || !item.is_object() {
                 return Some(Part::text(notes::server_item(&provider, &item)));
             }
             Content::ServerItem { provider, item }

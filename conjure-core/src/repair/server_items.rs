@@ -11,10 +11,14 @@ use serde_json::Value;
 use super::{Target, is_paused, recast::belongs_to_tool};
 use crate::chat::{Content, Message, Part, Role};
 use crate::context::notes;
+use crate::wire::Wire;
 
 /// Recasts the items that have no partner. True when there were any.
 pub(super) fn settle(messages: &mut [Message], target: &Target) -> bool {
-    let alone = alone(messages, target);
+    let alone = match target.wire {
+        Wire::OpenaiResponses => unanswered(messages),
+        Wire::Anthropic | Wire::OpenaiChat | Wire::Gemini => alone(messages, target),
+    };
     for (message, part) in &alone {
         let part = messages
             .get_mut(*message)
@@ -28,6 +32,37 @@ pub(super) fn settle(messages: &mut [Message], target: &Target) -> bool {
     !alone.is_empty()
 }
 
+/// OpenAI's calls that the host was to run and did not, and outputs of calls that are not there.
+/// Calls that OpenAI runs itself have no `call_id`, or their output behind them.
+fn unanswered(messages: &[Message]) -> Vec<(usize, usize)> {
+    let mut open: HashMap<(&str, &str), (usize, usize)> = HashMap::new();
+    let mut alone = Vec::new();
+    let parts = messages.iter().enumerate().flat_map(|(at, message)| {
+        let parts = message.content.iter().enumerate();
+        parts.map(move |(part_at, part)| ((at, part_at), part))
+    });
+    for (place, part) in parts {
+        let Content::ServerItem { item, .. } = &part.content else {
+            continue;
+        };
+        let text = |name: &str| item.get(name).and_then(Value::as_str);
+        let (Some(kind), Some(id)) = (text("type"), text("call_id")) else {
+            continue;
+        };
+        match kind.strip_suffix("_output") {
+            Some(kind) => {
+                if open.remove(&(kind, id)).is_none() {
+                    alone.push(place);
+                }
+            }
+            None => alone.extend(open.insert((kind, id), place)),
+        }
+    }
+    alone.extend(open.into_values());
+    alone.sort_unstable();
+    alone
+}
+
 /// The items without a partner, by message and part.
 fn alone(messages: &[Message], target: &Target) -> Vec<(usize, usize)> {
     let still_owed = match messages.last() {
@@ -35,7 +70,6 @@ fn alone(messages: &[Message], target: &Target) -> Vec<(usize, usize)> {
         Some(last) if last.role == Role::Assistant => is_paused(last, target),
         _ => false,
     };
-    let last_user = messages.iter().rposition(|m| m.role == Role::User);
     let mut alone = Vec::new();
     // The uses since the person spoke last, by id; none once their result came.
     let mut uses: HashMap<&str, Option<(usize, usize)>> = HashMap::new();
@@ -65,13 +99,14 @@ fn alone(messages: &[Message], target: &Target) -> Vec<(usize, usize)> {
             }
         }
     }
-    let owed_from = last_user.map_or(0, |at| at + 1);
+    // What it owes it gives at the beginning of its next reply; later it gives nothing any more.
+    let newest = messages.iter().rposition(|m| m.role == Role::Assistant);
     alone.extend(uses.into_values().flatten().filter(|(at, _)| {
         let partial = messages
             .get(*at)
             .and_then(|message| message.meta.as_ref())
             .is_some_and(|meta| meta.partial);
-        !still_owed || partial || *at < owed_from
+        !still_owed || partial || Some(*at) != newest
     }));
     alone.sort_unstable();
     alone

@@ -4,13 +4,33 @@
 //! and headers, and a body that comes in pieces into events and a response. It opens no
 //! connection, knows no key and retries nothing.
 
+use serde::{Deserialize, Serialize};
+
 use crate::chat::{Response, StreamEvent};
 
 pub mod anthropic;
+mod arguments;
+mod failure;
 mod family;
+mod files;
+mod fragments;
+mod gemini;
+mod ids;
+mod kind;
+mod openai;
+mod openai_chat;
+mod openai_responses;
+mod scan;
+mod schema;
 pub mod sse;
+mod stream;
+#[cfg(test)]
+mod test_kit;
+mod tools;
 
 pub use family::model_family;
+pub use kind::{Endpoint, UnknownWire, Wire};
+pub use openai_chat::{AnyTool, Dialect, Echo, Effort, Form, Limit};
 
 /// Decodes the body of one streaming reply.
 pub trait Decoder: Send {
@@ -22,6 +42,10 @@ pub trait Decoder: Send {
     /// `complete` of the response is false when the wire's own end did not come, and the parts
     /// are then what came.
     fn finish(&mut self, out: &mut Vec<StreamEvent>) -> Decoded;
+
+    /// A second decoder in the same state: to look at what has come so far, this one ends and the
+    /// other goes on.
+    fn fork(&self) -> Box<dyn Decoder>;
 }
 
 /// A reply, decoded as far as it can be.
@@ -56,6 +80,17 @@ pub struct Encoded {
     pub headers: Vec<(String, String)>,
     /// What was recast or left out, and why; for logs, not for the model.
     pub notes: Vec<String>,
+    /// The tools that were left out because the provider would reject the request with them.
+    pub quarantined: Vec<Quarantined>,
+}
+
+/// A tool that a request was sent without.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Quarantined {
+    /// Its public name.
+    pub tool: String,
+    /// What the provider does not take of it.
+    pub reason: String,
 }
 
 impl WireError {

@@ -32,12 +32,14 @@ pub const MAX_EVENT_BYTES: usize = 32 * 1024 * 1024;
 
 /// Cuts a stream of bytes into events. Bytes that are not UTF-8 become U+FFFD, as the standard
 /// wants.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct SseDecoder {
     limit: usize,
+    /// The beginning of a line whose end has not come.
     line: Vec<u8>,
     name: String,
-    data: Option<String>,
+    data: String,
+    has_data: bool,
     /// The last byte was CR: an LF right behind it belongs to it.
     after_cr: bool,
     first_line: bool,
@@ -58,7 +60,8 @@ impl SseDecoder {
             limit,
             line: Vec::new(),
             name: String::new(),
-            data: None,
+            data: String::new(),
+            has_data: false,
             after_cr: false,
             first_line: true,
             failed: None,
@@ -71,6 +74,19 @@ impl SseDecoder {
     /// [`SseError::TooLarge`], now and at every later push: where the next event begins is not
     /// known any more.
     pub fn push(&mut self, bytes: &[u8], out: &mut Vec<SseEvent>) -> Result<(), SseError> {
+        self.each(bytes, |name, data| {
+            out.push(SseEvent {
+                name: name.to_owned(),
+                data: data.to_owned(),
+            });
+        })
+    }
+
+    /// Takes bytes and hands name and data of the events that they complete to `take`, in order.
+    ///
+    /// # Errors
+    /// Those of [`push`](Self::push).
+    pub fn each(&mut self, bytes: &[u8], mut take: impl FnMut(&str, &str)) -> Result<(), SseError> {
         if let Some(error) = self.failed {
             return Err(error);
         }
@@ -80,20 +96,27 @@ impl SseDecoder {
                 rest = rest.get(1..).unwrap_or_default();
                 continue;
             }
-            let end = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+            let end = line_end(rest);
             let (text, after) = rest.split_at(end.unwrap_or(rest.len()));
-            self.line.extend_from_slice(text);
-            let held = self.line.len() + self.data.as_ref().map_or(0, String::len);
-            if held > self.limit {
+            if self.line.len() + text.len() + self.data.len() > self.limit {
                 let error = SseError::TooLarge { limit: self.limit };
                 self.failed = Some(error);
                 return Err(error);
             }
+            let Some((ending, after)) = after.split_first() else {
+                self.line.extend_from_slice(text);
+                break;
+            };
+            self.after_cr = *ending == b'\r';
             rest = after;
-            if let Some((ending, after)) = after.split_first() {
-                self.after_cr = *ending == b'\r';
-                rest = after;
-                out.extend(self.end_line());
+            if self.line.is_empty() {
+                self.end_line(text, &mut take);
+            } else {
+                let mut line = std::mem::take(&mut self.line);
+                line.extend_from_slice(text);
+                self.end_line(&line, &mut take);
+                line.clear();
+                self.line = line;
             }
         }
         Ok(())
@@ -107,50 +130,87 @@ impl SseDecoder {
         if self.failed.is_some() {
             return None;
         }
-        if !self.line.is_empty() {
-            self.end_line();
+        let line = std::mem::take(&mut self.line);
+        if !line.is_empty() {
+            self.end_line(&line, &mut |_, _| {});
         }
-        self.dispatch()
+        let mut last = None;
+        self.dispatch(&mut |name, data| {
+            last = Some(SseEvent {
+                name: name.to_owned(),
+                data: data.to_owned(),
+            });
+        });
+        last
     }
 
-    fn end_line(&mut self) -> Option<SseEvent> {
-        let line = std::mem::take(&mut self.line);
-        let mut bytes = line.as_slice();
+    fn end_line(&mut self, line: &[u8], take: &mut impl FnMut(&str, &str)) {
+        let mut line = line;
         if std::mem::take(&mut self.first_line) {
-            bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
+            line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
         }
-        if bytes.is_empty() {
-            return self.dispatch();
+        if line.is_empty() {
+            self.dispatch(take);
+            return;
         }
-        let line = String::from_utf8_lossy(bytes);
-        let (field, value) = line.split_once(':').unwrap_or((&line, ""));
-        let value = value.strip_prefix(' ').unwrap_or(value);
+        let colon = line.iter().position(|byte| *byte == b':');
+        let (field, value) = line.split_at(colon.unwrap_or(line.len()));
+        let value = value.strip_prefix(b":").unwrap_or(value);
+        let value = value.strip_prefix(b" ").unwrap_or(value);
         match field {
-            "data" => match &mut self.data {
-                Some(data) => {
-                    data.push('\n');
-                    data.push_str(value);
+            b"data" => {
+                if std::mem::replace(&mut self.has_data, true) {
+                    self.data.push('\n');
                 }
-                None => self.data = Some(value.to_owned()),
-            },
-            "event" => value.clone_into(&mut self.name),
+                push_text(&mut self.data, value);
+            }
+            b"event" => {
+                self.name.clear();
+                push_text(&mut self.name, value);
+            }
             // A comment (an empty field), or a field that is of no use here.
             _ => {}
         }
-        None
     }
 
-    fn dispatch(&mut self) -> Option<SseEvent> {
-        let name = std::mem::take(&mut self.name);
-        let data = self.data.take()?;
-        Some(SseEvent {
-            name: if name.is_empty() {
-                "message".to_owned()
+    fn dispatch(&mut self, take: &mut impl FnMut(&str, &str)) {
+        if std::mem::take(&mut self.has_data) {
+            let name = if self.name.is_empty() {
+                "message"
             } else {
-                name
-            },
-            data,
-        })
+                &self.name
+            };
+            take(name, &self.data);
+        }
+        self.name.clear();
+        self.data.clear();
+    }
+}
+
+/// Where the first LF or CR is. Eight bytes at a time: lines are long, and most of them is text.
+fn line_end(bytes: &[u8]) -> Option<usize> {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    const HIGH: u64 = u64::from_le_bytes([128; 8]);
+    const LF: u64 = u64::from_le_bytes([b'\n'; 8]);
+    const CR: u64 = u64::from_le_bytes([b'\r'; 8]);
+    let (eights, _) = bytes.as_chunks::<8>();
+    let has_zero = |word: u64| word.wrapping_sub(ONES) & !word & HIGH != 0;
+    let found = eights.iter().position(|eight| {
+        let word = u64::from_le_bytes(*eight);
+        has_zero(word ^ LF) || has_zero(word ^ CR)
+    });
+    let start = found.unwrap_or(eights.len()) * 8;
+    let rest = bytes.get(start..)?;
+    let end = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+    end.map(|end| start + end)
+}
+
+/// Appends bytes as text; what is not UTF-8 is replaced.
+fn push_text(text: &mut String, bytes: &[u8]) {
+    // Much faster than the lossy way, and nearly always enough.
+    match std::str::from_utf8(bytes) {
+        Ok(whole) => text.push_str(whole),
+        Err(_) => text.push_str(&String::from_utf8_lossy(bytes)),
     }
 }
 
@@ -177,10 +237,25 @@ mod tests {
     }
 
     #[test]
-    fn wire_40_comments_names_and_several_data_lines() {
+    fn w40_comments_names_and_several_data_lines() {
         let text =
             b": keep-alive\n\nevent: a\ndata: 1\ndata:2\ndata\n\nid: 7\nretry: 5\n\ndata: 3\n\n";
         assert_eq!(decode(&[text]), [pair("a", "1\n2\n"), pair("message", "3")]);
+    }
+
+    #[test]
+    fn the_end_of_a_line_is_found_wherever_it_is() {
+        for length in 0..40 {
+            let mut bytes = vec![0x0b; length];
+            assert_eq!(line_end(&bytes), None);
+            for at in 0..length {
+                for ending in [b'\n', b'\r'] {
+                    bytes[at] = ending;
+                    assert_eq!(line_end(&bytes), Some(at));
+                    bytes[at] = 0xff;
+                }
+            }
+        }
     }
 
     #[test]

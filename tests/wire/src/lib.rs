@@ -76,6 +76,19 @@ impl fmt::Display for CassetteError {
 
 impl std::error::Error for CassetteError {}
 
+impl Exchange {
+    /// The body that was sent, as JSON; null when it is none.
+    pub fn request(&self) -> serde_json::Value {
+        let body = self.when.body.as_deref().unwrap_or_default();
+        serde_json::from_str(body).unwrap_or_default()
+    }
+
+    /// The body that came back.
+    pub fn reply(&self) -> &str {
+        self.then.body.as_deref().unwrap_or_default()
+    }
+}
+
 impl Reply {
     /// Whether the body is an event stream.
     pub fn is_stream(&self) -> bool {

@@ -6,7 +6,9 @@ pub(crate) mod random;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::chat::{ArtifactRef, FunctionCall, FunctionCallOutput, Meta, OutputPart, Role, Sidecar};
+use crate::chat::{
+    ArtifactRef, Content, FunctionCall, FunctionCallOutput, Meta, OutputPart, Part, Role, Sidecar,
+};
 
 const MODEL: &str = "claude-sonnet-4-5-20250929";
 const FAMILY: &str = "claude-sonnet-4-5";
@@ -185,7 +187,7 @@ fn an_id_that_is_empty_or_taken_is_replaced_in_call_and_result() {
 }
 
 #[test]
-fn wire_07_blank_texts_and_empty_messages_go_and_neighbours_join() {
+fn w07_blank_texts_and_empty_messages_go_and_neighbours_join() {
     assert_eq!(
         repaired(&[
             Message::user("a"),
@@ -232,7 +234,7 @@ fn a_conversation_begins_with_the_person_and_never_ends_with_the_models_words() 
 }
 
 #[test]
-fn wire_10_only_a_paused_reply_of_the_same_provider_may_come_last() {
+fn w10_only_a_paused_reply_of_the_same_provider_may_come_last() {
     let reply = paused(vec![server_use("x")]);
     let conversation = [Message::user("q"), reply];
     assert_eq!(repaired(&conversation), conversation);
@@ -245,7 +247,7 @@ fn wire_10_only_a_paused_reply_of_the_same_provider_may_come_last() {
 }
 
 #[test]
-fn wire_14_a_deferred_server_use_stays_while_it_is_owed() {
+fn w14_a_deferred_server_use_stays_while_it_is_owed() {
     let mixed = [
         Message::user("q"),
         with_meta(assistant(vec![server_use("x"), call("a")]), |_| {}),
@@ -259,6 +261,23 @@ fn wire_14_a_deferred_server_use_stays_while_it_is_owed() {
         Message::user("thanks"),
     ]);
     assert_eq!(repaired(&late), late);
+}
+
+#[test]
+fn w14_what_the_next_reply_did_not_bring_is_not_owed_any_more() {
+    let repaired = repaired(&[
+        Message::user("q"),
+        with_meta(assistant(vec![server_use("x"), call("a")]), |_| {}),
+        results(vec![result("a", "1")]),
+        // Of another provider, or cancelled before the result came.
+        assistant(vec![call("b")]),
+        results(vec![result("b", "2")]),
+    ]);
+    let told = repaired[1].content[0].as_text().unwrap();
+    assert!(
+        told.starts_with("[anthropic ran a tool of its own"),
+        "{told}"
+    );
 }
 
 #[test]
@@ -291,7 +310,7 @@ fn a_server_use_that_was_cut_off_is_never_owed() {
 }
 
 #[test]
-fn wire_59_a_sidecar_goes_back_only_to_its_signer_and_comes_home_unchanged() {
+fn w59_a_sidecar_goes_back_only_to_its_signer_and_comes_home_unchanged() {
     let own = thought("mine", "anthropic", FAMILY);
     let conversation = [
         Message::user("q"),

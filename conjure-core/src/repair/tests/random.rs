@@ -75,6 +75,8 @@ fn any_target() -> impl Strategy<Value = Target> {
         prop_oneof![
             3 => Just(target()),
             1 => Just(Target::new("openai", "gpt-5")),
+            1 => Just(Target::new("gemini", "gemini-3-pro")),
+            1 => Just(Target::new("deepseek", "deepseek-chat")),
             1 => Just(Target::new("anthropic", "claude-opus-5")),
         ],
         any::<bool>(),

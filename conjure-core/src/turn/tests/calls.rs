@@ -131,7 +131,7 @@ fn a_result_of_a_call_that_does_not_run_yet_is_none() {
 }
 
 #[test]
-fn wire_37_empty_and_repeated_ids_are_made_unique_in_the_thread() {
+fn w37_empty_and_repeated_ids_are_made_unique_in_the_thread() {
     let mut bench = Bench::asked();
     let actions = bench.reply(
         1,

@@ -59,7 +59,7 @@ fn p7_a_native_round_trip_is_four_messages_and_a_failing_tool_is_an_error() {
 }
 
 #[test]
-fn wire_08_a_last_reply_without_content_keeps_the_text_before_it() {
+fn w08_a_last_reply_without_content_keeps_the_text_before_it() {
     let mut bench = Bench::asked();
     bench.reply(1, vec![Part::text("text"), call("1", "a")], "tool_use");
     bench.done("1");
@@ -89,7 +89,7 @@ fn b13_the_stop_reason_is_the_providers() {
 }
 
 #[test]
-fn wire_58_calls_of_a_reply_that_was_cut_short_never_run() {
+fn w58_calls_of_a_reply_that_was_cut_short_never_run() {
     for stop in ["max_tokens", "refusal"] {
         let mut bench = Bench::asked();
         let parts = vec![Part::text("I call"), call("1", "a"), call("2", "free")];
@@ -183,7 +183,7 @@ fn a_failed_request_ends_the_turn_and_keeps_what_came() {
 }
 
 #[test]
-fn wire_39_a_reply_that_just_stops_is_a_failure_with_what_came() {
+fn w39_a_reply_that_just_stops_is_a_failure_with_what_came() {
     let mut bench = Bench::asked();
     bench.input(Input::ModelDone {
         request: 1,

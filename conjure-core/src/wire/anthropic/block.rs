@@ -5,12 +5,13 @@
 
 use serde_json::{Map, Value, json};
 
-use super::PROVIDER;
-use super::ids::{legal_id, legal_name};
+use super::MOST_ID;
 use crate::chat::{Content, FunctionCall, Part, Sidecar};
+use crate::wire::arguments::as_object;
+use crate::wire::ids::{legal_id, legal_name};
 
 /// A block while it comes in.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Block {
     /// Its index in the stream; none for a block that came inside `message_start`.
     pub(super) index: Option<u64>,
@@ -44,18 +45,28 @@ impl Block {
         value.and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Takes a delta in.
+    /// Takes a piece of text or of an input in: the deltas that come by the hundred.
+    pub(super) fn push(&mut self, kind: &str, piece: &str) {
+        if kind == "input_json_delta" {
+            self.input.get_or_insert_default().push_str(piece);
+            return;
+        }
+        let name = kind.strip_suffix("_delta").unwrap_or(kind);
+        match self.fields.get_mut(name) {
+            Some(Value::String(text)) => text.push_str(piece),
+            _ => {
+                self.fields.insert(name.to_owned(), piece.into());
+            }
+        }
+    }
+
+    /// Takes any other delta in.
     pub(super) fn apply(&mut self, delta: &Value) {
         let Some(delta) = delta.as_object() else {
             return;
         };
         let kind = delta.get("type").and_then(Value::as_str);
         match kind.unwrap_or_default() {
-            "input_json_delta" => {
-                let piece = delta.get("partial_json").and_then(Value::as_str);
-                let input = self.input.get_or_insert_default();
-                input.push_str(piece.unwrap_or_default());
-            }
             "citations_delta" => {
                 let Some(citation) = delta.get("citation") else {
                     return;
@@ -74,8 +85,7 @@ impl Block {
                     self.fields.insert("signature".to_owned(), signature);
                 }
             }
-            // `text_delta`, `thinking_delta`, and those of kinds that are not known: text is
-            // appended, anything else replaces.
+            // Kinds that are not known: text is appended, anything else replaces.
             _ => {
                 for (name, piece) in delta.iter().filter(|(name, _)| *name != "type") {
                     match (self.fields.get_mut(name), piece) {
@@ -89,10 +99,11 @@ impl Block {
         }
     }
 
-    /// The canonical part; none for a text block without text.
-    pub(super) fn part(&self, family: &str) -> Option<Part> {
+    /// The canonical part, signed by this provider and model family; none for a text block without
+    /// text.
+    pub(super) fn part(&self, provider: &str, family: &str) -> Option<Part> {
         let sidecar = |data: Value| Sidecar {
-            provider: PROVIDER.to_owned(),
+            provider: provider.to_owned(),
             model_family: family.to_owned(),
             data,
         };
@@ -150,7 +161,7 @@ impl Block {
             }
             _ => Some(
                 Content::ServerItem {
-                    provider: PROVIDER.to_owned(),
+                    provider: provider.to_owned(),
                     item: self.item(),
                 }
                 .into(),
@@ -163,10 +174,7 @@ impl Block {
         let mut fields = self.fields.clone();
         if self.input.is_some() {
             let (arguments, text) = self.arguments();
-            fields.insert(
-                "input".to_owned(),
-                sendable_input(&arguments, text.as_deref()),
-            );
+            fields.insert("input".to_owned(), as_object(&arguments, text.as_deref()));
         }
         Value::Object(fields)
     }
@@ -223,9 +231,9 @@ pub(super) fn assistant_block(part: &Part) -> Option<Value> {
         Content::FunctionCall(call) => {
             let mut block = json!({
                 "type": "tool_use",
-                "id": legal_id(&call.call_id),
+                "id": legal_id(&call.call_id, MOST_ID),
                 "name": legal_name(&call.name),
-                "input": sendable_input(&call.arguments, call.arguments_text.as_deref()),
+                "input": as_object(&call.arguments, call.arguments_text.as_deref()),
             });
             if let (Some(caller), Some(fields)) = (data("caller"), block.as_object_mut()) {
                 fields.insert("caller".to_owned(), caller.clone());
@@ -234,15 +242,5 @@ pub(super) fn assistant_block(part: &Part) -> Option<Value> {
         }
         Content::ServerItem { item, .. } => Some(item.clone()),
         Content::FunctionCallOutput(_) | Content::Image { .. } | Content::File { .. } => None,
-    }
-}
-
-/// An input is always an object: what is none is wrapped into one, so that the model sees what it
-/// wrote.
-fn sendable_input(arguments: &Value, text: Option<&str>) -> Value {
-    match text {
-        Some("") | None if arguments.is_object() => arguments.clone(),
-        Some("") | None => json!({}),
-        Some(text) => json!({ "arguments_text": text }),
     }
 }

@@ -11,7 +11,7 @@ const MOST: usize = 4;
 
 /// Marks the body; `own_tools` is how many tools at the front are the routing table's.
 pub(super) fn mark(body: &mut Map<String, Value>, own_tools: usize) {
-    let mut left = MOST.saturating_sub(count(&Value::Object(body.clone()), 0));
+    let mut left = MOST.saturating_sub(count_fields(body, 0));
     let mut spend = |block: Option<&mut Value>| {
         let marked = left > 0 && block.is_some_and(mark_block);
         if marked {
@@ -66,14 +66,16 @@ fn count(value: &Value, depth: usize) -> usize {
     }
     match value {
         Value::Array(items) => items.iter().map(|item| count(item, depth + 1)).sum(),
-        Value::Object(fields) => fields
-            .iter()
-            .map(|(name, value)| match name.as_str() {
-                "cache_control" => 1,
-                "system" | "tools" | "messages" | "content" => count(value, depth + 1),
-                _ => 0,
-            })
-            .sum(),
+        Value::Object(fields) => count_fields(fields, depth),
         _ => 0,
     }
+}
+
+fn count_fields(fields: &Map<String, Value>, depth: usize) -> usize {
+    let counts = fields.iter().map(|(name, value)| match name.as_str() {
+        "cache_control" => 1,
+        "system" | "tools" | "messages" | "content" => count(value, depth + 1),
+        _ => 0,
+    });
+    counts.sum()
 }

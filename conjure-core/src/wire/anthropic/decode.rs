@@ -5,12 +5,15 @@
 
 use std::mem;
 
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::block::Block;
-use super::{errors, usage};
+use super::{PROVIDER, WHO, errors, usage};
 use crate::chat::{Response, Stop, StopReason, StreamEvent};
-use crate::wire::sse::{MAX_EVENT_BYTES, SseDecoder, SseEvent};
+use crate::wire::failure::{self, shown, text_of};
+use crate::wire::scan::{Count, Loose};
+use crate::wire::stream::{self, MOST_PARTS, Reply, Stream, TOO_MANY};
 use crate::wire::{Decoded, Decoder, WireError, model_family};
 
 /// A decoder for the body of one streaming reply.
@@ -18,95 +21,30 @@ use crate::wire::{Decoded, Decoder, WireError, model_family};
 /// A gateway that answers a streaming request with one JSON body is understood too.
 #[must_use]
 pub fn decoder() -> impl Decoder + 'static {
-    StreamDecoder::default()
+    decoder_of(PROVIDER)
+}
+
+/// The same for a provider of another name that speaks this wire.
+pub(in crate::wire) fn decoder_of(provider: &str) -> impl Decoder + use<> {
+    Stream::new(Message::new(provider))
 }
 
 /// Decodes the body of a reply that does not stream.
 #[must_use]
 pub fn decode_body(bytes: &[u8]) -> Decoded {
-    let mut reply = Reply::default();
-    reply.body(bytes, &mut Vec::new());
-    reply.into_decoded()
+    decode_body_of(PROVIDER, bytes)
 }
 
-#[derive(Default)]
-struct StreamDecoder {
-    kind: Body,
-    sse: SseDecoder,
-    reply: Reply,
-    /// The first bytes, to tell a person what came when it was no reply at all.
-    head: Vec<u8>,
-}
-
-#[derive(Default)]
-enum Body {
-    #[default]
-    Unknown,
-    Events,
-    Json(Vec<u8>),
-}
-
-impl Decoder for StreamDecoder {
-    fn push(&mut self, bytes: &[u8], out: &mut Vec<StreamEvent>) {
-        let mut bytes = bytes;
-        if matches!(self.kind, Body::Unknown) {
-            let blank = |byte: &u8| byte.is_ascii_whitespace() || b"\xEF\xBB\xBF".contains(byte);
-            let start = bytes.iter().position(|byte| !blank(byte));
-            bytes = start
-                .and_then(|start| bytes.get(start..))
-                .unwrap_or_default();
-            match bytes.first() {
-                None => return,
-                Some(b'{') => self.kind = Body::Json(Vec::new()),
-                Some(_) => self.kind = Body::Events,
-            }
-        }
-        if let Body::Json(body) = &mut self.kind {
-            if body.len() + bytes.len() <= MAX_EVENT_BYTES {
-                body.extend_from_slice(bytes);
-            } else {
-                self.reply.protocol("a body that is larger than 32 MiB");
-            }
-            return;
-        }
-        let room = 400usize.saturating_sub(self.head.len()).min(bytes.len());
-        self.head
-            .extend_from_slice(bytes.get(..room).unwrap_or_default());
-        let mut events = Vec::new();
-        let outcome = self.sse.push(bytes, &mut events);
-        for event in events {
-            self.reply.event(&event, out);
-        }
-        if let Err(error) = outcome {
-            self.reply.protocol(&error.to_string());
-        }
-    }
-
-    fn finish(&mut self, out: &mut Vec<StreamEvent>) -> Decoded {
-        match mem::take(&mut self.kind) {
-            Body::Json(body) => self.reply.body(&body, out),
-            Body::Unknown | Body::Events => {
-                let last = self.sse.finish();
-                // An event without its blank line counts if it is whole; else it was cut.
-                if let Some(event) = last.filter(|e| serde_json::from_str::<Value>(&e.data).is_ok())
-                {
-                    self.reply.event(&event, out);
-                }
-                if !self.reply.heard && !begins_like_events(&self.head) {
-                    let shown = errors::shown(&self.head);
-                    self.reply
-                        .protocol(&format!("something that is no event stream: {shown}"));
-                }
-            }
-        }
-        mem::take(&mut self.reply).into_decoded()
-    }
+/// The same for a provider of another name that speaks this wire.
+pub(in crate::wire) fn decode_body_of(provider: &str, bytes: &[u8]) -> Decoded {
+    stream::decode_body(Message::new(provider), bytes)
 }
 
 /// A reply while it comes in.
-#[derive(Default)]
-struct Reply {
+#[derive(Clone, Default)]
+struct Message {
     response: Response,
+    provider: String,
     family: String,
     blocks: Vec<Block>,
     /// Whether an event of this API came.
@@ -119,19 +57,56 @@ struct Reply {
     error: Option<WireError>,
 }
 
-impl Reply {
-    fn event(&mut self, event: &SseEvent, out: &mut Vec<StreamEvent>) {
-        if self.ended || self.error.is_some() || event.data.trim() == "[DONE]" {
+/// A delta of the kinds that come by the hundred, read in place.
+#[derive(Deserialize)]
+struct Piece<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Loose<'a>,
+    index: Option<Count>,
+    #[serde(borrow)]
+    delta: PieceDelta<'a>,
+}
+
+/// `content_block_stop` or `message_stop`, read in place.
+#[derive(Deserialize)]
+struct End<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Loose<'a>,
+    index: Option<Count>,
+}
+
+#[derive(Deserialize)]
+struct PieceDelta<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Loose<'a>,
+    #[serde(borrow, default, alias = "thinking", alias = "partial_json")]
+    text: Loose<'a>,
+}
+
+impl Reply for Message {
+    fn event(&mut self, name: &str, data: &str, out: &mut Vec<StreamEvent>) {
+        if self.ended || self.error.is_some() || data.trim() == "[DONE]" {
             return;
         }
-        let Ok(data) = serde_json::from_str::<Value>(&event.data) else {
-            let shown = errors::shown(event.data.as_bytes());
+        let is_small = match name {
+            "content_block_delta" => self.piece(data, out),
+            "content_block_stop" => self.stop_of_block(data, out),
+            "message_stop" => self.stop_of_message(data, out),
+            "ping" => true,
+            _ => false,
+        };
+        if is_small {
+            self.heard = true;
+            return;
+        }
+        let Ok(data) = serde_json::from_str::<Value>(data) else {
+            let shown = shown(data.as_bytes());
             self.protocol(&format!("an event that is not JSON: {shown}"));
             return;
         };
         self.heard = true;
         let kind = data.get("type").and_then(Value::as_str);
-        match kind.unwrap_or(&event.name) {
+        match kind.unwrap_or(name) {
             "message_start" => {
                 if let Some(message) = data.get("message") {
                     self.start(message, out);
@@ -151,7 +126,7 @@ impl Reply {
                 self.take_stop(delta);
                 self.take_usage(&data, out);
             }
-            "message_stop" => self.end(out),
+            "message_stop" => self.stopped(out),
             "error" => {
                 let error = data.get("error").unwrap_or(&Value::Null);
                 self.error = Some(errors::in_stream(error, !self.blocks.is_empty()));
@@ -171,7 +146,7 @@ impl Reply {
             // Left as it is: a body that just stops is a cut.
             Err(error) if error.is_eof() && !bytes.is_empty() => return,
             Err(_) => {
-                let shown = errors::shown(bytes);
+                let shown = shown(bytes);
                 self.protocol(&format!("a body that is not JSON: {shown}"));
                 return;
             }
@@ -180,11 +155,112 @@ impl Reply {
             self.error = Some(errors::in_stream(error, false));
         } else if body.get("content").is_some_and(Value::is_array) {
             self.start(&body, out);
-            self.end(out);
+            self.stopped(out);
         } else {
-            let shown = errors::shown(bytes);
+            let shown = shown(bytes);
             self.protocol(&format!("JSON that is no message: {shown}"));
         }
+    }
+
+    fn protocol(&mut self, found: &str) {
+        if self.error.is_none() && !self.ended {
+            self.error = Some(failure::protocol(WHO, found));
+        }
+    }
+
+    fn heard(&self) -> bool {
+        self.heard
+    }
+
+    fn end(mut self, _out: &mut Vec<StreamEvent>) -> Decoded {
+        let whole = self.blocks.iter().all(|block| block.whole);
+        if self.error.is_none() && self.stopped_at_start && whole {
+            self.ended = true;
+        }
+        if !self.ended && self.error.is_none() {
+            self.error = Some(failure::cut(WHO, !self.blocks.is_empty()));
+        }
+        let mut response = self.response;
+        response.parts = self
+            .blocks
+            .iter()
+            .filter_map(|block| block.part(&self.provider, &self.family))
+            .collect();
+        response.complete = self.ended;
+        Decoded {
+            response,
+            error: self.error,
+        }
+    }
+}
+
+impl Message {
+    fn new(provider: &str) -> Self {
+        Self {
+            provider: provider.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// The end of the message; false when it is something else.
+    fn stop_of_message(&mut self, data: &str, out: &mut Vec<StreamEvent>) -> bool {
+        let end = serde_json::from_str::<End<'_>>(data);
+        let is_end = end.is_ok_and(|end| end.kind.str() == "message_stop");
+        if is_end {
+            self.stopped(out);
+        }
+        is_end
+    }
+
+    /// The end of a block; false when it ends none.
+    fn stop_of_block(&mut self, data: &str, out: &mut Vec<StreamEvent>) -> bool {
+        let Ok(End { kind, index }) = serde_json::from_str::<End<'_>>(data) else {
+            return false;
+        };
+        let index = Some(index.unwrap_or_default().0);
+        let open = self
+            .blocks
+            .iter()
+            .rposition(|block| block.index.is_some() && block.index == index && !block.whole);
+        match open {
+            Some(at) if kind.str() == "content_block_stop" => {
+                self.close(at, out);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// A delta of text, thought or input; false when it is none of them or stands nowhere.
+    fn piece(&mut self, data: &str, out: &mut Vec<StreamEvent>) -> bool {
+        let Ok(Piece { kind, index, delta }) = serde_json::from_str::<Piece<'_>>(data) else {
+            return false;
+        };
+        let index = Some(index.unwrap_or_default().0);
+        let open = self
+            .blocks
+            .iter_mut()
+            .rfind(|block| block.index.is_some() && block.index == index && !block.whole);
+        let (Some(block), Loose::Text(piece), "content_block_delta") =
+            (open, delta.text, kind.str())
+        else {
+            return false;
+        };
+        let kind = delta.kind.str();
+        if !matches!(kind, "text_delta" | "thinking_delta" | "input_json_delta") {
+            return false;
+        }
+        block.push(kind, &piece);
+        if piece.is_empty() {
+            return true;
+        }
+        let delta = piece.into_owned();
+        match kind {
+            "text_delta" => out.push(StreamEvent::Content { delta }),
+            "thinking_delta" => out.push(StreamEvent::Thinking { delta }),
+            _ => {}
+        }
+        true
     }
 
     /// `message_start`, or a whole message. Blocks in it are finished: replies with programmatic
@@ -219,6 +295,10 @@ impl Reply {
 
     fn block_start(&mut self, data: &Value, out: &mut Vec<StreamEvent>) {
         let index = index_of(data);
+        if self.blocks.len() >= MOST_PARTS {
+            self.protocol(TOO_MANY);
+            return;
+        }
         if self.blocks.iter().any(|b| b.index == index && !b.whole) {
             self.protocol("a block that begins inside another of the same number");
             return;
@@ -235,16 +315,25 @@ impl Reply {
             return;
         };
         let delta = data.get("delta").unwrap_or(&Value::Null);
-        block.apply(delta);
-        let piece = |name: &str| {
-            let text = delta.get(name).and_then(Value::as_str).unwrap_or_default();
-            (!text.is_empty()).then(|| text.to_owned())
+        let pieces = [
+            ("text_delta", "text"),
+            ("thinking_delta", "thinking"),
+            ("input_json_delta", "partial_json"),
+        ];
+        let kind = text_of(delta, "type");
+        let Some((kind, field)) = pieces.into_iter().find(|(known, _)| *known == kind) else {
+            block.apply(delta);
+            return;
         };
-        match block.kind() {
-            "text" => out.extend(piece("text").map(|delta| StreamEvent::Content { delta })),
-            "thinking" => {
-                out.extend(piece("thinking").map(|delta| StreamEvent::Thinking { delta }));
-            }
+        let piece = text_of(delta, field);
+        block.push(kind, piece);
+        if piece.is_empty() {
+            return;
+        }
+        let delta = piece.to_owned();
+        match kind {
+            "text_delta" => out.push(StreamEvent::Content { delta }),
+            "thinking_delta" => out.push(StreamEvent::Thinking { delta }),
             _ => {}
         }
     }
@@ -291,7 +380,7 @@ impl Reply {
     }
 
     /// The wire's own end; blocks whose end a gateway left out end here too.
-    fn end(&mut self, out: &mut Vec<StreamEvent>) {
+    fn stopped(&mut self, out: &mut Vec<StreamEvent>) {
         if self.error.is_some() {
             return;
         }
@@ -330,53 +419,6 @@ impl Reply {
             out.push(StreamEvent::Usage(self.response.usage));
         }
     }
-
-    fn protocol(&mut self, found: &str) {
-        if self.error.is_none() && !self.ended {
-            self.error = Some(WireError::new(
-                "protocol",
-                format!(
-                    "Anthropic's reply cannot be read: {found}. Check the base URL and any proxy \
-                     on the way."
-                ),
-                false,
-            ));
-        }
-    }
-
-    fn into_decoded(mut self) -> Decoded {
-        let whole = self.blocks.iter().all(|block| block.whole);
-        if self.error.is_none() && self.stopped_at_start && whole {
-            self.ended = true;
-        }
-        if !self.ended && self.error.is_none() {
-            let output = !self.blocks.is_empty();
-            self.error = Some(WireError::new(
-                "cut",
-                "Anthropic's reply broke off before its end. What came is kept; send the message \
-                 again to go on.",
-                !output,
-            ));
-        }
-        let mut response = self.response;
-        response.parts = self
-            .blocks
-            .iter()
-            .filter_map(|block| block.part(&self.family))
-            .collect();
-        response.complete = self.ended;
-        Decoded {
-            response,
-            error: self.error,
-        }
-    }
-}
-
-/// Whether the first bytes are, or may become, a field or a comment of an event.
-fn begins_like_events(head: &[u8]) -> bool {
-    [&b"event"[..], b"data", b"id", b"retry", b":"]
-        .iter()
-        .any(|field| head.starts_with(field) || field.starts_with(head))
 }
 
 fn index_of(data: &Value) -> Option<u64> {

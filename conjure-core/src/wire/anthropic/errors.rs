@@ -1,70 +1,61 @@
 //! Anthropic's errors, whether they come as an HTTP status or inside a stream.
 //!
-//! Turns type, status and text into a kind that programs can act on and a sentence that tells a
-//! person what to do. Waiting and trying again is the caller's.
+//! Turns type, status and text into a kind that programs can act on. The sentences are those of
+//! all wires; waiting and trying again is the caller's.
 
 use serde_json::Value;
 
+use super::WHO;
 use crate::wire::WireError;
+use crate::wire::failure::{self, Refused, kind_of_status, shown, text_of};
 
 /// What a reply with this status and body means. The body may be JSON, a proxy's HTML or empty.
 #[must_use]
 pub fn error(status: u16, body: &[u8]) -> WireError {
+    error_with_headers(status, &[], body)
+}
+
+/// The same, with what the headers say.
+pub(in crate::wire) fn error_with_headers(
+    status: u16,
+    headers: &[(String, String)],
+    body: &[u8],
+) -> WireError {
     let json: Option<Value> = serde_json::from_slice(body).ok();
     let inner = json.as_ref().and_then(|json| json.get("error"));
-    let (error_type, text) = match inner {
+    let (word, text) = match inner {
         // Some gateways put the text where the object should be.
         Some(Value::String(text)) => ("", text.clone()),
         Some(inner) => (text_of(inner, "type"), text_of(inner, "message").to_owned()),
         None => ("", shown(body)),
     };
-    let kind = kind_of(error_type, status, &text);
-    let what = if error_type.is_empty() {
-        format!("HTTP status {status}")
-    } else {
-        format!("HTTP status {status}, {error_type}")
-    };
-    let told = match (inner, text.trim()) {
-        (_, "") => "It gave no reason.".to_owned(),
-        (Some(_), text) => sentence(text),
-        (None, text) => format!("What it sent is not this API's error: {}", sentence(text)),
-    };
-    let id = json
-        .as_ref()
-        .and_then(|json| json.get("request_id"))
-        .and_then(Value::as_str)
-        .map(|id| format!(" (request {id})"))
-        .unwrap_or_default();
-    WireError::new(
-        kind,
-        format!(
-            "Anthropic gave no reply ({what}). {told} {}{id}",
-            advice(kind)
-        ),
-        passes(kind, status),
-    )
+    Refused {
+        who: WHO,
+        status,
+        word,
+        text: &text,
+        own_form: inner.is_some(),
+        kind: kind_of(word, status, &text),
+        request_id: json
+            .as_ref()
+            .and_then(|json| json.get("request_id"))
+            .and_then(Value::as_str),
+        headers,
+    }
+    .error()
 }
 
 /// What an `error` event inside a stream means; `output`: whether something of the reply had come.
 pub(super) fn in_stream(error: &Value, output: bool) -> WireError {
-    let error_type = text_of(error, "type");
+    let word = text_of(error, "type");
     let text = text_of(error, "message");
-    let kind = kind_of(error_type, 0, text);
-    let told = if text.is_empty() { error_type } else { text };
-    WireError::new(
-        kind,
-        format!(
-            "Anthropic broke its reply off with an error: {} {}",
-            sentence(told),
-            advice(kind)
-        ),
-        !output && passes(kind, 0),
-    )
+    let told = if text.is_empty() { word } else { text };
+    failure::in_stream(WHO, kind_of(word, 0, text), told, output)
 }
 
-fn kind_of(error_type: &str, status: u16, text: &str) -> &'static str {
+fn kind_of(word: &str, status: u16, text: &str) -> &'static str {
     let too_long = text.contains("prompt is too long") || text.contains("exceed context limit");
-    match error_type {
+    match word {
         "overloaded_error" => "overloaded",
         "rate_limit_error" => "rate_limited",
         "authentication_error" | "permission_error" | "billing_error" => "auth",
@@ -72,71 +63,7 @@ fn kind_of(error_type: &str, status: u16, text: &str) -> &'static str {
         "request_too_large" => "too_large",
         "invalid_request_error" if too_long => "too_large",
         "invalid_request_error" => "bad_request",
-        _ => match status {
-            401..=403 => "auth",
-            404 => "not_found",
-            413 => "too_large",
-            429 => "rate_limited",
-            503 | 529 => "overloaded",
-            408 | 409 => "api",
-            400..=499 => "bad_request",
-            _ => "api",
-        },
-    }
-}
-
-/// Whether the failure passes by itself.
-fn passes(kind: &str, status: u16) -> bool {
-    match kind {
-        "overloaded" | "rate_limited" => true,
-        // 0: inside a stream. 501 and 505 say that it will never work.
-        "api" => !matches!(status, 501 | 505 | 100..=399),
-        _ => false,
-    }
-}
-
-fn advice(kind: &str) -> &'static str {
-    match kind {
-        "overloaded" => "The service is overloaded; try again in a while or use another model.",
-        "rate_limited" => "The account's rate limit is reached; wait, or send less at a time.",
-        "auth" => {
-            "Check the API key that the session uses, and that its account may use this model."
-        }
-        "not_found" => "Check the model's name and the base URL.",
-        "too_large" => "The conversation is too long for the model; compact it or fork it earlier.",
-        "bad_request" => "The request is wrong as it is, so sending it again will not help.",
-        _ => "Something failed on the provider's side; try again.",
-    }
-}
-
-fn text_of<'a>(value: &'a Value, name: &str) -> &'a str {
-    value.get(name).and_then(Value::as_str).unwrap_or_default()
-}
-
-fn sentence(text: &str) -> String {
-    let text = text.trim();
-    if text.ends_with(['.', '!', '?']) {
-        text.to_owned()
-    } else {
-        format!("{text}.")
-    }
-}
-
-/// A body for people: the title of an HTML page, or the first line or so of a text.
-pub(super) fn shown(body: &[u8]) -> String {
-    let text = String::from_utf8_lossy(body);
-    let lower = text.to_ascii_lowercase();
-    let title = lower.find("<title>").and_then(|start| {
-        let start = start + "<title>".len();
-        let end = lower.get(start..)?.find("</title>")?;
-        text.get(start..start + end)
-    });
-    let text = title.unwrap_or(&text);
-    let words: Vec<&str> = text.split_whitespace().collect();
-    let line = words.join(" ");
-    match line.char_indices().nth(200) {
-        Some((cut, _)) => format!("{}…", line.get(..cut).unwrap_or_default()),
-        None => line,
+        _ => kind_of_status(status),
     }
 }
 

@@ -5,15 +5,14 @@
 
 use std::collections::BTreeMap;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
+use super::MOST_ID;
 use super::block::assistant_block;
-use super::ids::legal_id;
 use crate::chat::{ArtifactRef, Content, FunctionCallOutput, Message, OutputPart, Part, Role};
-use crate::context::notes::file as artifact_note;
 use crate::request::Attachment;
+use crate::wire::files::{Files, Seen, is_named};
+use crate::wire::ids::legal_id;
 
 /// The messages, with what backends add to the person's newest one.
 pub(super) fn messages(
@@ -53,8 +52,7 @@ fn assistant(message: &Message, files: &mut Files<'_>) -> Vec<Value> {
         .filter_map(|part| match &part.content {
             // A model's own files go back as words: this API takes them from a user only.
             Content::Image { artifact } | Content::File { artifact } => {
-                files.told(artifact, "a file in a model's message");
-                Some(text(&artifact_note(artifact)))
+                Some(text(&files.told(artifact, "a file in a model's message")))
             }
             _ => assistant_block(part),
         })
@@ -67,27 +65,20 @@ fn user(message: &Message, files: &mut Files<'_>) -> Vec<Value> {
         .iter()
         .filter_map(|part: &Part| match &part.content {
             Content::FunctionCallOutput(output) => Some(tool_result(output, files)),
-            Content::Image { artifact } | Content::File { artifact } => Some(files.block(artifact)),
+            Content::Image { artifact } | Content::File { artifact } => Some(file(artifact, files)),
             _ => assistant_block(part),
         })
         .collect()
 }
 
 fn tool_result(output: &FunctionCallOutput, files: &mut Files<'_>) -> Value {
-    // What a text says about a file already is not said again.
-    let told = |artifact: &ArtifactRef| {
-        let words = format!("[file] {} ", artifact.id);
-        output
-            .output
-            .iter()
-            .any(|part| matches!(part, OutputPart::Text { text } if text.starts_with(&words)))
-    };
     let content: Vec<Value> = output
         .output
         .iter()
         .filter_map(|part| match part {
             OutputPart::File { artifact }
-                if told(artifact) && !files.attachments.contains_key(&artifact.id) =>
+                if is_named(artifact, &output.output)
+                    && !files.attachments.contains_key(&artifact.id) =>
             {
                 None
             }
@@ -95,15 +86,17 @@ fn tool_result(output: &FunctionCallOutput, files: &mut Files<'_>) -> Value {
             OutputPart::Text { text: said } => Some(text(said)),
             // The API takes only text in a result that is an error.
             OutputPart::Image { artifact } | OutputPart::File { artifact } if output.is_error => {
-                files.told(artifact, "a file in a failed call's result");
-                Some(text(&artifact_note(artifact)))
+                Some(text(
+                    &files.told(artifact, "a file in a failed call's result"),
+                ))
             }
             OutputPart::Image { artifact } | OutputPart::File { artifact } => {
-                Some(files.block(artifact))
+                Some(file(artifact, files))
             }
         })
         .collect();
-    let mut block = json!({"type": "tool_result", "tool_use_id": legal_id(&output.call_id)});
+    let mut block =
+        json!({"type": "tool_result", "tool_use_id": legal_id(&output.call_id, MOST_ID)});
     if let Some(fields) = block.as_object_mut() {
         if !content.is_empty() {
             fields.insert("content".to_owned(), Value::Array(content));
@@ -115,59 +108,27 @@ fn tool_result(output: &FunctionCallOutput, files: &mut Files<'_>) -> Value {
     block
 }
 
-struct Files<'a> {
-    attachments: &'a BTreeMap<String, Attachment>,
-    notes: &'a mut Vec<String>,
-}
-
-impl Files<'_> {
-    /// The file itself where its bytes are here and the API can look at it, else words about it.
-    fn block(&mut self, artifact: &ArtifactRef) -> Value {
-        let Some(attachment) = self.attachments.get(&artifact.id) else {
-            return text(&artifact_note(artifact));
-        };
-        let media_type = attachment.media_type.as_str();
-        let base64 = json!({"type": "base64", "media_type": media_type, "data": attachment.data});
-        match media_type {
-            "image/jpeg" | "image/png" | "image/gif" | "image/webp" => {
-                json!({"type": "image", "source": base64})
-            }
-            "application/pdf" => {
-                json!({"type": "document", "source": base64, "title": artifact.name})
-            }
-            _ if is_text(media_type) => {
-                let bytes = STANDARD.decode(&attachment.data).unwrap_or_default();
-                match String::from_utf8(bytes) {
-                    Ok(data) if !data.trim().is_empty() => json!({
-                        "type": "document",
-                        "source": {"type": "text", "media_type": "text/plain", "data": data},
-                        "title": artifact.name,
-                    }),
-                    _ => {
-                        self.told(artifact, "a text file that is empty or not UTF-8");
-                        text(&artifact_note(artifact))
-                    }
-                }
-            }
-            _ => {
-                self.told(artifact, "a file of a type that this API cannot look at");
-                text(&artifact_note(artifact))
-            }
+/// The file itself where its bytes are here and the API can look at it, else words about it.
+fn file(artifact: &ArtifactRef, files: &mut Files<'_>) -> Value {
+    match files.look(artifact) {
+        Seen::Image(file) => json!({"type": "image", "source": base64(file)}),
+        Seen::Pdf(file) => {
+            json!({"type": "document", "source": base64(file), "title": artifact.name})
         }
-    }
-
-    fn told(&mut self, artifact: &ArtifactRef, what: &str) {
-        self.notes
-            .push(format!("{what} is told as text: {}", artifact.name));
+        Seen::Text(data) => json!({
+            "type": "document",
+            "source": {"type": "text", "media_type": "text/plain", "data": data},
+            "title": artifact.name,
+        }),
+        Seen::Other(_) => {
+            text(&files.told(artifact, "a file of a type that this API cannot look at"))
+        }
+        Seen::Words(words) => text(&words),
     }
 }
 
-fn is_text(media_type: &str) -> bool {
-    media_type.starts_with("text/")
-        || matches!(
-            media_type,
-            "application/json" | "application/xml" | "application/yaml" | "application/toml"
-        )
+fn base64(file: &Attachment) -> Value {
+    json!({"type": "base64", "media_type": file.media_type, "data": file.data})
 }
 
 fn text(text: &str) -> Value {

@@ -9,21 +9,28 @@ mod cache;
 mod decode;
 mod encode;
 mod errors;
-mod ids;
 mod messages;
-mod schema;
+mod output;
 mod thinking;
 mod usage;
 
 pub use decode::{decode_body, decoder};
+pub(super) use decode::{decode_body_of, decoder_of};
 pub use encode::encode;
 pub use errors::error;
+pub(super) use errors::error_with_headers;
 
 /// The provider, as sidecars and server items name it.
 pub const PROVIDER: &str = "anthropic";
 
 /// The version of the API that this wire speaks, sent as `anthropic-version`.
 pub const API_VERSION: &str = "2023-06-01";
+
+/// How a person calls the provider.
+const WHO: &str = "Anthropic";
+
+/// Ids may be of any length here.
+const MOST_ID: usize = usize::MAX;
 
 #[cfg(test)]
 mod tests;

@@ -1,81 +1,20 @@
 //! The Messages API.
 
-use conjure_core::chat::{
-    Content, FunctionCallOutput, Message, OutputPart, Part, Response, Role, StreamEvent,
-};
+use conjure_core::chat::{Content, FunctionCallOutput, Message, OutputPart, Part, Role};
 use conjure_core::repair::{Target, repair};
-use conjure_core::request::{ModelRequest, ProviderFragments, ToolChoice};
-use conjure_core::wire::anthropic::{decode_body, decoder, encode, error};
-use conjure_core::wire::{Decoded, Decoder as _};
-use conjure_wire_tests::{Cassette, Exchange, Reply};
+use conjure_core::request::ModelRequest;
+use conjure_core::wire::{Endpoint, Wire};
+use conjure_wire_tests::{Exchange, Reply};
 use serde_json::{Value, json};
 
 use crate::recordings::recordings;
+use crate::said::{Said, every_reply};
 
 #[test]
 fn every_recorded_reply_decodes_to_what_was_said() {
-    let Some(cassettes) = recordings("anthropic") else {
-        return;
-    };
-    let (mut streams, mut bodies, mut errors, mut other) = (0, 0, 0, 0);
-    for (name, exchange) in messages_exchanges(&cassettes, &mut other) {
-        let body = exchange.then.body.clone().unwrap_or_default();
-        if exchange.then.status != 200 {
-            let error = error(exchange.then.status, body.as_bytes());
-            assert!(
-                matches!(error.kind.as_str(), "auth" | "bad_request"),
-                "{name}: {error:?}"
-            );
-            errors += 1;
-            continue;
-        }
-        let decoded = if exchange.then.is_stream() {
-            streams += 1;
-            decode(&[body.as_bytes()]).0
-        } else {
-            bodies += 1;
-            assert_eq!(
-                decode(&[body.as_bytes()]).0,
-                decode_body(body.as_bytes()),
-                "{name}"
-            );
-            decode_body(body.as_bytes())
-        };
-        assert_eq!(decoded.error, None, "{name}");
-        assert!(decoded.response.complete, "{name}");
-        assert_eq!(said(&decoded.response), recorded(&exchange.then), "{name}");
-    }
-    println!(
-        "anthropic: {streams} streams, {bodies} bodies, {errors} errors; {other} exchanges of \
-         other endpoints not looked at"
-    );
-    assert!(streams > 0 && bodies > 0 && errors > 0);
-}
-
-#[test]
-fn a_stream_cut_at_any_byte_or_fed_byte_by_byte_decodes_to_the_same() {
-    let Some(cassettes) = recordings("anthropic") else {
-        return;
-    };
-    let (mut streams, mut cuts) = (0, 0);
-    for (name, exchange) in messages_exchanges(&cassettes, &mut 0) {
-        let body = exchange.then.body.clone().unwrap_or_default();
-        if !exchange.then.is_stream() || exchange.then.status != 200 {
-            continue;
-        }
-        streams += 1;
-        let bytes = body.as_bytes();
-        let whole = decode(&[bytes]);
-        for at in 0..=bytes.len() {
-            let (first, second) = bytes.split_at(at);
-            assert_eq!(decode(&[first, second]), whole, "{name}, cut at {at}");
-            cuts += 1;
-        }
-        let each: Vec<&[u8]> = bytes.chunks(1).collect();
-        assert_eq!(decode(&each), whole, "{name}, byte by byte");
-    }
-    println!("anthropic: {streams} streams, {cuts} cuts");
-    assert!(streams > 0);
+    every_reply(Wire::Anthropic, |recorded| {
+        self::recorded(&recorded.exchange.then)
+    });
 }
 
 #[test]
@@ -92,7 +31,10 @@ fn a_recorded_conversation_goes_on_as_it_was_recorded() {
             let Some(messages) = went_on(before, after).filter(|_| !altered) else {
                 continue;
             };
-            let reply = decode(&[before.then.body.clone().unwrap_or_default().as_bytes()]).0;
+            let endpoint = Endpoint::new("anthropic");
+            let mut decoder = Wire::Anthropic.decoder(&endpoint);
+            decoder.push(before.reply().as_bytes(), &mut Vec::new());
+            let reply = decoder.finish(&mut Vec::new());
             let model = reply.response.model.clone();
             let results: Vec<Part> = results(&messages[1]);
             let sendable = repair(
@@ -104,20 +46,11 @@ fn a_recorded_conversation_goes_on_as_it_was_recorded() {
                 &Target::new("anthropic", &model),
             );
             let request = ModelRequest {
-                provider: "anthropic".to_owned(),
-                model,
-                system: Vec::new(),
                 messages: sendable,
-                tools: Vec::new(),
-                tool_choice: ToolChoice::Auto,
-                max_tokens: 1024,
-                thinking_tokens: None,
-                stop_sequences: Vec::new(),
-                contribution: ProviderFragments::default(),
-                attachments: std::collections::BTreeMap::new(),
-                stream: true,
+                ..ModelRequest::empty(&Target::new("anthropic", &model))
             };
-            let body: Value = serde_json::from_slice(&encode(&request).body).unwrap();
+            let body: Value =
+                serde_json::from_slice(&Wire::Anthropic.encode(&request, &endpoint).body).unwrap();
             let mut built = body["messages"].as_array().unwrap()[1..].to_vec();
             built.iter_mut().for_each(without_marks);
             assert_eq!(built, messages, "{}", cassette.name);
@@ -126,75 +59,6 @@ fn a_recorded_conversation_goes_on_as_it_was_recorded() {
     }
     println!("anthropic: {compared} follow-up requests compared");
     assert!(compared > 0);
-}
-
-fn messages_exchanges<'a>(
-    cassettes: &'a [Cassette],
-    other: &mut usize,
-) -> Vec<(&'a str, &'a Exchange)> {
-    let mut found = Vec::new();
-    for cassette in cassettes {
-        for exchange in &cassette.exchanges {
-            if exchange.when.path == "/v1/messages" {
-                found.push((cassette.name.as_str(), exchange));
-            } else {
-                *other += 1;
-            }
-        }
-    }
-    found
-}
-
-fn decode(pieces: &[&[u8]]) -> (Decoded, Vec<StreamEvent>) {
-    let mut decoder = decoder();
-    let mut events = Vec::new();
-    for piece in pieces {
-        decoder.push(piece, &mut events);
-    }
-    let decoded = decoder.finish(&mut events);
-    (decoded, events)
-}
-
-/// What a reply says, in the few words that both readers can tell.
-#[derive(Debug, PartialEq)]
-struct Said {
-    text: String,
-    thoughts: String,
-    calls: Vec<(String, String, Value)>,
-    stop: Option<String>,
-    sequence: Option<String>,
-    output: u64,
-}
-
-fn said(response: &Response) -> Said {
-    let message = Message::new(Role::Assistant, response.parts.clone());
-    Said {
-        text: message.text(),
-        thoughts: message
-            .content
-            .iter()
-            .filter_map(|part| match &part.content {
-                Content::Reasoning { text } => Some(text.as_str()),
-                _ => None,
-            })
-            .collect(),
-        calls: message
-            .calls()
-            .map(|call| {
-                (
-                    call.call_id.clone(),
-                    call.name.clone(),
-                    call.arguments.clone(),
-                )
-            })
-            .collect(),
-        stop: response.stop.as_ref().map(|stop| stop.raw.clone()),
-        sequence: response
-            .stop
-            .as_ref()
-            .and_then(|stop| stop.sequence.clone()),
-        output: response.usage.output,
-    }
 }
 
 /// The same, read out of the recording by other means: line by line, block by block.

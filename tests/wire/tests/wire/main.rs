@@ -6,4 +6,20 @@
 #[cfg(test)]
 mod anthropic;
 #[cfg(test)]
+mod chat;
+#[cfg(test)]
+mod cuts;
+#[cfg(test)]
+mod follow;
+#[cfg(test)]
+mod gemini;
+#[cfg(test)]
 mod recordings;
+#[cfg(test)]
+mod responses;
+#[cfg(test)]
+mod said;
+#[cfg(test)]
+mod switches;
+#[cfg(test)]
+mod validators;

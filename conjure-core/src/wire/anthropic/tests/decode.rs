@@ -72,7 +72,7 @@ fn a_reply_becomes_events_and_a_response() {
 }
 
 #[test]
-fn wire_03_the_order_of_blocks_is_kept() {
+fn w03_the_order_of_blocks_is_kept() {
     let body = reply(
         vec![
             text(0, &["first"]),
@@ -93,7 +93,7 @@ fn wire_03_the_order_of_blocks_is_kept() {
 }
 
 #[test]
-fn wire_04_redacted_thinking_is_kept_as_it_is() {
+fn w04_redacted_thinking_is_kept_as_it_is() {
     let redacted = json!({"type": "redacted_thinking", "data": "opaque=="});
     let (decoded, _) = decode(&reply(
         vec![vec![block(0, redacted.clone()), stop(0)]],
@@ -103,7 +103,7 @@ fn wire_04_redacted_thinking_is_kept_as_it_is() {
 }
 
 #[test]
-fn wire_05_zero_argument_tool_gives_an_empty_object() {
+fn w05_zero_argument_tool_gives_an_empty_object() {
     for pieces in [&[""][..], &[]] {
         let (decoded, _) = decode(&reply(
             vec![tool_use(0, "toolu_1", "now", pieces)],
@@ -114,7 +114,7 @@ fn wire_05_zero_argument_tool_gives_an_empty_object() {
 }
 
 #[test]
-fn wire_08_an_empty_final_turn_is_a_whole_reply_without_parts() {
+fn w08_an_empty_final_turn_is_a_whole_reply_without_parts() {
     let (decoded, _) = decode(&reply(vec![], "end_turn"));
     assert_eq!(decoded.response.parts, []);
     assert!(decoded.response.complete);
@@ -128,7 +128,7 @@ fn wire_08_an_empty_final_turn_is_a_whole_reply_without_parts() {
 }
 
 #[test]
-fn wire_09_usage_of_message_delta_replaces_that_of_message_start() {
+fn w09_usage_of_message_delta_replaces_that_of_message_start() {
     let mut events = vec![start()];
     events.push(
         json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {
@@ -149,7 +149,7 @@ fn wire_09_usage_of_message_delta_replaces_that_of_message_start() {
 }
 
 #[test]
-fn wire_10_a_paused_reply_keeps_its_server_items_and_says_so() {
+fn w10_a_paused_reply_keeps_its_server_items_and_says_so() {
     let used = json!({"type": "server_tool_use", "id": "srvtoolu_1", "name": "code_execution",
                       "input": {}});
     let body = reply(
@@ -176,7 +176,7 @@ fn wire_10_a_paused_reply_keeps_its_server_items_and_says_so() {
 }
 
 #[test]
-fn wire_10_the_next_reply_may_start_with_the_result_of_the_last() {
+fn w10_the_next_reply_may_start_with_the_result_of_the_last() {
     let result = json!({"type": "bash_code_execution_tool_result", "tool_use_id": "srvtoolu_1",
         "content": {"type": "bash_code_execution_result", "stdout": "1", "stderr": "",
                     "return_code": 0, "content": []}});
@@ -193,7 +193,7 @@ fn wire_10_the_next_reply_may_start_with_the_result_of_the_last() {
 }
 
 #[test]
-fn wire_11_a_reply_inside_message_start_is_seen() {
+fn w11_a_reply_inside_message_start_is_seen() {
     let mut begin = start();
     begin["message"]["content"] = json!([
         {"type": "text", "text": "calling"},
@@ -225,7 +225,7 @@ fn wire_11_a_reply_inside_message_start_is_seen() {
 }
 
 #[test]
-fn wire_12_the_container_is_kept_when_later_events_leave_it_out() {
+fn w12_the_container_is_kept_when_later_events_leave_it_out() {
     let mut begin = start();
     begin["message"]["container"] = json!({"id": "c1", "expires_at": "t"});
     let events = [
@@ -243,7 +243,7 @@ fn wire_12_the_container_is_kept_when_later_events_leave_it_out() {
 }
 
 #[test]
-fn wire_13_an_error_in_the_stream_keeps_what_came_and_is_retried_only_before_output() {
+fn w13_an_error_in_the_stream_keeps_what_came_and_is_retried_only_before_output() {
     let error = json!({"type": "error", "error": {"type": "overloaded_error",
                        "message": "Overloaded"}});
     let (early, _) = decode(&stream(&[start(), error.clone()]));
@@ -265,7 +265,7 @@ fn wire_13_an_error_in_the_stream_keeps_what_came_and_is_retried_only_before_out
 }
 
 #[test]
-fn wire_15_input_that_is_no_object_is_kept_as_text() {
+fn w15_input_that_is_no_object_is_kept_as_text() {
     for raw in ["{\"a\": ", "[1]", "nonsense", "\"text\""] {
         let (decoded, _) = decode(&reply(
             vec![tool_use(0, "toolu_1", "t", &[raw])],
@@ -280,7 +280,7 @@ fn wire_15_input_that_is_no_object_is_kept_as_text() {
 }
 
 #[test]
-fn wire_16_a_second_start_of_the_same_message_is_ignored_and_of_another_is_an_error() {
+fn w16_a_second_start_of_the_same_message_is_ignored_and_of_another_is_an_error() {
     let mut events = vec![start()];
     events.extend(text(0, &["one"]));
     events.push(start());
@@ -301,7 +301,7 @@ fn wire_16_a_second_start_of_the_same_message_is_ignored_and_of_another_is_an_er
 }
 
 #[test]
-fn wire_19_the_stop_sequence_and_the_stop_details_are_kept() {
+fn w19_the_stop_sequence_and_the_stop_details_are_kept() {
     let events = [
         start(),
         json!({"type": "message_delta", "delta": {"stop_reason": "stop_sequence",
@@ -326,7 +326,7 @@ fn wire_19_the_stop_sequence_and_the_stop_details_are_kept() {
 }
 
 #[test]
-fn wire_58_what_was_cut_short_is_told_apart_and_its_calls_may_not_run() {
+fn w58_what_was_cut_short_is_told_apart_and_its_calls_may_not_run() {
     let expected = [
         ("end_turn", StopReason::EndTurn, true),
         ("tool_use", StopReason::ToolUse, true),
@@ -351,7 +351,7 @@ fn wire_58_what_was_cut_short_is_told_apart_and_its_calls_may_not_run() {
 }
 
 #[test]
-fn wire_58_a_stream_that_just_stops_is_not_complete_at_any_byte() {
+fn w58_a_stream_that_just_stops_is_not_complete_at_any_byte() {
     let body = reply(
         vec![
             thinking(0, &["hm"], "sig"),
@@ -391,7 +391,7 @@ fn wire_58_a_stream_that_just_stops_is_not_complete_at_any_byte() {
 }
 
 #[test]
-fn wire_59_blocks_of_unknown_kinds_are_kept_opaque() {
+fn w59_blocks_of_unknown_kinds_are_kept_opaque() {
     let unknown = json!({"type": "fallback", "from": {"model": "a"}, "note": ""});
     let body = reply(
         vec![vec![
@@ -414,7 +414,7 @@ fn wire_59_blocks_of_unknown_kinds_are_kept_opaque() {
 }
 
 #[test]
-fn wire_60_the_five_numbers_do_not_overlap() {
+fn w60_the_five_numbers_do_not_overlap() {
     let usage = decode(&reply(vec![], "end_turn")).0.response.usage;
     assert_eq!(usage.prompt_tokens(), 17);
     assert_eq!(usage.total(), 37);

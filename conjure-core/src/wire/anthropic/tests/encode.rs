@@ -202,7 +202,7 @@ fn h16_the_same_request_gives_the_same_bytes_and_keeps_the_order_of_tools() {
 }
 
 #[test]
-fn wire_01_thoughts_go_back_unmodified_before_the_call() {
+fn w01_thoughts_go_back_unmodified_before_the_call() {
     let signed = json!({"type": "thinking", "signature": "s+/=", "new_field": {"x": 1}});
     let encoded = encode(&request(vec![
         Message::user("q"),
@@ -225,7 +225,7 @@ fn wire_01_thoughts_go_back_unmodified_before_the_call() {
 }
 
 #[test]
-fn wire_02_thinking_is_off_while_calls_made_without_thoughts_are_answered() {
+fn w02_thinking_is_off_while_calls_made_without_thoughts_are_answered() {
     let foreign = vec![
         Message::user("q"),
         assistant(vec![call("call_1", "t", json!({}))]),
@@ -269,7 +269,7 @@ fn thinking_is_asked_for_as_the_model_knows_it() {
 }
 
 #[test]
-fn wire_06_all_results_come_first_in_the_one_next_user_message() {
+fn w06_all_results_come_first_in_the_one_next_user_message() {
     let encoded = encode(&request(vec![
         Message::user("q"),
         assistant(vec![
@@ -295,7 +295,7 @@ fn wire_06_all_results_come_first_in_the_one_next_user_message() {
 }
 
 #[test]
-fn wire_07_no_blank_text_is_sent_and_none_is_marked_for_the_cache() {
+fn w07_no_blank_text_is_sent_and_none_is_marked_for_the_cache() {
     let mut request = request(vec![
         Message::user("q"),
         assistant(vec![Part::text("  \n"), Part::text("a")]),
@@ -319,7 +319,7 @@ fn wire_07_no_blank_text_is_sent_and_none_is_marked_for_the_cache() {
 }
 
 #[test]
-fn wire_08_an_empty_turn_is_not_sent_back() {
+fn w08_an_empty_turn_is_not_sent_back() {
     let encoded = encode(&request(vec![
         Message::user("q"),
         assistant(vec![]),
@@ -333,7 +333,7 @@ fn wire_08_an_empty_turn_is_not_sent_back() {
 }
 
 #[test]
-fn wire_10_a_paused_reply_goes_back_as_it_is_and_nothing_follows() {
+fn w10_a_paused_reply_goes_back_as_it_is_and_nothing_follows() {
     let used = json!({"type": "server_tool_use", "id": "srvtoolu_1", "name": "code_execution",
                       "input": {"code": "1"}});
     let paused = said(
@@ -364,7 +364,7 @@ fn wire_10_a_paused_reply_goes_back_as_it_is_and_nothing_follows() {
 }
 
 #[test]
-fn wire_12_a_container_is_merged_into_the_request() {
+fn w12_a_container_is_merged_into_the_request() {
     let mut request = request(vec![Message::user("q")]);
     request.contribution.fields = json!({"container": {"id": "c1", "skills": []},
         "output_config": {"effort": "low"}, "messages": [], "model": "other"})
@@ -381,7 +381,7 @@ fn wire_12_a_container_is_merged_into_the_request() {
 }
 
 #[test]
-fn wire_14_in_a_mixed_turn_the_reply_holds_all_results_and_nothing_else() {
+fn w14_in_a_mixed_turn_the_reply_holds_all_results_and_nothing_else() {
     let used = json!({"type": "server_tool_use", "id": "srvtoolu_1", "name": "code_execution",
                       "input": {}});
     let mixed = said(
@@ -425,7 +425,7 @@ fn wire_14_in_a_mixed_turn_the_reply_holds_all_results_and_nothing_else() {
 }
 
 #[test]
-fn wire_15_arguments_that_are_no_object_are_wrapped_into_one() {
+fn w15_arguments_that_are_no_object_are_wrapped_into_one() {
     let mut bad = call("a", "t", json!({}));
     let Content::FunctionCall(call) = &mut bad.content else {
         panic!("no call");
@@ -443,7 +443,7 @@ fn wire_15_arguments_that_are_no_object_are_wrapped_into_one() {
 }
 
 #[test]
-fn wire_17_a_forced_tool_switches_thinking_off() {
+fn w17_a_forced_tool_switches_thinking_off() {
     let mut request = request(vec![Message::user("q")]);
     request.tools = vec![tool("t")];
     request.thinking_tokens = Some(2000);
@@ -473,7 +473,7 @@ fn wire_17_a_forced_tool_switches_thinking_off() {
 }
 
 #[test]
-fn wire_59_what_another_provider_made_is_recast_and_its_ids_become_legal() {
+fn w59_what_another_provider_made_is_recast_and_its_ids_become_legal() {
     let foreign = Message {
         content: vec![
             Part {

@@ -203,6 +203,7 @@ fn request(messages: Vec<Message>) -> ModelRequest {
         max_tokens: 4096,
         thinking_tokens: None,
         stop_sequences: Vec::new(),
+        response_format: None,
         contribution: ProviderFragments::default(),
         attachments: std::collections::BTreeMap::new(),
         stream: true,

@@ -46,3 +46,16 @@ fn a_paused_reply_may_even_end_with_a_thought() {
     ]);
     assert_eq!(back(&blocks, "pause_turn"), blocks);
 }
+
+#[test]
+fn another_provider_that_speaks_this_wire_signs_with_its_own_name() {
+    let endpoint = crate::wire::Endpoint::new("elsewhere");
+    let body = json!({"id": "m", "model": MODEL, "stop_reason": "end_turn", "content": [
+        {"type": "thinking", "thinking": "t", "signature": "s"}, {"type": "web_search_tool_result"}]});
+    let decoded = crate::wire::Wire::Anthropic.decode_body(&endpoint, body.to_string().as_bytes());
+    let parts = decoded.response.parts;
+    assert_eq!(parts[0].sidecar.as_ref().unwrap().provider, "elsewhere");
+    assert!(
+        matches!(&parts[1].content, Content::ServerItem { provider, .. } if provider == "elsewhere")
+    );
+}

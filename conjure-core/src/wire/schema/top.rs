@@ -1,12 +1,14 @@
-//! Tool schemas that this API takes.
+//! Tool schemas with an object at the top.
 //!
-//! It wants an object at the top, without a choice there. What is taken away is only what the
+//! Providers want one there, without a choice beside it. What is taken away is only what the
 //! model is told: the host checks arguments against the schema as it was.
 
 use serde_json::{Map, Value};
 
-/// The schema as this API takes it, and what was changed.
-pub(super) fn input_schema(schema: &Value) -> (Value, Option<&'static str>) {
+use super::names;
+
+/// The schema with an object at its top, and what was changed.
+pub(in crate::wire) fn object_at_top(schema: &Value) -> (Value, Option<&'static str>) {
     let Some(fields) = schema.as_object() else {
         return (
             serde_json::json!({"type": "object"}),
@@ -14,9 +16,11 @@ pub(super) fn input_schema(schema: &Value) -> (Value, Option<&'static str>) {
         );
     };
     let choices = ["anyOf", "oneOf", "allOf"];
+    let refused = ["not", "enum", "const", "if", "then", "else"];
     let has_choice = choices.iter().any(|choice| fields.contains_key(*choice));
     let is_object = fields.get("type").is_some_and(|kind| kind == "object");
-    if is_object && !has_choice {
+    let is_refused = refused.iter().any(|name| fields.contains_key(*name));
+    if is_object && !has_choice && !is_refused {
         return (schema.clone(), None);
     }
     let mut out = Map::new();
@@ -32,7 +36,7 @@ pub(super) fn input_schema(schema: &Value) -> (Value, Option<&'static str>) {
                 continue;
             }
             // Only what every branch requires is required.
-            let wants = list(branch, "required");
+            let wants = names(branch, "required");
             required = Some(match required {
                 None => wants,
                 Some(all) => all.into_iter().filter(|one| wants.contains(one)).collect(),
@@ -44,7 +48,7 @@ pub(super) fn input_schema(schema: &Value) -> (Value, Option<&'static str>) {
     let always = all_of.into_iter().flatten().filter_map(Value::as_object);
     for name in always
         .chain([fields])
-        .flat_map(|branch| list(branch, "required"))
+        .flat_map(|branch| names(branch, "required"))
     {
         if !required.contains(&name) {
             required.push(name);
@@ -57,12 +61,12 @@ pub(super) fn input_schema(schema: &Value) -> (Value, Option<&'static str>) {
         out.insert("required".to_owned(), Value::Array(required));
     }
     for (name, value) in fields {
-        let done = choices.contains(&name.as_str());
+        let done = choices.contains(&name.as_str()) || refused.contains(&name.as_str());
         if !done && !out.contains_key(name) {
             out.insert(name.clone(), value.clone());
         }
     }
-    let note = "its schema is told without the choice or type at its top, which this API rejects";
+    let note = "its schema is told without the choice or type at its top, which providers reject";
     (Value::Object(out), Some(note))
 }
 
@@ -75,11 +79,6 @@ fn add_properties(all: &mut Map<String, Value>, branch: &Map<String, Value>) {
     }
 }
 
-fn list(branch: &Map<String, Value>, name: &str) -> Vec<Value> {
-    let list = branch.get(name).and_then(Value::as_array);
-    list.cloned().unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -90,11 +89,11 @@ mod tests {
     fn an_ordinary_schema_is_sent_as_it_is() {
         let schema =
             json!({"$schema": "s", "type": "object", "properties": {"b": {"anyOf": []}, "a": {}}});
-        assert_eq!(input_schema(&schema), (schema.clone(), None));
+        assert_eq!(object_at_top(&schema), (schema.clone(), None));
     }
 
     #[test]
-    fn wire_18_what_the_api_rejects_at_the_top_is_taken_apart() {
+    fn w18_what_providers_reject_at_the_top_is_taken_apart() {
         let schema = json!({
             "description": "d",
             "required": ["x"],
@@ -105,7 +104,7 @@ mod tests {
             ],
             "$defs": {"d": {}}
         });
-        let (told, note) = input_schema(&schema);
+        let (told, note) = object_at_top(&schema);
         assert_eq!(
             told,
             json!({
@@ -120,7 +119,7 @@ mod tests {
             })
         );
         assert!(note.is_some());
-        assert_eq!(input_schema(&json!(true)).0, json!({"type": "object"}));
-        assert_eq!(input_schema(&json!({})).0, json!({"type": "object"}));
+        assert_eq!(object_at_top(&json!(true)).0, json!({"type": "object"}));
+        assert_eq!(object_at_top(&json!({})).0, json!({"type": "object"}));
     }
 }

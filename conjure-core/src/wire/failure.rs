@@ -1,0 +1,179 @@
+//! What goes wrong with a reply, in the words that all wires share.
+//!
+//! A wire reads its provider's error and finds the kind; the sentences that tell a person what
+//! failed and what to do, and whether waiting helps, are made here.
+
+use serde_json::Value;
+
+use super::WireError;
+
+/// An HTTP status that is no reply, as a wire read it.
+pub(super) struct Refused<'a> {
+    /// Who refused, as a person calls it.
+    pub(super) who: &'a str,
+    /// The HTTP status.
+    pub(super) status: u16,
+    /// The provider's word for the error; may be empty.
+    pub(super) word: &'a str,
+    /// The provider's sentence, or the start of a body that is not its own; may be empty.
+    pub(super) text: &'a str,
+    /// Whether `text` comes out of the provider's own error form.
+    pub(super) own_form: bool,
+    /// A word for programs.
+    pub(super) kind: &'static str,
+    /// The provider's id of the request.
+    pub(super) request_id: Option<&'a str>,
+    /// The headers of the reply.
+    pub(super) headers: &'a [(String, String)],
+}
+
+impl Refused<'_> {
+    pub(super) fn error(&self) -> WireError {
+        let Self { who, status, .. } = self;
+        let what = if self.word.is_empty() {
+            format!("HTTP status {status}")
+        } else {
+            format!("HTTP status {status}, {}", self.word)
+        };
+        let told = match (self.own_form, self.text.trim()) {
+            (_, "") => "It gave no reason.".to_owned(),
+            (true, text) => sentence(text),
+            (false, text) => format!("What it sent is not this API's error: {}", sentence(text)),
+        };
+        let id = self
+            .request_id
+            .or_else(|| header(self.headers, "x-request-id"))
+            .or_else(|| header(self.headers, "request-id"))
+            .map(|id| format!(" (request {id})"))
+            .unwrap_or_default();
+        // The server's own word on whether trying again is of use.
+        let retryable = match header(self.headers, "x-should-retry") {
+            Some("true") => true,
+            Some("false") => false,
+            _ => passes(self.kind, self.status),
+        };
+        WireError::new(
+            self.kind,
+            format!(
+                "{who} gave no reply ({what}). {told} {}{id}",
+                advice(self.kind)
+            ),
+            retryable,
+        )
+    }
+}
+
+/// An error inside a reply; `output`: whether something of the reply had come.
+pub(super) fn in_stream(who: &str, kind: &'static str, told: &str, output: bool) -> WireError {
+    WireError::new(
+        kind,
+        format!(
+            "{who} broke its reply off with an error: {} {}",
+            sentence(told),
+            advice(kind)
+        ),
+        !output && passes(kind, 0),
+    )
+}
+
+/// A reply that cannot be read.
+pub(super) fn protocol(who: &str, found: &str) -> WireError {
+    WireError::new(
+        "protocol",
+        format!(
+            "{who}'s reply cannot be read: {found}. Check the base URL and any proxy on the way."
+        ),
+        false,
+    )
+}
+
+/// A reply whose end is missing.
+pub(super) fn cut(who: &str, output: bool) -> WireError {
+    WireError::new(
+        "cut",
+        format!(
+            "{who}'s reply broke off before its end. What came is kept; send the message again to \
+             go on."
+        ),
+        !output,
+    )
+}
+
+/// What a status means where the body does not say.
+pub(super) fn kind_of_status(status: u16) -> &'static str {
+    match status {
+        401..=403 => "auth",
+        404 => "not_found",
+        413 => "too_large",
+        429 => "rate_limited",
+        503 | 529 => "overloaded",
+        408 | 409 => "api",
+        400..=499 => "bad_request",
+        _ => "api",
+    }
+}
+
+/// Whether the failure passes by itself; a status of 0 stands for inside a stream.
+fn passes(kind: &str, status: u16) -> bool {
+    match kind {
+        "overloaded" | "rate_limited" => true,
+        // 501 and 505 say that it will never work.
+        "api" => !matches!(status, 501 | 505 | 100..=399),
+        _ => false,
+    }
+}
+
+fn advice(kind: &str) -> &'static str {
+    match kind {
+        "overloaded" => "The service is overloaded; try again in a while or use another model.",
+        "rate_limited" => "The account's rate limit is reached; wait, or send less at a time.",
+        "auth" => {
+            "Check the API key that the session uses, and that its account may use this model."
+        }
+        "not_found" => "Check the model's name and the base URL.",
+        "too_large" => "The conversation is too long for the model; compact it or fork it earlier.",
+        "bad_request" => "The request is wrong as it is, so sending it again will not help.",
+        _ => "Something failed on the provider's side; try again.",
+    }
+}
+
+/// A string field, or an empty string.
+pub(super) fn text_of<'a>(value: &'a Value, name: &str) -> &'a str {
+    value.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// A header's value, whatever the case of its name.
+pub(super) fn header<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    headers
+        .iter()
+        .find(|(known, _)| known.eq_ignore_ascii_case(name))
+        .map(|(_, value)| value.trim())
+}
+
+fn sentence(text: &str) -> String {
+    let text = text.trim();
+    if text.ends_with(['.', '!', '?']) {
+        text.to_owned()
+    } else {
+        format!("{text}.")
+    }
+}
+
+/// A body for people: the title of an HTML page, or the first line or so of a text.
+pub(super) fn shown(body: &[u8]) -> String {
+    // A title stands near the beginning, and nobody reads more than a line.
+    let text = String::from_utf8_lossy(body.get(..64 * 1024).unwrap_or(body));
+    let lower = text.to_ascii_lowercase();
+    let title = lower.find("<title>").and_then(|start| {
+        let start = start + "<title>".len();
+        let end = lower.get(start..)?.find("</title>")?;
+        text.get(start..start + end)
+    });
+    let text = title.unwrap_or(&text);
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let line = words.join(" ");
+    match line.char_indices().nth(200) {
+        Some((cut, _)) => format!("{}…", line.get(..cut).unwrap_or_default()),
+        None => line,
+    }
+}

@@ -1,0 +1,85 @@
+//! Files as providers take them: what the bytes of an artifact can be shown as.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::chat::{ArtifactRef, OutputPart};
+use crate::context::notes::file as note;
+use crate::request::Attachment;
+
+/// What can be shown of an artifact.
+pub(super) enum Seen<'a> {
+    /// An image of a type that every provider takes.
+    Image(&'a Attachment),
+    /// A PDF.
+    Pdf(&'a Attachment),
+    /// Bytes of another type.
+    Other(&'a Attachment),
+    /// Text, out of the file's bytes.
+    Text(String),
+    /// Words about it: its bytes are not here.
+    Words(String),
+}
+
+/// Looks at artifacts, and writes down what is told as text.
+pub(super) struct Files<'a> {
+    pub(super) attachments: &'a BTreeMap<String, Attachment>,
+    pub(super) notes: &'a mut Vec<String>,
+}
+
+impl<'a> Files<'a> {
+    /// What can be shown of an artifact.
+    pub(super) fn look(&self, artifact: &ArtifactRef) -> Seen<'a> {
+        let Some(attachment) = self.attachments.get(&artifact.id) else {
+            return Seen::Words(note(artifact));
+        };
+        match attachment.media_type.as_str() {
+            "image/jpeg" | "image/png" | "image/gif" | "image/webp" => Seen::Image(attachment),
+            "application/pdf" => Seen::Pdf(attachment),
+            media_type if is_text(media_type) => {
+                let bytes = STANDARD.decode(&attachment.data).unwrap_or_default();
+                match String::from_utf8(bytes) {
+                    Ok(text) if !text.trim().is_empty() => Seen::Text(text),
+                    _ => Seen::Other(attachment),
+                }
+            }
+            _ => Seen::Other(attachment),
+        }
+    }
+
+    /// Words about an artifact that cannot be shown, with a note on why.
+    pub(super) fn told(&mut self, artifact: &ArtifactRef, what: &str) -> String {
+        self.notes
+            .push(format!("{what} is told as text: {}", artifact.name));
+        note(artifact)
+    }
+}
+
+/// A text file's content as one text, with its name in front.
+pub(super) fn as_text(artifact: &ArtifactRef, text: &str) -> String {
+    format!("{}\n{text}", note(artifact))
+}
+
+/// Whether a type is text that a model can read.
+pub(super) fn is_text(media_type: &str) -> bool {
+    media_type.starts_with("text/")
+        || matches!(
+            media_type,
+            "application/json" | "application/xml" | "application/yaml" | "application/toml"
+        )
+}
+
+/// Whether an output's texts name the artifact already: then it is not told again.
+pub(super) fn is_named(artifact: &ArtifactRef, output: &[OutputPart]) -> bool {
+    let words = format!("[file] {} ", artifact.id);
+    output
+        .iter()
+        .any(|part| matches!(part, OutputPart::Text { text } if text.starts_with(&words)))
+}
+
+/// A URL that holds the bytes.
+pub(super) fn data_url(attachment: &Attachment) -> String {
+    format!("data:{};base64,{}", attachment.media_type, attachment.data)
+}

@@ -1,0 +1,307 @@
+//! Decodes a reply, streamed or whole.
+//!
+//! A stream is a row of whole responses, each with some more parts; without `alt=sse` it is one
+//! JSON array of them. Nothing marks the end: a reply is whole when a candidate said why it
+//! finished, and everything up to the end of the body is read.
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::pieces::Pieces;
+use super::usage::Counts;
+use super::{WHO, errors};
+use crate::chat::{Response, Stop, StopReason, StreamEvent};
+use crate::wire::failure::{self, shown};
+use crate::wire::scan::{Count, Few, Loose};
+use crate::wire::stream::{self, MOST_PARTS, Reply, Stream, TOO_MANY};
+use crate::wire::{Decoded, Decoder, Endpoint, WireError, model_family};
+
+/// A decoder for the body of one reply.
+pub(in crate::wire) fn decoder(endpoint: &Endpoint) -> impl Decoder + 'static {
+    Stream::new(Chunks::new(endpoint))
+}
+
+/// Decodes the body of a reply that does not stream, or that is a JSON array.
+pub(in crate::wire) fn decode_body(endpoint: &Endpoint, bytes: &[u8]) -> Decoded {
+    stream::decode_body(Chunks::new(endpoint), bytes)
+}
+
+/// One response of a stream, read in place.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Chunk<'a> {
+    #[serde(borrow)]
+    candidates: Option<Few<Candidate<'a>>>,
+    usage_metadata: Option<Counts>,
+    #[serde(borrow, default)]
+    model_version: Loose<'a>,
+    #[serde(borrow, default)]
+    response_id: Loose<'a>,
+    #[serde(borrow)]
+    prompt_feedback: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Candidate<'a> {
+    index: Option<Count>,
+    #[serde(borrow)]
+    content: Option<Said<'a>>,
+    #[serde(borrow, default)]
+    finish_reason: Loose<'a>,
+    #[serde(borrow, default)]
+    finish_message: Loose<'a>,
+    #[serde(borrow)]
+    grounding_metadata: Option<&'a RawValue>,
+    #[serde(borrow)]
+    url_context_metadata: Option<&'a RawValue>,
+    #[serde(borrow)]
+    citation_metadata: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Said<'a> {
+    #[serde(borrow)]
+    parts: Option<Few<&'a RawValue>>,
+}
+
+/// A reply while it comes in.
+#[derive(Clone)]
+struct Chunks {
+    provider: String,
+    asked: Option<String>,
+    response: Response,
+    pieces: Pieces,
+    /// The word for why it finished.
+    finish: Option<String>,
+    heard: bool,
+    /// Whether something came that is no reply: then its end is not known.
+    unreadable: bool,
+    error: Option<WireError>,
+}
+
+impl Chunks {
+    fn new(endpoint: &Endpoint) -> Self {
+        Self {
+            provider: endpoint.provider.clone(),
+            asked: endpoint.model.clone(),
+            response: Response::default(),
+            pieces: Pieces::default(),
+            finish: None,
+            heard: false,
+            unreadable: false,
+            error: None,
+        }
+    }
+}
+
+impl Reply for Chunks {
+    fn event(&mut self, _name: &str, data: &str, out: &mut Vec<StreamEvent>) {
+        if self.error.is_some() || data.trim() == "[DONE]" {
+            return;
+        }
+        let Ok(chunk) = serde_json::from_str::<Chunk<'_>>(data) else {
+            let shown = shown(data.as_bytes());
+            self.protocol(&format!("an event that is no response: {shown}"));
+            return;
+        };
+        self.heard = true;
+        self.take(&chunk, out);
+    }
+
+    fn body(&mut self, bytes: &[u8], out: &mut Vec<StreamEvent>) {
+        if self.error.is_some() {
+            return;
+        }
+        let trimmed = bytes.trim_ascii_start();
+        let mut rest = trimmed.strip_prefix(b"[").unwrap_or(trimmed);
+        loop {
+            let blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == b',';
+            let start = rest.iter().position(|byte| !blank(byte));
+            rest = start
+                .and_then(|start| rest.get(start..))
+                .unwrap_or_default();
+            if rest.is_empty() || rest.starts_with(b"]") || self.error.is_some() {
+                return;
+            }
+            let mut values = serde_json::Deserializer::from_slice(rest).into_iter::<Chunk<'_>>();
+            match values.next() {
+                Some(Ok(chunk)) => {
+                    let is_response = chunk.candidates.is_some()
+                        || chunk.prompt_feedback.is_some()
+                        || chunk.usage_metadata.is_some()
+                        || chunk.error.is_some();
+                    if !is_response {
+                        let shown = shown(bytes);
+                        self.protocol(&format!("JSON that is no response: {shown}"));
+                        return;
+                    }
+                    self.take(&chunk, out);
+                }
+                // Left as it is: a body that just stops is a cut.
+                Some(Err(error)) if error.is_eof() => return,
+                _ => {
+                    let shown = shown(bytes);
+                    self.protocol(&format!("a body that is no response: {shown}"));
+                    return;
+                }
+            }
+            let read = values.byte_offset();
+            rest = rest.get(read..).unwrap_or_default();
+        }
+    }
+
+    fn protocol(&mut self, found: &str) {
+        if self.error.is_none() {
+            self.unreadable = true;
+            self.error = Some(failure::protocol(WHO, found));
+        }
+    }
+
+    fn heard(&self) -> bool {
+        self.heard
+    }
+
+    fn end(mut self, out: &mut Vec<StreamEvent>) -> Decoded {
+        let stop = self.stop();
+        let runs = stop
+            .as_ref()
+            .is_some_and(|stop| stop.reason.calls_may_run());
+        if runs && self.error.is_none() {
+            self.pieces.close(out);
+        }
+        if stop.is_none() && self.error.is_none() {
+            self.error = Some(failure::cut(WHO, self.pieces.len() > 0));
+        }
+        let model = self.asked.as_deref().unwrap_or(&self.response.model);
+        let family = model_family(model);
+        let mut response = self.response;
+        response.complete = stop.is_some() && !self.unreadable;
+        response.stop = stop;
+        response.parts = self.pieces.into_parts(&self.provider, &family);
+        Decoded {
+            response,
+            error: self.error,
+        }
+    }
+}
+
+impl Chunks {
+    fn take(&mut self, chunk: &Chunk<'_>, out: &mut Vec<StreamEvent>) {
+        if self.response.id.is_none() {
+            self.response.id = chunk.response_id.as_str().map(str::to_owned);
+        }
+        if self.response.model.is_empty() {
+            chunk
+                .model_version
+                .str()
+                .clone_into(&mut self.response.model);
+        }
+        for candidate in chunk.candidates.iter().flat_map(Few::iter) {
+            if candidate.index.unwrap_or_default().0 == 0 {
+                self.candidate(candidate, out);
+            }
+        }
+        if let Some(counts) = chunk.usage_metadata {
+            let usage = counts.usage();
+            if usage != self.response.usage {
+                self.response.usage = usage;
+                out.push(StreamEvent::Usage(usage));
+            }
+        }
+        if let Some(feedback) = chunk.prompt_feedback {
+            let feedback: Value = serde_json::from_str(feedback.get()).unwrap_or_default();
+            if let Some(word) = feedback.get("blockReason").and_then(Value::as_str) {
+                self.finish = Some(word.to_owned());
+                self.response
+                    .fields
+                    .insert("promptFeedback".to_owned(), feedback);
+            }
+        }
+        if let Some(error) = chunk.error {
+            let error: Value = serde_json::from_str(error.get()).unwrap_or_default();
+            self.error = Some(errors::in_stream(&error, self.pieces.len() > 0));
+        }
+    }
+
+    fn candidate(&mut self, candidate: &Candidate<'_>, out: &mut Vec<StreamEvent>) {
+        let parts = candidate
+            .content
+            .as_ref()
+            .and_then(|said| said.parts.as_ref());
+        for part in parts.into_iter().flat_map(Few::iter) {
+            if self.pieces.len() >= MOST_PARTS {
+                self.protocol(TOO_MANY);
+                return;
+            }
+            if !self.pieces.take(part, out) {
+                self.protocol("a part that cannot be read");
+            }
+        }
+        let fields = [
+            ("groundingMetadata", candidate.grounding_metadata),
+            ("urlContextMetadata", candidate.url_context_metadata),
+            ("citationMetadata", candidate.citation_metadata),
+        ];
+        for (name, value) in fields {
+            let value = value.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok());
+            if let Some(value) = value.filter(|value| !value.is_null()) {
+                self.response.fields.insert(name.to_owned(), value);
+            }
+        }
+        let Some(word) = candidate
+            .finish_reason
+            .as_str()
+            .filter(|word| !word.is_empty())
+        else {
+            return;
+        };
+        match word {
+            // A second `STOP` does not make up for what was said before.
+            "STOP" if self.finish.is_some() => {}
+            "MALFORMED_FUNCTION_CALL"
+            | "UNEXPECTED_TOOL_CALL"
+            | "MISSING_THOUGHT_SIGNATURE"
+            | "TOO_MANY_TOOL_CALLS" => {
+                let why = candidate.finish_message.str();
+                let told = format!("the model's call cannot be used ({word}) {why}");
+                let error = serde_json::json!({"message": told.trim_end(), "code": 500});
+                self.finish = Some(word.to_owned());
+                self.error = Some(errors::in_stream(&error, self.pieces.len() > 0));
+            }
+            _ => self.finish = Some(word.to_owned()),
+        }
+    }
+
+    /// A reply with calls says `STOP` too: its parts tell what it waits for.
+    fn stop(&self) -> Option<Stop> {
+        let raw = self.finish.clone()?;
+        let reason = match raw.as_str() {
+            "STOP" if self.pieces.has_calls() => StopReason::ToolUse,
+            "STOP" => StopReason::EndTurn,
+            "MAX_TOKENS" => StopReason::MaxTokens,
+            "SAFETY"
+            | "RECITATION"
+            | "BLOCKLIST"
+            | "PROHIBITED_CONTENT"
+            | "SPII"
+            | "LANGUAGE"
+            | "IMAGE_SAFETY"
+            | "IMAGE_PROHIBITED_CONTENT"
+            | "BLOCK_REASON_UNSPECIFIED"
+            | "MALFORMED_FUNCTION_CALL"
+            | "UNEXPECTED_TOOL_CALL"
+            | "MISSING_THOUGHT_SIGNATURE"
+            | "TOO_MANY_TOOL_CALLS" => StopReason::Refusal,
+            _ => StopReason::Other,
+        };
+        Some(Stop {
+            reason,
+            raw,
+            sequence: None,
+        })
+    }
+}

@@ -1,0 +1,110 @@
+//! Google's errors, whether they come as an HTTP status or inside a stream.
+
+use serde_json::Value;
+
+use super::WHO;
+use crate::wire::WireError;
+use crate::wire::failure::{self, Refused, kind_of_status, shown, text_of};
+
+/// What a reply with this status and body means. The body may be JSON, a proxy's HTML or empty.
+pub(in crate::wire) fn error(status: u16, headers: &[(String, String)], body: &[u8]) -> WireError {
+    let json: Option<Value> = serde_json::from_slice(body).ok();
+    let inner = json.as_ref().and_then(of_body);
+    let (word, text) = match inner {
+        Some(Value::String(text)) => ("", text.clone()),
+        Some(inner) => (
+            text_of(inner, "status"),
+            text_of(inner, "message").to_owned(),
+        ),
+        None => ("", shown(body)),
+    };
+    Refused {
+        who: WHO,
+        status,
+        word,
+        text: &text,
+        own_form: inner.is_some(),
+        kind: kind_of(word, status, &text),
+        request_id: None,
+        headers,
+    }
+    .error()
+}
+
+/// The error in a body, which is a list where a stream was asked for without `alt=sse`.
+pub(super) fn of_body(body: &Value) -> Option<&Value> {
+    let body = body.get(0).unwrap_or(body);
+    body.get("error").filter(|error| !error.is_null())
+}
+
+/// What an error inside a stream means; `output`: whether something of the reply had come.
+pub(super) fn in_stream(error: &Value, output: bool) -> WireError {
+    let word = text_of(error, "status");
+    let text = text_of(error, "message");
+    let status = error.get("code").and_then(Value::as_u64);
+    let status = status.and_then(|code| u16::try_from(code).ok());
+    let kind = kind_of(word, status.unwrap_or_default(), text);
+    failure::in_stream(WHO, kind, if text.is_empty() { word } else { text }, output)
+}
+
+fn kind_of(word: &str, status: u16, text: &str) -> &'static str {
+    let lower = text.to_ascii_lowercase();
+    let too_long = lower.contains("exceeds the maximum number of tokens")
+        || lower.contains("input token count");
+    match word {
+        "RESOURCE_EXHAUSTED" => "rate_limited",
+        "UNAUTHENTICATED" | "PERMISSION_DENIED" => "auth",
+        "INVALID_ARGUMENT" if lower.contains("api key") => "auth",
+        "INVALID_ARGUMENT" if too_long => "too_large",
+        "INVALID_ARGUMENT" | "FAILED_PRECONDITION" | "OUT_OF_RANGE" => "bad_request",
+        "NOT_FOUND" => "not_found",
+        "UNAVAILABLE" => "overloaded",
+        "INTERNAL" | "DEADLINE_EXCEEDED" | "CANCELLED" | "ABORTED" | "UNKNOWN" => "api",
+        _ => kind_of_status(status),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(status: u16, body: &str) -> String {
+        let error = error(status, &[], body.as_bytes());
+        format!("{} {} | {}", error.kind, error.retryable, error.message)
+    }
+
+    #[test]
+    fn errors_say_what_failed_why_and_what_to_do() {
+        let lines = [
+            line(
+                404,
+                r#"{"error":{"code":404,"message":"models/x is not found.","status":"NOT_FOUND"}}"#,
+            ),
+            line(
+                400,
+                r#"[{"error":{"code":400,"message":"API key not valid.","status":"INVALID_ARGUMENT"}}]"#,
+            ),
+            line(
+                429,
+                r#"{"error":{"code":429,"message":"Quota","status":"RESOURCE_EXHAUSTED"}}"#,
+            ),
+            line(
+                400,
+                r#"{"error":{"code":400,"message":"The input token count (9) exceeds the maximum number of tokens allowed (8).","status":"INVALID_ARGUMENT"}}"#,
+            ),
+            line(
+                503,
+                r#"{"error":{"code":503,"message":"The model is overloaded.","status":"UNAVAILABLE"}}"#,
+            ),
+            line(500, "<title>Error</title>"),
+        ];
+        insta::assert_snapshot!(lines.join("\n"), @r"
+        not_found false | Gemini gave no reply (HTTP status 404, NOT_FOUND). models/x is not found. Check the model's name and the base URL.
+        auth false | Gemini gave no reply (HTTP status 400, INVALID_ARGUMENT). API key not valid. Check the API key that the session uses, and that its account may use this model.
+        rate_limited true | Gemini gave no reply (HTTP status 429, RESOURCE_EXHAUSTED). Quota. The account's rate limit is reached; wait, or send less at a time.
+        too_large false | Gemini gave no reply (HTTP status 400, INVALID_ARGUMENT). The input token count (9) exceeds the maximum number of tokens allowed (8). The conversation is too long for the model; compact it or fork it earlier.
+        overloaded true | Gemini gave no reply (HTTP status 503, UNAVAILABLE). The model is overloaded. The service is overloaded; try again in a while or use another model.
+        api true | Gemini gave no reply (HTTP status 500). What it sent is not this API's error: Error. Something failed on the provider's side; try again.
+        ");
+    }
+}

@@ -1,0 +1,168 @@
+//! Arguments that come piece by piece: a path into the arguments, and a value to put there.
+//!
+//! Paths come from a model, so what they may build is bounded: a path that goes too deep, too far
+//! into a list or through a name that stands for something else in other languages is refused.
+
+use serde_json::{Map, Value};
+
+/// How deep a path may go.
+const MOST_DEPTH: usize = 32;
+/// How far into a list.
+const MOST_INDEX: usize = 4_096;
+
+#[derive(Debug, PartialEq)]
+enum Step {
+    Field(String),
+    Index(usize),
+}
+
+/// Puts what a `partialArgs` item says into the arguments; false when it cannot be done.
+pub(super) fn apply(arguments: &mut Map<String, Value>, piece: &Value) -> bool {
+    let path = piece.get("jsonPath").and_then(Value::as_str);
+    let Some(steps) = path.and_then(steps) else {
+        return false;
+    };
+    let value = ["stringValue", "numberValue", "boolValue"]
+        .iter()
+        .find_map(|name| piece.get(*name));
+    let value = match value {
+        Some(value) => value.clone(),
+        None if piece.get("nullValue").is_some() => Value::Null,
+        // The end of a value, or its beginning without any of it.
+        None => return true,
+    };
+    let mut steps = steps.into_iter();
+    let Some(Step::Field(first)) = steps.next() else {
+        return false;
+    };
+    let mut at = arguments.entry(first).or_insert(Value::Null);
+    for step in steps {
+        let next = match step {
+            Step::Field(name) => {
+                if at.is_null() {
+                    *at = Value::Object(Map::new());
+                }
+                at.as_object_mut()
+                    .map(|fields| fields.entry(name).or_insert(Value::Null))
+            }
+            Step::Index(index) => {
+                if at.is_null() {
+                    *at = Value::Array(Vec::new());
+                }
+                at.as_array_mut().and_then(|list| {
+                    while list.len() <= index {
+                        list.push(Value::Null);
+                    }
+                    list.get_mut(index)
+                })
+            }
+        };
+        let Some(next) = next else {
+            return false;
+        };
+        at = next;
+    }
+    match (at, value) {
+        // A text comes in several pieces.
+        (Value::String(text), Value::String(more)) => text.push_str(&more),
+        (at, value) => *at = value,
+    }
+    true
+}
+
+/// The steps of a path such as `$.a.b[0]['c d']`.
+fn steps(path: &str) -> Option<Vec<Step>> {
+    let mut rest = path.strip_prefix('$').unwrap_or(path);
+    let mut steps = Vec::new();
+    while !rest.is_empty() {
+        let step = if let Some(inner) = rest.strip_prefix('[') {
+            let quote = inner.chars().next().filter(|c| matches!(c, '\'' | '"'));
+            if let Some(quote) = quote {
+                let (name, after) = inner.get(1..)?.split_once(quote)?;
+                rest = after.strip_prefix(']')?;
+                Step::Field(name.to_owned())
+            } else {
+                let (index, after) = inner.split_once(']')?;
+                rest = after;
+                Step::Index(index.parse().ok().filter(|index| *index <= MOST_INDEX)?)
+            }
+        } else {
+            let inner = rest.strip_prefix('.').unwrap_or(rest);
+            let end = inner.find(['.', '[']).unwrap_or(inner.len());
+            let (name, after) = inner.split_at(end);
+            rest = after;
+            Step::Field(name.to_owned())
+        };
+        if let Step::Field(name) = &step
+            && matches!(
+                name.as_str(),
+                "" | "__proto__" | "constructor" | "prototype"
+            )
+        {
+            return None;
+        }
+        steps.push(step);
+        if steps.len() > MOST_DEPTH {
+            return None;
+        }
+    }
+    (!steps.is_empty()).then_some(steps)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn built(pieces: &[Value]) -> (Value, bool) {
+        let mut arguments = Map::new();
+        let mut fine = true;
+        for piece in pieces {
+            fine &= apply(&mut arguments, piece);
+        }
+        (Value::Object(arguments), fine)
+    }
+
+    #[test]
+    fn w50_pieces_are_put_where_their_paths_say() {
+        let (arguments, fine) = built(&[
+            json!({"jsonPath": "$.place", "stringValue": "New ", "willContinue": true}),
+            json!({"jsonPath": "$.place", "stringValue": "York", "willContinue": true}),
+            json!({"jsonPath": "$.place"}),
+            json!({"jsonPath": "$.list[1].n", "numberValue": 2}),
+            json!({"jsonPath": "$['a b']", "boolValue": true}),
+            json!({"jsonPath": "$.none", "nullValue": "NULL_VALUE"}),
+        ]);
+        assert!(fine);
+        assert_eq!(
+            arguments,
+            json!({"place": "New York", "list": [null, {"n": 2}], "a b": true, "none": null})
+        );
+    }
+
+    #[test]
+    fn w50_paths_that_would_build_something_else_are_refused() {
+        for path in [
+            "$.__proto__.x",
+            "$['constructor']",
+            "$.a[99999999]",
+            "$",
+            "$.a..b",
+            "$[0]",
+            "$.a[x]",
+            &format!("${}", ".a".repeat(40)),
+        ] {
+            let (arguments, fine) = built(&[json!({"jsonPath": path, "stringValue": "x"})]);
+            assert!(!fine, "{path}: {arguments}");
+        }
+        // A path through what is no object.
+        assert!(
+            !built(&[
+                json!({"jsonPath": "$.a", "numberValue": 1}),
+                json!({"jsonPath": "$.a.b", "numberValue": 1}),
+            ])
+            .1
+        );
+    }
+}

@@ -1,0 +1,260 @@
+//! The wires by name: the one door through which a host or a program reaches them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::openai_chat::Dialect;
+use super::{
+    Decoded, Decoder, Encoded, WireError, anthropic, gemini, openai_chat, openai_responses,
+};
+use crate::request::ModelRequest;
+
+/// A wire, by the name that people type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Wire {
+    /// Anthropic's Messages API: `anthropic`.
+    Anthropic,
+    /// OpenAI's Responses API: `openai-responses`.
+    OpenaiResponses,
+    /// OpenAI's Chat Completions API and its dialects: `openai-chat`.
+    OpenaiChat,
+    /// Google's `generateContent`: `gemini`.
+    Gemini,
+}
+
+/// The provider at the other end of a wire.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Endpoint {
+    /// The provider, as sidecars name it.
+    pub provider: String,
+    /// The model that was asked for; who signs, where the reply's own name for it is an alias. The
+    /// Anthropic wire goes by the reply.
+    #[serde(default)]
+    pub model: Option<String>,
+    /// How it speaks the `openai-chat` wire; the others have no dialects. [`Endpoint::new`] takes
+    /// that of the provider's name; read from a file without it, it is [`Dialect::compatible`].
+    #[serde(default)]
+    pub dialect: Dialect,
+}
+
+impl Endpoint {
+    /// A provider whose replies name the model themselves, with the dialect of its name.
+    pub fn new(provider: impl Into<String>) -> Self {
+        let provider = provider.into();
+        Self {
+            dialect: Dialect::of(&provider),
+            provider,
+            model: None,
+        }
+    }
+
+    /// The same, asked for this model.
+    #[must_use]
+    pub fn with_model(self, model: impl Into<String>) -> Self {
+        Self {
+            model: Some(model.into()),
+            ..self
+        }
+    }
+}
+
+/// No wire has this name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no wire `{name}`; the wires are {}", Wire::ALL.map(Wire::as_str).join(", "))]
+pub struct UnknownWire {
+    /// What was asked for.
+    pub name: String,
+}
+
+impl Wire {
+    /// All of them.
+    pub const ALL: [Self; 4] = [
+        Self::Anthropic,
+        Self::OpenaiResponses,
+        Self::OpenaiChat,
+        Self::Gemini,
+    ];
+
+    /// The name that people type.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Anthropic => "anthropic",
+            Self::OpenaiResponses => "openai-responses",
+            Self::OpenaiChat => "openai-chat",
+            Self::Gemini => "gemini",
+        }
+    }
+
+    /// The wire that a provider of this name speaks: its own where it has one, else the one that
+    /// compatible servers speak.
+    #[must_use]
+    pub fn of_provider(provider: &str) -> Self {
+        match provider {
+            "anthropic" => Self::Anthropic,
+            "openai" => Self::OpenaiResponses,
+            "gemini" | "google" => Self::Gemini,
+            _ => Self::OpenaiChat,
+        }
+    }
+
+    /// Where a request goes, below the base of the API that holds its version, such as
+    /// `https://api.openai.com/v1`: `messages`, `responses`, `chat/completions`,
+    /// `models/MODEL:streamGenerateContent?alt=sse`.
+    #[must_use]
+    pub fn resource(self, request: &ModelRequest) -> String {
+        match self {
+            Self::Anthropic => "messages".to_owned(),
+            Self::OpenaiResponses => "responses".to_owned(),
+            Self::OpenaiChat => "chat/completions".to_owned(),
+            Self::Gemini => gemini::resource(request),
+        }
+    }
+
+    /// Encodes a request to the provider at this endpoint.
+    #[must_use]
+    pub fn encode(self, request: &ModelRequest, endpoint: &Endpoint) -> Encoded {
+        match self {
+            Self::Anthropic => anthropic::encode(request),
+            Self::OpenaiResponses => openai_responses::encode(request),
+            Self::OpenaiChat => openai_chat::encode(request, &endpoint.dialect),
+            Self::Gemini => gemini::encode(request),
+        }
+    }
+
+    /// A decoder for one reply, streamed or in one JSON body.
+    #[must_use]
+    pub fn decoder(self, endpoint: &Endpoint) -> Box<dyn Decoder> {
+        match self {
+            Self::Anthropic => Box::new(anthropic::decoder_of(&endpoint.provider)),
+            Self::OpenaiResponses => Box::new(openai_responses::decoder(endpoint)),
+            Self::OpenaiChat => Box::new(openai_chat::decoder(endpoint)),
+            Self::Gemini => Box::new(gemini::decoder(endpoint)),
+        }
+    }
+
+    /// Decodes the body of a reply that does not stream.
+    #[must_use]
+    pub fn decode_body(self, endpoint: &Endpoint, body: &[u8]) -> Decoded {
+        match self {
+            Self::Anthropic => anthropic::decode_body_of(&endpoint.provider, body),
+            Self::OpenaiResponses => openai_responses::decode_body(endpoint, body),
+            Self::OpenaiChat => openai_chat::decode_body(endpoint, body),
+            Self::Gemini => gemini::decode_body(endpoint, body),
+        }
+    }
+
+    /// What a reply with a status that is no success means. Header names may have any case.
+    #[must_use]
+    pub fn error(
+        self,
+        endpoint: &Endpoint,
+        status: u16,
+        headers: &[(String, String)],
+        body: &[u8],
+    ) -> WireError {
+        match self {
+            Self::Anthropic => anthropic::error_with_headers(status, headers, body),
+            Self::OpenaiResponses => openai_responses::error(status, headers, body),
+            Self::OpenaiChat => openai_chat::error(&endpoint.dialect, status, headers, body),
+            Self::Gemini => gemini::error(status, headers, body),
+        }
+    }
+}
+
+impl fmt::Display for Wire {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Wire {
+    type Err = UnknownWire;
+
+    fn from_str(name: &str) -> Result<Self, UnknownWire> {
+        let known = Self::ALL.into_iter().find(|wire| wire.as_str() == name);
+        known.ok_or_else(|| UnknownWire {
+            name: name.to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_that_never_ends_is_given_up() {
+        let call = |wire: Wire, n: usize| match wire {
+            Wire::Anthropic => format!(
+                r#"{{"type":"content_block_start","index":{n},"content_block":{{"type":"tool_use","id":"c{n}","name":"x"}}}}"#
+            ),
+            Wire::OpenaiResponses => format!(
+                r#"{{"type":"response.output_item.added","output_index":{n},"item":{{"type":"function_call","call_id":"c{n}","name":"x"}}}}"#
+            ),
+            Wire::OpenaiChat => format!(
+                r#"{{"choices":[{{"index":0,"delta":{{"tool_calls":[{{"index":{n},"id":"c{n}","function":{{"name":"x"}}}}]}}}}]}}"#
+            ),
+            Wire::Gemini => {
+                r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"x"}}]}}]}"#
+                    .to_owned()
+            }
+        };
+        for wire in Wire::ALL {
+            let mut decoder = wire.decoder(&Endpoint::new("p"));
+            let mut events = Vec::new();
+            for n in 0..5_000 {
+                decoder.push(
+                    format!("data: {}\n\n", call(wire, n)).as_bytes(),
+                    &mut events,
+                );
+            }
+            let decoded = decoder.finish(&mut events);
+            let error = decoded.error.unwrap();
+            assert!(
+                error.message.contains("more than 4096 parts"),
+                "{wire}: {error}"
+            );
+            assert!(decoded.response.parts.len() <= 4_097, "{wire}");
+        }
+    }
+
+    #[test]
+    fn a_request_goes_where_its_wire_says() {
+        let mut request = ModelRequest::empty(&crate::repair::Target::new("x", "a model/../b?c"));
+        let places = |request: &ModelRequest| Wire::ALL.map(|wire| wire.resource(request));
+        assert_eq!(
+            places(&request),
+            [
+                "messages",
+                "responses",
+                "chat/completions",
+                "models/a%20model%2F..%2Fb%3Fc:streamGenerateContent?alt=sse",
+            ]
+        );
+        request.stream = false;
+        request.model = "models/gemini-2.5-flash".to_owned();
+        assert_eq!(
+            places(&request)[3],
+            "models/gemini-2.5-flash:generateContent"
+        );
+    }
+
+    #[test]
+    fn every_wire_is_found_by_the_name_that_it_shows() {
+        for wire in Wire::ALL {
+            assert_eq!(wire.to_string().parse(), Ok(wire));
+            let json = serde_json::to_string(&wire).unwrap();
+            assert_eq!(json, format!("\"{wire}\""));
+        }
+        let error = "openai".parse::<Wire>().unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "there is no wire `openai`; the wires are anthropic, openai-responses, openai-chat, \
+             gemini"
+        );
+    }
+}

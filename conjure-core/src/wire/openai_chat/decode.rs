@@ -1,0 +1,247 @@
+//! Decodes a reply, streamed or whole.
+//!
+//! Reads every way in which a server of this API is known to write; the dialect says only what the
+//! end of a stream looks like. Of several choices the first is read.
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::assembly::{Assembly, Delta};
+use super::usage::usage;
+use super::{Dialect, errors};
+use crate::chat::{Content, Response, Stop, StopReason, StreamEvent};
+use crate::wire::failure::{self, shown};
+use crate::wire::scan::{Count, Few, Loose};
+use crate::wire::stream::{self, MOST_PARTS, Reply, Stream, TOO_MANY};
+use crate::wire::{Decoded, Decoder, Endpoint, WireError, model_family};
+
+/// A decoder for the body of one reply.
+pub(in crate::wire) fn decoder(endpoint: &Endpoint) -> impl Decoder + 'static {
+    Stream::new(Chunks::new(endpoint))
+}
+
+/// Decodes the body of a reply that does not stream.
+pub(in crate::wire) fn decode_body(endpoint: &Endpoint, bytes: &[u8]) -> Decoded {
+    stream::decode_body(Chunks::new(endpoint), bytes)
+}
+
+/// A chunk of a stream, or a whole reply, read in place.
+#[derive(Deserialize)]
+struct Chunk<'a> {
+    #[serde(borrow, default)]
+    id: Loose<'a>,
+    #[serde(borrow, default)]
+    model: Loose<'a>,
+    #[serde(borrow)]
+    choices: Option<Few<Choice<'a>>>,
+    #[serde(borrow)]
+    usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Choice<'a> {
+    index: Option<Count>,
+    #[serde(borrow, alias = "message")]
+    delta: Option<Delta<'a>>,
+    #[serde(borrow, default)]
+    finish_reason: Loose<'a>,
+}
+
+/// A reply while it comes in.
+#[derive(Clone)]
+struct Chunks {
+    provider: String,
+    asked: Option<String>,
+    dialect: Dialect,
+    response: Response,
+    message: Assembly,
+    /// The word for why it stopped.
+    finish: Option<String>,
+    heard: bool,
+    /// Whether `[DONE]` came, or a whole body.
+    done: bool,
+    error: Option<WireError>,
+}
+
+impl Chunks {
+    fn new(endpoint: &Endpoint) -> Self {
+        Self {
+            provider: endpoint.provider.clone(),
+            asked: endpoint.model.clone(),
+            dialect: endpoint.dialect.clone(),
+            response: Response::default(),
+            message: Assembly::default(),
+            finish: None,
+            heard: false,
+            done: false,
+            error: None,
+        }
+    }
+}
+
+impl Reply for Chunks {
+    fn event(&mut self, _name: &str, data: &str, out: &mut Vec<StreamEvent>) {
+        if self.done || self.error.is_some() {
+            return;
+        }
+        if data.trim() == "[DONE]" {
+            self.heard = true;
+            self.done = true;
+            return;
+        }
+        let Ok(chunk) = serde_json::from_str::<Chunk<'_>>(data) else {
+            let shown = shown(data.as_bytes());
+            self.protocol(&format!("an event that is no chunk of a reply: {shown}"));
+            return;
+        };
+        self.heard = true;
+        self.take(chunk, true, out);
+    }
+
+    fn body(&mut self, bytes: &[u8], out: &mut Vec<StreamEvent>) {
+        if self.error.is_some() {
+            return;
+        }
+        let chunk: Chunk<'_> = match serde_json::from_slice(bytes) {
+            Ok(chunk) => chunk,
+            // Left as it is: a body that just stops is a cut.
+            Err(error) if error.is_eof() && !bytes.is_empty() => return,
+            Err(_) => {
+                let shown = shown(bytes);
+                self.protocol(&format!("a body that is no reply: {shown}"));
+                return;
+            }
+        };
+        if chunk.choices.is_none() && chunk.error.is_none() {
+            let shown = shown(bytes);
+            self.protocol(&format!("JSON that is no reply: {shown}"));
+            return;
+        }
+        self.take(chunk, false, out);
+        self.done = self.error.is_none();
+    }
+
+    fn protocol(&mut self, found: &str) {
+        if self.error.is_none() && !self.done {
+            self.error = Some(failure::protocol(&self.dialect.title, found));
+        }
+    }
+
+    fn heard(&self) -> bool {
+        self.heard
+    }
+
+    fn end(mut self, out: &mut Vec<StreamEvent>) -> Decoded {
+        let ended = self.done || (self.finish.is_some() && !self.dialect.ends_with_done);
+        let told_why = self.finish.is_some() || !self.dialect.says_why;
+        let complete = self.error.is_none() && ended && told_why;
+        if !complete && self.error.is_none() {
+            let output = self.message.has_output();
+            self.error = Some(failure::cut(&self.dialect.title, output));
+        }
+        self.response.stop = self.stop();
+        let stop = self.response.stop.as_ref();
+        let cut = stop.is_some_and(|stop| !stop.reason.calls_may_run());
+        let model = self.asked.as_deref().unwrap_or(&self.response.model);
+        let family = model_family(model);
+        let mut response = self.response;
+        response.parts = self
+            .message
+            .into_parts(&self.provider, &family, complete, cut);
+        response.complete = complete;
+        // Only the end says that a call is whole.
+        for part in &response.parts {
+            if let Content::FunctionCall(call) = &part.content
+                && call.arguments_text.is_none()
+                && complete
+            {
+                out.push(StreamEvent::Call {
+                    call_id: call.call_id.clone(),
+                });
+            }
+        }
+        Decoded {
+            response,
+            error: self.error,
+        }
+    }
+}
+
+impl Chunks {
+    fn take(&mut self, chunk: Chunk<'_>, streams: bool, out: &mut Vec<StreamEvent>) {
+        if self.response.id.is_none()
+            && let Some(id) = chunk.id.as_str().filter(|id| !id.is_empty())
+        {
+            self.response.id = Some(id.to_owned());
+        }
+        if self.response.model.is_empty() {
+            chunk.model.str().clone_into(&mut self.response.model);
+        }
+        for choice in chunk.choices.into_iter().flatten() {
+            if choice.index.unwrap_or_default().0 != 0 {
+                continue;
+            }
+            if let Some(delta) = choice.delta
+                && !self.message.take(delta, streams, out)
+            {
+                self.protocol("a tool call that cannot be read");
+            }
+            if self.message.calls() > MOST_PARTS {
+                self.protocol(TOO_MANY);
+            }
+            if let Some(reason) = choice
+                .finish_reason
+                .as_str()
+                .filter(|word| !word.is_empty())
+            {
+                self.finish = Some(reason.to_owned());
+            }
+        }
+        if let Some(counts) = chunk.usage {
+            let counts: Value = serde_json::from_str(counts.get()).unwrap_or_default();
+            if counts.is_object() {
+                let usage = usage(&counts);
+                if usage != self.response.usage {
+                    self.response.usage = usage;
+                    out.push(StreamEvent::Usage(usage));
+                }
+            }
+        }
+        if let Some(error) = chunk.error {
+            let error: Value = serde_json::from_str(error.get()).unwrap_or_default();
+            let output = self.message.has_output();
+            self.error = Some(errors::in_stream(&self.dialect.title, &error, output));
+        } else if let Some(word @ ("error" | "insufficient_system_resource")) =
+            self.finish.as_deref()
+        {
+            let error = serde_json::json!({
+                "message": format!("it stopped with `{word}`"),
+                "code": if word == "error" { "server_error" } else { "server_is_overloaded" },
+            });
+            let output = self.message.has_output();
+            self.error = Some(errors::in_stream(&self.dialect.title, &error, output));
+        }
+    }
+
+    fn stop(&self) -> Option<Stop> {
+        let raw = self.finish.clone()?;
+        let reason = match raw.as_str() {
+            "length" | "max_tokens" => StopReason::MaxTokens,
+            "model_length" => StopReason::ContextWindow,
+            "content_filter" | "safety" => StopReason::Refusal,
+            _ if self.message.has_calls() => StopReason::ToolUse,
+            _ if self.message.refuses() => StopReason::Refusal,
+            "stop" | "eos" | "end_turn" => StopReason::EndTurn,
+            "tool_calls" | "function_call" => StopReason::ToolUse,
+            _ => StopReason::Other,
+        };
+        Some(Stop {
+            reason,
+            raw,
+            sequence: None,
+        })
+    }
+}

@@ -1,0 +1,243 @@
+//! The `messages` array: canonical messages as a dialect wants them.
+//!
+//! Takes a repaired conversation, so pairs and order are right already. A result holds text only;
+//! what it shows besides follows in a message of the user.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value, json};
+
+use super::reasoning::{echoed, text_of};
+use super::{Dialect, Echo, MOST_ID};
+use crate::chat::{ArtifactRef, Content, FunctionCallOutput, Message, OutputPart, Part, Role};
+use crate::context::notes;
+use crate::wire::arguments::as_object;
+use crate::wire::files::{Files, Seen, as_text, data_url, is_named};
+use crate::wire::ids::{fixed_id, legal_id, legal_name};
+
+/// The messages behind the system's, with what backends add to the person's newest one.
+pub(super) fn messages(
+    messages: &[Message],
+    user_content: &[Value],
+    dialect: &Dialect,
+    files: &mut Files<'_>,
+) -> Vec<Value> {
+    let newest_user = messages.iter().rposition(|m| m.role == Role::User);
+    let mut writer = Writer { dialect, files };
+    let mut out = Vec::new();
+    for (at, message) in messages.iter().enumerate() {
+        match message.role {
+            Role::Assistant => out.push(writer.assistant(message)),
+            Role::Tool => writer.results(message, &mut out),
+            Role::User | Role::System => {
+                let mut content: Vec<Value> = message
+                    .content
+                    .iter()
+                    .filter_map(|part| writer.user_part(part))
+                    .collect();
+                if newest_user == Some(at) {
+                    content.extend(user_content.iter().cloned());
+                }
+                if !content.is_empty() {
+                    out.push(json!({"role": "user", "content": plain(content)}));
+                }
+            }
+        }
+    }
+    out
+}
+
+struct Writer<'a, 'b> {
+    dialect: &'a Dialect,
+    files: &'a mut Files<'b>,
+}
+
+impl Writer<'_, '_> {
+    fn id<'c>(&self, id: &'c str) -> Cow<'c, str> {
+        match self.dialect.id_length {
+            Some(length) => fixed_id(id, length),
+            None => legal_id(id, MOST_ID),
+        }
+    }
+
+    fn assistant(&mut self, message: &Message) -> Value {
+        let mut text = String::new();
+        let mut refusal = String::new();
+        let mut calls = Vec::new();
+        for part in &message.content {
+            match &part.content {
+                Content::Text { text: said } => {
+                    let refuses = part
+                        .sidecar
+                        .as_ref()
+                        .is_some_and(|own| own.data.get("refusal").is_some());
+                    if refuses {
+                        refusal.push_str(said);
+                    } else {
+                        text.push_str(said);
+                    }
+                }
+                Content::FunctionCall(call) => {
+                    let arguments = as_object(&call.arguments, call.arguments_text.as_deref());
+                    calls.push(json!({
+                        "id": self.id(&call.call_id),
+                        "type": "function",
+                        "function": {
+                            "name": legal_name(&call.name),
+                            "arguments": arguments.to_string(),
+                        },
+                    }));
+                }
+                Content::Image { artifact } | Content::File { artifact } => {
+                    text.push_str(&self.files.told(artifact, "a file in a model's message"));
+                }
+                Content::ServerItem { provider, item } => {
+                    text.push_str(&notes::server_item(provider, item));
+                }
+                Content::Reasoning { .. } | Content::FunctionCallOutput(_) => {}
+            }
+        }
+        let mut fields = Map::new();
+        fields.insert("role".to_owned(), "assistant".into());
+        let content = self.content(&message.content, text, &refusal);
+        fields.insert("content".to_owned(), content);
+        match self.dialect.echo {
+            Echo::ReasoningContent if !calls.is_empty() => {
+                let thoughts = text_of(&message.content, "reasoning_content");
+                let thoughts = thoughts.unwrap_or_default();
+                fields.insert("reasoning_content".to_owned(), thoughts.into());
+            }
+            Echo::ReasoningDetails => fields.extend(echoed(&message.content)),
+            Echo::Never | Echo::ReasoningContent | Echo::ContentPieces => {}
+        }
+        if !calls.is_empty() {
+            fields.insert("tool_calls".to_owned(), Value::Array(calls));
+        }
+        Value::Object(fields)
+    }
+
+    /// The content of a model's message; `null` only where nothing but calls was said.
+    fn content(&self, parts: &[Part], text: String, refusal: &str) -> Value {
+        let thoughts = text_of(parts, "content")
+            .filter(|thoughts| self.dialect.echo == Echo::ContentPieces && !thoughts.is_empty());
+        if thoughts.is_none() && refusal.is_empty() {
+            return if text.is_empty() {
+                Value::Null
+            } else {
+                text.into()
+            };
+        }
+        let mut pieces = Vec::new();
+        if let Some(thoughts) = thoughts {
+            let inner = json!([{"type": "text", "text": thoughts}]);
+            pieces.push(json!({"type": "thinking", "thinking": inner}));
+        }
+        if !text.is_empty() {
+            pieces.push(json!({"type": "text", "text": text}));
+        }
+        if !refusal.is_empty() {
+            pieces.push(json!({"type": "refusal", "refusal": refusal}));
+        }
+        Value::Array(pieces)
+    }
+
+    /// The results of a message's calls, each in a message of its own, and then what they show.
+    fn results(&mut self, message: &Message, out: &mut Vec<Value>) {
+        let mut shown = Vec::new();
+        for part in &message.content {
+            if let Content::FunctionCallOutput(output) = &part.content {
+                let content = self.result(output, &mut shown);
+                out.push(json!({
+                    "role": "tool",
+                    "tool_call_id": self.id(&output.call_id),
+                    "content": content,
+                }));
+            }
+        }
+        if !shown.is_empty() {
+            out.push(json!({"role": "user", "content": shown}));
+        }
+    }
+
+    fn result(&mut self, output: &FunctionCallOutput, shown: &mut Vec<Value>) -> String {
+        let mut texts: Vec<String> = Vec::new();
+        if output.is_error {
+            texts.push(notes::CALL_FAILED.to_owned());
+        }
+        for part in &output.output {
+            match part {
+                OutputPart::Text { text } if text.trim().is_empty() => {}
+                OutputPart::Text { text } => texts.push(text.clone()),
+                OutputPart::Image { artifact } | OutputPart::File { artifact } => {
+                    let is_told = is_named(artifact, &output.output);
+                    if is_told && !self.files.attachments.contains_key(&artifact.id) {
+                        continue;
+                    }
+                    let seen = self.file(artifact);
+                    match seen.get("text").and_then(Value::as_str) {
+                        Some(words) => texts.push(words.to_owned()),
+                        None => {
+                            let words = notes::file(artifact);
+                            shown.push(text(&words));
+                            shown.push(seen);
+                            texts.push(words);
+                        }
+                    }
+                }
+            }
+        }
+        texts.join("\n")
+    }
+
+    fn user_part(&mut self, part: &Part) -> Option<Value> {
+        match &part.content {
+            Content::Text { text: said } => Some(text(said)),
+            Content::Image { artifact } | Content::File { artifact } => Some(self.file(artifact)),
+            Content::ServerItem { provider, item } => {
+                Some(text(&notes::server_item(provider, item)))
+            }
+            Content::Reasoning { .. }
+            | Content::FunctionCall(_)
+            | Content::FunctionCallOutput(_) => None,
+        }
+    }
+
+    /// The file itself where its bytes are here and the server can look at it, else words about it.
+    fn file(&mut self, artifact: &ArtifactRef) -> Value {
+        match self.files.look(artifact) {
+            Seen::Image(image) if self.dialect.images => {
+                json!({"type": "image_url", "image_url": {"url": data_url(image)}})
+            }
+            Seen::Pdf(pdf) if self.dialect.files => json!({
+                "type": "file",
+                "file": {"filename": artifact.name, "file_data": data_url(pdf)},
+            }),
+            Seen::Text(said) => text(&as_text(artifact, &said)),
+            Seen::Words(words) => text(&words),
+            Seen::Image(_) | Seen::Pdf(_) | Seen::Other(_) => text(
+                &self
+                    .files
+                    .told(artifact, "a file that this server cannot look at"),
+            ),
+        }
+    }
+}
+
+/// One text where there is nothing else: some servers take no list.
+fn plain(content: Vec<Value>) -> Value {
+    let texts: Option<Vec<&str>> = content
+        .iter()
+        .map(|piece| {
+            let is_plain = piece.as_object().is_some_and(|fields| fields.len() == 2);
+            piece.get("text")?.as_str().filter(|_| is_plain)
+        })
+        .collect();
+    match texts {
+        Some(texts) => texts.join("\n\n").into(),
+        None => Value::Array(content),
+    }
+}
+
+fn text(text: &str) -> Value {
+    json!({"type": "text", "text": text})
+}

@@ -1,0 +1,149 @@
+//! From bytes that are cut anywhere to the events of a reply: what all wires share.
+//!
+//! Tells an event stream from one JSON body, bounds both, and hands events to the wire that knows
+//! what they mean.
+
+use super::sse::{MAX_EVENT_BYTES, SseDecoder};
+use super::{Decoded, Decoder, failure};
+use crate::chat::StreamEvent;
+
+/// How many of the first bytes are kept.
+const HEAD: usize = 400;
+
+/// The most parts of one reply: more than any model makes, and a bound for a server that never
+/// ends.
+pub(super) const MOST_PARTS: usize = 4_096;
+
+/// What is said of a reply with more.
+pub(super) const TOO_MANY: &str = "a reply of more than 4096 parts";
+
+/// A reply of one wire while it comes in.
+pub(super) trait Reply: Clone + Send + 'static {
+    /// An event of the stream.
+    fn event(&mut self, name: &str, data: &str, out: &mut Vec<StreamEvent>);
+
+    /// A whole reply in one piece, or what came of it.
+    fn body(&mut self, bytes: &[u8], out: &mut Vec<StreamEvent>);
+
+    /// What came is no reply; `found` says what it is instead.
+    fn protocol(&mut self, found: &str);
+
+    /// Whether an event of this wire came.
+    fn heard(&self) -> bool;
+
+    /// The end of the body.
+    fn end(self, out: &mut Vec<StreamEvent>) -> Decoded;
+}
+
+/// Decodes a whole body.
+pub(super) fn decode_body<R: Reply>(mut reply: R, bytes: &[u8]) -> Decoded {
+    let mut events = Vec::new();
+    reply.body(bytes, &mut events);
+    reply.end(&mut events)
+}
+
+/// A decoder of one reply.
+#[derive(Clone)]
+pub(super) struct Stream<R> {
+    kind: Body,
+    sse: SseDecoder,
+    /// None once the end was told.
+    reply: Option<R>,
+    /// The first bytes, to tell a person what came when it was no reply at all.
+    head: [u8; HEAD],
+    /// How many of them have come.
+    head_length: usize,
+}
+
+#[derive(Clone)]
+enum Body {
+    Unknown,
+    Events,
+    Json(Vec<u8>),
+}
+
+impl<R: Reply> Stream<R> {
+    pub(super) fn new(reply: R) -> Self {
+        Self {
+            kind: Body::Unknown,
+            sse: SseDecoder::default(),
+            reply: Some(reply),
+            head: [0; HEAD],
+            head_length: 0,
+        }
+    }
+}
+
+impl<R: Reply> Decoder for Stream<R> {
+    fn push(&mut self, bytes: &[u8], out: &mut Vec<StreamEvent>) {
+        let Some(reply) = &mut self.reply else {
+            return;
+        };
+        let mut bytes = bytes;
+        if matches!(self.kind, Body::Unknown) {
+            let blank = |byte: &u8| byte.is_ascii_whitespace() || b"\xEF\xBB\xBF".contains(byte);
+            let start = bytes.iter().position(|byte| !blank(byte));
+            bytes = start
+                .and_then(|start| bytes.get(start..))
+                .unwrap_or_default();
+            match bytes.first() {
+                None => return,
+                Some(b'{' | b'[') => self.kind = Body::Json(Vec::new()),
+                Some(_) => self.kind = Body::Events,
+            }
+        }
+        if let Body::Json(body) = &mut self.kind {
+            if body.len() + bytes.len() <= MAX_EVENT_BYTES {
+                body.extend_from_slice(bytes);
+            } else {
+                reply.protocol("a body that is larger than 32 MiB");
+            }
+            return;
+        }
+        let room = self.head.get_mut(self.head_length..).unwrap_or_default();
+        for (place, byte) in room.iter_mut().zip(bytes) {
+            *place = *byte;
+            self.head_length += 1;
+        }
+        let outcome = self
+            .sse
+            .each(bytes, |name, data| reply.event(name, data, out));
+        if let Err(error) = outcome {
+            reply.protocol(&error.to_string());
+        }
+    }
+
+    fn finish(&mut self, out: &mut Vec<StreamEvent>) -> Decoded {
+        let Some(mut reply) = self.reply.take() else {
+            return Decoded::default();
+        };
+        if let Body::Json(body) = &self.kind {
+            reply.body(body, out);
+            return reply.end(out);
+        }
+        // An event without its blank line counts if it is whole; else it was cut.
+        let whole = |data: &str| {
+            data.trim() == "[DONE]" || serde_json::from_str::<serde::de::IgnoredAny>(data).is_ok()
+        };
+        if let Some(event) = self.sse.finish().filter(|event| whole(&event.data)) {
+            reply.event(&event.name, &event.data, out);
+        }
+        let head = self.head.get(..self.head_length).unwrap_or_default();
+        if !reply.heard() && !begins_like_events(head) {
+            let shown = failure::shown(head);
+            reply.protocol(&format!("something that is no event stream: {shown}"));
+        }
+        reply.end(out)
+    }
+
+    fn fork(&self) -> Box<dyn Decoder> {
+        Box::new(self.clone())
+    }
+}
+
+/// Whether the first bytes are, or may become, a field or a comment of an event.
+fn begins_like_events(head: &[u8]) -> bool {
+    [&b"event"[..], b"data", b"id", b"retry", b":"]
+        .iter()
+        .any(|field| head.starts_with(field) || field.starts_with(head))
+}
