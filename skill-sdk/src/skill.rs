@@ -78,7 +78,8 @@ impl ToolOptions {
     }
 
     /// The tool takes at most 50 µs and may be called without a thread of its own. Host
-    /// operations are refused in such calls.
+    /// operations are refused in such calls. A tool that has output, or asks the host, while it
+    /// is called so, is never called so again.
     #[must_use]
     pub fn in_place(mut self) -> Self {
         self.in_place = true;
