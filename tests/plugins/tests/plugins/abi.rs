@@ -1,7 +1,7 @@
 //! Plugins that were built with other settings, compilers and versions of the ABI.
 
 use conjure_host::plugin::{Pin, PluginSource};
-use conjure_plugin_tests::{Bench, Plugin, left_out, sdk_copy};
+use conjure_plugin_tests::{Bench, Plugin, left_out, locked, sdk_copy, workspace};
 
 use super::sources::MARKED;
 
@@ -20,15 +20,29 @@ async fn loads_and_runs(plugin: &Plugin<'_>) -> String {
     header.rustc.clone()
 }
 
+/// Versions that the host is not built with.
+const PINS: [(&str, &str); 2] = [("serde", "1.0.228"), ("serde_json", "1.0.150")];
+
 #[tokio::test(flavor = "multi_thread")]
 async fn built_outside_the_workspace_with_its_own_lock_file_and_opt_level() {
     let place = tempfile::tempdir().unwrap();
     let plugin = Plugin {
         profile: "opt-level = 2\ndebug = false\nstrip = true\n",
         place: Some(place.path().join("outside")),
+        pins: &PINS,
         ..Plugin::new("outside", MARKED)
     };
     loads_and_runs(&plugin).await;
+    // Cargo builds what the lock file says, and both sides of the boundary use these two.
+    for (name, version) in PINS {
+        assert_eq!(locked(&plugin.dir(), name), [version], "{name}");
+        assert_eq!(locked(&workspace(), name).len(), 1, "{name}");
+        assert_ne!(
+            locked(&workspace(), name),
+            [version],
+            "{name} is the host's: pin another version"
+        );
+    }
 }
 
 async fn by_another_compiler(version: &str, variable: &str) {
