@@ -23,6 +23,8 @@ pub struct Plugin<'a> {
     pub sdk: Option<PathBuf>,
     /// Where the crate is written; below the target directory when there is none.
     pub place: Option<PathBuf>,
+    /// Dependencies that have other versions than the workspace's: names and versions.
+    pub pins: &'a [(&'a str, &'a str)],
 }
 
 impl<'a> Plugin<'a> {
@@ -37,15 +39,20 @@ impl<'a> Plugin<'a> {
             rustc: None,
             sdk: None,
             place: None,
+            pins: &[],
         }
+    }
+
+    /// Where the crate is written.
+    pub fn dir(&self) -> PathBuf {
+        self.place
+            .clone()
+            .unwrap_or_else(|| target().join("crates").join(self.package))
     }
 
     /// Builds it and gives the library's path.
     pub fn build(&self) -> PathBuf {
-        let dir = self
-            .place
-            .clone()
-            .unwrap_or_else(|| target().join("crates").join(self.package));
+        let dir = self.dir();
         std::fs::create_dir_all(dir.join("src")).unwrap();
         let sdk = self
             .sdk
@@ -77,16 +84,13 @@ impl<'a> Plugin<'a> {
             None => target().join("build"),
             Some(rustc) => target().join(format!("build-{}", file_name(rustc))),
         };
-        let offline = self.cargo(&dir, &target, true);
-        if !offline.status.success() {
-            let online = self.cargo(&dir, &target, false);
-            assert!(
-                online.status.success(),
-                "{} was not built:\n{}",
-                self.package,
-                String::from_utf8_lossy(&online.stderr)
-            );
+        for (name, version) in self.pins {
+            if locked(&dir, name) != [*version] {
+                let pin = ["update", "--quiet", "-p", name, "--precise", version];
+                self.cargo(&dir, &target, &pin);
+            }
         }
+        self.cargo(&dir, &target, &["build", "--quiet"]);
         let name = self.package.replace('-', "_");
         target.join("debug").join(format!(
             "lib{name}.{}",
@@ -94,26 +98,51 @@ impl<'a> Plugin<'a> {
         ))
     }
 
-    fn cargo(&self, dir: &Path, target: &Path, offline: bool) -> std::process::Output {
-        let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        command
-            .args(["build", "--quiet"])
-            .current_dir(dir)
-            .env("CARGO_TARGET_DIR", target)
-            .env_remove("RUSTFLAGS")
-            .env_remove("CARGO_ENCODED_RUSTFLAGS")
-            .env_remove("RUSTC_WRAPPER")
-            .env_remove("RUSTC");
-        if offline {
-            command.arg("--offline");
+    /// Runs cargo with what is on this machine, and with the network only if that fails.
+    fn cargo(&self, dir: &Path, target: &Path, args: &[&str]) {
+        let run = |more: &[&str]| {
+            let mut command =
+                Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+            command
+                .args(args)
+                .args(more)
+                .current_dir(dir)
+                .env("CARGO_TARGET_DIR", target)
+                .env_remove("RUSTFLAGS")
+                .env_remove("CARGO_ENCODED_RUSTFLAGS")
+                .env_remove("RUSTC_WRAPPER")
+                .env_remove("RUSTC");
+            if let Some(rustc) = &self.rustc {
+                command.env("RUSTC", rustc);
+                // Old compilers come without the tool of this one.
+                command.env("RUSTDOC", "false");
+            }
+            command.output().expect("cargo can be run")
+        };
+        if run(&["--offline"]).status.success() {
+            return;
         }
-        if let Some(rustc) = &self.rustc {
-            command.env("RUSTC", rustc);
-            // Old compilers come without the tool of this one.
-            command.env("RUSTDOC", "false");
-        }
-        command.output().expect("cargo can be run")
+        let online = run(&[]);
+        assert!(
+            online.status.success(),
+            "cargo {args:?} failed for {}:\n{}",
+            self.package,
+            String::from_utf8_lossy(&online.stderr)
+        );
     }
+}
+
+/// The versions of a package in the lock file of a directory.
+pub fn locked(dir: &Path, package: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(dir.join("Cargo.lock")).unwrap();
+    let name = format!("name = \"{package}\"");
+    text.split("[[package]]")
+        .filter(|entry| entry.lines().any(|line| line == name))
+        .filter_map(|entry| {
+            let version = entry.lines().find_map(|l| l.strip_prefix("version = "))?;
+            Some(version.trim_matches('"').to_owned())
+        })
+        .collect()
 }
 
 /// The root of this workspace.

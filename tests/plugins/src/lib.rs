@@ -16,6 +16,6 @@ mod build;
 mod child;
 mod loading;
 
-pub use build::{Plugin, left_out, sdk_copy, workspace};
+pub use build::{Plugin, left_out, locked, sdk_copy, workspace};
 pub use child::{Exit, run_child};
 pub use loading::{Bench, Versions, envelope};

@@ -6,8 +6,10 @@ use std::os::unix::fs::symlink;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use conjure_core::chat::Event;
 use conjure_host::artifacts::FileError;
 use conjure_host::session::BackendSpec;
+use conjure_mock_llm::Message;
 use conjure_skill_sdk::protocol::{
     Bash, BashOutput, CreateFile, Execute, FileRef, FilesGet, FilesPut, StrReplace, ToolResult,
     View, Viewed, Written,
@@ -16,7 +18,8 @@ use conjure_skill_sdk::{Cx, Error, Executor, ExecutorPlugin, Files, Result, Skil
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::stage::{FETCHER, LOCAL, MISBEHAVING, Seen, Stage, bash, local};
+use crate::elsewhere::{ELSEWHERE, elsewhere, server_result};
+use crate::stage::{FETCHER, LOCAL, MISBEHAVING, Seen, Stage, bash, in_time, local};
 
 fn view(path: &str) -> (&'static str, Value) {
     ("local_view", json!({ "path": path }))
@@ -370,12 +373,14 @@ impl Files for Far {
 #[tokio::test]
 async fn b24_created_files_is_filled_for_every_backend() {
     let stage = Stage::with(&[LOCAL, FETCHER], |builder| {
-        builder.link(|| {
-            ExecutorPlugin::new("far", "Keeps its files elsewhere", |_setup| {
-                Ok(Far(Arc::default()))
+        builder
+            .link(|| {
+                ExecutorPlugin::new("far", "Keeps its files elsewhere", |_setup| {
+                    Ok(Far(Arc::default()))
+                })
+                .with_files()
             })
-            .with_files()
-        })
+            .link(elsewhere)
     })
     .await;
     stage
@@ -387,6 +392,7 @@ async fn b24_created_files_is_filled_for_every_backend() {
             BackendSpec::all_native(),
             local(),
             BackendSpec::executor("far", [] as [&str; 0]),
+            BackendSpec::executor(ELSEWHERE, [] as [&str; 0]),
         ])
         .await;
     // One after the other: what one backend does while another runs is the next case.
@@ -395,22 +401,42 @@ async fn b24_created_files_is_filled_for_every_backend() {
         ("local_bash_tool", bash("echo made > by-a-command.txt")),
         create("by-the-tool.txt", "made"),
         ("far_bash_tool", bash("make files")),
+        ("elsewhere_make", json!({})),
     ] {
         let seen = stage.call(&session, tool, input).await;
         assert!(!seen.is_error, "{tool}: {seen:?}");
     }
+    // The provider ran a tool itself, and the backend knows where its file is.
+    let mut events = session.events_from_now();
+    let reply = Message::new()
+        .server_tool_use("srvtoolu_1", "code_execution", json!({ "code": "1" }))
+        .raw_block(server_result("srvtoolu_1", "file_011"))
+        .text("Done.");
+    stage.model.says(reply);
+    in_time(session.chat("Go on.")).await.unwrap();
+    in_time(async { while !matches!(events.next().await.event, Event::File { .. }) {} }).await;
     let mut made: Vec<(String, String)> = session
         .created_files()
         .into_iter()
         .map(|file| (file.source, file.name))
         .collect();
     made.sort();
-    let sources: Vec<&str> = made.iter().map(|(source, _)| source.as_str()).collect();
+    let made: Vec<(&str, &str)> = made.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
     assert_eq!(
-        sources,
-        ["far", "far", "local", "local", "native"],
-        "{made:?}"
+        made,
+        [
+            (ELSEWHERE, "by-the-backend.txt"),
+            (ELSEWHERE, "file_011.txt"),
+            (ELSEWHERE, "kept-there.txt"),
+            ("far", "passwd"),
+            ("far", "report.txt"),
+            ("local", "by-a-command.txt"),
+            ("local", "by-the-tool.txt"),
+            ("native", "logs.jsonl"),
+        ],
     );
+    let path = session.resolve("file_011.txt").await.unwrap();
+    assert_eq!(fs::read_to_string(path).unwrap(), "content of file_011");
     session.close().await;
 }
 

@@ -9,6 +9,9 @@ use crate::conversation::lines;
 use crate::processes::{end, family_left, run_with_family};
 use crate::stage::{MISBEHAVING, bash, result, workspace};
 
+/// Modes of the misbehaving plugin that no process survives.
+pub(crate) const ENDS_THE_PROCESS: [&str; 4] = ["abort", "exit 7", "segfault", "stack-overflow"];
+
 /// The only thread of a workspace.
 fn thread(workspace: &Workspace) -> String {
     let threads = workspace.home().join(".local/share/conjure/threads");
@@ -97,7 +100,7 @@ fn a_call_that_ran_when_the_host_was_killed_is_indeterminate() {
 
 #[test]
 fn a_plugin_that_ends_the_process_loses_no_history() {
-    for mode in ["abort", "exit 7", "segfault", "stack-overflow"] {
+    for mode in ENDS_THE_PROCESS {
         let workspace = workspace(&[MISBEHAVING]);
         let model = Model::start().unwrap();
         let message = Message::new()

@@ -10,6 +10,8 @@ mod commands;
 #[cfg(test)]
 mod conversation;
 #[cfg(test)]
+mod elsewhere;
+#[cfg(test)]
 mod files;
 #[cfg(test)]
 mod folders;

@@ -2,6 +2,8 @@
 //!
 //! What a process cannot survive is in `interrupted`.
 
+use std::collections::BTreeSet;
+
 use conjure_host::session::BackendSpec;
 use serde_json::{Value, json};
 
@@ -10,43 +12,81 @@ use crate::stage::{CACHE, MISBEHAVING, Seen, Stage, conjure, workspace};
 
 const TOOL: &str = "misbehaving_execute";
 
+/// Modes whose call has a result.
+const SUCCEED: [&str; 13] = [
+    "echo fine",
+    "flood 4",
+    "flood-rudely 4",
+    "flood-reply 2",
+    "log-flood 2000",
+    "invalid-utf8",
+    "lie-files",
+    "wrong-call",
+    "host-op kv.get {\"key\":\"k\"}",
+    "host-op-after-return",
+    "emit-after-return",
+    "leak-thread",
+    "spawn-orphan",
+];
+
+/// Modes whose call has an error result.
+const FAIL: [&str; 8] = [
+    "panic at the disco",
+    "panic-nonstring",
+    "invalid-utf8-reply",
+    "lie-json",
+    "lie-schema",
+    "lie-fault",
+    "host-op teleport",
+    "no-such-mode",
+];
+
+/// Modes whose call does not end by itself, or not in time.
+const NEVER_END: [&str; 3] = ["hang", "sleep 30000", "hang-politely"];
+
+/// The mode that goes wrong only when the session is closed.
+const DROP: &str = "drop-panic";
+
 fn mode(text: &str) -> Value {
     json!({ "command": text })
+}
+
+#[tokio::test]
+async fn no_mode_is_without_a_test() {
+    let stage = Stage::new(&[MISBEHAVING]).await;
+    let session = stage.session([BackendSpec::all_native()]).await;
+    let read = json!({ "path": "modes" });
+    let listed = stage.call(&session, "misbehaving_read", read).await.text;
+    let listed: BTreeSet<&str> = listed.lines().map(name).collect();
+    let tested: BTreeSet<&str> = SUCCEED
+        .iter()
+        .chain(&FAIL)
+        .chain(&NEVER_END)
+        .chain(&crate::interrupted::ENDS_THE_PROCESS)
+        .chain([&DROP])
+        .map(|text| name(text))
+        .filter(|name| *name != "no-such-mode")
+        .collect();
+    assert_eq!(listed, tested);
+    session.close().await;
+}
+
+/// The name of the mode with which a line begins.
+fn name(line: &str) -> &str {
+    let end = line.find([' ', ':']).unwrap_or(line.len());
+    &line[..end]
 }
 
 #[tokio::test]
 async fn after_every_mode_that_a_process_survives_the_host_serves_the_next_call() {
     let stage = Stage::new(&[MISBEHAVING, CACHE]).await;
     let session = stage.session([BackendSpec::all_native()]).await;
-    for text in [
-        "echo fine",
-        "flood 4",
-        "flood-rudely 4",
-        "flood-reply 2",
-        "log-flood 2000",
-        "invalid-utf8",
-        "lie-files",
-        "wrong-call",
-        "host-op kv.get {\"key\":\"k\"}",
-        "host-op-after-return",
-        "emit-after-return",
-        "leak-thread",
-        "spawn-orphan",
-    ] {
+    for text in SUCCEED {
         let seen = stage.call(&session, TOOL, mode(text)).await;
         assert!(!seen.is_error, "{text}: {seen:?}");
         serves(&stage, &session, text).await;
     }
-    for text in [
-        "panic at the disco",
-        "panic-nonstring",
-        "invalid-utf8-reply",
-        "lie-json",
-        "lie-schema",
-        "lie-fault",
-        "host-op teleport",
-        "no-such-mode",
-    ] {
+    for text in FAIL {
         let seen = stage.call(&session, TOOL, mode(text)).await;
         assert!(seen.is_error, "{text}: {seen:?}");
         serves(&stage, &session, text).await;
@@ -94,7 +134,7 @@ async fn the_result_of_a_call_that_the_plugin_spoiled_names_it() {
 
 #[tokio::test]
 async fn a_call_that_does_not_end_is_given_up_and_names_the_plugin() {
-    for text in ["hang", "sleep 30000", "hang-politely"] {
+    for text in NEVER_END {
         let stage = Stage::new(&[MISBEHAVING, CACHE]).await;
         let spec = conjure_host::session::SessionSpec {
             call_timeout_ms: Some(300),
@@ -221,6 +261,21 @@ fn a_plugin_that_panics_when_it_is_dropped_spoils_no_result() {
     .unwrap();
     assert_eq!(output.stdout, "drop-panic: done\n", "{output:?}");
     assert_eq!(output.code, Some(0), "{output:?}");
+}
+
+#[tokio::test]
+async fn a_session_that_closes_with_a_panic_takes_no_other_down() {
+    let stage = Stage::new(&[MISBEHAVING, CACHE]).await;
+    let session = || stage.session([BackendSpec::all_native()]);
+    let (closing, other) = (session().await, session().await);
+    let seen = stage.call(&closing, TOOL, mode(DROP)).await;
+    assert_eq!(seen, Seen::ok("drop-panic: done"));
+    crate::stage::in_time(closing.close()).await;
+    serves(&stage, &other, DROP).await;
+    other.close().await;
+    let later = session().await;
+    serves(&stage, &later, DROP).await;
+    later.close().await;
 }
 
 #[test]

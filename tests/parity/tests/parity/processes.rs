@@ -302,9 +302,31 @@ fn h15_a_killed_host_leaves_nothing_behind() {
     let model = Model::start().unwrap();
     let (running, dir) = run_with_family(&model);
     running.signal(Signal::KILL);
+    let workspace = running.workspace().clone();
     let killed = running.wait().unwrap();
     assert_eq!(killed.signal, Some(9));
     gone(&family(&dir));
+    // It could not remove what it had on the disk: the next one that uses the directory does.
+    let sessions = workspace.home().join(".local/share/conjure/sessions");
+    assert_eq!(exchanges(&sessions).len(), 1, "{sessions:?}");
+    model.says(Message::new().text("Hello."));
+    let later = conjure_kit::cli(["run", "--provider", "anthropic", "--model", "m", "Hi."])
+        .workspace(&workspace)
+        .model(&model)
+        .run()
+        .unwrap();
+    assert_eq!(later.code, Some(0), "{later:?}");
+    assert_eq!(exchanges(&sessions), [] as [PathBuf; 0]);
+}
+
+/// The exchange directories of the sessions in a data directory.
+fn exchanges(sessions: &Path) -> Vec<PathBuf> {
+    fs::read_dir(sessions)
+        .into_iter()
+        .flatten()
+        .map(|entry| entry.unwrap().path().join("exchange"))
+        .filter(|exchange| exchange.exists())
+        .collect()
 }
 
 /// Ends processes that a test found left over, so that it leaves none itself.
@@ -363,11 +385,5 @@ async fn h15_a_session_that_could_not_open_leaves_nothing() {
         .collect();
     assert_eq!(words, ["init", "cleanup"]);
     let sessions = stage.workspace.root().join("data/sessions");
-    let left: Vec<PathBuf> = fs::read_dir(&sessions)
-        .into_iter()
-        .flatten()
-        .map(|entry| entry.unwrap().path().join("exchange"))
-        .filter(|exchange| exchange.exists())
-        .collect();
-    assert_eq!(left, [] as [PathBuf; 0]);
+    assert_eq!(exchanges(&sessions), [] as [PathBuf; 0]);
 }

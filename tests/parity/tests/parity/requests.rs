@@ -164,16 +164,24 @@ async fn h03_every_name_is_legal_and_the_same_on_every_run() {
             .map(str::to_owned)
             .collect();
         // Every one of them leads to its skill.
-        for (name, skill) in offered
-            .iter()
-            .filter(|name| name.contains("bash"))
-            .zip([0; 4])
-        {
+        let mut led_to = Vec::new();
+        for name in offered.iter().filter(|name| name.contains("bash")) {
             let seen = stage
                 .call(&session, name, bash("basename \"$SKILL_DIR\""))
                 .await;
-            assert!(!seen.is_error, "{skill} {seen:?}");
+            assert!(!seen.is_error, "{name}: {seen:?}");
+            let begins: String = name.chars().take(2).collect();
+            led_to.push((begins, seen.text.trim_end().to_owned()));
         }
+        led_to.sort();
+        let expected = [
+            ("a_", "a"),
+            ("gr", "größe"),
+            ("t-", "日誌分析"),
+            ("xx", &long),
+        ];
+        let expected = expected.map(|(begins, skill)| (begins.to_owned(), skill.to_owned()));
+        assert_eq!(led_to, expected, "{offered:?}");
         session.close().await;
         offered
     };

@@ -1,9 +1,11 @@
 //! The hybrid session: which backend runs a call, and how backends run beside each other.
 
 use std::sync::{Arc, Barrier, Mutex};
+use std::time::{Duration, Instant};
 
 use conjure_core::chat::Event;
 use conjure_core::routing::{Alias, Naming};
+use conjure_host::HostBuilder;
 use conjure_host::session::{BackendSpec, SessionSpec};
 use conjure_skill_sdk::protocol::{
     Bash, BashOutput, CreateFile, Execute, StrReplace, View, Viewed, Written,
@@ -135,30 +137,9 @@ async fn h08_one_backend_times_out_and_the_results_of_the_others_stay() {
 #[tokio::test]
 async fn h09_backends_overlap_and_one_backends_calls_run_in_order() {
     // Nobody passes the barrier alone: the calls end only if they run at the same time.
-    let barrier = Arc::new(Barrier::new(2));
-    let order = Arc::new(Mutex::new(Vec::new()));
-    let (skill, executor) = (
-        Meets {
-            who: "skill",
-            barrier: Arc::clone(&barrier),
-            order: Arc::clone(&order),
-        },
-        Meets {
-            who: "executor",
-            barrier,
-            order: Arc::clone(&order),
-        },
-    );
-    let stage = Stage::with(&[], move |builder| {
-        builder
-            .skill(move || {
-                let skill = skill.clone();
-                Skill::new("meets", "Meets somebody")
-                    .execute("what", move |_cx, r: Execute| skill.meet(&r.command))
-            })
-            .executor("other", move |_setup| Ok(Blocking::new(executor.clone())))
-    })
-    .await;
+    let (skill, executor) = Meets::pair(Duration::ZERO);
+    let order = Arc::clone(&skill.order);
+    let stage = Stage::with(&[], |builder| meeting(builder, skill, executor)).await;
     let session = stage
         .session([
             BackendSpec::all_native(),
@@ -208,15 +189,72 @@ async fn h09_backends_overlap_and_one_backends_calls_run_in_order() {
     session.close().await;
 }
 
+#[tokio::test]
+async fn h09_a_turn_takes_the_time_of_its_slowest_backend() {
+    const EACH: Duration = Duration::from_millis(1500);
+    let (skill, executor) = Meets::pair(EACH);
+    let stage = Stage::with(&[], |builder| meeting(builder, skill, executor)).await;
+    let session = stage
+        .session([
+            BackendSpec::all_native(),
+            BackendSpec::executor("other", [] as [&str; 0]),
+        ])
+        .await;
+    let begun = Instant::now();
+    let seen = stage
+        .calls(
+            &session,
+            &[
+                ("meets_execute", json!({ "command": "1" })),
+                ("other_bash_tool", bash("1")),
+            ],
+        )
+        .await;
+    let turn = begun.elapsed();
+    assert_eq!(seen, ["skill 1", "executor 1"].map(Seen::ok));
+    // Each call takes its time only when the other one has begun. What is left of the sum is for
+    // a slow machine.
+    assert!(turn >= EACH, "{turn:?}");
+    assert!(turn < (EACH * 2).mul_f64(0.9), "{turn:?}");
+    session.close().await;
+}
+
+/// A host with two backends that wait for each other.
+fn meeting(builder: HostBuilder, skill: Meets, executor: Meets) -> HostBuilder {
+    builder
+        .skill(move || {
+            let skill = skill.clone();
+            Skill::new("meets", "Meets somebody")
+                .execute("what", move |_cx, r: Execute| skill.meet(&r.command))
+        })
+        .executor("other", move |_setup| Ok(Blocking::new(executor.clone())))
+}
+
 /// Ends a call only when another one runs.
 #[derive(Clone)]
 struct Meets {
     who: &'static str,
+    /// How long a call takes after that.
+    takes: Duration,
     barrier: Arc<Barrier>,
     order: Arc<Mutex<Vec<String>>>,
 }
 
 impl Meets {
+    fn pair(takes: Duration) -> (Self, Self) {
+        let skill = Self {
+            who: "skill",
+            takes,
+            barrier: Arc::new(Barrier::new(2)),
+            order: Arc::default(),
+        };
+        let executor = Self {
+            who: "executor",
+            ..skill.clone()
+        };
+        (skill, executor)
+    }
+
     fn meet(&self, what: &str) -> String {
         let note = |word: &str| {
             self.order
@@ -226,6 +264,7 @@ impl Meets {
         };
         note("begins");
         self.barrier.wait();
+        std::thread::sleep(self.takes);
         note("ends");
         format!("{} {what}", self.who)
     }
@@ -342,6 +381,7 @@ async fn h11_the_executor_called_docker_gets_every_call_of_a_docker_skill() {
         builder.executor("docker", move |_setup| {
             let meets = Meets {
                 who: "docker",
+                takes: Duration::ZERO,
                 barrier: Arc::new(Barrier::new(1)),
                 order: Arc::clone(&order),
             };

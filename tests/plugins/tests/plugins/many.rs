@@ -7,6 +7,10 @@ use conjure_plugin_tests::{Bench, Versions, run_child};
 
 use super::sources::marked;
 
+/// Kilobytes that a load may keep: the system's share of about 50, and what the host remembers of a
+/// plugin. Keeping the library's bytes would be several times as much.
+const GROWTH_LIMIT: u64 = 200;
+
 /// Kilobytes that are the process's own: resident and not backed by a file.
 fn own_memory() -> u64 {
     std::fs::read_to_string("/proc/self/status")
@@ -39,11 +43,16 @@ fn three_hundred_child() {
             let instance = bench.instance(&plugin).await;
             assert_eq!(Bench::execute(&instance, "count").await.unwrap(), "1");
         }
+        let growth = own_memory().saturating_sub(before) / LOADS;
         println!(
-            "FIGURES {LOADS} loads of changed versions in {:?}, {:?} a load; memory growth a load {} KiB",
+            "FIGURES {LOADS} loads of changed versions in {:?}, {:?} a load; memory growth a load {growth} KiB",
             begun.elapsed(),
             loading / u32::try_from(LOADS).unwrap(),
-            own_memory().saturating_sub(before) / LOADS
+        );
+        assert!(before > 0, "the memory was not read");
+        assert!(
+            growth < GROWTH_LIMIT,
+            "{growth} KiB a load; about 50 KiB is what the system costs"
         );
         assert_eq!(Loader::opened(), usize::try_from(LOADS).unwrap() + 1);
         assert_eq!(registry.snapshot().plugins().len(), 1);

@@ -18,6 +18,8 @@ use conjure_skill_sdk::{Backend, BackendPlugin, Cx};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde_json::json;
+use tokio::sync::watch;
+use tokio::time::Instant;
 
 /// The mark of a version stands in its tool's description, and is what a call answers.
 const TELLING: &str = r#"
@@ -42,17 +44,35 @@ export_skill!(skill, name = "telling");
 const SESSIONS: u64 = 10;
 const REPLACEMENTS: u64 = 200;
 
+/// What the load must be at least.
+const CALLS_A_SECOND: u64 = 100;
+
+/// The model's replies come this far apart, over all sessions: four of five ask for two calls, so
+/// that 160 calls a second are asked for.
+const PACE: Duration = Duration::from_millis(10);
+
+/// How long something may take that must happen.
+const LIMIT: Duration = Duration::from_secs(20);
+
 /// A model that calls the skill in every step until it is told to stop, and looks at each answer:
 /// it must come from the version that the table of its step named.
 #[derive(Default)]
 struct Caller {
     stop: AtomicBool,
-    calls: AtomicU64,
+    /// Replies that have their time.
+    replies: AtomicU64,
+    /// Calls that were asked for.
+    sent: AtomicU64,
+    /// Calls whose results came back.
+    calls: watch::Sender<u64>,
     versions_seen: AtomicU64,
     wrong: AtomicU64,
 }
 
-struct Model(Arc<Caller>);
+struct Model {
+    caller: Arc<Caller>,
+    begun: Instant,
+}
 
 impl Provider for Model {
     fn name(&self) -> &str {
@@ -65,9 +85,11 @@ impl Provider for Model {
         _sink: &'a ReplySink,
     ) -> BoxFuture<'a, Result<Response, ProviderError>> {
         async move {
-            // A model takes its time: about a hundred calls a second over all sessions.
-            tokio::time::sleep(Duration::from_millis(200)).await;
-            Ok(self.0.answer(request))
+            // A model takes its time, and a reply that is late does not make the others late.
+            let number = self.caller.replies.fetch_add(1, Ordering::SeqCst);
+            let due = self.begun + PACE.mul_f64(number as f64);
+            tokio::time::sleep_until(due).await;
+            Ok(self.caller.answer(request))
         }
         .boxed()
     }
@@ -91,6 +113,7 @@ impl Caller {
             (vec![Part::text("done")], StopReason::EndTurn)
         } else {
             let mark = named.unwrap_or_default();
+            self.sent.fetch_add(2, Ordering::SeqCst);
             let calls = (0..2)
                 .map(|n| {
                     Content::FunctionCall(FunctionCall {
@@ -116,22 +139,17 @@ impl Caller {
         }
     }
 
-    /// The newest results: the id of a call holds the mark that its table named.
+    /// The results that are new: the id of a call holds the mark that its table named.
     fn judge(&self, request: &ModelRequest) {
-        let Some(results) = request
-            .messages
-            .messages()
-            .iter()
-            .rev()
-            .find(|m| m.role == Role::Tool)
-        else {
+        let newest = request.messages.messages().last();
+        let Some(results) = newest.filter(|m| m.role == Role::Tool) else {
             return;
         };
         for part in &results.content {
             let Content::FunctionCallOutput(output) = &part.content else {
                 continue;
             };
-            self.calls.fetch_add(1, Ordering::SeqCst);
+            self.calls.send_modify(|calls| *calls += 1);
             let answered = output.joined_text();
             let number = answered.strip_prefix("mark:").and_then(|n| n.parse().ok());
             self.versions_seen
@@ -168,7 +186,13 @@ async fn a_skill_replaced_200_times_under_ten_sessions_answers_as_each_table_say
         .data_dir(dir.path().join("data"))
         .plugin_dir(&plugins)
         .watch(true)
-        .provider("caller", Model(Arc::clone(&caller)))
+        .provider(
+            "caller",
+            Model {
+                caller: Arc::clone(&caller),
+                begun: Instant::now(),
+            },
+        )
         .build()
         .await
         .unwrap();
@@ -191,23 +215,48 @@ async fn a_skill_replaced_200_times_under_ten_sessions_answers_as_each_table_say
         .collect();
 
     let mut generations = host.registry().subscribe();
+    let mut calls = caller.calls.subscribe();
+    // The load is there before the first replacement.
+    answered_after(&mut calls, SESSIONS).await;
+    let (begun, sent_before) = (Instant::now(), caller.sent.load(Ordering::SeqCst));
+    let mut meanwhile = 0;
     for number in 1..=REPLACEMENTS {
+        let before = *calls.borrow_and_update();
         place(
             &plugins,
             &versions.with(format!("mark:{number:011}").as_bytes()),
         );
-        let changed = tokio::time::timeout(Duration::from_secs(20), generations.changed()).await;
+        let changed = tokio::time::timeout(LIMIT, generations.changed()).await;
         changed.expect("the replacement is noticed").unwrap();
+        meanwhile += u64::from(*calls.borrow() > before);
+        answered_after(&mut calls, before).await;
     }
+    let (elapsed, sent) = (begun.elapsed(), caller.sent.load(Ordering::SeqCst));
     caller.stop.store(true, Ordering::SeqCst);
     for session in talking {
         session.await.unwrap();
     }
-    let calls = caller.calls.load(Ordering::SeqCst);
-    println!("FIGURES {calls} calls of {SESSIONS} sessions over {REPLACEMENTS} replacements");
+    let (calls, all_sent) = (*calls.borrow(), caller.sent.load(Ordering::SeqCst));
+    let rate = (sent - sent_before) as f64 / elapsed.as_secs_f64();
+    println!(
+        "FIGURES {calls} calls of {SESSIONS} sessions over {REPLACEMENTS} replacements in \
+         {elapsed:?}, {rate:.0} a second; in {meanwhile} of them one was answered meanwhile"
+    );
     assert_eq!(caller.wrong.load(Ordering::SeqCst), 0);
-    assert!(calls > SESSIONS * 10, "{calls} calls");
+    assert_eq!(calls, all_sent, "no call is lost");
+    assert!(rate >= CALLS_A_SECOND as f64, "{rate} calls a second");
+    assert!(
+        meanwhile > REPLACEMENTS / 10,
+        "in {meanwhile} replacements a call was answered between the file and the change"
+    );
     assert!(caller.versions_seen.load(Ordering::SeqCst) > REPLACEMENTS / 2);
+}
+
+/// Waits until more calls than these were answered.
+async fn answered_after(calls: &mut watch::Receiver<u64>, before: u64) {
+    let answered = calls.wait_for(|calls| *calls > before);
+    let answered = tokio::time::timeout(LIMIT, answered).await;
+    answered.expect("calls are answered").unwrap();
 }
 
 /// Offers another tool from the moment on that one is called.
