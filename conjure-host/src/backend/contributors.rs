@@ -70,7 +70,12 @@ impl Contributors {
             let fetch = fetch_with(lease, around);
             let files: Vec<_> = files
                 .iter()
-                .filter_map(|file| artifacts.register(name, file, fetch.clone()).ok())
+                .filter_map(|file| {
+                    artifacts
+                        .register(name, file, fetch.clone())
+                        .inspect_err(|error| tracing::warn!(backend = name, "{error}"))
+                        .ok()
+                })
                 .collect();
             let backend = name.clone();
             if !files.is_empty() {

@@ -7,15 +7,18 @@
 mod contributors;
 pub(crate) mod lease;
 mod offers;
+mod report;
 mod results;
 pub(crate) mod run;
 pub(crate) mod services;
 mod snapshot;
 pub(crate) mod surroundings;
 mod toolbox;
+mod underway;
 pub(crate) mod watching;
 
-pub use run::{CallReport, LiveOutput};
+pub use report::CallReport;
+pub use run::LiveOutput;
 pub use services::{Asker, Nobody, Sampler};
 pub use snapshot::Snapshot;
 pub use toolbox::{BackendStatus, Toolbox, ToolboxError};

@@ -3,38 +3,36 @@
 //! Nothing here fails: an unknown tool, bad arguments, a panic, a time-out are results too.
 
 use std::cell::Cell;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use conjure_abi::EmitKind;
 use conjure_core::chat::{FunctionCall, FunctionCallOutput};
-use conjure_core::context::{CommandEnd, absolute_skill_path, absolute_skill_paths, failure};
+use conjure_core::context::{absolute_skill_path, absolute_skill_paths, failure};
 use conjure_core::log::CallEnd;
 use conjure_core::routing::{PolicyCall, Route};
 use conjure_skill_sdk::protocol::{
-    BackendCall, Bash, BashOutput, CreateFile, FileRef, PluginEvent, StrReplace, ToolResult, View,
-    Viewed, Written, op,
+    BackendCall, Bash, BashOutput, CreateFile, StrReplace, ToolResult, View, Viewed, Written, op,
 };
-use serde::Deserialize;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::lease::{BackendLease, SkillLease};
+use super::report::CallReport;
 use super::results::{Output, fetch_with};
 use super::snapshot::{Snapshot, Target};
 use super::surroundings::{About, Surroundings};
-use crate::artifacts::{Artifact, Artifacts};
+use super::underway::{
+    Command, Failed, Ran, Underway, arguments, command_result, decode, take, tool_result,
+};
+use crate::artifacts::Artifacts;
 use crate::plugin::{CallFailure, CallOptions, Emit, Instance, emit_channel};
 use crate::session::TimeoutSpec;
 use crate::skill_folders::LoadedFolder;
 
 /// Time that an executor gets beyond a command's limit to end the command and say how it went.
 const ENDING: Duration = Duration::from_secs(3);
-
-/// The most files that a call may tell of while it runs.
-const MOST_FILES: usize = 10_000;
 
 /// The most bytes of a request's buffer that a thread keeps for its next call in place.
 const KEPT: usize = 64 * 1024;
@@ -47,48 +45,6 @@ thread_local! {
 /// Takes live output: the stream (`stdout`, `stderr`, `event`) and its bytes.
 pub type LiveOutput = Arc<dyn Fn(EmitKind, &[u8]) + Send + Sync>;
 
-/// What came of a call.
-#[derive(Debug, Clone, PartialEq)]
-pub struct CallReport {
-    /// What the model reads.
-    pub output: FunctionCallOutput,
-    /// How it ended.
-    pub end: CallEnd,
-    /// From start to result.
-    pub duration: Duration,
-    /// Files that it made.
-    pub files: Vec<Artifact>,
-    /// Data for programs: the structured result, if there is one.
-    pub structured: Option<Value>,
-}
-
-impl CallReport {
-    /// The report of a call whose own code in the host broke.
-    pub(crate) fn broken(call: &FunctionCall) -> Self {
-        let text = failure(
-            &call.name,
-            "the host broke while it ran the call; this is a bug of it",
-        );
-        Self::without_answer(call, text, CallEnd::Indeterminate)
-    }
-
-    /// The report of a call that was not begun.
-    pub(crate) fn not_run(call: &FunctionCall, reason: &str) -> Self {
-        let text = failure(&call.name, &format!("it was not begun: {reason}"));
-        Self::without_answer(call, text, CallEnd::Refused)
-    }
-
-    fn without_answer(call: &FunctionCall, text: String, end: CallEnd) -> Self {
-        Self {
-            output: FunctionCallOutput::text(&call.call_id, text, true),
-            end,
-            duration: Duration::ZERO,
-            files: Vec::new(),
-            structured: None,
-        }
-    }
-}
-
 /// What a call is run with.
 pub(crate) struct Runner<'a> {
     pub(crate) snapshot: &'a Snapshot,
@@ -100,54 +56,6 @@ pub(crate) struct Runner<'a> {
     pub(crate) most_bytes: usize,
     pub(crate) cancel: &'a CancellationToken,
     pub(crate) live: &'a LiveOutput,
-}
-
-/// A call on its way.
-struct Underway<'a> {
-    call: &'a FunctionCall,
-    route: &'a Route,
-    timeout: Duration,
-    /// Files that the call told of while it ran.
-    files: Mutex<Vec<FileRef>>,
-}
-
-impl Underway<'_> {
-    /// Takes note of an event that concerns the result.
-    fn note(&self, kind: EmitKind, bytes: &[u8]) {
-        if kind == EmitKind::Event
-            && let Ok(PluginEvent::File { file }) = serde_json::from_slice(bytes)
-        {
-            let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-            if files.len() < MOST_FILES {
-                files.push(file);
-            }
-        }
-    }
-
-    fn not_json(&self, error: &serde_json::Error) -> Failed {
-        Failed::new(failure(&self.call.name, &error.to_string()))
-    }
-
-    fn into_files(self) -> Vec<FileRef> {
-        self.files
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A call that gave no answer of its own.
-struct Failed {
-    text: String,
-    end: CallEnd,
-}
-
-impl Failed {
-    fn new(text: impl Into<String>) -> Self {
-        Self {
-            text: text.into(),
-            end: CallEnd::Failed,
-        }
-    }
 }
 
 impl Runner<'_> {
@@ -339,7 +247,7 @@ impl Runner<'_> {
             Some(instance) => Arc::clone(instance),
             None => self.first_use(underway, lease).await?,
         };
-        let _entered = lease.enter().await;
+        let _entered = self.within(underway, lease, lease.enter()).await?;
         // Shared state may have moved on while this call waited.
         let instance = lease.made().map_or(instance, Arc::clone);
         let body = &underway.call.arguments;
@@ -349,17 +257,29 @@ impl Runner<'_> {
         Ok(take(output, result))
     }
 
-    /// Makes the instance, within the call's own limit.
+    /// Makes the instance.
     async fn first_use(
         &self,
         underway: &Underway<'_>,
         lease: &SkillLease,
     ) -> Result<Arc<Instance>, Failed> {
+        let made = self
+            .within(underway, lease, lease.instance(self.around))
+            .await?;
+        made.map_err(|reason| Failed::new(failure(&underway.call.name, &reason)))
+    }
+
+    /// Waits for a plugin to be ready, within the call's own limit.
+    async fn within<T>(
+        &self,
+        underway: &Underway<'_>,
+        lease: &SkillLease,
+        ready: impl Future<Output = T>,
+    ) -> Result<T, Failed> {
         let name = &underway.call.name;
         tokio::select! {
-            made = lease.instance(self.around) => {
-                made.map_err(|reason| Failed::new(failure(name, &reason)))
-            }
+            biased;
+            ready = ready => Ok(ready),
             () = self.cancel.cancelled() => Err(Failed {
                 text: failure(name, "the call was cancelled"),
                 end: CallEnd::Cancelled,
@@ -602,108 +522,6 @@ impl Operation<'_> {
             .await?;
         decode(self.underway, op, &reply)
     }
-}
-
-/// A call that gave an answer.
-struct Ran {
-    is_error: bool,
-    structured: Option<Value>,
-    /// How it ended, when it was told to stop and answered all the same.
-    stopped: Option<CallEnd>,
-}
-
-impl Ran {
-    fn well() -> Self {
-        Self {
-            is_error: false,
-            structured: None,
-            stopped: None,
-        }
-    }
-}
-
-fn take(output: &mut Output<'_>, result: ToolResult) -> Ran {
-    Ran {
-        is_error: result.is_error,
-        structured: output.tool_result(result),
-        stopped: None,
-    }
-}
-
-fn command_result(reply: &BashOutput, timeout: Duration, output: &mut Output<'_>) -> Ran {
-    let full = reply
-        .full_output
-        .as_ref()
-        .and_then(|file| output.keep(file));
-    let full = full.as_ref().map(Artifact::reference);
-    let kept = (reply.stdout.len() + reply.stderr.len()) as u64;
-    let end = CommandEnd {
-        stdout: &reply.stdout,
-        stderr: &reply.stderr,
-        exit_code: reply.exit_code,
-        signal: reply.signal,
-        timed_out_after_ms: reply
-            .timed_out
-            .then(|| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)),
-        dropped_bytes: match &reply.full_output {
-            Some(_) => (reply.stdout_bytes + reply.stderr_bytes).saturating_sub(kept),
-            None => 0,
-        },
-        full_output: full.as_ref(),
-    };
-    let is_error = end.failed();
-    output.text(&end.text());
-    for file in &reply.files {
-        output.file(file);
-    }
-    Ran {
-        is_error,
-        structured: None,
-        stopped: reply.timed_out.then_some(CallEnd::TimedOut),
-    }
-}
-
-#[derive(Deserialize)]
-struct Command {
-    command: String,
-}
-
-fn arguments<T: DeserializeOwned>(call: &FunctionCall) -> Result<T, Failed> {
-    serde_json::from_value(call.arguments.clone()).map_err(|error| Failed {
-        text: format!("The arguments of `{}` do not fit: {error}.", call.name),
-        end: CallEnd::Refused,
-    })
-}
-
-fn decode<R: DeserializeOwned>(
-    underway: &Underway<'_>,
-    op: &str,
-    reply: &[u8],
-) -> Result<R, Failed> {
-    decode_with(underway, op, reply, |text| serde_json::from_str(text))
-}
-
-fn tool_result(underway: &Underway<'_>, op: &str, reply: &[u8]) -> Result<ToolResult, Failed> {
-    decode_with(underway, op, reply, ToolResult::from_json)
-}
-
-fn decode_with<R>(
-    underway: &Underway<'_>,
-    op: &str,
-    reply: &[u8],
-    read: impl Fn(&str) -> serde_json::Result<R>,
-) -> Result<R, Failed> {
-    // Checking the whole text at once is cheaper than string by string.
-    let decoded = match std::str::from_utf8(reply) {
-        Ok(text) => read(text).map_err(|error| error.to_string()),
-        Err(error) => Err(format!("it is not UTF-8 ({error})")),
-    };
-    decoded.map_err(|error| {
-        let origin = &underway.route.definition.origin;
-        let plugin = origin.plugin.as_deref().unwrap_or(&underway.route.backend);
-        let what = format!("the plugin `{plugin}` gave a reply to {op} that does not fit: {error}");
-        Failed::new(failure(&underway.call.name, &what))
-    })
 }
 
 fn is_executor(op: &str) -> bool {

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     fn around() -> Surroundings {
-        Surroundings::new("s\"1", "/work/\u{e9}".into(), "/exchange".into())
+        Surroundings::new("s\"1", "/here/\u{e9}".into(), "/exchange".into())
     }
 
     fn read(about: About<'_>, body: &Value) -> Request<Value> {
@@ -153,7 +153,7 @@ mod tests {
             session: text("s\"1"),
             call_id: text("c\n"),
             turn_id: text("t"),
-            working_dir: text("/work/\u{e9}"),
+            working_dir: text("/here/\u{e9}"),
             skill_dir: text("/skills/x"),
             exchange_dir: text("/exchange"),
             deadline_ms: 30_000,
