@@ -6,7 +6,6 @@
 
 use std::{
     io::{BufRead, BufReader},
-    path::PathBuf,
     process::{Command, Stdio},
 };
 
@@ -20,6 +19,10 @@ use crate::{
 
 /// What of each package is built and tested; documentation comes after.
 const TARGETS: [&str; 4] = ["--workspace", "--lib", "--bins", "--tests"];
+
+/// Where nextest leaves its report, as `.config/nextest.toml` says: below the root of the
+/// repository, wherever cargo builds.
+const REPORT: &str = "target/nextest/default/junit.xml";
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -176,7 +179,7 @@ impl Outcome {
 
 /// Runs cargo-nextest and reads its JUnit report: output of tests that pass is only there.
 fn nextest(args: &[String], outcome: &mut Outcome) -> Result<()> {
-    let report = target_directory()?.join("nextest/default/junit.xml");
+    let report = repo::root().join(REPORT);
     if report.exists() {
         std::fs::remove_file(&report)
             .with_context(|| format!("cannot remove `{}`", report.display()))?;
@@ -230,21 +233,6 @@ fn cargo_test(command: &mut Command, outcome: &mut Outcome) -> Result<()> {
             .push(format!("`{}` failed ({status})", repo::line(command)));
     }
     Ok(())
-}
-
-/// Where cargo puts what it builds.
-fn target_directory() -> Result<PathBuf> {
-    let output = repo::cargo(["metadata", "--no-deps", "--format-version", "1"])
-        .output()
-        .context("`cargo metadata` could not be started")?;
-    let metadata: serde_json::Value =
-        serde_json::from_slice(&output.stdout).context("`cargo metadata` printed no JSON")?;
-    let directory = metadata
-        .get("target_directory")
-        .and_then(|directory| directory.as_str());
-    Ok(directory
-        .context("`cargo metadata` names no target directory")?
-        .into())
 }
 
 #[cfg(test)]
