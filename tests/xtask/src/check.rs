@@ -1,56 +1,108 @@
 //! `cargo xtask check`: everything that CI checks besides the tests.
+//!
+//! `cargo xtask test` runs the same list after the tests, so that it stands here once.
 
 use anyhow::{Result, bail};
 
 use crate::{repo, tidy};
 
+/// One check.
+pub(crate) struct Check {
+    /// How messages name it.
+    pub(crate) name: &'static str,
+    /// The command of cargo that it needs, and how to install that.
+    needs: Option<(&'static str, &'static str)>,
+    run: fn() -> Result<()>,
+}
+
+/// All checks, the quick ones first.
+pub(crate) const CHECKS: [Check; 5] = [
+    Check {
+        name: "formatting",
+        needs: Some(("fmt", "rustup component add rustfmt")),
+        run: || repo::run(&mut repo::cargo(["fmt", "--all", "--check"])),
+    },
+    Check {
+        name: "house rules",
+        needs: None,
+        run: tidy::check,
+    },
+    Check {
+        name: "dependencies",
+        needs: Some(("deny", "cargo install cargo-deny --locked")),
+        run: dependencies,
+    },
+    Check {
+        name: "lints",
+        needs: Some(("clippy", "rustup component add clippy")),
+        run: lints,
+    },
+    Check {
+        name: "documentation",
+        needs: None,
+        run: || {
+            repo::run(
+                repo::cargo(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"),
+            )
+        },
+    },
+];
+
+impl Check {
+    /// Why it cannot run on this machine, and what to do.
+    pub(crate) fn missing(&self) -> Option<String> {
+        let (tool, install) = self.needs?;
+        (!repo::succeeds(&mut repo::cargo([tool, "--version"])))
+            .then(|| format!("cargo-{tool} is not installed; `{install}` installs it"))
+    }
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// When something is wrong; what and where has been printed.
+    pub(crate) fn run(&self) -> Result<()> {
+        (self.run)()
+    }
+}
+
 /// Runs all checks, also after one failed, and then says which did.
 pub(crate) fn run() -> Result<()> {
     let mut failed = Vec::new();
-    let mut note = |name: &'static str, result: Result<()>| {
+    for check in &CHECKS {
+        let result = match check.missing() {
+            Some(why) => Err(anyhow::anyhow!(why)),
+            None => check.run(),
+        };
         if let Err(error) = result {
-            eprintln!("{name}: {error:#}");
-            failed.push(name);
+            eprintln!("{}: {error:#}", check.name);
+            failed.push(check.name);
         }
-    };
-    note(
-        "formatting",
-        repo::run(&mut repo::cargo(["fmt", "--all", "--check"])),
-    );
-    note("house rules", tidy::check());
-    note(
-        "lints",
-        repo::run(&mut repo::cargo([
-            "clippy",
-            "--workspace",
-            "--all-targets",
-            "--",
-            "-D",
-            "warnings",
-        ])),
-    );
-    note(
-        "documentation",
-        repo::run(
-            repo::cargo(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"),
-        ),
-    );
-    note("dependencies", dependencies());
-    if failed.is_empty() {
-        eprintln!(
-            "All checks passed: formatting, house rules, lints, documentation, dependencies."
-        );
-        Ok(())
-    } else {
-        bail!("failed: {}; each message is above", failed.join(", "))
     }
+    if !failed.is_empty() {
+        bail!("failed: {}; each message is above", failed.join(", "));
+    }
+    eprintln!("All checks passed: {}.", names());
+    Ok(())
+}
+
+/// The names of all checks.
+pub(crate) fn names() -> String {
+    CHECKS.map(|check| check.name).join(", ")
+}
+
+fn lints() -> Result<()> {
+    repo::run(&mut repo::cargo([
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--",
+        "-D",
+        "warnings",
+    ]))
 }
 
 /// Licences, bans and sources, by `.deny.toml`. Advisories would need a database from elsewhere.
 fn dependencies() -> Result<()> {
-    if !repo::succeeds(&mut repo::cargo(["deny", "--version"])) {
-        bail!("cargo-deny is missing; install it with `cargo install cargo-deny --locked`");
-    }
     repo::run(&mut repo::cargo([
         "deny",
         "--workspace",
@@ -59,4 +111,27 @@ fn dependencies() -> Result<()> {
         "licenses",
         "sources",
     ]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_check_whose_tool_is_missing_says_how_to_install_it() {
+        let check = Check {
+            name: "nothing",
+            needs: Some(("no-such-command", "cargo install no-such-command")),
+            run: || Ok(()),
+        };
+        assert_eq!(
+            check.missing().unwrap(),
+            "cargo-no-such-command is not installed; `cargo install no-such-command` installs it"
+        );
+        let needs_nothing = Check {
+            needs: None,
+            ..check
+        };
+        assert_eq!(needs_nothing.missing(), None);
+    }
 }

@@ -3,6 +3,9 @@
 //! Builds what the demo needs and hands over to the shipped binary. What happens in the demo
 //! is written in `tests/demo/`, not here.
 
+#[cfg(test)]
+mod runs;
+
 use std::{
     ffi::OsString,
     path::{Path, PathBuf},

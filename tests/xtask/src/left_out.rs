@@ -1,4 +1,5 @@
-//! What tests left out: the lines `LEFT OUT: <what>: <why>` in their output.
+//! What was left out: the lines `LEFT OUT: <what>: <why>` in the output of tests, and checks
+//! whose tool is not installed.
 //!
 //! A test that needs something which is not here prints such a line and returns. On a
 //! developer's machine that is said at the end; in CI it fails the run, since CI installs
@@ -18,7 +19,7 @@ pub(crate) const EXPECTED_IN_CI: [(&str, &str); 2] = [
 /// Begins a line that says what a test left out.
 pub(crate) const MARK: &str = "LEFT OUT: ";
 
-/// Everything left out in one run, each with the number of tests that said so.
+/// Everything left out in one run, each with the number of tests that said so; none: a check.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct LeftOut(BTreeMap<(String, String), usize>);
 
@@ -34,6 +35,11 @@ impl LeftOut {
         }
     }
 
+    /// Takes in what is no test.
+    pub(crate) fn note(&mut self, what: &str, why: &str) {
+        self.0.entry((what.to_owned(), why.to_owned())).or_default();
+    }
+
     /// Takes in what the tests of a JUnit report printed.
     pub(crate) fn take_junit(&mut self, report: &str) {
         for output in ["system-out", "system-err"] {
@@ -45,19 +51,15 @@ impl LeftOut {
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// One line each: what, why, how many tests.
+    /// One line each: what, how many tests, why.
     pub(crate) fn lines(&self) -> impl Iterator<Item = String> + '_ {
         self.0.iter().map(|((what, why), tests)| {
-            let tests = if *tests == 1 {
-                "1 test".to_owned()
-            } else {
-                format!("{tests} tests")
+            let tests = match tests {
+                0 => String::new(),
+                1 => " (1 test)".to_owned(),
+                _ => format!(" ({tests} tests)"),
             };
-            format!("{what} ({tests}): {why}")
+            format!("{what}{tests}: {why}")
         })
     }
 
@@ -105,6 +107,15 @@ mod tests {
                 "root (1 test): the test mounts a file system",
             ]
         );
+    }
+
+    #[test]
+    fn a_check_that_could_not_run_is_told_and_fails_ci() {
+        let mut left_out = LeftOut::default();
+        left_out.note("dependencies", "cargo-deny is not installed");
+        let lines: Vec<_> = left_out.lines().collect();
+        assert_eq!(lines, ["dependencies: cargo-deny is not installed"]);
+        assert_eq!(left_out.not_expected_in_ci(false), ["dependencies"]);
     }
 
     #[test]

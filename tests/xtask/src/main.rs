@@ -40,12 +40,13 @@ enum Command {
     /// the answer is a report. No key is needed: a script plays the model, and the output says
     /// so. The files made are in target/demo/work.
     Demo(demo::Args),
-    /// Run every test that does not need root, and say what was left out and why
+    /// Run every test and check that CI runs, and say what was left out and why
     ///
     /// Builds everything first, since tests load the plugins as real libraries. Uses
     /// cargo-nextest where it is installed, else `cargo test`. A test that cannot run here
-    /// prints `LEFT OUT: <what>: <why>`; with CI=true that is a failure, unless it is expected
-    /// there.
+    /// prints `LEFT OUT: <what>: <why>`. Then come the checks of `cargo xtask check`; one whose
+    /// tool is not installed is left out. With CI=true, what is left out is a failure, unless
+    /// it is expected there. Nothing needs root.
     Test(suite::Args),
     /// Run the benchmarks on the shipped path and print name, value, unit and method
     Perf(perf::Args),

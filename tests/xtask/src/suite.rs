@@ -1,25 +1,33 @@
-//! `cargo xtask test`: builds everything, runs the tests, says what was left out.
+//! `cargo xtask test`: builds everything, runs the tests and the checks, says what was left out.
 //!
 //! One build of libraries, programs and tests together, so that features are resolved once
 //! and the plugins that tests load are there. Then the runner, then the examples in the
-//! documentation, which cargo-nextest does not run.
+//! documentation, which cargo-nextest does not run, then what `cargo xtask check` checks.
 
 use std::{
     io::{BufRead, BufReader},
-    path::PathBuf,
     process::{Command, Stdio},
 };
 
 use anyhow::{Context, Result, bail};
 
-use crate::{left_out::LeftOut, repo};
+use crate::{
+    check::{self, CHECKS},
+    left_out::LeftOut,
+    repo,
+};
 
 /// What of each package is built and tested; documentation comes after.
 const TARGETS: [&str; 4] = ["--workspace", "--lib", "--bins", "--tests"];
 
+/// Where nextest leaves its report, as `.config/nextest.toml` says: below the root of the
+/// repository, wherever cargo builds.
+const REPORT: &str = "target/nextest/default/junit.xml";
+
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Passed on to the runner, such as a filter; examples in the documentation are then not run
+    /// Passed on to the runner, such as a filter; then only tests run, without the examples in
+    /// the documentation and without the checks
     #[arg(last = true, value_name = "ARGS")]
     runner: Vec<String>,
 }
@@ -42,6 +50,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let mut command = repo::cargo(["test", "--workspace", "--doc", "--no-fail-fast"]);
         command.args(["--", "--show-output"]);
         cargo_test(&mut command, &mut outcome)?;
+        outcome.take_checks();
+    } else {
+        outcome.picked = true;
     }
     outcome.report()
 }
@@ -53,32 +64,42 @@ struct Outcome {
     failed: u64,
     skipped: u64,
     left_out: LeftOut,
-    /// Command lines that did not succeed.
+    /// Command lines and checks that did not succeed.
     broken: Vec<String>,
+    /// How many checks passed.
+    checks: usize,
+    /// Only what the command line picked was asked for.
+    picked: bool,
 }
 
 impl Outcome {
     /// Prints the end of the run.
     ///
     /// # Errors
-    /// When a test failed, when nothing ran, and in CI when something was left out that CI
+    /// When a test or a check failed, when no test ran, and in CI when something was left out that CI
     /// should have run.
     fn report(self) -> Result<()> {
-        if !self.left_out.is_empty() {
+        let left_out = self.left_out_lines();
+        if !left_out.is_empty() {
             println!("\nLeft out:");
-            self.left_out.lines().for_each(|line| println!("  {line}"));
+            left_out.iter().for_each(|line| println!("  {line}"));
         }
         println!(
-            "\ntests: {} passed, {} failed, {} skipped",
-            self.passed, self.failed, self.skipped
+            "\ntests: {} passed, {} failed, {} skipped; checks: {} of {} passed",
+            self.passed,
+            self.failed,
+            self.skipped,
+            self.checks,
+            CHECKS.len()
         );
         if self.failed > 0 || !self.broken.is_empty() {
-            bail!("not all tests passed: {}", self.broken.join("; "));
+            bail!("not everything passed: {}", self.broken.join("; "));
         }
         if self.passed == 0 {
             bail!("no test ran");
         }
-        let cassettes_given = std::env::var_os("CONJURE_CASSETTES").is_some();
+        let cassettes_given =
+            std::env::var_os("CONJURE_CASSETTES").is_some_and(|folder| !folder.is_empty());
         let missing = self.left_out.not_expected_in_ci(cassettes_given);
         if repo::in_ci() && !missing.is_empty() {
             bail!(
@@ -88,6 +109,33 @@ impl Outcome {
             );
         }
         Ok(())
+    }
+
+    /// What did not run and why, one line each.
+    fn left_out_lines(&self) -> Vec<String> {
+        let mut lines: Vec<_> = self.left_out.lines().collect();
+        if self.picked {
+            lines.push(format!(
+                "examples in the documentation, {}: only some tests were asked for; \
+                 `cargo xtask test` without arguments runs all, `cargo xtask check` the checks",
+                check::names()
+            ));
+        }
+        lines
+    }
+
+    /// Runs the checks, all of them, and takes in what came of them.
+    fn take_checks(&mut self) {
+        for check in &CHECKS {
+            if let Some(why) = check.missing() {
+                self.left_out.note(check.name, &why);
+            } else if let Err(error) = check.run() {
+                eprintln!("{}: {error:#}", check.name);
+                self.broken.push(format!("{}: {error:#}", check.name));
+            } else {
+                self.checks += 1;
+            }
+        }
     }
 
     /// Adds `test result: ok. 3 passed; 0 failed; 1 ignored; …`.
@@ -131,7 +179,7 @@ impl Outcome {
 
 /// Runs cargo-nextest and reads its JUnit report: output of tests that pass is only there.
 fn nextest(args: &[String], outcome: &mut Outcome) -> Result<()> {
-    let report = target_directory()?.join("nextest/default/junit.xml");
+    let report = repo::root().join(REPORT);
     if report.exists() {
         std::fs::remove_file(&report)
             .with_context(|| format!("cannot remove `{}`", report.display()))?;
@@ -187,21 +235,6 @@ fn cargo_test(command: &mut Command, outcome: &mut Outcome) -> Result<()> {
     Ok(())
 }
 
-/// Where cargo puts what it builds.
-fn target_directory() -> Result<PathBuf> {
-    let output = repo::cargo(["metadata", "--no-deps", "--format-version", "1"])
-        .output()
-        .context("`cargo metadata` could not be started")?;
-    let metadata: serde_json::Value =
-        serde_json::from_slice(&output.stdout).context("`cargo metadata` printed no JSON")?;
-    let directory = metadata
-        .get("target_directory")
-        .and_then(|directory| directory.as_str());
-    Ok(directory
-        .context("`cargo metadata` names no target directory")?
-        .into())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -214,6 +247,36 @@ mod tests {
         assert_eq!(
             (outcome.passed, outcome.failed, outcome.skipped),
             (13, 2, 1)
+        );
+    }
+
+    #[test]
+    fn what_was_not_asked_for_is_named_with_its_command() {
+        assert!(Outcome::default().left_out_lines().is_empty());
+        let picked = Outcome {
+            picked: true,
+            ..Outcome::default()
+        };
+        assert_eq!(
+            picked.left_out_lines(),
+            [
+                "examples in the documentation, formatting, house rules, dependencies, lints, \
+                 documentation: only some tests were asked for; `cargo xtask test` without \
+                 arguments runs all, `cargo xtask check` the checks"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_failed_check_fails_the_run() {
+        let outcome = Outcome {
+            passed: 1,
+            broken: vec!["formatting: `cargo fmt --all --check` failed".to_owned()],
+            ..Outcome::default()
+        };
+        assert_eq!(
+            outcome.report().unwrap_err().to_string(),
+            "not everything passed: formatting: `cargo fmt --all --check` failed"
         );
     }
 

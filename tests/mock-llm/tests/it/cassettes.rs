@@ -50,8 +50,9 @@ const STRICTER: [Rule; 3] = [Rule::FirstIsUser, Rule::Alternation, Rule::ToolRes
 
 #[test]
 fn every_recorded_request_is_judged_as_the_provider_judged_it() {
-    let Some(folder) = std::env::var_os("CONJURE_CASSETTES") else {
-        println!("left out: CONJURE_CASSETTES is not set, so no recorded request was looked at");
+    let Some(folder) = std::env::var_os("CONJURE_CASSETTES").filter(|folder| !folder.is_empty())
+    else {
+        println!("LEFT OUT: cassettes: CONJURE_CASSETTES is not set");
         return;
     };
     let mut counts: BTreeMap<Wire, Count> = BTreeMap::new();

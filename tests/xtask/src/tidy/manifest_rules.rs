@@ -86,6 +86,29 @@ pub(crate) fn abi_is_small(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
+pub(crate) fn readme_names_rust(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let readme = tree.files.iter().find(|file| file.path == "README.md");
+    for file in manifests(tree, |path| path == "Cargo.toml") {
+        let manifest = file.text.parse::<Table>().unwrap_or_default();
+        let version = ["workspace", "package", "rust-version"]
+            .iter()
+            .try_fold(&Value::Table(manifest), |value, key| value.get(key))
+            .and_then(|version| version.as_str().map(str::to_owned));
+        let Some(version) = version else {
+            let message = "no workspace.package.rust-version; say which Rust is needed";
+            findings.push(Finding::new(&file.path, message));
+            continue;
+        };
+        let sentence = format!("Rust {version} or newer");
+        if !readme.is_some_and(|readme| readme.text.contains(&sentence)) {
+            let message = format!("does not say `{sentence}`, as Cargo.toml has it");
+            findings.push(Finding::new("README.md", message));
+        }
+    }
+    findings
+}
+
 fn manifests(tree: &Tree, wanted: impl Fn(&str) -> bool) -> impl Iterator<Item = &File> {
     tree.files
         .iter()
@@ -157,6 +180,22 @@ mod tests {
             .map(|finding| finding.place)
             .collect();
         assert_eq!(places, ["plugins/a/Cargo.toml", "skill-sdk/Cargo.toml"]);
+    }
+
+    #[test]
+    fn the_readme_and_the_manifest_name_one_rust() {
+        let manifest = "[workspace.package]\nrust-version = \"1.95\"\n";
+        let tree = |manifest, readme| Tree::of(&[("Cargo.toml", manifest), ("README.md", readme)]);
+        let findings = |manifest, readme| readme_names_rust(&tree(manifest, readme));
+        assert!(findings(manifest, "You need Rust 1.95 or newer.").is_empty());
+        assert_eq!(
+            findings(manifest, "You need Rust 1.88 or newer."),
+            [Finding::new(
+                "README.md",
+                "does not say `Rust 1.95 or newer`, as Cargo.toml has it"
+            )]
+        );
+        assert_eq!(findings("[workspace]\n", "Rust").len(), 1);
     }
 
     #[test]

@@ -116,6 +116,11 @@ const RULES: &[Rule] = &[
         check: manifest_rules::abi_is_small,
     },
     Rule {
+        name: "readme-names-rust",
+        why: "The README, Cargo.toml and CI have one answer to which Rust is needed.",
+        check: manifest_rules::readme_names_rust,
+    },
+    Rule {
         name: "host-files-by-wrapper",
         why: "Errors of conjure_host::fs name the file; those of std::fs do not.",
         check: code_rules::host_files_by_wrapper,
