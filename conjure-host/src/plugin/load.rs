@@ -5,10 +5,10 @@
 //! thread-local key of the system and the process ends when there is none left.
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::sync::mpsc;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -300,18 +300,23 @@ fn open_with_deadline(
     copy: PathBuf,
     deadline: Duration,
 ) -> Result<Opened, PluginError> {
-    // Without a buffer: what is sent has been taken, or nobody waits any more.
-    let (sender, receiver) = mpsc::sync_channel(0);
+    let handover = Arc::new(Handover::default());
     let stage = Arc::new(AtomicU8::new(0));
     let (path, header) = (file.path.clone(), file.header.clone());
     thread::Builder::new()
         .name("plugin-load".to_owned())
         .spawn({
-            let stage = Arc::clone(&stage);
+            let (stage, handover) = (Arc::clone(&stage), Arc::clone(&handover));
             move || {
-                let outcome = open(&path, &header, &copy, &stage);
+                let opened = catch_unwind(AssertUnwindSafe(|| open(&path, &header, &copy, &stage)));
                 came_back(&path, &stage, 4);
-                if sender.send(outcome).is_err() {
+                let outcome = opened.unwrap_or_else(|_| {
+                    Err(PluginError::Host {
+                        path,
+                        reason: "the host broke while it opened it; this is a bug of it".to_owned(),
+                    })
+                });
+                if !handover.give(outcome) {
                     LOST.fetch_sub(1, Ordering::AcqRel);
                 }
             }
@@ -320,25 +325,64 @@ fn open_with_deadline(
             path: file.path.clone(),
             reason: format!("it has no thread ({error})"),
         })?;
-    match receiver.recv_timeout(deadline) {
-        Ok(outcome) => outcome,
-        Err(mpsc::RecvTimeoutError::Disconnected) => Err(PluginError::Host {
+    handover.take(deadline).unwrap_or_else(|| {
+        let mut stuck = lock(&STUCK);
+        let stage = stage.load(Ordering::Acquire);
+        if stage == 0 {
+            stuck.push(file.path.clone());
+        }
+        drop(stuck);
+        Err(PluginError::Hung {
             path: file.path.clone(),
-            reason: "the thread that opened it ended without a result".to_owned(),
-        }),
-        Err(mpsc::RecvTimeoutError::Timeout) => {
-            LOST.fetch_add(1, Ordering::AcqRel);
-            let mut stuck = lock(&STUCK);
-            let stage = stage.load(Ordering::Acquire);
-            if stage == 0 {
-                stuck.push(file.path.clone());
+            stage: STAGES.get(usize::from(stage)).copied().unwrap_or("it"),
+            limit: deadline,
+        })
+    })
+}
+
+/// The way of a result from the thread that opens a library to the one that waits.
+///
+/// No channel: while a constructor hangs, the system's lock is held under which a thread registers
+/// what its thread-locals need at its end, and the first use of a channel does that.
+#[derive(Default)]
+struct Handover {
+    state: Mutex<Handed>,
+    came: Condvar,
+}
+
+#[derive(Default)]
+enum Handed {
+    #[default]
+    Nothing,
+    Outcome(Result<Opened, PluginError>),
+    GivenUp,
+}
+
+impl Handover {
+    /// Says whether somebody still waits for it.
+    fn give(&self, outcome: Result<Opened, PluginError>) -> bool {
+        let mut state = lock(&self.state);
+        if matches!(*state, Handed::GivenUp) {
+            return false;
+        }
+        *state = Handed::Outcome(outcome);
+        self.came.notify_one();
+        true
+    }
+
+    /// Waits for it; nothing when the time is up, and then the thread counts as lost.
+    fn take(&self, limit: Duration) -> Option<Result<Opened, PluginError>> {
+        let nothing = |state: &mut Handed| matches!(state, Handed::Nothing);
+        let (mut state, _) = self
+            .came
+            .wait_timeout_while(lock(&self.state), limit, nothing)
+            .unwrap_or_else(PoisonError::into_inner);
+        match std::mem::replace(&mut *state, Handed::GivenUp) {
+            Handed::Outcome(outcome) => Some(outcome),
+            Handed::Nothing | Handed::GivenUp => {
+                LOST.fetch_add(1, Ordering::AcqRel);
+                None
             }
-            drop(stuck);
-            Err(PluginError::Hung {
-                path: file.path.clone(),
-                stage: STAGES.get(usize::from(stage)).copied().unwrap_or("it"),
-                limit: deadline,
-            })
         }
     }
 }

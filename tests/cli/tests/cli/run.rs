@@ -332,7 +332,7 @@ fn exit_130_when_it_is_interrupted_and_what_came_is_kept() {
     model.says(Reply::from(story).hold(Position::Event(6), "middle"));
     let running = asks(&workspace, &model, "run", "Tell me.").start().unwrap();
     model.mock().reached_blocking("middle").unwrap();
-    running.wait_for_stdout("Once").unwrap();
+    running.wait_for_stdout("Once upon").unwrap();
     running.signal(conjure_kit::Signal::INT);
     let output = running.wait().unwrap();
     assert_eq!(output.code, Some(130), "{output:?}");

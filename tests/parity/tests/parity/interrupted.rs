@@ -141,7 +141,7 @@ fn a_plugin_that_ends_the_process_loses_no_history() {
         );
         let second = result(&request, "toolu_2");
         assert!(
-            second.is_error && second.text.contains("had no effect"),
+            second.is_error && second.text.contains("before this call was begun"),
             "{mode}: {second:?}"
         );
     }
