@@ -1,9 +1,10 @@
-//! HTTP for providers: one pooled client, time-outs, and retries before the first byte.
+//! HTTP for providers: one pooled client, time-outs, and retries before any output.
 //!
-//! Knows nothing of any wire. After the first byte of a reply nothing is ever tried again: a
+//! Knows nothing of any wire. After the first piece of an answer nothing is ever tried again: a
 //! person has seen it, and the provider has charged for it.
 
 use std::future::Future;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::{ProviderError, ReplySink};
@@ -11,7 +12,8 @@ use super::{ProviderError, ReplySink};
 /// How requests travel.
 #[derive(Debug, Clone)]
 pub struct HttpOptions {
-    /// Where the provider is, without a slash at the end.
+    /// Where the provider is, without a slash at the end. A version, such as `/v1`, may be left
+    /// out.
     pub base_url: String,
     /// Headers beside those that the wire needs.
     pub headers: Vec<(String, String)>,
@@ -21,6 +23,10 @@ pub struct HttpOptions {
     pub first_byte_timeout: Duration,
     /// Time between two pieces of the reply; 60 s by default.
     pub idle_timeout: Duration,
+    /// Time for the whole reply; 1 h by default. A server that says a little for ever is given up.
+    pub reply_timeout: Duration,
+    /// The most bytes of a reply; 64 MiB by default.
+    pub max_reply_bytes: usize,
     /// What is tried again.
     pub retry: Retry,
 }
@@ -35,12 +41,15 @@ impl HttpOptions {
             connect_timeout: Duration::from_secs(10),
             first_byte_timeout: Duration::from_secs(120),
             idle_timeout: Duration::from_secs(60),
+            reply_timeout: Duration::from_secs(3600),
+            max_reply_bytes: 64 * 1024 * 1024,
             retry: Retry::default(),
         }
     }
 
-    /// The client for these options. It follows no redirect: a provider's address is what the
-    /// person said, and a key goes nowhere else.
+    /// The client for these options. It keeps connections open for the next request, goes through
+    /// the proxies that the environment names (`HTTPS_PROXY`, `NO_PROXY` and so on), and follows
+    /// no redirect: a provider's address is what the person said, and a key goes nowhere else.
     ///
     /// # Errors
     /// When TLS cannot be set up.
@@ -54,7 +63,8 @@ impl HttpOptions {
     }
 }
 
-/// What is tried again, and when: connection failures, 408, 409, 429, 5xx, before the first byte.
+/// What is tried again, and when: what passes by itself (no connection, a
+/// connection that broke, 408, 409, 429, 5xx, an overload told in the stream) before any output.
 #[derive(Debug, Clone)]
 pub struct Retry {
     /// Attempts in all; 4 by default.
@@ -73,6 +83,27 @@ impl Default for Retry {
             first_wait: Duration::from_millis(500),
             longest_wait: Duration::from_secs(30),
         }
+    }
+}
+
+/// The clients of a host: one for all providers, and one more for each other time-out of a
+/// connection.
+#[derive(Debug, Default)]
+pub(crate) struct Clients {
+    made: Mutex<Vec<(Duration, reqwest::Client)>>,
+}
+
+impl Clients {
+    /// The client for these options, made at first use.
+    pub(crate) fn client(&self, options: &HttpOptions) -> reqwest::Result<reqwest::Client> {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let timeout = options.connect_timeout;
+        if let Some((_, client)) = made.iter().find(|(known, _)| *known == timeout) {
+            return Ok(client.clone());
+        }
+        let client = options.client()?;
+        made.push((timeout, client.clone()));
+        Ok(client)
     }
 }
 
