@@ -213,6 +213,22 @@ mod tests {
     }
 
     #[test]
+    fn a_base_url_holds_for_the_sessions_own_provider_alone() {
+        let text = "provider = \"ollama\"\nbase_url = \"http://10.0.0.7\"";
+        let spec = SessionSpec::from_toml(text).unwrap();
+        let mut spec = spec.with_base_url_at_its_provider();
+        // As when a conversation changes its provider, and comes back.
+        for (name, place) in [
+            ("llamacpp", "http://127.0.0.1:8080/v1"),
+            ("ollama", "http://10.0.0.7"),
+        ] {
+            spec.provider = Some(name.to_owned());
+            let made = provider(name, &spec, &Clients::default()).unwrap().unwrap();
+            assert_eq!(made.address().to_string(), place);
+        }
+    }
+
+    #[test]
     fn what_is_missing_is_named() {
         let spec = SessionSpec::from_toml(
             "[providers.mine]\n[providers.yours]\nbase_url = \"http://a\"\nkey_var = \"NO_SUCH\"",

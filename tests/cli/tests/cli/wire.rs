@@ -4,6 +4,7 @@ use conjure_mock_llm::{Block, Message, Request, Wire};
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
+use crate::help::help;
 use crate::stage::{conjure, json, workspace};
 
 const WIRES: [(Wire, &str, &str); 4] = [
@@ -365,4 +366,135 @@ fn what_was_decoded_can_be_encoded_for_its_signer_byte_for_byte() {
             "{name}: {body}"
         );
     }
+}
+
+#[test]
+fn help_of_decode() {
+    assert_snapshot!(help("wire decode"), @"
+    Read a recorded reply and print what it means, as one JSON object
+
+    Reads the body of a reply as a provider sent it: an event stream or one JSON object, whole or cut. A
+    body that cannot be read, or that breaks off, is told in the fields `error` and `complete`, with
+    everything that came before.
+
+    Usage: conjure wire decode [OPTIONS] --wire <WIRE> [FILE]
+
+    Arguments:
+      [FILE]
+              The body; `-` or nothing reads it from stdin
+
+    Options:
+          --wire <WIRE>
+              The wire: `anthropic`, `openai-responses`, `openai-chat`, `gemini`
+
+          --provider <NAME>
+              The provider, as sidecars name it [default: the wire's own: `anthropic`, `openai`,
+              `gemini`]
+
+          --data-dir <DIR>
+              Where threads, copies of plugins and their values are kept
+
+          --model <NAME>
+              The model that is asked
+
+          --dialect <NAME>
+              How the provider speaks `openai-chat`: `openai`, `deepseek`, `mistral`, `openrouter`,
+              `llamacpp`, `ollama`, `compatible` [default: that of the provider's name]
+
+          --json
+              Print JSON, for programs
+
+          --status <N>
+              The HTTP status of the reply; one that is no success makes the body an error
+
+      -h, --help
+              Print help (see a summary with '-h')
+
+      -V, --version
+              Print version
+
+    Plugins:
+          --plugin <FILE>
+              Load this plugin file; naming it says that it may run in this process
+
+          --plugin-dir <DIR>
+              Look for plugins in this directory too
+
+    The object has: `parts` (canonical), `tool_calls` (`id`, `name`, and `arguments` or, when the model
+    wrote no JSON object or was cut off, `arguments_text`), `text`, `reasoning`, `stop_reason` (the
+    provider's word), `stop`, `usage`, `complete`, `events`, `error`, and `id`, `model`, `fields` of the
+    reply. conjure-host/docs/wires.md has the schema.
+
+    Exit code: 0 when the input was read, whatever it says; 2 when there is none.
+
+    Examples:
+      conjure wire decode --wire anthropic reply.sse
+      curl -sN … | conjure wire decode --wire openai-chat --provider deepseek | jq .tool_calls
+      conjure wire decode --wire gemini --status 429 error.json
+    ");
+}
+
+#[test]
+fn help_of_encode() {
+    assert_snapshot!(help("wire encode"), @r#"
+    Read a conversation and print the body of the request that a provider would get
+
+    The conversation passes the same repair as one that is sent: each call has its result, no part is
+    empty, foreign thoughts are left out.
+
+    Usage: conjure wire encode [OPTIONS] --wire <WIRE> [FILE]
+
+    Arguments:
+      [FILE]
+              The conversation; `-` or nothing reads it from stdin
+
+    Options:
+          --wire <WIRE>
+              The wire: `anthropic`, `openai-responses`, `openai-chat`, `gemini`
+
+          --provider <NAME>
+              The provider, as sidecars name it [default: the wire's own: `anthropic`, `openai`,
+              `gemini`]
+
+          --data-dir <DIR>
+              Where threads, copies of plugins and their values are kept
+
+          --model <NAME>
+              The model that is asked
+
+          --dialect <NAME>
+              How the provider speaks `openai-chat`: `openai`, `deepseek`, `mistral`, `openrouter`,
+              `llamacpp`, `ollama`, `compatible` [default: that of the provider's name]
+
+          --json
+              Print JSON, for programs
+
+          --explain
+              Say on stderr what was recast, left out or added, and why
+
+      -h, --help
+              Print help (see a summary with '-h')
+
+      -V, --version
+              Print version
+
+    Plugins:
+          --plugin <FILE>
+              Load this plugin file; naming it says that it may run in this process
+
+          --plugin-dir <DIR>
+              Look for plugins in this directory too
+
+    A conversation is a JSON array of canonical messages, or an object with `messages` and, as you like,
+    `provider`, `model`, `system`, `tools`, `tool_choice`, `max_tokens`, `thinking_tokens`,
+    `stop_sequences`, `response_format`, `contribution`, `attachments`, `stream`.
+    conjure-host/docs/wires.md has the schema.
+
+    With `--explain`, stderr says what was recast, left out or added and why, a line each.
+
+    Examples:
+      conjure wire encode --wire openai-responses --model gpt-5 chat.json
+      echo '[{"role":"user","content":"Hi"}]' | conjure wire encode --wire gemini --model gemini-2.5-pro
+      conjure wire encode --wire anthropic --model claude-sonnet-4-5 --explain chat.json >/dev/null
+    "#);
 }
