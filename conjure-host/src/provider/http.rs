@@ -168,8 +168,15 @@ fn backoff(retry: &Retry, number: u32) -> Duration {
     doubled.min(retry.longest_wait) + jitter.min(retry.longest_wait / 4)
 }
 
-/// The wait that a `retry-after` header asks for, in seconds or as a date.
+/// The wait that a `retry-after` header asks for, in seconds or as a date; `retry-after-ms`, which
+/// OpenAI and Azure send beside it, is more exact.
 pub(crate) fn retry_after(headers: &reqwest::header::HeaderMap) -> Option<Duration> {
+    let exact = headers
+        .get("retry-after-ms")
+        .and_then(|ms| ms.to_str().ok());
+    if let Some(ms) = exact.and_then(|ms| ms.trim().parse::<u64>().ok()) {
+        return Some(Duration::from_millis(ms.min(86_400_000)));
+    }
     let text = headers.get("retry-after")?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse::<f64>() {
         return (seconds.is_finite() && seconds >= 0.0)
@@ -178,4 +185,63 @@ pub(crate) fn retry_after(headers: &reqwest::header::HeaderMap) -> Option<Durati
     let at = jiff::fmt::rfc2822::parse(text).ok()?;
     let left = at.timestamp().duration_since(jiff::Timestamp::now());
     Some(Duration::try_from(left).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use reqwest::header::{HeaderMap, HeaderName};
+
+    use super::*;
+
+    fn asked(headers: &[(&'static str, &str)]) -> Option<Duration> {
+        let headers = headers.iter().map(|(name, value)| {
+            let name = HeaderName::from_static(name);
+            (name, value.parse().unwrap())
+        });
+        retry_after(&headers.collect::<HeaderMap>())
+    }
+
+    #[test]
+    fn a_wait_is_read_in_each_form() {
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        assert_eq!(asked(&[("retry-after", "7")]), seconds(7));
+        assert_eq!(asked(&[("retry-after", "1e300")]), seconds(86_400));
+        assert_eq!(
+            asked(&[("retry-after", "Mon, 01 Jan 2001 00:00:00 GMT")]),
+            seconds(0)
+        );
+        let both = [("retry-after", "7"), ("retry-after-ms", "250")];
+        assert_eq!(asked(&both), Some(Duration::from_millis(250)));
+        for nonsense in ["soon", "-1", "NaN", ""] {
+            assert_eq!(asked(&[("retry-after", nonsense)]), None, "{nonsense}");
+        }
+        assert_eq!(asked(&[]), None);
+    }
+
+    #[test]
+    fn waits_double_with_a_quarter_of_chance_up_to_the_longest() {
+        let retry = Retry::default();
+        for (number, least) in [(1, 500), (2, 1000), (3, 2000), (30, 30_000)] {
+            let least = Duration::from_millis(least);
+            let wait = backoff(&retry, number);
+            assert!(
+                wait >= least && wait <= least.mul_f32(1.26),
+                "{number}: {wait:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn one_client_serves_all_that_connect_alike() {
+        let clients = Clients::default();
+        let mut options = HttpOptions::new("http://a");
+        clients.client(&options).unwrap();
+        options.base_url = "http://b".to_owned();
+        options.idle_timeout = Duration::from_secs(1);
+        clients.client(&options).unwrap();
+        assert_eq!(clients.made.lock().unwrap().len(), 1);
+        options.connect_timeout = Duration::from_secs(1);
+        clients.client(&options).unwrap();
+        assert_eq!(clients.made.lock().unwrap().len(), 2);
+    }
 }

@@ -154,7 +154,7 @@ async fn a_wait_that_is_asked_for_is_kept_or_told() {
 }
 
 #[tokio::test]
-async fn what_passes_by_itself_is_tried_again_only_before_any_output() {
+async fn w13_w25_what_passes_by_itself_is_tried_again_only_before_any_output() {
     for which in WIRES {
         let overloaded = |after| Faults {
             error: Some(StreamError {
