@@ -13,6 +13,40 @@ pub const LOG: &str = "CONJURE_LOG";
 pub const ANTHROPIC_API_KEY: &str = "ANTHROPIC_API_KEY";
 /// Where the provider `anthropic` is, when it is not `https://api.anthropic.com`.
 pub const ANTHROPIC_BASE_URL: &str = "ANTHROPIC_BASE_URL";
+/// The key for the provider `openai`.
+pub const OPENAI_API_KEY: &str = "OPENAI_API_KEY";
+/// Where the provider `openai` is, when it is not `https://api.openai.com/v1`.
+pub const OPENAI_BASE_URL: &str = "OPENAI_BASE_URL";
+/// The key for the provider `gemini`.
+pub const GEMINI_API_KEY: &str = "GEMINI_API_KEY";
+/// The key for the provider `gemini`, where the other variable is not set.
+pub const GOOGLE_API_KEY: &str = "GOOGLE_API_KEY";
+/// Where the provider `gemini` is, when it is not `https://generativelanguage.googleapis.com`.
+pub const GEMINI_BASE_URL: &str = "GEMINI_BASE_URL";
+/// The key for the provider `deepseek`.
+pub const DEEPSEEK_API_KEY: &str = "DEEPSEEK_API_KEY";
+/// Where the provider `deepseek` is, when it is not `https://api.deepseek.com/v1`.
+pub const DEEPSEEK_BASE_URL: &str = "DEEPSEEK_BASE_URL";
+/// The key for the provider `mistral`.
+pub const MISTRAL_API_KEY: &str = "MISTRAL_API_KEY";
+/// Where the provider `mistral` is, when it is not `https://api.mistral.ai/v1`.
+pub const MISTRAL_BASE_URL: &str = "MISTRAL_BASE_URL";
+/// The key for the provider `openrouter`.
+pub const OPENROUTER_API_KEY: &str = "OPENROUTER_API_KEY";
+/// Where the provider `openrouter` is, when it is not `https://openrouter.ai/api/v1`.
+pub const OPENROUTER_BASE_URL: &str = "OPENROUTER_BASE_URL";
+/// The key for the provider `llamacpp`.
+pub const LLAMACPP_API_KEY: &str = "LLAMACPP_API_KEY";
+/// Where the provider `llamacpp` is, when it is not `http://127.0.0.1:8080/v1`.
+pub const LLAMACPP_BASE_URL: &str = "LLAMACPP_BASE_URL";
+/// The key for the provider `ollama`.
+pub const OLLAMA_API_KEY: &str = "OLLAMA_API_KEY";
+/// Where the provider `ollama` is, when it is not `http://127.0.0.1:11434/v1`.
+pub const OLLAMA_BASE_URL: &str = "OLLAMA_BASE_URL";
+/// The key for the provider `openai-compatible`.
+pub const OPENAI_COMPATIBLE_API_KEY: &str = "OPENAI_COMPATIBLE_API_KEY";
+/// Where the provider `openai-compatible` is.
+pub const OPENAI_COMPATIBLE_BASE_URL: &str = "OPENAI_COMPATIBLE_BASE_URL";
 /// Set to anything: no colours.
 pub const NO_COLOR: &str = "NO_COLOR";
 

@@ -34,6 +34,7 @@ use crate::plugin::{
     Watcher,
 };
 use crate::provider::Provider;
+use crate::provider::http::Clients;
 use crate::session::{BackendSpec, Calls, Session, SessionError, SessionSpec, sweep};
 use crate::shared::Shared;
 use crate::store::{InMemory, Log};
@@ -339,6 +340,7 @@ impl HostBuilder {
                 data_dir: self.data_dir,
                 asker: self.asker,
                 providers: self.providers,
+                clients: Clients::default(),
                 plugin_configs: self.plugin_configs,
                 instances: Mutex::default(),
                 shared_leases: Mutex::default(),

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use secrecy::SecretString;
 use serde_json::{Value, json};
 
 use crate::backend::Asker;
 use crate::backend::lease::{SkillLease, create_request};
 use crate::backend::services::{Services, ServicesShared};
 use crate::plugin::{HostServices, Instance, LoadedPlugin, PluginId, Registry};
-use crate::provider::{Anthropic, HttpOptions, Provider, Script, Scripted};
+use crate::provider::http::Clients;
+use crate::provider::{Provider, Script, Scripted, ToolWalk, known};
 use crate::session::{SessionError, SessionSpec};
 use crate::store::Log;
 
@@ -28,6 +28,7 @@ pub(crate) struct Shared {
     pub(crate) data_dir: PathBuf,
     pub(crate) asker: Arc<dyn Asker>,
     pub(crate) providers: BTreeMap<String, Arc<dyn Provider>>,
+    pub(crate) clients: Clients,
     pub(crate) plugin_configs: BTreeMap<String, Value>,
     /// Executors and backends, by plugin, instance name and configuration.
     pub(crate) instances: Mutex<HashMap<InstanceKey, InstanceCell>>,
@@ -152,38 +153,40 @@ impl Shared {
         if let Some(provider) = self.providers.get(name) {
             return Ok(Arc::clone(provider));
         }
+        let unusable = |message: String| SessionError::Provider { message };
         match name {
             "scripted" => {
                 let Some(path) = &spec.script else {
-                    return Err(SessionError::Provider {
-                        message: "the provider `scripted` needs a script: `script = \"FILE\"` in \
-                                  the session file, or `--script FILE`"
+                    return Err(unusable(
+                        "the provider `scripted` needs a script: `script = \"FILE\"` in the \
+                         session file, or `--script FILE`"
                             .to_owned(),
-                    });
+                    ));
                 };
-                let script = Script::read(path).map_err(|error| SessionError::Provider {
-                    message: error.to_string(),
-                })?;
+                let script = Script::read(path).map_err(|error| unusable(error.to_string()))?;
                 Ok(Arc::new(Scripted::new(script, spec.vars.clone())))
             }
-            "anthropic" => anthropic(spec),
-            other => {
-                let mut known: Vec<&str> = self.providers.keys().map(String::as_str).collect();
-                known.extend(["anthropic", "scripted"]);
-                let message = if other.is_empty() {
-                    format!(
-                        "no provider is named: `--provider NAME`, or `provider = \"NAME\"` in the \
-                         session file; there are: {}",
-                        known.join(", ")
-                    )
-                } else {
-                    format!(
-                        "there is no provider `{other}`; there are: {}",
-                        known.join(", ")
-                    )
-                };
-                Err(SessionError::Provider { message })
-            }
+            "tool-walk" => Ok(Arc::new(ToolWalk)),
+            name => match known::provider(name, spec, &self.clients).map_err(unusable)? {
+                Some(provider) => Ok(Arc::new(provider)),
+                None => Err(unusable(self.no_provider(name, spec))),
+            },
+        }
+    }
+
+    fn no_provider(&self, name: &str, spec: &SessionSpec) -> String {
+        let mut known: Vec<&str> = self.providers.keys().map(String::as_str).collect();
+        known.extend(spec.providers.keys().map(String::as_str));
+        known.extend(known::KNOWN.iter().map(|known| known.name));
+        known.extend(["scripted", "tool-walk"]);
+        let known = known.join(", ");
+        if name.is_empty() {
+            format!(
+                "no provider is named: `--provider NAME`, or `provider = \"NAME\"` in the session \
+                 file; there are: {known}"
+            )
+        } else {
+            format!("there is no provider `{name}`; there are: {known}")
         }
     }
 
@@ -194,27 +197,4 @@ impl Shared {
             session: None,
         })
     }
-}
-
-fn anthropic(spec: &SessionSpec) -> Result<Arc<dyn Provider>, SessionError> {
-    let Some(key) = crate::env::var(crate::env::ANTHROPIC_API_KEY) else {
-        return Err(SessionError::Provider {
-            message: format!(
-                "the provider `anthropic` needs a key: set {}",
-                crate::env::ANTHROPIC_API_KEY
-            ),
-        });
-    };
-    let base_url = spec
-        .base_url
-        .clone()
-        .or_else(|| crate::env::var(crate::env::ANTHROPIC_BASE_URL))
-        .unwrap_or_else(|| "https://api.anthropic.com".to_owned());
-    let provider =
-        Anthropic::new(SecretString::from(key), HttpOptions::new(base_url)).map_err(|error| {
-            SessionError::Provider {
-                message: error.to_string(),
-            }
-        })?;
-    Ok(Arc::new(provider))
 }

@@ -84,7 +84,7 @@ pub(crate) fn sampler(asked: Asked) -> Sampler {
                 return Err("this session has no model".to_owned());
             };
             let (provider, model) = (&now.0, &now.1);
-            let request = sample_request(provider.name(), model, sample);
+            let request = sample_request(&provider.target(model), sample);
             let sink = ReplySink::new(|_| {}, |_| {});
             let response = provider
                 .respond(&request, &sink)
@@ -104,7 +104,7 @@ pub(crate) fn sampler(asked: Asked) -> Sampler {
     })
 }
 
-fn sample_request(provider: &str, model: &str, sample: Sample) -> ModelRequest {
+fn sample_request(target: &Target, sample: Sample) -> ModelRequest {
     let messages = sample
         .messages
         .into_iter()
@@ -113,7 +113,7 @@ fn sample_request(provider: &str, model: &str, sample: Sample) -> ModelRequest {
             _ => Message::user(message.text),
         })
         .collect();
-    let mut request = ModelRequest::bare(&Target::new(provider, model), messages);
+    let mut request = ModelRequest::bare(target, messages);
     request.system = sample.system.into_iter().collect();
     request.max_tokens = sample.max_tokens.unwrap_or(1024);
     request

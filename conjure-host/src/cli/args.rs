@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use conjure_core::routing::Pattern;
+use conjure_core::wire::{Dialect, Wire};
 use conjure_host::plugin::SearchPath;
 use conjure_host::session::{BackendSpec, SessionSpec};
 use conjure_host::{Host, HostBuilder, env};
@@ -69,7 +70,9 @@ pub(crate) struct SessionArgs {
     /// A session file (TOML); the other options here win over what it says
     #[arg(long, short, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The provider: `anthropic`, or `scripted` (a script plays the model)
+    /// The provider: `anthropic`, `openai`, `gemini`, `deepseek`, `mistral`, `openrouter`,
+    /// `llamacpp`, `ollama`, `openai-compatible` (any other server, with `--base-url`), one of the
+    /// session file's, `scripted` (a script plays the model), or `tool-walk` (calls every tool once)
     #[arg(long, value_name = "NAME", help_heading = "Model")]
     provider: Option<String>,
     /// The model, as the provider names it
@@ -78,6 +81,14 @@ pub(crate) struct SessionArgs {
     /// Where the provider is, when not at its usual place
     #[arg(long, value_name = "URL", help_heading = "Model")]
     base_url: Option<String>,
+    /// What the provider speaks, when not its usual wire: `anthropic`, `openai-responses`,
+    /// `openai-chat`, `gemini`
+    #[arg(long, value_name = "WIRE", help_heading = "Model")]
+    wire: Option<Wire>,
+    /// How it speaks `openai-chat`: `openai`, `deepseek`, `mistral`, `openrouter`, `llamacpp`,
+    /// `ollama`, `compatible`
+    #[arg(long, value_name = "NAME", value_parser = dialect, help_heading = "Model")]
+    dialect: Option<Box<Dialect>>,
     /// The script (JSON) of the provider `scripted`
     #[arg(long, value_name = "FILE", help_heading = "Model")]
     script: Option<PathBuf>,
@@ -117,6 +128,14 @@ fn pair(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
+/// A preset by its name.
+pub(crate) fn dialect(name: &str) -> Result<Box<Dialect>, String> {
+    let known = Dialect::named(name).map(Box::new);
+    known.ok_or_else(|| {
+        "there are: openai, deepseek, mistral, openrouter, llamacpp, ollama, compatible".to_owned()
+    })
+}
+
 impl SessionArgs {
     /// The session that the options and the file describe.
     pub(crate) fn spec(self, host: &Host, global: &Global) -> Result<SessionSpec, Failure> {
@@ -133,6 +152,13 @@ impl SessionArgs {
         spec.provider = self.provider.or(spec.provider);
         spec.model = self.model.or(spec.model);
         spec.base_url = self.base_url.or(spec.base_url);
+        if let Some(provider) = &spec.provider
+            && (self.wire.is_some() || self.dialect.is_some())
+        {
+            let own = spec.providers.entry(provider.clone()).or_default();
+            own.wire = self.wire.or(own.wire);
+            own.dialect = self.dialect.map(|own| *own).or(own.dialect.take());
+        }
         spec.script = self.script.or(spec.script);
         spec.persona = self.persona.or(spec.persona);
         spec.max_iterations = self.max_iterations.or(spec.max_iterations);

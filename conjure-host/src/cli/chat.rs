@@ -4,7 +4,8 @@ use std::io::{BufRead as _, IsTerminal as _};
 use std::sync::Arc;
 
 use conjure_core::chat::Event;
-use conjure_host::session::{ApprovalMode, Session};
+use conjure_core::turn::When;
+use conjure_host::session::{ApprovalMode, Session, Settings};
 use rustyline::{DefaultEditor, ExternalPrinter};
 use tokio::sync::{mpsc, oneshot};
 
@@ -19,7 +20,7 @@ use super::transcript::Transcript;
 /// conversation. What a plugin directory gains or loses meanwhile is there in the next step.
 ///
 /// Lines that begin with a slash are for the host: `/tools` shows the routing table, `/files` the
-/// files made so far, `/help` the others.
+/// files made so far, `/model PROVIDER/MODEL` goes on with another model, `/help` the others.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   conjure chat --provider anthropic --model claude-sonnet-4-5
@@ -32,15 +33,16 @@ pub(crate) struct Args {
     thread: Option<String>,
 }
 
-const HELP: &str = "/tools   the routing table
-/files   the files made so far
-/help    this
-/quit    end the conversation (or Ctrl-D)
-Ctrl-C   end the turn that runs; what came so far is kept";
+const HELP: &str = "/tools                  the routing table
+/files                  the files made so far
+/model PROVIDER/MODEL   go on with another model, of any provider
+/help                   this
+/quit                   end the conversation (or Ctrl-D)
+Ctrl-C                  end the turn that runs; what came so far is kept";
 
 pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
     let mut signals = Signals::listen()?;
-    let opened = open(global, args.session, args.thread.as_deref());
+    let opened = Box::pin(open(global, args.session, args.thread.as_deref()));
     let (_host, session) = signals.unless(opened).await?;
     let attended = std::io::stdin().is_terminal() && !global.json;
     if attended {
@@ -82,7 +84,9 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
         match line.trim() {
             "" => {}
             "/quit" | "/exit" => break,
-            command if command.starts_with('/') => host_command(&session, command, &mut transcript),
+            command if command.starts_with('/') => {
+                host_command(&session, command, &mut transcript).await;
+            }
             text => {
                 let (asked, text) = (Arc::clone(&session), text.to_owned());
                 let answer = tokio::spawn(async move { asked.chat(text).await });
@@ -112,12 +116,39 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
     Ok(ended.map_or(Exit::Fine, Signal::exit))
 }
 
-fn host_command(session: &Session, command: &str, transcript: &mut Transcript) {
-    match command {
-        "/tools" => super::routes::print(&session.table()),
-        "/files" => transcript.files(&session.created_files()),
-        "/help" => aside(HELP),
-        other => aside(format_args!("There is no {other}.\n{HELP}")),
+async fn host_command(session: &Session, command: &str, transcript: &mut Transcript) {
+    let (name, rest) = command
+        .split_once(char::is_whitespace)
+        .unwrap_or((command, ""));
+    match (name, rest.trim()) {
+        ("/tools", "") => super::routes::print(&session.table()),
+        ("/files", "") => transcript.files(&session.created_files()),
+        ("/model", wanted) => change_model(session, wanted).await,
+        ("/help", "") => aside(HELP),
+        _ => aside(format_args!("There is no {command}.\n{HELP}")),
+    }
+}
+
+/// Goes on with another model: `PROVIDER/MODEL`; the model's own name may have slashes too.
+async fn change_model(session: &Session, wanted: &str) {
+    let Some((provider, model)) = wanted
+        .split_once('/')
+        .filter(|(p, m)| !p.is_empty() && !m.is_empty())
+    else {
+        aside("Write `/model PROVIDER/MODEL`, such as `/model openai/gpt-5`.");
+        return;
+    };
+    let settings = Settings {
+        provider: Some(provider.to_owned()),
+        model: Some(model.to_owned()),
+    };
+    match session.change(settings, When::Now).await {
+        Ok(()) => aside(format_args!(
+            "{DIM}Now {provider} answers, with {model}.{RESET}"
+        )),
+        Err(error) => aside(format_args!(
+            "{YELLOW}note:{RESET} nothing changes: {error}"
+        )),
     }
 }
 

@@ -8,6 +8,7 @@ mod call;
 mod chat;
 mod completions;
 mod exit;
+mod models;
 mod output;
 mod person;
 mod plugin;
@@ -17,6 +18,10 @@ mod run;
 mod signals;
 mod skill;
 mod transcript;
+mod wire;
+mod wire_decode;
+mod wire_encode;
+mod wire_explain;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
@@ -63,8 +68,12 @@ Environment:
                        [default: $XDG_DATA_HOME/conjure]
   CONJURE_LOG          what is logged to stderr, such as `debug` or `plugin=info` [default: warn]
   CONJURE_SECRET_NAME  the secret NAME, for plugins whose manifest names it
-  ANTHROPIC_API_KEY    the key for the provider `anthropic`
-  ANTHROPIC_BASE_URL   where it is, when not at its usual place
+  ANTHROPIC_API_KEY    the key for the provider `anthropic`; so for the others: OPENAI_API_KEY,
+                       GEMINI_API_KEY (or GOOGLE_API_KEY), DEEPSEEK_API_KEY, MISTRAL_API_KEY,
+                       OPENROUTER_API_KEY, LLAMACPP_API_KEY, OLLAMA_API_KEY,
+                       OPENAI_COMPATIBLE_API_KEY
+  ANTHROPIC_BASE_URL   where it is, when not at its usual place; so for the others
+  HTTPS_PROXY          the proxy for requests to providers; also HTTP_PROXY, ALL_PROXY, NO_PROXY
   NO_COLOR             no colours";
 
 #[derive(Subcommand)]
@@ -79,8 +88,8 @@ enum Verb {
     ///
     /// Each line is a message. Ctrl-C ends a turn that runs, Ctrl-D the conversation. What a plugin
     /// directory gains or loses meanwhile is there in the next step. Lines that begin with a slash
-    /// are for the host: `/tools` shows the routing table, `/files` the files made so far, `/help`
-    /// the others.
+    /// are for the host: `/tools` shows the routing table, `/files` the files made so far,
+    /// `/model PROVIDER/MODEL` goes on with another model, `/help` tells the others.
     Chat(chat::Args),
     /// Call one tool, without a model
     ///
@@ -101,6 +110,16 @@ enum Verb {
     /// current project (`.conjure/skills`, `.agents/skills`, `.claude/skills`) are used after the
     /// project was trusted; those below the home directory always.
     Skill(skill::Args),
+    /// List models: what the providers offer, context sizes, prices
+    ///
+    /// Asks each provider for its list; context sizes and prices come from a data file, over which
+    /// `models.toml` in the data directory wins.
+    Models(models::Args),
+    /// Decode a provider's reply, or encode a request, to debug a wire
+    ///
+    /// Turns what a provider sent into the canonical form, and a conversation into what a provider
+    /// would get. Opens no connection and needs no key.
+    Wire(wire::Args),
     /// Print completions for a shell
     ///
     /// For bash: `source <(conjure completions bash)`.
@@ -140,6 +159,7 @@ impl Cli {
         match verb {
             Verb::Completions(args) => Ok(completions::run(&args, &mut Self::command())),
             Verb::Skill(args) => skill::run(&global, &args),
+            Verb::Wire(args) => wire::run(args),
             Verb::Plugin(args) if args.needs_no_host() => plugin::run_without_host(&global, &args),
             verb => {
                 let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -152,8 +172,9 @@ impl Cli {
                         Verb::Chat(args) => chat::run(&global, args).await,
                         Verb::Call(args) => call::run(&global, args).await,
                         Verb::Routes(args) => routes::run(&global, args).await,
+                        Verb::Models(args) => models::run(&global, args).await,
                         Verb::Plugin(args) => plugin::run(&global, args).await,
-                        Verb::Skill(_) | Verb::Completions(_) => Ok(Exit::Fine),
+                        Verb::Skill(_) | Verb::Wire(_) | Verb::Completions(_) => Ok(Exit::Fine),
                     }
                 });
                 // A plugin's thread that hangs must not keep the program.

@@ -39,7 +39,7 @@ pub(crate) struct Args {
 pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
     let question = question(args.question)?;
     let mut signals = Signals::listen()?;
-    let opened = open(global, args.session, args.thread.as_deref());
+    let opened = Box::pin(open(global, args.session, args.thread.as_deref()));
     let (_host, session) = signals.unless(opened).await?;
     let attended = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
     if attended && !global.json {

@@ -1,9 +1,10 @@
-//! HTTP for providers: one pooled client, time-outs, and retries before the first byte.
+//! HTTP for providers: one pooled client, time-outs, and retries before any output.
 //!
-//! Knows nothing of any wire. After the first byte of a reply nothing is ever tried again: a
+//! Knows nothing of any wire. After the first piece of an answer nothing is ever tried again: a
 //! person has seen it, and the provider has charged for it.
 
 use std::future::Future;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::{ProviderError, ReplySink};
@@ -11,7 +12,8 @@ use super::{ProviderError, ReplySink};
 /// How requests travel.
 #[derive(Debug, Clone)]
 pub struct HttpOptions {
-    /// Where the provider is, without a slash at the end.
+    /// Where the provider is, without a slash at the end. A version, such as `/v1`, may be left
+    /// out.
     pub base_url: String,
     /// Headers beside those that the wire needs.
     pub headers: Vec<(String, String)>,
@@ -21,6 +23,10 @@ pub struct HttpOptions {
     pub first_byte_timeout: Duration,
     /// Time between two pieces of the reply; 60 s by default.
     pub idle_timeout: Duration,
+    /// Time for the whole reply; 1 h by default. A server that says a little for ever is given up.
+    pub reply_timeout: Duration,
+    /// The most bytes of a reply; 64 MiB by default.
+    pub max_reply_bytes: usize,
     /// What is tried again.
     pub retry: Retry,
 }
@@ -35,12 +41,15 @@ impl HttpOptions {
             connect_timeout: Duration::from_secs(10),
             first_byte_timeout: Duration::from_secs(120),
             idle_timeout: Duration::from_secs(60),
+            reply_timeout: Duration::from_secs(3600),
+            max_reply_bytes: 64 * 1024 * 1024,
             retry: Retry::default(),
         }
     }
 
-    /// The client for these options. It follows no redirect: a provider's address is what the
-    /// person said, and a key goes nowhere else.
+    /// The client for these options. It keeps connections open for the next request, goes through
+    /// the proxies that the environment names (`HTTPS_PROXY`, `NO_PROXY` and so on), and follows
+    /// no redirect: a provider's address is what the person said, and a key goes nowhere else.
     ///
     /// # Errors
     /// When TLS cannot be set up.
@@ -54,7 +63,8 @@ impl HttpOptions {
     }
 }
 
-/// What is tried again, and when: connection failures, 408, 409, 429, 5xx, before the first byte.
+/// What is tried again, and when: what passes by itself (no connection, a
+/// connection that broke, 408, 409, 429, 5xx, an overload told in the stream) before any output.
 #[derive(Debug, Clone)]
 pub struct Retry {
     /// Attempts in all; 4 by default.
@@ -73,6 +83,27 @@ impl Default for Retry {
             first_wait: Duration::from_millis(500),
             longest_wait: Duration::from_secs(30),
         }
+    }
+}
+
+/// The clients of a host: one for all providers, and one more for each other time-out of a
+/// connection.
+#[derive(Debug, Default)]
+pub(crate) struct Clients {
+    made: Mutex<Vec<(Duration, reqwest::Client)>>,
+}
+
+impl Clients {
+    /// The client for these options, made at first use.
+    pub(crate) fn client(&self, options: &HttpOptions) -> reqwest::Result<reqwest::Client> {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let timeout = options.connect_timeout;
+        if let Some((_, client)) = made.iter().find(|(known, _)| *known == timeout) {
+            return Ok(client.clone());
+        }
+        let client = options.client()?;
+        made.push((timeout, client.clone()));
+        Ok(client)
     }
 }
 
@@ -137,8 +168,15 @@ fn backoff(retry: &Retry, number: u32) -> Duration {
     doubled.min(retry.longest_wait) + jitter.min(retry.longest_wait / 4)
 }
 
-/// The wait that a `retry-after` header asks for, in seconds or as a date.
+/// The wait that a `retry-after` header asks for, in seconds or as a date; `retry-after-ms`, which
+/// OpenAI and Azure send beside it, is more exact.
 pub(crate) fn retry_after(headers: &reqwest::header::HeaderMap) -> Option<Duration> {
+    let exact = headers
+        .get("retry-after-ms")
+        .and_then(|ms| ms.to_str().ok());
+    if let Some(ms) = exact.and_then(|ms| ms.trim().parse::<u64>().ok()) {
+        return Some(Duration::from_millis(ms.min(86_400_000)));
+    }
     let text = headers.get("retry-after")?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse::<f64>() {
         return (seconds.is_finite() && seconds >= 0.0)
@@ -147,4 +185,63 @@ pub(crate) fn retry_after(headers: &reqwest::header::HeaderMap) -> Option<Durati
     let at = jiff::fmt::rfc2822::parse(text).ok()?;
     let left = at.timestamp().duration_since(jiff::Timestamp::now());
     Some(Duration::try_from(left).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use reqwest::header::{HeaderMap, HeaderName};
+
+    use super::*;
+
+    fn asked(headers: &[(&'static str, &str)]) -> Option<Duration> {
+        let headers = headers.iter().map(|(name, value)| {
+            let name = HeaderName::from_static(name);
+            (name, value.parse().unwrap())
+        });
+        retry_after(&headers.collect::<HeaderMap>())
+    }
+
+    #[test]
+    fn a_wait_is_read_in_each_form() {
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        assert_eq!(asked(&[("retry-after", "7")]), seconds(7));
+        assert_eq!(asked(&[("retry-after", "1e300")]), seconds(86_400));
+        assert_eq!(
+            asked(&[("retry-after", "Mon, 01 Jan 2001 00:00:00 GMT")]),
+            seconds(0)
+        );
+        let both = [("retry-after", "7"), ("retry-after-ms", "250")];
+        assert_eq!(asked(&both), Some(Duration::from_millis(250)));
+        for nonsense in ["soon", "-1", "NaN", ""] {
+            assert_eq!(asked(&[("retry-after", nonsense)]), None, "{nonsense}");
+        }
+        assert_eq!(asked(&[]), None);
+    }
+
+    #[test]
+    fn waits_double_with_a_quarter_of_chance_up_to_the_longest() {
+        let retry = Retry::default();
+        for (number, least) in [(1, 500), (2, 1000), (3, 2000), (30, 30_000)] {
+            let least = Duration::from_millis(least);
+            let wait = backoff(&retry, number);
+            assert!(
+                wait >= least && wait <= least.mul_f32(1.26),
+                "{number}: {wait:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn one_client_serves_all_that_connect_alike() {
+        let clients = Clients::default();
+        let mut options = HttpOptions::new("http://a");
+        clients.client(&options).unwrap();
+        options.base_url = "http://b".to_owned();
+        options.idle_timeout = Duration::from_secs(1);
+        clients.client(&options).unwrap();
+        assert_eq!(clients.made.lock().unwrap().len(), 1);
+        options.connect_timeout = Duration::from_secs(1);
+        clients.client(&options).unwrap();
+        assert_eq!(clients.made.lock().unwrap().len(), 2);
+    }
 }

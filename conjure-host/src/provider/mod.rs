@@ -3,20 +3,31 @@
 //! One trait for the built-in ones and for those that an embedding program brings. A provider
 //! gets a canonical request and gives back a canonical response; how it talks is its own affair.
 
-mod anthropic;
-mod http;
+mod address;
+pub(crate) mod http;
+mod http_provider;
+pub(crate) mod known;
+mod model_facts;
+mod model_list;
 mod reply;
 mod scripted;
 mod sse_reply;
+mod tool_walk;
 
 use futures_util::future::BoxFuture;
 
-pub use anthropic::Anthropic;
+pub use address::AddressError;
 pub use http::{HttpOptions, Retry};
+pub use http_provider::{Anthropic, HttpProvider, HttpProviderError};
+pub use known::{KNOWN, Known};
+pub use model_facts::{ModelBook, ModelBookError, ModelFacts, Price};
+pub use model_list::ListedModel;
 pub use reply::ReplySink;
 pub use scripted::{Script, ScriptError, Scripted};
+pub use tool_walk::ToolWalk;
 
 use conjure_core::chat::Response;
+use conjure_core::repair::Target;
 use conjure_core::request::ModelRequest;
 
 /// Answers model requests.
@@ -33,6 +44,12 @@ pub trait Provider: Send + Sync + 'static {
         sink: &'a ReplySink,
     ) -> BoxFuture<'a, Result<Response, ProviderError>>;
 
+    /// For whom a conversation is repaired before it is sent to this model: over which wire, and
+    /// whether it can look at images and files. By default what the provider's name implies.
+    fn target(&self, model: &str) -> Target {
+        Target::new(self.name(), model)
+    }
+
     /// What a person should know before the first answer, such as that a script plays the model.
     fn notice(&self) -> Option<String> {
         None
@@ -46,7 +63,7 @@ pub struct ProviderError {
     /// The provider to blame.
     pub provider: String,
     /// A word for programs: `auth`, `rate_limited`, `overloaded`, `bad_request`, `not_found`,
-    /// `too_large`, `network`, `timeout`, `cut`, `protocol`, `script`.
+    /// `too_large`, `network`, `timeout`, `cut`, `protocol`, `api`, `script`.
     pub kind: String,
     /// What failed, why, and what to do.
     pub message: String,

@@ -38,7 +38,8 @@ impl ReplySink {
     pub fn push(&self, event: StreamEvent) {
         {
             let mut so_far = self.so_far.lock().unwrap_or_else(PoisonError::into_inner);
-            so_far.begun = true;
+            // Providers tell what a request costs before they begin to answer it.
+            so_far.begun |= !matches!(event, StreamEvent::Usage(_));
             match &event {
                 StreamEvent::Content { delta } => match so_far.parts.last_mut() {
                     Some(Part {
@@ -71,7 +72,7 @@ impl ReplySink {
         (self.notice)(text);
     }
 
-    /// Whether anything came. After that a request is never tried again.
+    /// Whether any output came. After that a request is never tried again.
     pub fn has_begun(&self) -> bool {
         self.so_far
             .lock()

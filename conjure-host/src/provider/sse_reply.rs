@@ -1,76 +1,72 @@
-//! Reads the body of a reply into a decoder, as it comes.
+//! Reads the body of a reply into a decoder, as it comes, within bounds of time and size.
 
 use std::time::Duration;
 
 use conjure_core::chat::StreamEvent;
 use conjure_core::wire::{Decoded, Decoder, WireError};
+use tokio::time::Instant;
 
 use super::ReplySink;
 
-/// Bytes of a reply that is not a stream.
-const BODY_BYTES: usize = 32 * 1024 * 1024;
-/// Bytes of a stream: more than any model says, and a bound for a server that never ends.
-const STREAM_BYTES: usize = 256 * 1024 * 1024;
-
-/// How long to wait for what.
-pub(crate) struct Timeouts {
-    /// For the first piece of the body.
+/// How long to wait for what, and how much to take.
+pub(crate) struct Bounds {
+    /// Time for the first piece of the body.
     pub(crate) first_byte: Duration,
-    /// For each piece after that.
+    /// Time for each piece after that.
     pub(crate) idle: Duration,
+    /// Time for the whole body.
+    pub(crate) whole: Duration,
+    /// Bytes of the body.
+    pub(crate) bytes: usize,
 }
 
-/// Reads a reply: as a stream when its type says so, else as one body.
+/// Reads a reply, whether it streams or is one JSON body: the decoder tells.
+///
+/// When the connection breaks before any output, the error may be tried again.
 pub(crate) async fn read(
     mut reply: reqwest::Response,
-    mut decoder: impl Decoder,
-    decode_body: impl Fn(&[u8]) -> Decoded,
+    mut decoder: Box<dyn Decoder>,
     sink: &ReplySink,
-    timeouts: &Timeouts,
+    bounds: &Bounds,
 ) -> Decoded {
-    let is_stream = reply
-        .headers()
-        .get("content-type")
-        .and_then(|value| value.to_str().ok())
-        .is_some_and(|value| value.starts_with("text/event-stream"));
-    if !is_stream {
-        let (body, cut) = read_bounded(reply, BODY_BYTES, timeouts).await;
-        let mut decoded = decode_body(&body);
-        if let Some(cut) = &cut
-            && !decoded.response.complete
-        {
-            decoded.error = Some(broke_off(cut));
-        }
-        return decoded;
-    }
+    let end = after(bounds.whole);
     let mut events = Vec::new();
-    let mut wait = timeouts.first_byte;
+    let mut wait = bounds.first_byte;
     let mut total = 0;
     let cut = loop {
-        let piece = match next_piece(&mut reply, wait).await {
+        let piece = match next_piece(&mut reply, wait, end).await {
             Ok(Some(piece)) => piece,
             Ok(None) => break None,
             Err(cut) => break Some(cut),
         };
         total += piece.len();
-        if total > STREAM_BYTES {
-            break Some(Cut {
-                kind: "protocol",
-                reason: format!("the reply has more than {STREAM_BYTES} bytes"),
-            });
+        if total > bounds.bytes {
+            break Some(too_large(bounds.bytes));
         }
-        wait = timeouts.idle;
+        wait = bounds.idle;
         decoder.push(&piece, &mut events);
         show(&mut events, sink);
     };
     let mut decoded = decoder.finish(&mut events);
     show(&mut events, sink);
     if let Some(cut) = &cut
-        && !decoded.response.complete
+        && (!decoded.response.complete || cut.kind == TOO_LARGE)
     {
-        decoded.error = Some(broke_off(cut));
+        decoded.error = Some(broke_off(cut, sink.has_begun()));
     }
     decoded
+}
+
+/// The kind of a reply that has too many bytes: an error also when it has said that it is whole.
+const TOO_LARGE: &str = "too_large";
+
+fn too_large(bytes: usize) -> Cut {
+    Cut {
+        kind: TOO_LARGE,
+        reason: format!(
+            "it has more than {bytes} bytes, and a session takes no more (`max_reply_bytes`)"
+        ),
+    }
 }
 
 /// Why a body ended before its end.
@@ -80,22 +76,22 @@ pub(crate) struct Cut {
     reason: String,
 }
 
-/// Reads at most so many bytes of a body, as far as it comes in time.
+/// Reads at most so many bytes of a body, as far as it comes in time; what is behind them is left.
 pub(crate) async fn read_bounded(
     mut reply: reqwest::Response,
-    most: usize,
-    timeouts: &Timeouts,
+    bounds: &Bounds,
 ) -> (Vec<u8>, Option<Cut>) {
+    let end = after(bounds.whole);
     let mut body = Vec::new();
-    let mut wait = timeouts.first_byte;
-    while body.len() < most {
-        let piece = match next_piece(&mut reply, wait).await {
+    let mut wait = bounds.first_byte;
+    while body.len() < bounds.bytes {
+        let piece = match next_piece(&mut reply, wait, end).await {
             Ok(Some(piece)) => piece,
             Ok(None) => break,
             Err(cut) => return (body, Some(cut)),
         };
-        wait = timeouts.idle;
-        let room = most.saturating_sub(body.len());
+        wait = bounds.idle;
+        let room = bounds.bytes.saturating_sub(body.len());
         body.extend_from_slice(piece.get(..room.min(piece.len())).unwrap_or_default());
     }
     (body, None)
@@ -105,12 +101,18 @@ pub(crate) async fn read_bounded(
 async fn next_piece(
     reply: &mut reqwest::Response,
     wait: Duration,
+    end: Instant,
 ) -> Result<Option<bytes::Bytes>, Cut> {
-    match tokio::time::timeout(wait, reply.chunk()).await {
+    let idle = after(wait);
+    match tokio::time::timeout_at(idle.min(end), reply.chunk()).await {
         Ok(Ok(piece)) => Ok(piece),
         Ok(Err(error)) => Err(Cut {
             kind: "cut",
-            reason: format!("the connection broke: {error}"),
+            reason: format!("the connection broke: {}", root_cause(&error)),
+        }),
+        Err(_) if idle > end => Err(Cut {
+            kind: "timeout",
+            reason: "it did not end in the time that a reply has".to_owned(),
         }),
         Err(_) => Err(Cut {
             kind: "timeout",
@@ -119,11 +121,28 @@ async fn next_piece(
     }
 }
 
-fn broke_off(cut: &Cut) -> WireError {
+/// This time from now on; a year at most, so that any setting is a moment.
+fn after(time: Duration) -> Instant {
+    Instant::now() + time.min(Duration::from_secs(365 * 86_400))
+}
+
+/// What is behind an error: its last cause, which names the reason and no address.
+pub(crate) fn root_cause(error: &dyn std::error::Error) -> String {
+    let mut reason = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        reason = cause.to_string();
+        source = cause.source();
+    }
+    reason
+}
+
+fn broke_off(cut: &Cut, begun: bool) -> WireError {
+    let kept = if begun { " What came is kept." } else { "" };
     WireError {
         kind: cut.kind.to_owned(),
-        message: format!("The reply broke off: {}. What came is kept.", cut.reason),
-        retryable: false,
+        message: format!("The reply broke off: {}.{kept}", cut.reason),
+        retryable: cut.kind == "cut" && !begun,
     }
 }
 
@@ -157,15 +176,17 @@ mod tests {
         reqwest::get(format!("http://{address}/")).await.unwrap()
     }
 
-    const QUICK: Timeouts = Timeouts {
+    const QUICK: Bounds = Bounds {
         first_byte: Duration::from_secs(30),
         idle: Duration::from_millis(20),
+        whole: Duration::from_secs(30),
+        bytes: 1000,
     };
 
     #[tokio::test]
     async fn a_body_that_stalls_is_given_up_with_what_came_of_it() {
         let reply = stalls("400 Bad Request").await;
-        let read = read_bounded(reply, 1000, &QUICK);
+        let read = read_bounded(reply, &QUICK);
         let (body, cut) = tokio::time::timeout(Duration::from_secs(30), read)
             .await
             .expect("it is waited for without end");
@@ -175,10 +196,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_reply_that_stalls_says_that_it_did() {
-        use conjure_core::wire::anthropic as wire;
+        use conjure_core::wire::{Endpoint, Wire};
         let reply = stalls("200 OK").await;
         let sink = ReplySink::new(|_| {}, |_| {});
-        let decoded = read(reply, wire::decoder(), wire::decode_body, &sink, &QUICK).await;
+        let decoder = Wire::Anthropic.decoder(&Endpoint::new("anthropic"));
+        let decoded = read(reply, decoder, &sink, &QUICK).await;
         let error = decoded.error.unwrap();
         assert_eq!(error.kind, "timeout", "{error:?}");
     }

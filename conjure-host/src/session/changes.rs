@@ -6,6 +6,7 @@ use std::sync::Arc;
 use conjure_core::chat::{Event, Part};
 use conjure_core::context::summary_request;
 use conjure_core::log::{self, EntryBody, TableChange};
+use conjure_core::repair::{Target, repair};
 use conjure_core::routing::ToolName;
 use conjure_core::turn::{self, Input, When};
 
@@ -118,12 +119,18 @@ impl Actor {
             });
         };
         let settings = self.machine.settings();
-        let request = summary_request(
+        let mut request = summary_request(
             self.recorder.entries(),
             upto,
             &settings.provider,
             &settings.model,
         );
+        // The name alone does not say over which wire it is asked.
+        let target = Target {
+            provider: settings.provider.clone(),
+            ..self.provider.target(&settings.model)
+        };
+        request.messages = repair(request.messages.messages().to_vec(), &target);
         let meta = self.meta(&request);
         let provider = Arc::clone(&self.provider);
         // Its own row of numbers: a summary is no request of the machine's.

@@ -47,6 +47,7 @@ impl Session {
         thread: Option<ThreadId>,
     ) -> Result<Self, SessionError> {
         spec.check()?;
+        let spec = spec.with_base_url_at_its_provider();
         let provider = shared.provider(&spec)?;
         let thread = thread.unwrap_or_else(ThreadId::fresh);
         let recorder = Recorder::new(shared.log.open(&thread)?);

@@ -24,4 +24,7 @@ pub use calls::Calls;
 pub use handle::{Answer, ChatError, Session, SessionError, Settings};
 pub use hub::{Stamped, Subscription};
 pub use one_call::OpenError;
-pub use spec::{BackendSpec, BudgetSpec, PolicySpec, SessionSpec, SpecError, TimeoutSpec};
+pub use spec::{
+    BackendSpec, BudgetSpec, HttpSpec, PolicySpec, ProviderSpec, SessionSpec, SpecError,
+    TimeoutSpec,
+};

@@ -135,6 +135,10 @@ impl Actor {
 
     fn compile(&self, snapshot: &Snapshot) -> ModelRequest {
         let settings = self.machine.settings();
+        let target = Target {
+            provider: settings.provider.clone(),
+            ..self.provider.target(&settings.model)
+        };
         compile(
             self.recorder.entries(),
             snapshot.table(),
@@ -144,7 +148,7 @@ impl Actor {
                 thinking_tokens: self.spec.thinking_tokens,
                 working_dir: Some(self.around.working_dir.display().to_string()),
                 skills_prompt: snapshot.skills_prompt().to_owned(),
-                ..CompileSettings::new(Target::new(&settings.provider, &settings.model))
+                ..CompileSettings::new(target)
             },
         )
     }

@@ -1,11 +1,18 @@
 //! What a session is made from: the session file, and the same as Rust values.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use conjure_core::routing::{Naming, Pattern, Prefix};
+use conjure_core::wire::{Dialect, Wire};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::provider::HttpOptions;
 
 /// A session, as a TOML file or as values.
 ///
@@ -28,12 +35,18 @@ use serde_json::Value;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SessionSpec {
-    /// The provider: `anthropic`, `scripted`, or one that the embedding program brings.
+    /// The provider: one of [`KNOWN`](crate::provider::KNOWN), `scripted`, `tool-walk`, a name
+    /// below `providers`, or one that the embedding program brings.
     pub provider: Option<String>,
     /// The model, as the provider names it.
     pub model: Option<String>,
-    /// Where the provider is, when it is not its usual place.
+    /// Where the provider is, when it is not its usual place. It says nothing of other providers
+    /// that the conversation changes to.
     pub base_url: Option<String>,
+    /// What is to be known of providers, by name.
+    pub providers: BTreeMap<String, ProviderSpec>,
+    /// How requests travel.
+    pub http: HttpSpec,
     /// The script of the provider `scripted`; relative to the session file.
     pub script: Option<PathBuf>,
     /// Values for the script's `{{vars.…}}`.
@@ -69,6 +82,91 @@ pub struct SessionSpec {
     pub routing: Naming,
     /// Which calls may run.
     pub policy: PolicySpec,
+}
+
+/// What is to be known of one provider over HTTP.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ProviderSpec {
+    /// Where it is.
+    pub base_url: Option<String>,
+    /// What it speaks: `anthropic`, `openai-responses`, `openai-chat` (default for a provider that
+    /// nothing is known of), `gemini`.
+    pub wire: Option<Wire>,
+    /// How it speaks `openai-chat`: the name of a preset, or a table of [`Dialect`]'s fields.
+    #[serde(deserialize_with = "dialect")]
+    pub dialect: Option<Dialect>,
+    /// The variable of the environment that holds its key.
+    pub key_var: Option<String>,
+    /// More headers.
+    pub headers: BTreeMap<String, String>,
+}
+
+/// How requests to providers travel; [`HttpOptions`] has the defaults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HttpSpec {
+    /// Milliseconds for a connection; 10000 by default.
+    pub connect_timeout_ms: Option<u64>,
+    /// Milliseconds until the reply begins; 120000 by default.
+    pub first_byte_timeout_ms: Option<u64>,
+    /// Milliseconds between two pieces of a reply; 60000 by default.
+    pub idle_timeout_ms: Option<u64>,
+    /// Milliseconds for a whole reply; 3600000 by default.
+    pub reply_timeout_ms: Option<u64>,
+    /// The most bytes of a reply; 67108864 by default.
+    pub max_reply_bytes: Option<usize>,
+    /// Attempts in all at a request that nothing came of; 4 by default.
+    pub attempts: Option<u32>,
+    /// The longest wait between two attempts in milliseconds, also for a provider that asks for
+    /// one; 30000 by default.
+    pub longest_wait_ms: Option<u64>,
+}
+
+impl HttpSpec {
+    /// Sets what is said here.
+    pub fn apply(&self, options: &mut HttpOptions) {
+        let set = |time: &mut Duration, ms: Option<u64>| {
+            if let Some(ms) = ms {
+                *time = Duration::from_millis(ms);
+            }
+        };
+        set(&mut options.connect_timeout, self.connect_timeout_ms);
+        set(&mut options.first_byte_timeout, self.first_byte_timeout_ms);
+        set(&mut options.idle_timeout, self.idle_timeout_ms);
+        set(&mut options.reply_timeout, self.reply_timeout_ms);
+        set(&mut options.retry.longest_wait, self.longest_wait_ms);
+        options.max_reply_bytes = self.max_reply_bytes.unwrap_or(options.max_reply_bytes);
+        options.retry.attempts = self.attempts.unwrap_or(options.retry.attempts);
+    }
+}
+
+/// Reads a dialect: the name of a preset, or its fields.
+fn dialect<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Dialect>, D::Error> {
+    struct NameOrFields;
+
+    impl<'de> Visitor<'de> for NameOrFields {
+        type Value = Dialect;
+
+        fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+            out.write_str("the name of a dialect, or a table of its fields")
+        }
+
+        fn visit_str<E: de::Error>(self, name: &str) -> Result<Dialect, E> {
+            Dialect::named(name).ok_or_else(|| {
+                E::custom(format!(
+                    "there is no dialect `{name}`; there are: openai, deepseek, mistral, \
+                     openrouter, llamacpp, ollama, compatible"
+                ))
+            })
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<Dialect, A::Error> {
+            Dialect::deserialize(MapAccessDeserializer::new(fields))
+        }
+    }
+
+    from.deserialize_any(NameOrFields).map(Some)
 }
 
 /// What a turn may use up.
@@ -258,6 +356,16 @@ impl SessionSpec {
         let skills = skills.iter().map(|path| path.display().to_string());
         let executor = executor.map(|executor| BackendSpec::executor(executor, skills));
         Self::hybrid([BackendSpec::all_native()].into_iter().chain(executor))
+    }
+
+    /// The same with `base_url` said of its provider alone, so that a conversation may change to
+    /// another one and come back.
+    #[must_use]
+    pub(crate) fn with_base_url_at_its_provider(mut self) -> Self {
+        if let (Some(provider), Some(base_url)) = (&self.provider, self.base_url.take()) {
+            self.providers.entry(provider.clone()).or_default().base_url = Some(base_url);
+        }
+        self
     }
 
     /// Finds what cannot be, before anything is loaded.

@@ -76,17 +76,19 @@ fn lines_with_a_slash_are_for_the_host() {
     Made.
     --- stderr
     Thread [UUID]. `/help` shows what else there is.
-    /tools   the routing table
-    /files   the files made so far
-    /help    this
-    /quit    end the conversation (or Ctrl-D)
-    Ctrl-C   end the turn that runs; what came so far is kept
+    /tools                  the routing table
+    /files                  the files made so far
+    /model PROVIDER/MODEL   go on with another model, of any provider
+    /help                   this
+    /quit                   end the conversation (or Ctrl-D)
+    Ctrl-C                  end the turn that runs; what came so far is kept
     There is no /nonsense.
-    /tools   the routing table
-    /files   the files made so far
-    /help    this
-    /quit    end the conversation (or Ctrl-D)
-    Ctrl-C   end the turn that runs; what came so far is kept
+    /tools                  the routing table
+    /files                  the files made so far
+    /model PROVIDER/MODEL   go on with another model, of any provider
+    /help                   this
+    /quit                   end the conversation (or Ctrl-D)
+    Ctrl-C                  end the turn that runs; what came so far is kept
     → local_create_file {"path":"a.txt","file_text":"text","description":""}
     ✓ local_create_file (on local, [DURATION])
       Created a.txt.

@@ -3,7 +3,7 @@
 use insta::assert_snapshot;
 
 /// Every verb, as it is written after `conjure`.
-const VERBS: [&str; 17] = [
+const VERBS: [&str; 21] = [
     "",
     "run",
     "chat",
@@ -19,6 +19,10 @@ const VERBS: [&str; 17] = [
     "skill validate",
     "skill show",
     "skill trust",
+    "models",
+    "wire",
+    "wire decode",
+    "wire encode",
     "completions",
     "help",
 ];
@@ -72,6 +76,9 @@ fn help_tells_what_a_person_could_not_guess() {
         ("plugin new", "--sdk"),
         ("skill", "SKILL.md"),
         ("skill validate", "Exit code"),
+        ("models", "`models.toml` in the data directory wins"),
+        ("wire decode", "`arguments_text`"),
+        ("wire encode", "--explain"),
         ("completions", "source <(conjure completions bash)"),
     ] {
         let text = help(verb).split_whitespace().collect::<Vec<_>>().join(" ");
@@ -100,6 +107,8 @@ fn the_program() {
       routes       Show the routing table: which tool is run by whom
       plugin       Look at plugins, check one, begin one
       skill        Look at skill folders and validate them
+      models       List models: what the providers offer, context sizes, prices
+      wire         Decode a provider's reply, or encode a request, to debug a wire
       completions  Print completions for a shell
       help         Print this message or the help of the given subcommand(s)
 
@@ -139,8 +148,12 @@ fn the_program() {
                            [default: $XDG_DATA_HOME/conjure]
       CONJURE_LOG          what is logged to stderr, such as `debug` or `plugin=info` [default: warn]
       CONJURE_SECRET_NAME  the secret NAME, for plugins whose manifest names it
-      ANTHROPIC_API_KEY    the key for the provider `anthropic`
-      ANTHROPIC_BASE_URL   where it is, when not at its usual place
+      ANTHROPIC_API_KEY    the key for the provider `anthropic`; so for the others: OPENAI_API_KEY,
+                           GEMINI_API_KEY (or GOOGLE_API_KEY), DEEPSEEK_API_KEY, MISTRAL_API_KEY,
+                           OPENROUTER_API_KEY, LLAMACPP_API_KEY, OLLAMA_API_KEY,
+                           OPENAI_COMPATIBLE_API_KEY
+      ANTHROPIC_BASE_URL   where it is, when not at its usual place; so for the others
+      HTTPS_PROXY          the proxy for requests to providers; also HTTP_PROXY, ALL_PROXY, NO_PROXY
       NO_COLOR             no colours
     ");
 }
@@ -181,13 +194,24 @@ fn run() {
 
     Model:
           --provider <NAME>
-              The provider: `anthropic`, or `scripted` (a script plays the model)
+              The provider: `anthropic`, `openai`, `gemini`, `deepseek`, `mistral`, `openrouter`,
+              `llamacpp`, `ollama`, `openai-compatible` (any other server, with `--base-url`), one of
+              the session file's, `scripted` (a script plays the model), or `tool-walk` (calls every
+              tool once)
 
           --model <NAME>
               The model, as the provider names it
 
           --base-url <URL>
               Where the provider is, when not at its usual place
+
+          --wire <WIRE>
+              What the provider speaks, when not its usual wire: `anthropic`, `openai-responses`,
+              `openai-chat`, `gemini`
+
+          --dialect <NAME>
+              How it speaks `openai-chat`: `openai`, `deepseek`, `mistral`, `openrouter`, `llamacpp`,
+              `ollama`, `compatible`
 
           --script <FILE>
               The script (JSON) of the provider `scripted`
@@ -244,7 +268,8 @@ fn chat() {
 
     Each line is a message. Ctrl-C ends a turn that runs, Ctrl-D the conversation. What a plugin
     directory gains or loses meanwhile is there in the next step. Lines that begin with a slash are for
-    the host: `/tools` shows the routing table, `/files` the files made so far, `/help` the others.
+    the host: `/tools` shows the routing table, `/files` the files made so far, `/model PROVIDER/MODEL`
+    goes on with another model, `/help` tells the others.
 
     Usage: conjure chat [OPTIONS]
 
@@ -269,13 +294,24 @@ fn chat() {
 
     Model:
           --provider <NAME>
-              The provider: `anthropic`, or `scripted` (a script plays the model)
+              The provider: `anthropic`, `openai`, `gemini`, `deepseek`, `mistral`, `openrouter`,
+              `llamacpp`, `ollama`, `openai-compatible` (any other server, with `--base-url`), one of
+              the session file's, `scripted` (a script plays the model), or `tool-walk` (calls every
+              tool once)
 
           --model <NAME>
               The model, as the provider names it
 
           --base-url <URL>
               Where the provider is, when not at its usual place
+
+          --wire <WIRE>
+              What the provider speaks, when not its usual wire: `anthropic`, `openai-responses`,
+              `openai-chat`, `gemini`
+
+          --dialect <NAME>
+              How it speaks `openai-chat`: `openai`, `deepseek`, `mistral`, `openrouter`, `llamacpp`,
+              `ollama`, `compatible`
 
           --script <FILE>
               The script (JSON) of the provider `scripted`
@@ -403,13 +439,24 @@ fn routes() {
 
     Model:
           --provider <NAME>
-              The provider: `anthropic`, or `scripted` (a script plays the model)
+              The provider: `anthropic`, `openai`, `gemini`, `deepseek`, `mistral`, `openrouter`,
+              `llamacpp`, `ollama`, `openai-compatible` (any other server, with `--base-url`), one of
+              the session file's, `scripted` (a script plays the model), or `tool-walk` (calls every
+              tool once)
 
           --model <NAME>
               The model, as the provider names it
 
           --base-url <URL>
               Where the provider is, when not at its usual place
+
+          --wire <WIRE>
+              What the provider speaks, when not its usual wire: `anthropic`, `openai-responses`,
+              `openai-chat`, `gemini`
+
+          --dialect <NAME>
+              How it speaks `openai-chat`: `openai`, `deepseek`, `mistral`, `openrouter`, `llamacpp`,
+              `ollama`, `compatible`
 
           --script <FILE>
               The script (JSON) of the provider `scripted`

@@ -25,6 +25,8 @@ mod plugin_new;
 #[cfg(test)]
 mod provider;
 #[cfg(test)]
+mod providers;
+#[cfg(test)]
 mod routes;
 #[cfg(test)]
 mod run;
@@ -32,3 +34,7 @@ mod run;
 mod skill;
 #[cfg(test)]
 mod stage;
+#[cfg(test)]
+mod switching;
+#[cfg(test)]
+mod wire;

@@ -201,12 +201,12 @@ fn exit_2_for_wrong_usage_and_each_says_what_to_do() {
     exit code 2
     --- stdout
     --- stderr
-    error: no provider is named: `--provider NAME`, or `provider = "NAME"` in the session file; there are: anthropic, scripted
+    error: no provider is named: `--provider NAME`, or `provider = "NAME"` in the session file; there are: anthropic, openai, gemini, deepseek, mistral, openrouter, llamacpp, ollama, openai-compatible, scripted, tool-walk
     $ conjure run --provider nobody Hi.
     exit code 2
     --- stdout
     --- stderr
-    error: there is no provider `nobody`; there are: anthropic, scripted
+    error: there is no provider `nobody`; there are: anthropic, openai, gemini, deepseek, mistral, openrouter, llamacpp, ollama, openai-compatible, scripted, tool-walk
     $ conjure run --provider anthropic --model m Hi.
     exit code 2
     --- stdout
