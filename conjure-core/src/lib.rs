@@ -11,5 +11,6 @@ pub mod repair;
 pub mod request;
 pub mod routing;
 pub mod skill_folder;
+pub mod switch;
 pub mod turn;
 pub mod wire;

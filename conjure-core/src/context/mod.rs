@@ -5,14 +5,18 @@
 //! nothing.
 
 pub mod compile;
+mod estimate;
 pub mod notes;
+#[cfg(test)]
+mod prefix_tests;
 mod results;
 mod skill_paths;
 pub mod skills_prompt;
 mod summary;
 
 pub use compile::{CompileSettings, compile};
+pub use estimate::{request_tokens, text_tokens};
 pub use results::{CommandEnd, cut, failure, file_line};
 pub use skill_paths::{absolute_skill_path, absolute_skill_paths};
 pub use skills_prompt::{SkillEntry, skills_prompt};
-pub use summary::summary_request;
+pub use summary::{SUMMARY_TOKENS, compact_at, summary_request};

@@ -13,6 +13,8 @@ use crate::chat::{Message, Role};
 use crate::context::notes;
 use crate::wire::{Wire, model_family};
 
+pub(crate) use recast::recast_part;
+
 /// A conversation that has passed the repair.
 ///
 /// What holds for it:

@@ -32,7 +32,8 @@ pub(super) fn recast(message: Message, target: &Target, family: &str) -> Message
     }
 }
 
-fn recast_part(part: Part, role: Role, target: &Target, family: &str) -> Option<Part> {
+/// The part as the target can take it for itself; none where it is left out.
+pub(crate) fn recast_part(part: Part, role: Role, target: &Target, family: &str) -> Option<Part> {
     let by_model = role == Role::Assistant;
     let sidecar = part
         .sidecar

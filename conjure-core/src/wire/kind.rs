@@ -1,10 +1,12 @@
 //! The wires by name: the one door through which a host or a program reaches them.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::ids::legal_id;
 use super::openai_chat::Dialect;
 use super::{
     Decoded, Decoder, Encoded, WireError, anthropic, gemini, openai_chat, openai_responses,
@@ -122,6 +124,18 @@ impl Wire {
             Self::OpenaiResponses => openai_responses::encode(request),
             Self::OpenaiChat => openai_chat::encode(request, &endpoint.dialect),
             Self::Gemini => gemini::encode(request),
+        }
+    }
+
+    /// A call's id as the provider at this endpoint sees it. Gemini pairs calls by their places and
+    /// sees only ids of its own.
+    #[must_use]
+    pub fn call_id<'a>(self, endpoint: &Endpoint, id: &'a str) -> Cow<'a, str> {
+        match self {
+            Self::Anthropic => legal_id(id, anthropic::MOST_ID),
+            Self::OpenaiResponses => legal_id(id, openai_responses::MOST_ID),
+            Self::OpenaiChat => openai_chat::call_id(&endpoint.dialect, id),
+            Self::Gemini => Cow::Borrowed(id),
         }
     }
 

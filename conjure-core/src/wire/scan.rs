@@ -8,9 +8,9 @@ use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
-use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// A field that should be a string.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -41,54 +41,72 @@ impl Loose<'_> {
 
 impl<'de: 'a, 'a> Deserialize<'de> for Loose<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(LooseVisitor)
+        let raw = <&'de RawValue>::deserialize(deserializer)?.get();
+        if raw == "null" {
+            return Ok(Self::Absent);
+        }
+        let inner = raw
+            .strip_prefix('"')
+            .and_then(|text| text.strip_suffix('"'));
+        let Some(text) = inner else {
+            return serde_json::from_str(raw)
+                .map(other)
+                .map_err(D::Error::custom);
+        };
+        if memchr::memchr(b'\\', text.as_bytes()).is_none() {
+            return Ok(Self::Text(Cow::Borrowed(text)));
+        }
+        match unescaped(text) {
+            Some(text) => Ok(Self::Text(Cow::Owned(text))),
+            // Half of a character, which no text can hold.
+            None => serde_json::from_str(raw)
+                .map(|text| Self::Text(Cow::Owned(text)))
+                .map_err(D::Error::custom),
+        }
     }
 }
 
-struct LooseVisitor;
-
-impl<'de> Visitor<'de> for LooseVisitor {
-    type Value = Loose<'de>;
-
-    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("any value")
+/// The text of a string with escapes, in one allocation: a parser's own buffer grows step by step,
+/// and most texts of streams have a line break in them. None for what is left to the parser.
+fn unescaped(raw: &str) -> Option<String> {
+    let mut text = String::with_capacity(raw.len());
+    let mut rest = raw;
+    while let Some(at) = memchr::memchr(b'\\', rest.as_bytes()) {
+        let (plain, escape) = rest.split_at(at);
+        text.push_str(plain);
+        let code = *escape.as_bytes().get(1)?;
+        let (character, length) = match code {
+            b'n' => ('\n', 2),
+            b't' => ('\t', 2),
+            b'r' => ('\r', 2),
+            b'b' => ('\u{8}', 2),
+            b'f' => ('\u{c}', 2),
+            b'"' | b'\\' | b'/' => (char::from(code), 2),
+            b'u' => unicode(escape)?,
+            _ => return None,
+        };
+        text.push(character);
+        rest = escape.get(length..)?;
     }
+    text.push_str(rest);
+    Some(text)
+}
 
-    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(Loose::Text(Cow::Borrowed(text)))
+/// The character of `\u` escapes, one or a pair of them, and how long they are.
+fn unicode(escape: &str) -> Option<(char, usize)> {
+    let unit = |at: usize| {
+        let digits = escape.get(at..at + 6)?.strip_prefix("\\u")?;
+        let all = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        u32::from_str_radix(digits, 16).ok().filter(|_| all)
+    };
+    let first = unit(0)?;
+    if let Some(character) = char::from_u32(first) {
+        return Some((character, 6));
     }
-
-    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Loose::Text(Cow::Owned(text.to_owned())))
-    }
-
-    fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(Loose::Absent)
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Self::Value, E> {
-        Ok(other(value.into()))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Self::Value, E> {
-        Ok(other(value.into()))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Self::Value, E> {
-        Ok(other(value.into()))
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Self::Value, E> {
-        Ok(other(value.into()))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Self::Value, A::Error> {
-        Value::deserialize(SeqAccessDeserializer::new(list)).map(other)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-        Value::deserialize(MapAccessDeserializer::new(map)).map(other)
-    }
+    let second = unit(6).filter(|_| first < 0xDC00)?;
+    let low = second.checked_sub(0xDC00).filter(|low| *low < 0x400)?;
+    let pair = 0x1_0000 + ((first - 0xD800) << 10) + low;
+    char::from_u32(pair).map(|character| (character, 12))
 }
 
 fn other<'a>(value: Value) -> Loose<'a> {
@@ -220,6 +238,27 @@ mod tests {
         for other in ["1", "-1", "1.5", "true", "[1]", r#"{"a":1}"#] {
             let value = serde_json::from_str(other).unwrap();
             assert_eq!(read::<Loose<'_>>(other), super::other(value));
+        }
+    }
+
+    #[test]
+    fn a_text_with_escapes_is_what_a_parser_makes_of_it() {
+        for text in [
+            r#""a\nb\t\r\b\f\"\\\/c""#,
+            r#""\u00fc\u4F60\ud83d\ude00!""#,
+            r#""\u0000""#,
+            r#""\ud800""#,
+            r#""\ud83dx""#,
+            r#""\ud83d\u0041""#,
+            r#""\udc00\ud800""#,
+            r#""\u+123""#,
+            r#""\x""#,
+            r#""\\""#,
+            r#""ü\u00fcé""#,
+        ] {
+            let parser = serde_json::from_str::<String>(text).ok();
+            let own = serde_json::from_str::<Loose<'_>>(text).ok();
+            assert_eq!(own.map(|own| own.str().to_owned()), parser, "{text}");
         }
     }
 

@@ -101,9 +101,10 @@ impl<R: Reply> Decoder for Stream<R> {
             return;
         }
         let room = self.head.get_mut(self.head_length..).unwrap_or_default();
-        for (place, byte) in room.iter_mut().zip(bytes) {
-            *place = *byte;
-            self.head_length += 1;
+        let kept = room.len().min(bytes.len());
+        if let (Some(room), Some(first)) = (room.get_mut(..kept), bytes.get(..kept)) {
+            room.copy_from_slice(first);
+            self.head_length += kept;
         }
         let outcome = self
             .sse

@@ -16,8 +16,11 @@ pub(crate) struct Figure {
     /// The median.
     pub(crate) value: f64,
     pub(crate) unit: String,
-    /// What the value may be at the most; nothing when it is only told.
+    /// What the value may be at the most, or must be at the least; nothing when it is only told.
     pub(crate) target: Option<f64>,
+    /// Whether the target is the least that the value must be.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) at_least: bool,
     /// How it was measured, in a sentence.
     pub(crate) method: String,
     /// The 5th percentile.
@@ -38,6 +41,7 @@ impl Figure {
             value: samples.median(),
             unit: unit.to_owned(),
             target: None,
+            at_least: false,
             method: method.to_owned(),
             low: samples.at(5),
             high: samples.at(95),
@@ -57,6 +61,13 @@ impl Figure {
         self
     }
 
+    /// What the value must be at the least.
+    pub(crate) fn at_least(mut self, target: f64) -> Self {
+        self.target = Some(target);
+        self.at_least = true;
+        self
+    }
+
     /// What else came out.
     pub(crate) fn note(mut self, note: String) -> Self {
         self.note = note;
@@ -65,7 +76,13 @@ impl Figure {
 
     /// Whether the value is what it should be.
     fn pass(&self) -> Option<bool> {
-        self.target.map(|target| self.value <= target)
+        self.target.map(|target| {
+            if self.at_least {
+                self.value >= target
+            } else {
+                self.value <= target
+            }
+        })
     }
 
     /// The same with where it was measured and whether it passes.
@@ -89,14 +106,15 @@ pub(crate) struct Measured<'a> {
 
 impl fmt::Display for Figure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (verdict, target) = match (self.pass(), self.target) {
-            (Some(true), Some(target)) => {
-                ("pass", format!("at most {} {}", short(target), self.unit))
-            }
-            (Some(false), Some(target)) => {
-                ("MISS", format!("at most {} {}", short(target), self.unit))
-            }
-            _ => ("    ", "told only".to_owned()),
+        let verdict = match self.pass() {
+            Some(true) => "pass",
+            Some(false) => "MISS",
+            None => "    ",
+        };
+        let bound = if self.at_least { "at least" } else { "at most" };
+        let target = match self.target {
+            Some(target) => format!("{bound} {} {}", short(target), self.unit),
+            None => "told only".to_owned(),
         };
         let value = format!("{} {}", short(self.value), self.unit);
         write!(f, "{verdict}  {:<22} {value:>12}   {target}", self.name)?;
@@ -168,6 +186,15 @@ mod tests {
         assert_eq!(figure(5.1).pass(), Some(false));
         assert_eq!(figure(f64::NAN).pass(), Some(false));
         assert_eq!(Figure::single("x", "ms", 1.0, "so").pass(), None);
+    }
+
+    #[test]
+    fn a_figure_that_must_be_large_passes_from_the_target_on() {
+        let figure = |value| Figure::single("x", "M/s", value, "so").at_least(1.0);
+        assert_eq!(figure(1.0).pass(), Some(true));
+        assert_eq!(figure(0.9).pass(), Some(false));
+        assert_eq!(figure(f64::NAN).pass(), Some(false));
+        assert!(figure(2.0).to_string().contains("at least 1.00 M/s"));
     }
 
     #[test]

@@ -25,8 +25,8 @@ use crate::figure::{Figure, Machine};
 #[derive(Parser)]
 #[command(name = "conjure-perf")]
 struct Args {
-    /// Run only the benchmarks whose name, or one of whose figures' names, contains this
-    name: Option<String>,
+    /// Run only the benchmarks whose name, or one of whose figures' names, contains one of these
+    names: Vec<String>,
     /// Run those too that take minutes: they build crates
     #[arg(long)]
     all: bool,
@@ -93,9 +93,13 @@ fn parent(args: &Args) -> Result<()> {
 
 /// A name that is a benchmark's or a figure's own means that one; else all that contain it.
 fn is_wanted(benchmark: &Benchmark, args: &Args) -> bool {
-    let Some(name) = args.name.as_deref() else {
+    if args.names.is_empty() {
         return args.all || !benchmark.slow;
-    };
+    }
+    args.names.iter().any(|name| is_named(benchmark, name))
+}
+
+fn is_named(benchmark: &Benchmark, name: &str) -> bool {
     let exact = |benchmark: &Benchmark| benchmark.name == name || benchmark.figures.contains(&name);
     if BENCHMARKS.iter().any(exact) {
         return exact(benchmark);
@@ -146,6 +150,6 @@ fn print(line: &str) -> Result<()> {
 }
 
 /// Says how things stand. Nothing depends on its being read.
-fn say(line: &str) {
+pub(crate) fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }

@@ -19,6 +19,8 @@ pub(crate) enum Need {
     Program,
     /// The local executor.
     Local,
+    /// The program that counts allocations: everything else runs with the allocator that is shipped.
+    Allocations,
     /// The measured skill, with the profile that the template of `conjure plugin new` has.
     Skill,
 }
@@ -29,7 +31,11 @@ pub(crate) struct Shipped {
     program: Option<PathBuf>,
     local: Option<PathBuf>,
     skill: Option<PathBuf>,
+    allocations: Option<PathBuf>,
 }
+
+/// What the program that counts allocations is called.
+const COUNTER: &str = "conjure-perf-allocations";
 
 /// The measured skill's source.
 const SKILL: &str = include_str!("../measured/lib.rs");
@@ -41,7 +47,15 @@ impl Shipped {
     /// When a build fails; the compiler's message is on stderr.
     pub(crate) fn build(needs: &BTreeSet<Need>) -> Result<Self> {
         let mut shipped = Self::default();
-        if needs.is_empty() {
+        if needs.contains(&Need::Allocations) {
+            let mut command = cargo(&root());
+            command.args(["build", "--release", "--package", "conjure-perf"]);
+            command.args(["--bin", COUNTER]);
+            shipped.allocations = artifacts(&mut command)?
+                .into_iter()
+                .find_map(|artifact| artifact.program.filter(|_| artifact.target == COUNTER));
+        }
+        if needs.iter().all(|need| *need == Need::Allocations) {
             return Ok(shipped);
         }
         let mut command = cargo(&root());
@@ -73,6 +87,11 @@ impl Shipped {
     /// The measured skill.
     pub(crate) fn skill(&self) -> Result<&Path> {
         there(&self.skill, "the measured skill")
+    }
+
+    /// The program that counts allocations.
+    pub(crate) fn allocations(&self) -> Result<&Path> {
+        there(&self.allocations, "the program that counts allocations")
     }
 
     /// Makes the measured skill's crate with the program, as its author would, and builds it.

@@ -1,12 +1,16 @@
-//! Reads recorded exchanges with providers, for the tests of this crate.
+//! Reads recorded exchanges with providers, for the tests of this crate and for benchmarks.
 //!
 //! The recordings are not in the repository: `CONJURE_CASSETTES` names their folder. Each file is a
 //! row of YAML documents, one an exchange.
+
+mod recorded;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+
+pub use recorded::{PROVIDERS, Recorded, recorded};
 
 /// The variable that names the folder of recordings.
 pub const VARIABLE: &str = "CONJURE_CASSETTES";

@@ -8,9 +8,9 @@ use crate::repo;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Run only the benchmarks whose name contains this [default: all but those that take
+    /// Run only the benchmarks whose name contains one of these [default: all but those that take
     /// minutes, such as `template`]
-    name: Option<String>,
+    names: Vec<String>,
     /// Run those too that take minutes
     #[arg(long)]
     all: bool,
@@ -28,7 +28,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         "conjure-perf",
         "--",
     ]);
-    command.args(&args.name);
+    command.args(&args.names);
     if args.all {
         command.arg("--all");
     }

@@ -30,7 +30,7 @@ pub const API_VERSION: &str = "2023-06-01";
 const WHO: &str = "Anthropic";
 
 /// Ids may be of any length here.
-const MOST_ID: usize = usize::MAX;
+pub(super) const MOST_ID: usize = usize::MAX;
 
 #[cfg(test)]
 mod tests;

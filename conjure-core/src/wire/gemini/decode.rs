@@ -4,11 +4,13 @@
 //! JSON array of them. Nothing marks the end: a reply is whole when a candidate said why it
 //! finished, and everything up to the end of the body is read.
 
+use std::borrow::Cow;
+
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::pieces::Pieces;
+use super::pieces::{Form, Head, Pieces};
 use super::usage::Counts;
 use super::{WHO, errors};
 use crate::chat::{Response, Stop, StopReason, StreamEvent};
@@ -27,12 +29,12 @@ pub(in crate::wire) fn decode_body(endpoint: &Endpoint, bytes: &[u8]) -> Decoded
     stream::decode_body(Chunks::new(endpoint), bytes)
 }
 
-/// One response of a stream, read in place.
+/// One response of a stream, read in place, with its parts in the form `P`.
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Chunk<'a> {
+#[serde(rename_all = "camelCase", bound(deserialize = "P: Deserialize<'de>"))]
+struct Chunk<'a, P> {
     #[serde(borrow)]
-    candidates: Option<Few<Candidate<'a>>>,
+    candidates: Option<Few<Candidate<'a, P>>>,
     usage_metadata: Option<Counts>,
     #[serde(borrow, default)]
     model_version: Loose<'a>,
@@ -45,11 +47,10 @@ struct Chunk<'a> {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Candidate<'a> {
+#[serde(rename_all = "camelCase", bound(deserialize = "P: Deserialize<'de>"))]
+struct Candidate<'a, P> {
     index: Option<Count>,
-    #[serde(borrow)]
-    content: Option<Said<'a>>,
+    content: Option<Said<P>>,
     #[serde(borrow, default)]
     finish_reason: Loose<'a>,
     #[serde(borrow, default)]
@@ -63,20 +64,34 @@ struct Candidate<'a> {
 }
 
 #[derive(Deserialize)]
-struct Said<'a> {
-    #[serde(borrow)]
-    parts: Option<Few<&'a RawValue>>,
+struct Said<P> {
+    parts: Option<Few<P>>,
 }
+
+impl<P> Chunk<'_, P> {
+    fn parts(&self) -> impl Iterator<Item = &P> {
+        let candidates = self.candidates.iter().flat_map(Few::iter);
+        let said = candidates.filter_map(|candidate| candidate.content.as_ref());
+        said.filter_map(|said| said.parts.as_ref())
+            .flat_map(Few::iter)
+    }
+}
+
+/// Room for an id or a model's name. Made with the decoder, as is what else every reply has: an
+/// event then allocates only what it hands on.
+const NAME: usize = 48;
 
 /// A reply while it comes in.
 #[derive(Clone)]
 struct Chunks {
     provider: String,
     asked: Option<String>,
+    /// The reply's own id; empty until it is told.
+    id: String,
     response: Response,
     pieces: Pieces,
     /// The word for why it finished.
-    finish: Option<String>,
+    finish: Option<Cow<'static, str>>,
     heard: bool,
     /// Whether something came that is no reply: then its end is not known.
     unreadable: bool,
@@ -88,7 +103,11 @@ impl Chunks {
         Self {
             provider: endpoint.provider.clone(),
             asked: endpoint.model.clone(),
-            response: Response::default(),
+            id: String::with_capacity(NAME),
+            response: Response {
+                model: String::with_capacity(NAME),
+                ..Response::default()
+            },
             pieces: Pieces::default(),
             finish: None,
             heard: false,
@@ -103,13 +122,21 @@ impl Reply for Chunks {
         if self.error.is_some() || data.trim() == "[DONE]" {
             return;
         }
-        let Ok(chunk) = serde_json::from_str::<Chunk<'_>>(data) else {
+        // Nearly all events hold texts and calls only, and are read once.
+        if let Ok(chunk) = serde_json::from_str::<Chunk<'_, Head<'_>>>(data)
+            && !chunk.parts().any(Head::is_item)
+        {
+            self.heard = true;
+            self.take(chunk, out);
+            return;
+        }
+        let Ok(chunk) = serde_json::from_str::<Chunk<'_, &RawValue>>(data) else {
             let shown = shown(data.as_bytes());
             self.protocol(&format!("an event that is no response: {shown}"));
             return;
         };
         self.heard = true;
-        self.take(&chunk, out);
+        self.take(chunk, out);
     }
 
     fn body(&mut self, bytes: &[u8], out: &mut Vec<StreamEvent>) {
@@ -127,7 +154,8 @@ impl Reply for Chunks {
             if rest.is_empty() || rest.starts_with(b"]") || self.error.is_some() {
                 return;
             }
-            let mut values = serde_json::Deserializer::from_slice(rest).into_iter::<Chunk<'_>>();
+            let mut values =
+                serde_json::Deserializer::from_slice(rest).into_iter::<Chunk<'_, &RawValue>>();
             match values.next() {
                 Some(Ok(chunk)) => {
                     let is_response = chunk.candidates.is_some()
@@ -139,7 +167,7 @@ impl Reply for Chunks {
                         self.protocol(&format!("JSON that is no response: {shown}"));
                         return;
                     }
-                    self.take(&chunk, out);
+                    self.take(chunk, out);
                 }
                 // Left as it is: a body that just stops is a cut.
                 Some(Err(error)) if error.is_eof() => return,
@@ -179,6 +207,7 @@ impl Reply for Chunks {
         let model = self.asked.as_deref().unwrap_or(&self.response.model);
         let family = model_family(model);
         let mut response = self.response;
+        response.id = (!self.id.is_empty()).then_some(self.id);
         response.complete = stop.is_some() && !self.unreadable;
         response.stop = stop;
         response.parts = self.pieces.into_parts(&self.provider, &family);
@@ -190,17 +219,14 @@ impl Reply for Chunks {
 }
 
 impl Chunks {
-    fn take(&mut self, chunk: &Chunk<'_>, out: &mut Vec<StreamEvent>) {
-        if self.response.id.is_none() {
-            self.response.id = chunk.response_id.as_str().map(str::to_owned);
+    fn take<P: Form>(&mut self, chunk: Chunk<'_, P>, out: &mut Vec<StreamEvent>) {
+        if self.id.is_empty() {
+            self.id.push_str(chunk.response_id.str());
         }
         if self.response.model.is_empty() {
-            chunk
-                .model_version
-                .str()
-                .clone_into(&mut self.response.model);
+            self.response.model.push_str(chunk.model_version.str());
         }
-        for candidate in chunk.candidates.iter().flat_map(Few::iter) {
+        for candidate in chunk.candidates.into_iter().flatten() {
             if candidate.index.unwrap_or_default().0 == 0 {
                 self.candidate(candidate, out);
             }
@@ -215,7 +241,7 @@ impl Chunks {
         if let Some(feedback) = chunk.prompt_feedback {
             let feedback: Value = serde_json::from_str(feedback.get()).unwrap_or_default();
             if let Some(word) = feedback.get("blockReason").and_then(Value::as_str) {
-                self.finish = Some(word.to_owned());
+                self.finish = Some(Cow::Owned(word.to_owned()));
                 self.response
                     .fields
                     .insert("promptFeedback".to_owned(), feedback);
@@ -227,17 +253,14 @@ impl Chunks {
         }
     }
 
-    fn candidate(&mut self, candidate: &Candidate<'_>, out: &mut Vec<StreamEvent>) {
-        let parts = candidate
-            .content
-            .as_ref()
-            .and_then(|said| said.parts.as_ref());
-        for part in parts.into_iter().flat_map(Few::iter) {
+    fn candidate<P: Form>(&mut self, candidate: Candidate<'_, P>, out: &mut Vec<StreamEvent>) {
+        let parts = candidate.content.and_then(|said| said.parts);
+        for part in parts.into_iter().flatten() {
             if self.pieces.len() >= MOST_PARTS {
                 self.protocol(TOO_MANY);
                 return;
             }
-            if !self.pieces.take(part, out) {
+            if !part.join(&mut self.pieces, out) {
                 self.protocol("a part that cannot be read");
             }
         }
@@ -269,17 +292,19 @@ impl Chunks {
                 let why = candidate.finish_message.str();
                 let told = format!("the model's call cannot be used ({word}) {why}");
                 let error = serde_json::json!({"message": told.trim_end(), "code": 500});
-                self.finish = Some(word.to_owned());
+                self.finish = Some(Cow::Owned(word.to_owned()));
                 self.error = Some(errors::in_stream(&error, self.pieces.len() > 0));
             }
-            _ => self.finish = Some(word.to_owned()),
+            "STOP" => self.finish = Some(Cow::Borrowed("STOP")),
+            "MAX_TOKENS" => self.finish = Some(Cow::Borrowed("MAX_TOKENS")),
+            _ => self.finish = Some(Cow::Owned(word.to_owned())),
         }
     }
 
     /// A reply with calls says `STOP` too: its parts tell what it waits for.
     fn stop(&self) -> Option<Stop> {
         let raw = self.finish.clone()?;
-        let reason = match raw.as_str() {
+        let reason = match raw.as_ref() {
             "STOP" if self.pieces.has_calls() => StopReason::ToolUse,
             "STOP" => StopReason::EndTurn,
             "MAX_TOKENS" => StopReason::MaxTokens,
@@ -300,7 +325,7 @@ impl Chunks {
         };
         Some(Stop {
             reason,
-            raw,
+            raw: raw.into_owned(),
             sequence: None,
         })
     }

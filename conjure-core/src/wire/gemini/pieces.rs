@@ -14,7 +14,7 @@ use crate::wire::scan::Loose;
 /// A part, read in place.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Head<'a> {
+pub(super) struct Head<'a> {
     #[serde(borrow, default)]
     text: Loose<'a>,
     thought: Option<bool>,
@@ -24,9 +24,49 @@ struct Head<'a> {
     function_call: Option<&'a RawValue>,
 }
 
+impl Head<'_> {
+    /// Whether the part is neither text nor a call, so that it is kept as it came.
+    pub(super) fn is_item(&self) -> bool {
+        self.function_call.is_none() && !matches!(self.text, Loose::Text(_))
+    }
+}
+
+/// A part as a response holds it.
+pub(super) trait Form {
+    /// Takes the part in; false when it is none, or is nested too deeply to be read.
+    fn join(self, pieces: &mut Pieces, out: &mut Vec<StreamEvent>) -> bool;
+}
+
+impl Form for Head<'_> {
+    fn join(self, pieces: &mut Pieces, out: &mut Vec<StreamEvent>) -> bool {
+        pieces.take(self, None, out)
+    }
+}
+
+impl Form for &RawValue {
+    fn join(self, pieces: &mut Pieces, out: &mut Vec<StreamEvent>) -> bool {
+        match serde_json::from_str::<Head<'_>>(self.get()) {
+            Ok(head) => pieces.take(head, Some(self), out),
+            Err(_) => false,
+        }
+    }
+}
+
 /// The parts of a candidate.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct Pieces(Vec<Piece>);
+
+impl Default for Pieces {
+    fn default() -> Self {
+        Self(Vec::with_capacity(USUAL))
+    }
+}
+
+/// Room for as many parts as most replies have.
+const USUAL: usize = 4;
+
+/// The least room of a text: most come in several pieces.
+const TEXT: usize = 256;
 
 #[derive(Debug, Clone)]
 enum Piece {
@@ -62,12 +102,12 @@ impl Pieces {
         self.0.iter().any(|piece| matches!(piece, Piece::Call(_)))
     }
 
-    /// Takes a part in; false when it is none, or is nested too deeply to be read.
-    pub(super) fn take(&mut self, raw: &RawValue, out: &mut Vec<StreamEvent>) -> bool {
-        let Ok(head) = serde_json::from_str::<Head<'_>>(raw.get()) else {
-            return false;
+    /// Takes a part in; `raw` is all of it, for one that is kept as it came.
+    fn take(&mut self, head: Head<'_>, raw: Option<&RawValue>, out: &mut Vec<StreamEvent>) -> bool {
+        let signature = match head.thought_signature {
+            Loose::Text(text) => Some(text.into_owned()),
+            Loose::Absent | Loose::Other(_) => None,
         };
-        let signature = head.thought_signature.as_str().map(str::to_owned);
         if let Some(call) = head.function_call {
             let Ok(call) = serde_json::from_str::<Value>(call.get()) else {
                 return false;
@@ -85,7 +125,8 @@ impl Pieces {
                 });
             }
         } else {
-            let Ok(item) = serde_json::from_str::<Value>(raw.get()) else {
+            let item = raw.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok());
+            let Some(item) = item else {
                 return false;
             };
             if !item.as_object().is_some_and(Map::is_empty) {
@@ -111,8 +152,13 @@ impl Pieces {
             text.push_str(more);
             return;
         }
+        let mut text = String::new();
+        if !more.is_empty() {
+            text.reserve(more.len().max(TEXT));
+            text.push_str(more);
+        }
         self.0.push(Piece::Text {
-            text: more.to_owned(),
+            text,
             thought: is_thought,
             signature: signed,
         });

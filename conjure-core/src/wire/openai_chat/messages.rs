@@ -8,12 +8,12 @@ use std::borrow::Cow;
 use serde_json::{Map, Value, json};
 
 use super::reasoning::{echoed, text_of};
-use super::{Dialect, Echo, MOST_ID};
+use super::{Dialect, Echo, call_id};
 use crate::chat::{ArtifactRef, Content, FunctionCallOutput, Message, OutputPart, Part, Role};
 use crate::context::notes;
 use crate::wire::arguments::as_object;
 use crate::wire::files::{Files, Seen, as_text, data_url, is_named};
-use crate::wire::ids::{fixed_id, legal_id, legal_name};
+use crate::wire::ids::legal_name;
 
 /// The messages behind the system's, with what backends add to the person's newest one.
 pub(super) fn messages(
@@ -54,10 +54,7 @@ struct Writer<'a, 'b> {
 
 impl Writer<'_, '_> {
     fn id<'c>(&self, id: &'c str) -> Cow<'c, str> {
-        match self.dialect.id_length {
-            Some(length) => fixed_id(id, length),
-            None => legal_id(id, MOST_ID),
-        }
+        call_id(self.dialect, id)
     }
 
     fn assistant(&mut self, message: &Message) -> Value {

@@ -14,6 +14,10 @@ mod messages;
 mod reasoning;
 mod usage;
 
+use std::borrow::Cow;
+
+use super::ids::{fixed_id, legal_id};
+
 pub(super) use decode::{decode_body, decoder};
 pub use dialect::{AnyTool, Dialect, Echo, Effort, Form, Limit};
 pub(super) use encode::encode;
@@ -21,6 +25,14 @@ pub(super) use errors::error;
 
 /// The longest call id that OpenAI takes.
 const MOST_ID: usize = 40;
+
+/// A call's id as a server of this dialect takes it.
+pub(super) fn call_id<'a>(dialect: &Dialect, id: &'a str) -> Cow<'a, str> {
+    match dialect.id_length {
+        Some(length) => fixed_id(id, length),
+        None => legal_id(id, MOST_ID),
+    }
+}
 
 #[cfg(test)]
 mod tests;

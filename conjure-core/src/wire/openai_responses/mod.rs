@@ -19,7 +19,7 @@ pub(super) use errors::error;
 const WHO: &str = "OpenAI";
 
 /// The longest call id that the API takes.
-const MOST_ID: usize = 64;
+pub(super) const MOST_ID: usize = 64;
 
 #[cfg(test)]
 mod tests;

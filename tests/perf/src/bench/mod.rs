@@ -13,6 +13,8 @@ mod routing_build;
 mod routing_lookup;
 mod template;
 mod version;
+mod wire_decode;
+mod wire_encode;
 
 use anyhow::Result;
 
@@ -108,6 +110,36 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         needs: &[Need::Program],
         slow: true,
         run: template::run,
+    },
+    Benchmark {
+        name: "wire_decode",
+        figures: &[
+            "wire_decode_anthropic",
+            "wire_decode_openai_responses",
+            "wire_decode_openai_chat",
+            "wire_decode_gemini",
+            "wire_decode_all",
+            "wire_allocations_anthropic",
+            "wire_allocations_openai_responses",
+            "wire_allocations_openai_chat",
+            "wire_allocations_gemini",
+            "wire_allocations_all",
+        ],
+        needs: &[Need::Allocations],
+        slow: false,
+        run: wire_decode::run,
+    },
+    Benchmark {
+        name: "wire_encode",
+        figures: &[
+            "wire_encode_anthropic",
+            "wire_encode_openai_responses",
+            "wire_encode_openai_chat",
+            "wire_encode_gemini",
+        ],
+        needs: &[],
+        slow: false,
+        run: wire_encode::run,
     },
 ];
 

@@ -10,6 +10,8 @@ mod chat;
 #[cfg(test)]
 mod cuts;
 #[cfg(test)]
+mod estimates;
+#[cfg(test)]
 mod follow;
 #[cfg(test)]
 mod gemini;

@@ -1,0 +1,113 @@
+//! What must hold for every input of a decoder, whatever it is.
+//!
+//! The targets only say which wire; a broken promise is a panic, which is what a fuzzer looks for.
+
+use conjure_core::chat::StreamEvent;
+use conjure_core::wire::sse::{SseDecoder, SseEvent};
+use conjure_core::wire::{Decoded, Endpoint, Wire};
+
+/// Bytes of events that one byte of input may become: escapes and items that are told twice.
+const MOST_GROWTH: usize = 16;
+
+/// What an empty input may become.
+const LEAST: usize = 4_096;
+
+/// Splits an input into where the body is cut and the body: the first two bytes say where.
+fn parts(input: &[u8]) -> (usize, &[u8]) {
+    let (at, body) = match input {
+        [high, low, body @ ..] => (usize::from(u16::from_be_bytes([*high, *low])), body),
+        short => (0, short),
+    };
+    (at % (body.len() + 1), body)
+}
+
+/// The body decoded by a wire is the same whole, cut in two and byte by byte, and is no more than
+/// what came.
+pub fn wire(wire: Wire, input: &[u8]) {
+    let (at, body) = parts(input);
+    let (first, second) = body.split_at(at);
+    let whole = decode(wire, &[body]);
+    assert_eq!(decode(wire, &[first, second]), whole, "{wire}: cut at {at}");
+    let bytes: Vec<&[u8]> = body.chunks(1).collect();
+    assert_eq!(decode(wire, &bytes), whole, "{wire}: byte by byte");
+    let most = LEAST + MOST_GROWTH * body.len();
+    assert!(
+        size(&whole.1) <= most,
+        "{wire}: events of {} bytes",
+        size(&whole.1)
+    );
+    let (response, error) = (&whole.0.response, &whole.0.error);
+    assert!(
+        !(response.complete && error.as_ref().is_some_and(|error| error.kind == "cut")),
+        "{wire}: a reply that is whole and cut"
+    );
+    assert!(
+        response.complete || error.is_some(),
+        "{wire}: a part of a reply without a reason"
+    );
+    // As one JSON body, the promise is only that it ends.
+    let _ = wire.decode_body(&endpoint(), body);
+}
+
+/// The events of a stream are the same whole, cut in two and byte by byte, and hold no more text
+/// than what came.
+pub fn sse(input: &[u8]) {
+    let (at, body) = parts(input);
+    let (first, second) = body.split_at(at);
+    let whole = frames(&[body]);
+    assert_eq!(frames(&[first, second]), whole, "cut at {at}");
+    let bytes: Vec<&[u8]> = body.chunks(1).collect();
+    assert_eq!(frames(&bytes), whole, "byte by byte");
+    let text: usize = whole.iter().map(|event| event.data.len()).sum();
+    // What is not UTF-8 becomes a character of three bytes.
+    assert!(text <= 3 * body.len(), "{text} bytes out of {}", body.len());
+    let mut small = SseDecoder::new(64);
+    let mut events = Vec::new();
+    let failed = small.push(body, &mut events).is_err();
+    assert_eq!(
+        small.push(b"", &mut events).is_err(),
+        failed,
+        "a failure is for good"
+    );
+    assert!(
+        events.iter().all(|event| event.data.len() <= 3 * 64),
+        "a limit that is none"
+    );
+}
+
+fn frames(pieces: &[&[u8]]) -> Vec<SseEvent> {
+    let mut decoder = SseDecoder::default();
+    let mut events = Vec::new();
+    for piece in pieces {
+        let pushed = decoder.push(piece, &mut events);
+        assert_eq!(pushed, Ok(()), "an input that is smaller than the limit");
+    }
+    events.extend(decoder.finish());
+    events
+}
+
+fn decode(wire: Wire, pieces: &[&[u8]]) -> (Decoded, Vec<StreamEvent>) {
+    let mut decoder = wire.decoder(&endpoint());
+    let mut events = Vec::new();
+    for piece in pieces {
+        decoder.push(piece, &mut events);
+    }
+    let decoded = decoder.finish(&mut events);
+    (decoded, events)
+}
+
+fn endpoint() -> Endpoint {
+    Endpoint::new("fuzzed").with_model("model-1")
+}
+
+/// Bytes of the texts that are handed on.
+fn size(events: &[StreamEvent]) -> usize {
+    let sizes = events.iter().map(|event| match event {
+        StreamEvent::Thinking { delta } | StreamEvent::Content { delta } => delta.len(),
+        StreamEvent::CallStarted { call_id, name } => call_id.len() + name.len(),
+        StreamEvent::Call { call_id } => call_id.len(),
+        StreamEvent::ServerItem { item } => item.to_string().len(),
+        StreamEvent::Usage(_) => 0,
+    });
+    sizes.sum()
+}
