@@ -30,15 +30,15 @@ pub(super) fn run(_: &Shipped) -> Result<Vec<Figure>> {
         Target::new("deepseek", "deepseek-chat"),
         Target::new("gemini", "gemini-2.5-pro"),
     ];
-    targets.into_iter().map(measure).collect()
+    targets.iter().map(measure).collect()
 }
 
-fn measure(target: Target) -> Result<Figure> {
+fn measure(target: &Target) -> Result<Figure> {
     let wire = target.wire;
     let endpoint = Endpoint::new(&target.provider).with_model(&target.model);
     let table = RoutingTable::build(1, &[], &Naming::default())?;
     let settings = CompileSettings::new(target.clone());
-    let (short_log, long_log) = (log(&target, TURNS), log(&target, 2 * TURNS));
+    let (short_log, long_log) = (log(target, TURNS), log(target, 2 * TURNS));
     let encode = |log: &[Entry]| {
         let (body, took) = timed(|| {
             let request = compile(black_box(log), &table, &settings);
