@@ -32,7 +32,7 @@ pub struct SwitchReport {
     /// What else the wire would recast, in sentences.
     pub notes: Vec<String>,
     /// About how many tokens of input the request would be; see
-    /// [`request_tokens`](crate::context::request_tokens) for the error.
+    /// [`request_tokens`] for the error.
     pub tokens: u64,
     /// Whether the request would find nothing in the prompt cache that the last reply was made
     /// with, and why.
