@@ -383,23 +383,5 @@ impl Provider for HttpProvider {
     }
 }
 
-/// The provider `anthropic`.
-pub struct Anthropic;
-
-impl Anthropic {
-    /// A provider that asks with this key.
-    ///
-    /// # Errors
-    /// [`HttpProviderError`].
-    #[expect(
-        clippy::new_ret_no_self,
-        reason = "a name for one of the providers over HTTP"
-    )]
-    pub fn new(key: SecretString, options: HttpOptions) -> Result<HttpProvider, HttpProviderError> {
-        let endpoint = Endpoint::new("anthropic");
-        HttpProvider::new(Wire::Anthropic, endpoint, Some(key), options)
-    }
-}
-
 #[cfg(test)]
 mod tests;

@@ -18,7 +18,7 @@ use futures_util::future::BoxFuture;
 
 pub use address::AddressError;
 pub use http::{HttpOptions, Retry};
-pub use http_provider::{Anthropic, HttpProvider, HttpProviderError};
+pub use http_provider::{HttpProvider, HttpProviderError};
 pub use known::{KNOWN, Known};
 pub use model_facts::{ModelBook, ModelBookError, ModelFacts, Price};
 pub use model_list::ListedModel;

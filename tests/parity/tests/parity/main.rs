@@ -22,6 +22,8 @@ mod misbehaving;
 #[cfg(test)]
 mod native;
 #[cfg(test)]
+mod one_call;
+#[cfg(test)]
 mod packages;
 #[cfg(test)]
 mod processes;

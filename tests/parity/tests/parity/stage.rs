@@ -7,7 +7,8 @@ use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use conjure_host::provider::{Anthropic, HttpOptions};
+use conjure_core::wire::{Endpoint, Wire};
+use conjure_host::provider::{HttpOptions, HttpProvider};
 use conjure_host::session::{BackendSpec, PolicySpec, Session, SessionSpec};
 use conjure_host::{Host, HostBuilder};
 use conjure_kit::{Cli, Model, Workspace, build_plugin};
@@ -73,7 +74,9 @@ impl Stage {
         let model = Model::start().unwrap();
         let mut options = HttpOptions::new(model.base_url());
         options.retry.first_wait = Duration::from_millis(1);
-        let provider = Anthropic::new("a-key-of-nobody".into(), options).unwrap();
+        let key = "a-key-of-nobody".into();
+        let endpoint = Endpoint::new("anthropic");
+        let provider = HttpProvider::new(Wire::Anthropic, endpoint, Some(key), options).unwrap();
         let mut builder = Host::builder()
             .data_dir(workspace.root().join("data"))
             .provider("anthropic", provider);
