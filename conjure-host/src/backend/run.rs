@@ -142,6 +142,9 @@ impl Runner<'_> {
         let _entered = lease.try_enter()?;
         let instance = lease.made()?;
         let op = underway.route.op();
+        if !instance.has_earned(op) {
+            return None;
+        }
         let mut json = REQUEST.take();
         json.clear();
         let written = self.around.request_into(

@@ -115,7 +115,7 @@ pub(crate) struct SessionArgs {
     /// `NAME(arguments)`, with `*`
     #[arg(long, value_name = "PATTERN", help_heading = "Permissions")]
     allow: Vec<Pattern>,
-    /// Ask before running what fits this pattern
+    /// Ask before running what fits this pattern and no `--allow`
     #[arg(long, value_name = "PATTERN", help_heading = "Permissions")]
     ask: Vec<Pattern>,
     /// Never run what fits this pattern; wins over the others

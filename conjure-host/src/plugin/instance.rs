@@ -164,6 +164,11 @@ impl Instance {
         })
     }
 
+    /// Whether the operation's tool has earned calls in place.
+    pub fn has_earned(&self, op: &str) -> bool {
+        self.plugin.earned.granted(op).is_some()
+    }
+
     /// Carries out an operation on the calling thread, if its tool has earned that and no other
     /// call of this instance is on that way; otherwise nothing, and [`Instance::request`] is the
     /// way to go. The reply is not checked for being JSON.

@@ -30,10 +30,8 @@ impl JsonLines {
     fn path(&self, thread: &ThreadId) -> PathBuf {
         self.dir.join(format!("{thread}.jsonl"))
     }
-}
 
-impl Log for JsonLines {
-    fn open(&self, thread: &ThreadId) -> Result<Box<dyn ThreadLog>, StoreError> {
+    fn open_file(&self, thread: &ThreadId) -> Result<Open, StoreError> {
         crate::fs::create_private_dir(&self.dir).map_err(io("make", &self.dir))?;
         let path = self.path(thread);
         let mut file = crate::fs::open_private_appending(&path).map_err(io("open", &path))?;
@@ -78,7 +76,13 @@ impl Log for JsonLines {
         // The epoch is on the disk before an event may carry it.
         open.append(&[Record::Opened { epoch }], false)?;
         open.file.sync_data().map_err(io("write", &open.path))?;
-        Ok(Box::new(open))
+        Ok(open)
+    }
+}
+
+impl Log for JsonLines {
+    fn open(&self, thread: &ThreadId) -> Result<Box<dyn ThreadLog>, StoreError> {
+        Ok(Box::new(self.open_file(thread)?))
     }
 
     fn read(&self, thread: &ThreadId) -> Result<Vec<Record>, StoreError> {
@@ -139,6 +143,10 @@ impl ThreadLog for Open {
             serde_json::to_writer(&mut bytes, record)
                 .map_err(|error| io("write", &self.path)(error.into()))?;
             bytes.push(b'\n');
+        }
+        if let Some(error) = self.failure.get() {
+            let source = std::io::Error::other(error.to_string());
+            return Err(io("rely on", &self.path)(source));
         }
         if self.torn {
             self.file
@@ -323,6 +331,21 @@ mod tests {
         drop(open);
         drop(store.open(&thread).unwrap());
         settled.await.unwrap();
+    }
+
+    #[test]
+    fn a_file_that_could_not_be_forced_to_the_disk_is_written_no_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = JsonLines::new(dir.path());
+        let thread = ThreadId::fresh();
+        let mut open = store.open_file(&thread).unwrap();
+        open.append(&[entry(1)], true).unwrap();
+        let failed = io("write", &open.path)(std::io::Error::other("no such device"));
+        open.failure.set(Arc::new(failed)).unwrap();
+        let error = open.append(&[entry(2)], false).unwrap_err();
+        assert!(error.to_string().contains("no such device"), "{error}");
+        let last = store.read(&thread).unwrap().pop();
+        assert_eq!(last, Some(entry(1)));
     }
 
     #[test]
