@@ -242,7 +242,7 @@ fn run() {
               `NAME(arguments)`, with `*`
 
           --ask <PATTERN>
-              Ask before running what fits this pattern
+              Ask before running what fits this pattern and no `--allow`
 
           --deny <PATTERN>
               Never run what fits this pattern; wins over the others
@@ -342,7 +342,7 @@ fn chat() {
               `NAME(arguments)`, with `*`
 
           --ask <PATTERN>
-              Ask before running what fits this pattern
+              Ask before running what fits this pattern and no `--allow`
 
           --deny <PATTERN>
               Never run what fits this pattern; wins over the others
@@ -487,7 +487,7 @@ fn routes() {
               `NAME(arguments)`, with `*`
 
           --ask <PATTERN>
-              Ask before running what fits this pattern
+              Ask before running what fits this pattern and no `--allow`
 
           --deny <PATTERN>
               Never run what fits this pattern; wins over the others
