@@ -248,21 +248,18 @@ async fn live_and_end(
         }
     };
     let over = finished.is_some();
-    let few = if over && tree.nothing_left() {
-        before.few_changes(working_dir, shown)
-    } else {
-        None
-    };
-    let changes = match few {
+    let nothing_left = over && tree.nothing_left();
+    let few = nothing_left.then(|| before.few_changes(working_dir, shown));
+    let changes = match few.flatten() {
         Some(changes) => changes,
         None => {
             let grace = limits.grace;
             let (dir, shown) = (working_dir.to_owned(), shown.to_owned());
             blocking(move || {
-                if over {
-                    tree.end_leftovers(grace);
-                } else {
-                    tree.end(grace);
+                match (over, nothing_left) {
+                    (true, true) => {}
+                    (true, false) => tree.end_leftovers(grace),
+                    (false, _) => tree.end(grace),
                 }
                 Ok(before.changes(&dir, &shown))
             })

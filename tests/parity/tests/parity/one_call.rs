@@ -20,7 +20,9 @@ fn every_kind_of_session_is_one_call() {
     for plugin in [CACHE, LOCAL] {
         workspace.add_plugin(plugin).unwrap();
     }
-    workspace.write_skill("skills/one", "one", "Does one thing", "").unwrap();
+    workspace
+        .write_skill("skills/one", "one", "Does one thing", "")
+        .unwrap();
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "one_call::in_the_usual_places", "--ignored"])
         .arg("--nocapture")
