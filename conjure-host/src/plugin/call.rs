@@ -103,8 +103,9 @@ impl Call {
 
     /// The call is over: its context does nothing from now on.
     pub(super) fn finish(&self) {
-        self.cancel();
+        // First what it can still do, then the word that wakes whoever waits for the end.
         drop(lock(&self.live).take());
+        self.cancel();
         self.gone.cancel();
     }
 
