@@ -6,6 +6,7 @@
 
 pub mod chat;
 pub mod context;
+pub mod cost;
 pub mod log;
 pub mod repair;
 pub mod request;

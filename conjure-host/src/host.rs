@@ -33,8 +33,8 @@ use crate::plugin::{
     LoadedPlugin, Loader, LoaderOptions, PluginError, Registry, SearchPath, Store, WatchOptions,
     Watcher,
 };
-use crate::provider::Provider;
 use crate::provider::http::Clients;
+use crate::provider::{ModelBook, ModelBookError, Provider};
 use crate::session::{BackendSpec, Calls, Session, SessionError, SessionSpec, sweep};
 use crate::shared::Shared;
 use crate::store::{InMemory, Log};
@@ -55,6 +55,9 @@ pub enum HostError {
     /// HTTP cannot be set up.
     #[error("HTTP cannot be set up: {0}")]
     Http(#[from] reqwest::Error),
+    /// The person's file of models.
+    #[error(transparent)]
+    Models(#[from] ModelBookError),
     /// The place for copies of plugins cannot be used.
     #[error("{0}")]
     Store(std::io::Error),
@@ -332,9 +335,11 @@ impl HostBuilder {
             temp: self.data_dir.join("tmp"),
             sessions: Mutex::default(),
         };
+        let models = ModelBook::read(&self.data_dir)?;
         Ok(Host {
             shared: Arc::new(Shared {
                 registry,
+                models,
                 services: Arc::new(services),
                 log: self.log.unwrap_or_else(|| Arc::new(InMemory::default())),
                 data_dir: self.data_dir,

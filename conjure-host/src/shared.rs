@@ -11,7 +11,7 @@ use crate::backend::lease::{SkillLease, create_request};
 use crate::backend::services::{Services, ServicesShared};
 use crate::plugin::{HostServices, Instance, LoadedPlugin, PluginId, Registry};
 use crate::provider::http::Clients;
-use crate::provider::{Provider, Script, Scripted, ToolWalk, known};
+use crate::provider::{ModelBook, Provider, Script, Scripted, ToolWalk, known};
 use crate::session::{SessionError, SessionSpec};
 use crate::store::Log;
 
@@ -28,6 +28,7 @@ pub(crate) struct Shared {
     pub(crate) data_dir: PathBuf,
     pub(crate) asker: Arc<dyn Asker>,
     pub(crate) providers: BTreeMap<String, Arc<dyn Provider>>,
+    pub(crate) models: ModelBook,
     pub(crate) clients: Clients,
     pub(crate) plugin_configs: BTreeMap<String, Value>,
     /// Executors and backends, by plugin, instance name and configuration.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{ArtifactRef, Usage};
+use crate::cost::TurnCost;
 
 /// An event's number in its thread: `epoch.seq`, never used twice.
 ///
@@ -100,6 +101,13 @@ pub enum Event {
     },
     /// Tokens of the turn so far.
     Usage(UsageEvent),
+    /// What the turn cost, before it is over; where a model answered in it.
+    Cost {
+        /// The turn.
+        turn: TurnCost,
+        /// All turns of the thread so far, as one.
+        thread: TurnCost,
+    },
     /// Something that a person should know.
     Notice {
         /// What.

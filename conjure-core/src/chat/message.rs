@@ -49,6 +49,12 @@ pub struct Meta {
     /// Public names of the tools that the model could call: their number.
     #[serde(default)]
     pub tools: usize,
+    /// Tokens of their definitions, estimated.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub tool_tokens: u64,
+    /// How often the request was made again before anything came of it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub retries: u32,
     /// From the request to the end of the reply, in milliseconds.
     #[serde(default)]
     pub latency_ms: u64,
@@ -92,4 +98,8 @@ impl Message {
     pub fn calls(&self) -> impl Iterator<Item = &FunctionCall> {
         self.content.iter().filter_map(Part::as_call)
     }
+}
+
+fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
+    *number == N::default()
 }

@@ -5,9 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use super::notes;
-use crate::chat::Message;
-use crate::log::{Entry, fold, messages};
+use super::conversation;
+use crate::log::Entry;
 use crate::repair::{Target, repair};
 use crate::request::{
     Attachment, ModelRequest, OutputFormat, ProviderFragments, ToolChoice, ToolDefinition,
@@ -74,16 +73,11 @@ pub fn compile(
     table: &RoutingTable,
     settings: &CompileSettings,
 ) -> ModelRequest {
-    let folded = fold(entries);
-    let summary = folded
-        .summary
-        .map(|summary| Message::user(notes::summary(summary)));
-    let conversation: Vec<Message> = summary.into_iter().chain(messages(folded.shown)).collect();
     ModelRequest {
         provider: settings.target.provider.clone(),
         model: settings.target.model.clone(),
         system: system(settings),
-        messages: repair(conversation, &settings.target),
+        messages: repair(conversation(entries), &settings.target),
         tools: tools(table),
         tool_choice: settings.tool_choice.clone(),
         max_tokens: settings.max_tokens,
@@ -132,7 +126,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::chat::{Content, FunctionCall, FunctionCallOutput, Part, Role};
+    use crate::chat::{Content, FunctionCall, FunctionCallOutput, Message, Part, Role};
     use crate::log::{CallEnd, EntryBody};
     use crate::routing::{Catalog, CatalogTool, Effects, Naming, Prefix};
     use crate::wire::anthropic::encode;
@@ -219,15 +213,19 @@ mod tests {
 
     #[test]
     fn a_compacted_log_begins_with_its_summary() {
-        let entries = log(vec![
+        let mut entries = log(vec![
             said(Message::user("old")),
             said(Message::assistant("old answer")),
             said(Message::user("new")),
             EntryBody::Compacted {
                 upto: 3,
                 summary: "They spoke.".to_owned(),
+                meta: None,
             },
         ]);
+        for entry in &mut entries[2..] {
+            entry.turn = 2;
+        }
         let request = compile(&entries, &RoutingTable::default(), &settings());
         assert_eq!(
             request.messages.messages(),

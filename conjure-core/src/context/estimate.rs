@@ -30,6 +30,11 @@ pub fn text_tokens(wire: Wire, text: &str) -> u64 {
     whole(of_text(text) * factor(wire))
 }
 
+/// Tokens of JSON that a model reads as it is, or of what a provider keeps beside a part.
+pub(super) fn value_tokens(value: &Value) -> u64 {
+    whole(of_value(value))
+}
+
 /// Tokens of a request's body, as a wire encoded it: instructions, tools and conversation. What is
 /// no JSON is taken for a text.
 ///
@@ -195,8 +200,9 @@ impl Class {
 
 /// Rounded up; sizes of texts are far below what a number can hold.
 fn whole(tokens: f64) -> u64 {
-    // The format of a whole float is that of the integer.
-    format!("{:.0}", tokens.ceil()).parse().unwrap_or(u64::MAX)
+    // The format of a whole float is that of the integer; of nothing at all the sum is -0.
+    let tokens = tokens.ceil() + 0.0;
+    format!("{tokens:.0}").parse().unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

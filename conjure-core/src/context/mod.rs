@@ -5,18 +5,26 @@
 //! nothing.
 
 pub mod compile;
+mod conversation;
 mod estimate;
+mod fit;
 pub mod notes;
 #[cfg(test)]
 mod prefix_tests;
 mod results;
+mod room;
+mod size;
 mod skill_paths;
 pub mod skills_prompt;
 mod summary;
 
 pub use compile::{CompileSettings, compile};
+pub use conversation::conversation;
 pub use estimate::{request_tokens, text_tokens};
 pub use results::{CommandEnd, cut, failure, file_line};
+pub use room::{Room, cut_point};
+pub(crate) use size::counted;
+pub use size::{entry_tokens, message_tokens, next_input_tokens, tool_tokens, view_tokens};
 pub use skill_paths::{absolute_skill_path, absolute_skill_paths};
 pub use skills_prompt::{SkillEntry, skills_prompt};
-pub use summary::{SUMMARY_TOKENS, compact_at, summary_request};
+pub use summary::summary_request;

@@ -81,6 +81,12 @@ pub fn summary(text: &str) -> String {
     format!("[summary of the conversation so far]\n{text}")
 }
 
+/// Stands for the middle of a text that was shortened.
+#[must_use]
+pub fn left_out(characters: usize) -> String {
+    format!("\n[… {characters} characters are left out …]\n")
+}
+
 /// Takes out what is encrypted: it says nothing to another model and may be very long.
 fn drop_secrets(value: &mut Value) {
     match value {

@@ -1,54 +1,55 @@
 //! The request for a summary of what is about to be folded.
 
+use super::conversation::conversation_before;
+use super::{Room, fit, text_tokens, tool_tokens};
 use crate::chat::Message;
-use crate::log::{Entry, fold, messages};
-use crate::repair::Target;
-use crate::request::ModelRequest;
+use crate::log::Entry;
+use crate::repair::{Target, repair};
+use crate::request::{ModelRequest, ToolChoice};
+use crate::wire::Wire;
 
-const INSTRUCTIONS: &str = "You write the summary that replaces the beginning of a conversation. \
-The reader is the same assistant, which goes on with the work and sees nothing else of what was \
-before. Keep what was asked for and by whom, decisions, facts, names, figures, file handles and \
-paths, what was tried and how it ended, and what is still to be done. Leave out pleasantries. \
-Write plain text.";
-
-/// The most tokens of a summary.
-pub const SUMMARY_TOKENS: u32 = 4096;
-
-/// Room for what asks for the summary, and for messages that only it has.
-const ASKING: u64 = 1024;
-
-/// Input tokens from which a conversation is to be compacted before its next request, for a model
-/// that takes `window` tokens of input and output together.
-///
-/// Keeps free what the next reply may be (`max_tokens`), what the summary and its request need, and
-/// a tenth of the window for results that come in before tokens are counted again. At least half
-/// of the window, however small that is.
-#[must_use]
-pub fn compact_at(window: u64, max_tokens: u32) -> u64 {
-    let summary = u64::from(SUMMARY_TOKENS) + ASKING;
-    let kept = u64::from(max_tokens).max(summary) + window / 10;
-    window.saturating_sub(kept).max(window / 2)
-}
+/// Asks for it, behind the conversation.
+const ASK: &str = "[note of the host] The conversation is about to be cut. Write the summary that \
+replaces everything above. Its reader is you: you go on with the work and see nothing else of what \
+was before. Keep what was asked for and by whom, decisions, facts, names, figures, file handles \
+and paths, what was tried and how it ended, and what is still to be done. Leave out pleasantries. \
+Write plain text, call no tool, and do not go on with the work itself.";
 
 /// Asks for a summary of everything before the entry `upto`, earlier summaries included. The
 /// session's own provider and model answer it, and no other.
+///
+/// `like` is the request that the session would send next: with the same instructions and tools in
+/// front, what a prompt cache holds of the conversation is read out of it. Where the window is
+/// known the request fits into it: what is too long is shortened, the longest first, and of what is
+/// still too much the oldest is left out.
 #[must_use]
-pub fn summary_request(entries: &[Entry], upto: u64, provider: &str, model: &str) -> ModelRequest {
-    let folded = fold(entries);
-    let end = folded.shown.partition_point(|entry| entry.seq < upto);
-    let mut told: Vec<Message> = folded
-        .summary
-        .map(|summary| Message::user(super::notes::summary(summary)))
-        .into_iter()
-        .collect();
-    told.extend(messages(folded.shown.get(..end).unwrap_or_default()));
-    told.push(Message::user("Write the summary now."));
-    let target = Target::new(provider, model);
-    ModelRequest {
-        system: vec![INSTRUCTIONS.to_owned()],
-        max_tokens: SUMMARY_TOKENS,
-        ..ModelRequest::bare(&target, told)
+pub fn summary_request(
+    entries: &[Entry],
+    upto: u64,
+    target: &Target,
+    room: &Room,
+    like: ModelRequest,
+) -> ModelRequest {
+    let mut told = conversation_before(entries, upto);
+    if let Some(most) = room.summary_input() {
+        fit::into(&mut told, most.saturating_sub(front_tokens(&like)));
     }
+    told.push(Message::user(ASK));
+    ModelRequest {
+        messages: repair(told, target),
+        tool_choice: ToolChoice::Auto,
+        max_tokens: room.summary_tokens() + like.thinking_tokens.unwrap_or(0),
+        response_format: None,
+        stop_sequences: Vec::new(),
+        ..like
+    }
+}
+
+/// Tokens of what stands in front of the conversation, about.
+fn front_tokens(request: &ModelRequest) -> u64 {
+    let system = request.system.iter();
+    let system = system.map(|text| text_tokens(Wire::OpenaiChat, text));
+    system.sum::<u64>() + tool_tokens(&request.tools)
 }
 
 #[cfg(test)]
@@ -57,9 +58,11 @@ mod tests {
 
     use super::*;
     use crate::chat::{Content, FunctionCall, FunctionCallOutput, Role};
-    use crate::context::request_tokens;
-    use crate::log::{CallEnd, EntryBody, cut_point};
-    use crate::wire::{Endpoint, Wire};
+    use crate::context::{
+        conversation, cut_point, message_tokens, next_input_tokens, request_tokens,
+    };
+    use crate::log::{CallEnd, EntryBody, messages};
+    use crate::wire::Endpoint;
 
     /// A turn that is still going on: a question, and rounds of two calls with their results.
     fn tool_loop(rounds: u64) -> Vec<Entry> {
@@ -113,12 +116,13 @@ mod tests {
 
     #[test]
     fn inside_a_tool_loop_a_cut_never_parts_a_call_from_its_result() {
-        for rounds in 2..6 {
+        let room = Room::of(4_000, 1_000);
+        for rounds in 8..12 {
             let entries = tool_loop(rounds);
             // Also while results of the newest round are still to come.
-            for end in 8..=entries.len() {
+            for end in 20..=entries.len() {
                 let entries = &entries[..end];
-                let upto = cut_point(entries).unwrap();
+                let upto = cut_point(entries, &room).unwrap();
                 let at = entries.partition_point(|entry| entry.seq < upto);
                 let folded = messages(&entries[..at]);
                 let (calls, outputs) = ids(&folded);
@@ -126,43 +130,83 @@ mod tests {
                 let shown = messages(&entries[at..]);
                 let (calls, outputs) = ids(&shown);
                 assert!(outputs.iter().all(|id| calls.contains(id)));
-                assert_eq!(calls.len(), 2, "the newest round is shown");
+                assert!(calls.len() >= 2, "the newest round is shown");
             }
         }
     }
 
     #[test]
     fn where_a_compaction_is_due_its_own_request_still_fits() {
-        for window in [16_000, 32_000, 200_000] {
-            let at = compact_at(window, 4_096);
+        for window in [4_096, 16_000, 32_000, 200_000] {
+            let room = Room::of(window, 4_096);
+            let at = room.compact_at.unwrap();
             let mut rounds = 2;
-            let provider = "openai";
+            let target = Target::new("openai", "m");
             let tokens = |request: &ModelRequest| {
-                let endpoint = Endpoint::new(provider);
+                let endpoint = Endpoint::new("openai");
                 let body = Wire::OpenaiResponses.encode(request, &endpoint).body;
                 request_tokens(Wire::OpenaiResponses, &body)
             };
             let mut entries = tool_loop(rounds);
-            loop {
-                let target = Target::new(provider, "m");
-                if tokens(&ModelRequest::bare(&target, messages(&entries))) >= at {
-                    break;
-                }
+            while next_input_tokens(&entries) < at {
                 rounds += rounds / 8 + 1;
                 entries = tool_loop(rounds);
             }
-            let upto = cut_point(&entries).unwrap();
-            let request = summary_request(&entries, upto, provider, "m");
+            let upto = cut_point(&entries, &room).unwrap();
+            let like = ModelRequest::empty(&target);
+            let request = summary_request(&entries, upto, &target, &room, like);
             let needed = tokens(&request) + u64::from(request.max_tokens);
             assert!(needed <= window, "{needed} of {window}, due at {at}");
         }
     }
 
     #[test]
-    fn the_room_is_that_of_the_reply_or_of_the_summary_whichever_is_larger() {
-        assert_eq!(compact_at(200_000, 16_384), 200_000 - 16_384 - 20_000);
-        assert_eq!(compact_at(200_000, 1), 200_000 - 4_096 - 1_024 - 20_000);
-        assert_eq!(compact_at(8_000, 64_000), 4_000);
-        assert_eq!(compact_at(0, 1), 0);
+    fn a_result_that_is_longer_than_the_window_is_shortened_for_the_summary() {
+        let mut entries = tool_loop(3);
+        for entry in &mut entries {
+            if let EntryBody::CallEnded { output, .. } = &mut entry.body {
+                *output = FunctionCallOutput::text(&output.call_id, "word ".repeat(90_000), false);
+            }
+        }
+        let room = Room::of(32_000, 4_096);
+        let upto = cut_point(&entries, &room).unwrap();
+        let target = Target::new("openai", "m");
+        let request = summary_request(&entries, upto, &target, &room, ModelRequest::empty(&target));
+        let tokens: u64 = request.messages.messages().iter().map(message_tokens).sum();
+        assert!(tokens < 28_000, "{tokens}");
+        let last = request.messages.messages().last().unwrap();
+        assert!(last.text().ends_with("the work itself."));
+    }
+
+    #[test]
+    fn what_a_person_asked_for_in_the_running_turn_stays_word_for_word() {
+        let mut entries = tool_loop(20);
+        let room = Room::of(4_096, 512);
+        let upto = cut_point(&entries, &room).unwrap();
+        entries.push(Entry {
+            seq: entries.len() as u64 + 1,
+            turn: 1,
+            at_ms: 0,
+            body: EntryBody::Compacted {
+                upto,
+                summary: "Half is counted.".to_owned(),
+                meta: None,
+            },
+        });
+        let told = conversation(&entries);
+        assert!(told[0].text().ends_with("Half is counted."));
+        assert_eq!(told[1].text(), "Count the words of all files.");
+        assert_eq!(told[2].role, Role::Assistant);
+        // And a summary of it all begins with both.
+        let target = Target::new("openai", "m");
+        let again = summary_request(
+            &entries,
+            upto + 3,
+            &target,
+            &room,
+            ModelRequest::empty(&target),
+        );
+        let first = again.messages.messages()[0].text();
+        assert!(first.contains("Half is counted.") && first.contains("Count the words"));
     }
 }

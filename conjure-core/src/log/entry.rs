@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::chat::{ArtifactRef, FunctionCallOutput, Message, Usage};
+use crate::chat::{ArtifactRef, FunctionCallOutput, Message, Meta, Usage};
 
 /// One entry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -92,6 +92,14 @@ pub enum EntryBody {
         upto: u64,
         /// What the model reads in place of what is before.
         summary: String,
+        /// How the summary was made, and what it cost.
+        #[serde(default, rename = "_meta", skip_serializing_if = "Option::is_none")]
+        meta: Option<Meta>,
+    },
+    /// A compaction is taken back: the model reads again what it hid.
+    Unfolded {
+        /// The compaction's entry.
+        fold: u64,
     },
     /// Something that a person should know.
     Notice {
@@ -110,6 +118,18 @@ pub enum EntryBody {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stop_reason: Option<String>,
     },
+}
+
+impl EntryBody {
+    /// How a reply or a summary of a model came about; nothing on other entries.
+    #[must_use]
+    pub fn meta(&self) -> Option<&Meta> {
+        match self {
+            Self::Message { message } => message.meta.as_ref(),
+            Self::Compacted { meta, .. } => meta.as_ref(),
+            _ => None,
+        }
+    }
 }
 
 /// How a call ended.

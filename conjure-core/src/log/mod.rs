@@ -4,15 +4,15 @@
 //! view, a provider's request. This module knows the entries; storing them is the host's.
 
 mod entry;
+mod folds;
 mod recover;
 mod view;
 
 pub use entry::{CallEnd, Entry, EntryBody, Outcome, TableChange};
+pub(crate) use folds::view_changed_at;
+pub use folds::{Fold, FoldState, Folded, fold, folds};
 pub use recover::recover;
-pub use view::{
-    Folded, call_ids, cut_point, files, fold, last_backend_states, messages, removed_tools,
-    turn_usage,
-};
+pub use view::{call_ids, files, last_backend_states, messages, removed_tools, turn_usage};
 
 #[cfg(test)]
 mod tests;

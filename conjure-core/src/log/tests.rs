@@ -113,6 +113,7 @@ fn a_compaction_hides_what_is_before_it_and_deletes_nothing() {
         EntryBody::Compacted {
             upto: 2,
             summary: "so far".to_owned(),
+            meta: None,
         },
         message(Message::user("newest")),
     ]);
@@ -120,6 +121,43 @@ fn a_compaction_hides_what_is_before_it_and_deletes_nothing() {
     assert_eq!(folded.summary, Some("so far"));
     let texts: Vec<String> = messages(folded.shown).iter().map(Message::text).collect();
     assert_eq!(texts, ["new", "newest"]);
+}
+
+#[test]
+fn a_compaction_that_is_taken_back_leaves_the_one_before_it() {
+    let compacted = |upto: u64, summary: &str| EntryBody::Compacted {
+        upto,
+        summary: summary.to_owned(),
+        meta: None,
+    };
+    let mut entries = log(vec![
+        message(Message::user("a")),
+        message(Message::user("b")),
+        message(Message::user("c")),
+        compacted(2, "first"),
+        compacted(3, "second"),
+    ]);
+    let states = |entries: &[Entry]| -> Vec<FoldState> {
+        folds(entries).iter().map(|fold| fold.state).collect()
+    };
+    assert_eq!(
+        states(&entries),
+        [FoldState::Inside { by: 5 }, FoldState::Standing]
+    );
+    assert_eq!(fold(&entries).summary, Some("second"));
+    let unfolded = |entries: &mut Vec<Entry>, fold: u64| {
+        let mut more = log(vec![EntryBody::Unfolded { fold }]).remove(0);
+        more.seq = entries.len() as u64 + 1;
+        entries.push(more);
+    };
+    unfolded(&mut entries, 5);
+    assert_eq!(states(&entries), [FoldState::Standing, FoldState::Unfolded]);
+    assert_eq!(fold(&entries).summary, Some("first"));
+    assert_eq!(fold(&entries).shown.len(), 5);
+    unfolded(&mut entries, 4);
+    assert_eq!(states(&entries), [FoldState::Unfolded; 2]);
+    assert_eq!(fold(&entries).summary, None);
+    assert_eq!(fold(&entries).shown, entries);
 }
 
 #[test]

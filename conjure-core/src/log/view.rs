@@ -7,36 +7,6 @@ use serde_json::Value;
 use super::{Entry, EntryBody};
 use crate::chat::{ArtifactRef, Content, FunctionCallOutput, Message, Part, Role, Usage};
 
-/// A log cut in two by its newest compaction.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Folded<'a> {
-    /// What stands for the entries before.
-    pub summary: Option<&'a str>,
-    /// The entries that are shown as they are.
-    pub shown: &'a [Entry],
-}
-
-/// Applies the newest compaction. A person unfolds by reading the entries themselves.
-pub fn fold(entries: &[Entry]) -> Folded<'_> {
-    let newest = entries.iter().rev().find_map(|entry| match &entry.body {
-        EntryBody::Compacted { upto, summary } => Some((*upto, summary.as_str())),
-        _ => None,
-    });
-    match newest {
-        None => Folded {
-            summary: None,
-            shown: entries,
-        },
-        Some((upto, summary)) => {
-            let start = entries.partition_point(|entry| entry.seq < upto);
-            Folded {
-                summary: Some(summary),
-                shown: entries.get(start..).unwrap_or_default(),
-            }
-        }
-    }
-}
-
 /// The messages of these entries. The results of a step's calls make one tool message behind the
 /// assistant's, in the order of the calls, whatever the order in which they came.
 pub fn messages(entries: &[Entry]) -> Vec<Message> {
@@ -62,23 +32,6 @@ pub fn messages(entries: &[Entry]) -> Vec<Message> {
         }
     }
     messages
-}
-
-/// Where a compaction may cut: the newest reply of a model, which stays with its calls and their
-/// results. Nothing when little stands before it.
-pub fn cut_point(entries: &[Entry]) -> Option<u64> {
-    let shown = fold(entries).shown;
-    let newest = shown.iter().rposition(|entry| {
-        matches!(&entry.body, EntryBody::Message { message } if message.role == Role::Assistant)
-    })?;
-    let before = shown.get(..newest).unwrap_or_default();
-    let told = before
-        .iter()
-        .filter(|e| matches!(e.body, EntryBody::Message { .. }))
-        .count();
-    (told > 1)
-        .then(|| shown.get(newest).map(|entry| entry.seq))
-        .flatten()
 }
 
 /// The files that were made, in order, with the backend instance that made each.
@@ -130,13 +83,11 @@ pub fn removed_tools(entries: &[Entry]) -> BTreeSet<String> {
     removed
 }
 
-/// Tokens of all rounds of these entries.
+/// Tokens of all rounds of these entries, summaries included.
 pub fn turn_usage(entries: &[Entry]) -> Usage {
     let mut sum = Usage::default();
     for entry in entries {
-        if let EntryBody::Message { message } = &entry.body
-            && let Some(meta) = &message.meta
-        {
+        if let Some(meta) = entry.body.meta() {
             sum += meta.usage;
         }
     }

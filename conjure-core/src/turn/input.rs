@@ -74,11 +74,24 @@ pub enum Input {
         upto: u64,
         /// What stands for those before.
         summary: String,
+        /// How it was made, and what it cost.
+        meta: Meta,
+        /// Tokens of what the model reads now, about.
+        tokens: u64,
     },
     /// The log could not be compacted.
     CompactionFailed {
         /// Why.
         error: String,
+        /// How the request for a summary went, where one was made.
+        meta: Option<Meta>,
+    },
+    /// A person wants the model to read again what a compaction hides.
+    Unfold {
+        /// The compaction's entry.
+        fold: u64,
+        /// Tokens of what the model reads then, about.
+        tokens: u64,
     },
     /// The turn has used up its wall time.
     WallTime,
@@ -167,7 +180,11 @@ pub enum Action {
         call_id: String,
     },
     /// Summarise the log with the session's own provider.
-    Compact,
+    Compact {
+        /// Whether the provider refused the conversation as too long; then it is longer than the
+        /// model's window, whatever is known of that.
+        refused: bool,
+    },
     /// Give up summarising.
     StopCompaction,
     /// A message that waited was dropped: its turn never begins.

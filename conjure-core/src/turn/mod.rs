@@ -13,7 +13,7 @@ mod table_judge;
 pub use input::{Action, Decision, Input, ModelFailure, When};
 pub use judge::{Judge, Verdict};
 pub use machine::Machine;
-pub use settings::{Budget, Settings};
+pub use settings::{Budget, Compaction, Settings};
 pub use table_judge::TableJudge;
 
 #[cfg(test)]

@@ -15,8 +15,8 @@ pub struct Settings {
     pub max_pauses: u32,
     /// What a turn may use up.
     pub budget: Budget,
-    /// Input tokens from which the log is compacted before the next request; never when absent.
-    pub compact_at: Option<u64>,
+    /// When the log is compacted.
+    pub compaction: Compaction,
 }
 
 impl Settings {
@@ -28,9 +28,22 @@ impl Settings {
             max_iterations: 25,
             max_pauses: 10,
             budget: Budget::default(),
-            compact_at: None,
+            compaction: Compaction::default(),
         }
     }
+}
+
+/// When the log is compacted: a summary then stands for its older part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Compaction {
+    /// Never.
+    Never,
+    /// When the provider says that the conversation is too long for the model.
+    #[default]
+    Refused,
+    /// Before a request that would have so many tokens of input, and when the provider says so.
+    At(u64),
 }
 
 /// What a turn may use up. The wall time is watched by the host, which has the clock.

@@ -148,7 +148,7 @@ where
             return Err(error);
         }
         number += 1;
-        sink.notice(format!(
+        sink.retried(format!(
             "{} Attempt {number} of {} in {:.1} s.",
             failed.error.message,
             retry.attempts,

@@ -20,7 +20,7 @@ pub use address::AddressError;
 pub use http::{HttpOptions, Retry};
 pub use http_provider::{HttpProvider, HttpProviderError};
 pub use known::{KNOWN, Known};
-pub use model_facts::{ModelBook, ModelBookError, ModelFacts, Price};
+pub use model_facts::{ModelBook, ModelBookError, ModelFacts};
 pub use model_list::ListedModel;
 pub use reply::ReplySink;
 pub use scripted::{Script, ScriptError, Scripted};

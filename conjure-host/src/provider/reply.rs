@@ -19,6 +19,7 @@ struct SoFar {
     parts: Vec<Part>,
     usage: Usage,
     begun: bool,
+    retries: u32,
 }
 
 impl ReplySink {
@@ -70,6 +71,23 @@ impl ReplySink {
     /// Tells a person something about the request, such as that it is tried again.
     pub fn notice(&self, text: String) {
         (self.notice)(text);
+    }
+
+    /// Tells a person that the request is made again, and why.
+    pub fn retried(&self, text: String) {
+        self.so_far
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retries += 1;
+        (self.notice)(text);
+    }
+
+    /// How often the request was made again.
+    pub fn retries(&self) -> u32 {
+        self.so_far
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retries
     }
 
     /// Whether any output came. After that a request is never tried again.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use conjure_abi::EmitKind;
 use conjure_core::chat::{Event, StreamEvent};
+use conjure_core::cost::Account;
 use conjure_core::log::{self, EntryBody, Outcome};
 use conjure_core::routing::Policy;
 use conjure_core::turn::{Decision, Input, Machine, TableJudge};
@@ -15,6 +16,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::asking::{ApprovalMode, PendingApproval, nobody_there};
+use super::compaction::Compaction;
 use super::derived::{policy, turn_settings};
 use super::handle::{Answer, ChatError};
 use super::mailbox::{Command, Internal, MAILBOX};
@@ -60,7 +62,13 @@ pub(super) struct Actor {
     pub(super) reports: mpsc::Receiver<Internal>,
     pub(super) commands: mpsc::Receiver<Command>,
     pub(super) request: Option<Request>,
-    pub(super) compaction: Option<(u64, Request)>,
+    pub(super) compaction: Option<Compaction>,
+    /// What the thread costs.
+    pub(super) account: Account,
+    /// How many entries it knows.
+    pub(super) accounted: usize,
+    /// Tokens of the tools of the newest table that was asked for, by its version.
+    pub(super) tool_tokens: (u64, u64),
     pub(super) calls: HashMap<String, CancellationToken>,
     pub(super) asked: BTreeMap<String, PendingApproval>,
     pub(super) attended: ApprovalMode,
@@ -107,13 +115,14 @@ impl Actor {
             current,
         } = start;
         let (internal, reports) = mpsc::channel(MAILBOX);
-        let call_ids: Vec<String> = log::call_ids(recorder.entries())
-            .map(str::to_owned)
-            .collect();
         let version = snapshot.table().version();
         let removed = log::removed_tools(recorder.entries());
         let actor = Self {
-            machine: Machine::new(turn_settings(&spec), version, call_ids),
+            machine: Machine::new(
+                turn_settings(&spec, &shared.models),
+                version,
+                recorder.entries(),
+            ),
             policy: policy(&spec),
             registry: shared.registry.subscribe(),
             shared,
@@ -132,6 +141,9 @@ impl Actor {
             commands,
             request: None,
             compaction: None,
+            account: Account::default(),
+            accounted: 0,
+            tool_tokens: (0, 0),
             calls: HashMap::new(),
             asked: BTreeMap::new(),
             attended: ApprovalMode::Unattended,
@@ -223,6 +235,15 @@ impl Actor {
             Command::Status(done) => {
                 let _ = done.send(self.toolbox.status());
             }
+            Command::Unfold { fold, done } => {
+                let _ = done.send(self.unfold(fold));
+            }
+            Command::Cost(done) => {
+                let _ = done.send(self.account().cost().clone());
+            }
+            Command::Entries(done) => {
+                let _ = done.send(self.recorder.entries().to_vec());
+            }
             Command::Allow(rule) => self.policy.rules.push(rule),
             Command::End => {}
         }
@@ -238,7 +259,7 @@ impl Actor {
                             .is_some_and(|known| known.number() == *request),
                         self.compaction
                             .as_ref()
-                            .is_some_and(|(_, r)| r.number() == *request),
+                            .is_some_and(|asked| asked.request.number() == *request),
                     ),
                     _ => (false, false),
                 };
@@ -431,8 +452,8 @@ impl Actor {
 
     /// Ends everything that the session started.
     async fn stop(mut self, reason: Option<String>) {
-        if let Some((_, request)) = self.compaction.take() {
-            drop(request.stop());
+        if let Some(asked) = self.compaction.take() {
+            drop(asked.request.stop());
         }
         if reason.is_some()
             && let Some(request) = self.request.take()

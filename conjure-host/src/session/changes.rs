@@ -1,12 +1,9 @@
-//! What changes while a session runs: its tools, its settings, and how much of its log the model
-//! reads.
+//! What changes while a session runs: its tools and its settings.
 
 use std::sync::Arc;
 
-use conjure_core::chat::{Event, Part};
-use conjure_core::context::summary_request;
-use conjure_core::log::{self, EntryBody, TableChange};
-use conjure_core::repair::{Target, repair};
+use conjure_core::chat::Event;
+use conjure_core::log::{EntryBody, TableChange};
 use conjure_core::routing::ToolName;
 use conjure_core::turn::{self, Input, When};
 
@@ -14,7 +11,6 @@ use super::actor::Actor;
 use super::derived::turn_settings;
 use super::handle::{SessionError, Settings};
 use super::mailbox::Internal;
-use super::model::Request;
 use crate::backend::watching::Change;
 
 impl Actor {
@@ -84,7 +80,7 @@ impl Actor {
             spec.model = Some(model.clone());
         }
         self.shared.provider(&spec)?;
-        let settings = turn_settings(&spec);
+        let settings = turn_settings(&spec, &self.shared.models);
         let summary = format!("{} / {}", settings.provider, settings.model);
         let entry = EntryBody::SettingsChanged {
             summary,
@@ -109,59 +105,6 @@ impl Actor {
             }
             Err(error) => tracing::error!("the provider stays: {error}"),
         }
-    }
-
-    /// Asks the session's own provider for a summary of everything before the newest reply.
-    pub(super) fn compact(&mut self) -> Option<Input> {
-        let Some(upto) = log::cut_point(self.recorder.entries()) else {
-            return Some(Input::CompactionFailed {
-                error: "there is nothing to fold".to_owned(),
-            });
-        };
-        let settings = self.machine.settings();
-        let mut request = summary_request(
-            self.recorder.entries(),
-            upto,
-            &settings.provider,
-            &settings.model,
-        );
-        // The name alone does not say over which wire it is asked.
-        let target = Target {
-            provider: settings.provider.clone(),
-            ..self.provider.target(&settings.model)
-        };
-        request.messages = repair(request.messages.messages().to_vec(), &target);
-        let meta = self.meta(&request);
-        let provider = Arc::clone(&self.provider);
-        // Its own row of numbers: a summary is no request of the machine's.
-        let number = u64::MAX - upto;
-        let prepare = std::future::ready(request);
-        let request = Request::send(number, provider, meta, prepare, self.internal.clone());
-        self.compaction = Some((upto, request));
-        None
-    }
-
-    pub(super) fn compacted(&mut self, input: Input) {
-        let Some((upto, _)) = self.compaction.take() else {
-            return;
-        };
-        let input = match input {
-            Input::ModelDone { response, .. } => {
-                let summary: String = response.parts.iter().filter_map(Part::as_text).collect();
-                if summary.trim().is_empty() {
-                    Input::CompactionFailed {
-                        error: "the summary is empty".to_owned(),
-                    }
-                } else {
-                    Input::Compacted { upto, summary }
-                }
-            }
-            Input::ModelFailed { failure, .. } => Input::CompactionFailed {
-                error: failure.error,
-            },
-            other => other,
-        };
-        self.input(input);
     }
 }
 

@@ -2,10 +2,15 @@
 
 use std::time::Duration;
 
+use conjure_core::context::Room;
 use conjure_core::routing::{Decision as PolicyDecision, Pattern, Policy, Rule};
 use conjure_core::turn;
 
-use super::spec::SessionSpec;
+use super::spec::{CompactAt, SessionSpec};
+use crate::provider::{ModelBook, ModelFacts};
+
+/// The most tokens of one reply, where nothing else is said.
+const MAX_TOKENS: u32 = 8192;
 
 /// The rules of the session file, those that deny first.
 pub(crate) fn policy(spec: &SessionSpec) -> Policy {
@@ -28,7 +33,7 @@ pub(crate) fn policy(spec: &SessionSpec) -> Policy {
 }
 
 /// What the turn machine cares about.
-pub(crate) fn turn_settings(spec: &SessionSpec) -> turn::Settings {
+pub(crate) fn turn_settings(spec: &SessionSpec, models: &ModelBook) -> turn::Settings {
     let mut settings = turn::Settings::new(
         spec.provider.clone().unwrap_or_default(),
         spec.model.clone().unwrap_or_default(),
@@ -41,8 +46,42 @@ pub(crate) fn turn_settings(spec: &SessionSpec) -> turn::Settings {
         calls: spec.budget.calls,
         wall_ms: spec.budget.wall_ms,
     };
-    settings.compact_at = spec.compact_at;
+    settings.compaction = match (spec.compact_at, room(spec, models).compact_at) {
+        (Some(CompactAt::Never), _) => turn::Compaction::Never,
+        (_, Some(tokens)) => turn::Compaction::At(tokens),
+        (_, None) => turn::Compaction::Refused,
+    };
     settings
+}
+
+/// The room that the session's model has, and where a compaction is due.
+pub(crate) fn room(spec: &SessionSpec, models: &ModelBook) -> Room {
+    let window = facts(spec, models).context;
+    let room = window.map_or_else(Room::default, |window| {
+        Room::of(window, max_tokens(spec, models))
+    });
+    match spec.compact_at {
+        Some(CompactAt::Tokens(tokens)) => Room {
+            compact_at: Some(tokens),
+            ..room
+        },
+        _ => room,
+    }
+}
+
+/// The most tokens of one reply.
+pub(crate) fn max_tokens(spec: &SessionSpec, models: &ModelBook) -> u32 {
+    let most = facts(spec, models).max_output;
+    let most = most.and_then(|most| u32::try_from(most).ok());
+    spec.max_tokens
+        .unwrap_or(MAX_TOKENS.min(most.unwrap_or(MAX_TOKENS)))
+}
+
+fn facts(spec: &SessionSpec, models: &ModelBook) -> ModelFacts {
+    let known = spec.provider.as_deref().zip(spec.model.as_deref());
+    known
+        .and_then(|(provider, model)| models.facts(provider, model))
+        .unwrap_or_default()
 }
 
 /// Time for a call where its tool says nothing else.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use conjure_core::chat::{ArtifactRef, EventId, Message, Usage};
+use conjure_core::cost::ThreadCost;
 use conjure_core::log::{self, Entry, EntryBody, Outcome};
 use conjure_core::routing::{RoutingTable, Rule};
 use conjure_core::turn::{Decision, When};
@@ -12,6 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::actor::{Actor, Start};
 use super::asking::{ApprovalMode, PendingApproval};
+use super::compaction::UnfoldError;
 use super::hub::{Hub, Subscription};
 use super::mailbox::{Command, MAILBOX};
 use super::place::Place;
@@ -226,6 +228,28 @@ impl Session {
     /// The conversation, as messages.
     pub async fn messages(&self) -> Vec<Message> {
         self.ask(Command::Messages).await.unwrap_or_default()
+    }
+
+    /// The entries of the thread: all that was said and done, also where a summary stands for it.
+    pub async fn entries(&self) -> Vec<Entry> {
+        self.ask(Command::Entries).await.unwrap_or_default()
+    }
+
+    /// What the thread costs so far, and why.
+    pub async fn cost(&self) -> ThreadCost {
+        self.ask(Command::Cost).await.unwrap_or_default()
+    }
+
+    /// Takes a compaction back, by its entry: from the next request on the model reads again what
+    /// it hid. Gives back how many tokens that makes, about; where a compaction is due from then
+    /// on, the next request makes another one.
+    ///
+    /// # Errors
+    /// [`UnfoldError`] says what stands in the way.
+    pub async fn unfold(&self, fold: u64) -> Result<u64, UnfoldError> {
+        self.ask(|done| Command::Unfold { fold, done })
+            .await
+            .unwrap_or(Err(UnfoldError::Ended))
     }
 
     /// How the backends are.

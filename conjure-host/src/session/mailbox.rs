@@ -2,6 +2,8 @@
 
 use conjure_abi::EmitKind;
 use conjure_core::chat::Message;
+use conjure_core::cost::ThreadCost;
+use conjure_core::log::Entry;
 use conjure_core::routing::Rule;
 use conjure_core::turn::{Decision, Input, When};
 use conjure_skill_sdk::protocol::CatalogReply;
@@ -9,6 +11,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::asking::{ApprovalMode, PendingApproval};
+use super::compaction::UnfoldError;
 use super::handle::{Answer, ChatError, SessionError, Settings};
 use crate::artifacts::Artifact;
 use crate::backend::{BackendStatus, CallReport};
@@ -38,6 +41,12 @@ pub(crate) enum Command {
         done: oneshot::Sender<Result<(), SessionError>>,
     },
     Messages(oneshot::Sender<Vec<Message>>),
+    Unfold {
+        fold: u64,
+        done: oneshot::Sender<Result<u64, UnfoldError>>,
+    },
+    Cost(oneshot::Sender<ThreadCost>),
+    Entries(oneshot::Sender<Vec<Entry>>),
     Status(oneshot::Sender<Vec<BackendStatus>>),
     Allow(Rule),
     End,

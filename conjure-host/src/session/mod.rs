@@ -4,6 +4,7 @@ mod actor;
 mod asking;
 mod calls;
 mod changes;
+mod compaction;
 mod derived;
 mod exchange_dir;
 mod handle;
@@ -21,10 +22,11 @@ pub(crate) use mailbox::Internal;
 
 pub use asking::{ApprovalMode, PendingApproval};
 pub use calls::Calls;
+pub use compaction::UnfoldError;
 pub use handle::{Answer, ChatError, Session, SessionError, Settings};
 pub use hub::{Stamped, Subscription};
 pub use one_call::OpenError;
 pub use spec::{
-    BackendSpec, BudgetSpec, HttpSpec, PolicySpec, ProviderSpec, SessionSpec, SpecError,
+    BackendSpec, BudgetSpec, CompactAt, HttpSpec, PolicySpec, ProviderSpec, SessionSpec, SpecError,
     TimeoutSpec,
 };

@@ -97,7 +97,7 @@ impl Request {
                 let input = match answer {
                     Ok(response) => Input::ModelDone {
                         request: number,
-                        meta: finished(meta, &response, begun),
+                        meta: finished(meta, &response, begun, &sink),
                         response,
                     },
                     Err(error) => {
@@ -105,7 +105,7 @@ impl Request {
                         Input::ModelFailed {
                             request: number,
                             partial: partial.map(|response| {
-                                let meta = finished(meta, &response, begun);
+                                let meta = finished(meta, &response, begun, &sink);
                                 (response, meta)
                             }),
                             failure: ModelFailure {
@@ -153,7 +153,7 @@ impl Request {
     pub(crate) fn stop(self) -> Input {
         self.task.abort();
         let partial = self.sink.partial().map(|response| {
-            let meta = finished(self.meta, &response, self.begun);
+            let meta = finished(self.meta, &response, self.begun, &self.sink);
             (response, meta)
         });
         Input::ModelFailed {
@@ -167,7 +167,8 @@ impl Request {
     }
 }
 
-fn finished(mut meta: Meta, response: &Response, begun: Instant) -> Meta {
+fn finished(mut meta: Meta, response: &Response, begun: Instant, sink: &ReplySink) -> Meta {
+    meta.retries = sink.retries();
     meta.usage = response.usage;
     meta.latency_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
     if !response.model.is_empty() {

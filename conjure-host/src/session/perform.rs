@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use conjure_abi::EmitKind;
-use conjure_core::chat::{FunctionCall, Meta};
-use conjure_core::context::{CompileSettings, compile};
+use conjure_core::chat::{Event, FunctionCall, Meta};
+use conjure_core::context::{CompileSettings, compile, tool_tokens};
+use conjure_core::cost::Account;
 use conjure_core::log::EntryBody;
 use conjure_core::repair::Target;
 use conjure_core::request::ModelRequest;
@@ -20,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::actor::{Actor, LIVE_BYTES};
 use super::asking::{ApprovalMode, PendingApproval, nobody_there};
-use super::derived::{call_timeout, most_bytes};
+use super::derived::{call_timeout, max_tokens, most_bytes};
 use super::handle::ChatError;
 use super::mailbox::Internal;
 use super::model::Request;
@@ -42,7 +43,12 @@ impl Actor {
                 }
                 self.recorder.entry(body);
             }
-            Action::Tell(event) => self.recorder.event(event),
+            Action::Tell(event) => {
+                if matches!(event, Event::Done { .. }) {
+                    self.tell_cost();
+                }
+                self.recorder.event(event);
+            }
             Action::UseTable { .. } => self.current.store(Arc::clone(&self.newest)),
             Action::UseSettings(settings) => self.use_settings(&settings),
             Action::Request { request, .. } => self.deferred.push(Deferred::Send(request)),
@@ -85,10 +91,10 @@ impl Actor {
             Action::Unask { call_id } => {
                 self.asked.remove(&call_id);
             }
-            Action::Compact => return self.compact(),
+            Action::Compact { refused } => return self.compact(refused),
             Action::StopCompaction => {
-                if let Some((_, request)) = self.compaction.take() {
-                    drop(request.stop());
+                if let Some(asked) = self.compaction.take() {
+                    drop(asked.request.stop());
                 }
             }
             Action::Dropped { turn_id } => {
@@ -116,6 +122,11 @@ impl Actor {
         self.seen = self.recorder.settled();
         let request = self.compile(&snapshot);
         let meta = self.meta(&request);
+        self.request = Some(self.begin(number, request, meta));
+    }
+
+    /// Lets a request leave, with what backends add to it.
+    pub(super) fn begin(&self, number: u64, request: ModelRequest, meta: Meta) -> Request {
         let contributors = self.toolbox.contributors();
         let around = self.around.clone();
         let prepare = async move {
@@ -124,41 +135,69 @@ impl Actor {
             request
         };
         let provider = Arc::clone(&self.provider);
-        self.request = Some(Request::send(
-            number,
-            provider,
-            meta,
-            prepare,
-            self.internal.clone(),
-        ));
+        Request::send(number, provider, meta, prepare, self.internal.clone())
     }
 
-    fn compile(&self, snapshot: &Snapshot) -> ModelRequest {
+    /// Whom the conversation is sent to, and over which wire: the name alone does not say it.
+    pub(super) fn target(&self) -> Target {
         let settings = self.machine.settings();
-        let target = Target {
+        Target {
             provider: settings.provider.clone(),
             ..self.provider.target(&settings.model)
-        };
+        }
+    }
+
+    pub(super) fn compile(&self, snapshot: &Snapshot) -> ModelRequest {
         compile(
             self.recorder.entries(),
             snapshot.table(),
             &CompileSettings {
                 persona: self.spec.persona.clone(),
-                max_tokens: self.spec.max_tokens.unwrap_or(8192),
+                max_tokens: max_tokens(&self.spec, &self.shared.models),
                 thinking_tokens: self.spec.thinking_tokens,
                 working_dir: Some(self.around.working_dir.display().to_string()),
                 skills_prompt: snapshot.skills_prompt().to_owned(),
-                ..CompileSettings::new(target)
+                ..CompileSettings::new(self.target())
             },
         )
     }
 
-    pub(super) fn meta(&self, request: &ModelRequest) -> Meta {
+    pub(super) fn meta(&mut self, request: &ModelRequest) -> Meta {
+        let table = self.current.load().table().version();
+        if self.tool_tokens.0 != table {
+            self.tool_tokens = (table, tool_tokens(&request.tools));
+        }
         Meta {
             provider: request.provider.clone(),
             model: request.model.clone(),
             tools: request.tools.len(),
+            tool_tokens: self.tool_tokens.1,
             ..Meta::default()
+        }
+    }
+
+    /// What the thread costs so far.
+    pub(super) fn account(&mut self) -> &Account {
+        let models = &self.shared.models;
+        let price = |provider: &str, model: &str| Some(models.facts(provider, model)?.price);
+        let entries = self.recorder.entries();
+        for entry in entries.get(self.accounted..).unwrap_or_default() {
+            self.account.add(entry, &price);
+        }
+        self.accounted = entries.len();
+        &self.account
+    }
+
+    /// Tells what the turn cost that is about to be over.
+    fn tell_cost(&mut self) {
+        let turn = self.recorder.entries().last().map_or(0, |entry| entry.turn);
+        let account = self.account();
+        let told = account.turn(turn).map(|cost| Event::Cost {
+            turn: cost.clone(),
+            thread: account.cost().total.clone(),
+        });
+        if let Some(event) = told {
+            self.recorder.event(event);
         }
     }
 

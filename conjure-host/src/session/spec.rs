@@ -70,9 +70,9 @@ pub struct SessionSpec {
     /// counts.
     #[serde(rename = "timeout")]
     pub timeouts: Vec<TimeoutSpec>,
-    /// Input tokens from which the conversation is summarised before the next request; never by
-    /// default. What was said stays in the log.
-    pub compact_at: Option<u64>,
+    /// When the conversation is summarised. By default before it is too long for the model, where
+    /// that is known, and when the provider says that it is. What was said stays in the log.
+    pub compact_at: Option<CompactAt>,
     /// What a turn may use up.
     pub budget: BudgetSpec,
     /// Who offers tools, in this order.
@@ -167,6 +167,39 @@ fn dialect<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Dialect>, D::Err
     }
 
     from.deserialize_any(NameOrFields).map(Some)
+}
+
+/// When a conversation is summarised: a number of input tokens, or `"never"`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Value", into = "Value")]
+pub enum CompactAt {
+    /// Before a request that would have so many.
+    Tokens(u64),
+    /// Never, also when the provider says that it is too long.
+    Never,
+}
+
+impl TryFrom<Value> for CompactAt {
+    type Error = String;
+
+    fn try_from(value: Value) -> Result<Self, String> {
+        match (value.as_u64(), value.as_str()) {
+            (Some(tokens), _) => Ok(Self::Tokens(tokens)),
+            (_, Some("never")) => Ok(Self::Never),
+            _ => Err(format!(
+                "{value} is neither a number of tokens nor \"never\""
+            )),
+        }
+    }
+}
+
+impl From<CompactAt> for Value {
+    fn from(at: CompactAt) -> Self {
+        match at {
+            CompactAt::Tokens(tokens) => tokens.into(),
+            CompactAt::Never => "never".into(),
+        }
+    }
 }
 
 /// What a turn may use up.

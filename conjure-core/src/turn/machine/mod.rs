@@ -1,9 +1,10 @@
 //! The machine itself: one for each open thread.
 //!
 //! Here are its inputs and the life of a turn; what becomes of a reply and of its calls stands in
-//! the two modules below.
+//! the modules below.
 
 mod calls;
+mod compaction;
 mod replies;
 
 use std::collections::{HashSet, VecDeque};
@@ -13,7 +14,8 @@ use super::judge::Judge;
 use super::settings::Settings;
 use super::step::Step;
 use crate::chat::{CallAnnounced, ErrorEvent, Event, FunctionCall, Message, Usage};
-use crate::log::{CallEnd, EntryBody, Outcome, TableChange};
+use crate::context::{counted, entry_tokens, next_input_tokens};
+use crate::log::{self, CallEnd, Entry, EntryBody, Outcome, TableChange};
 
 /// The turn loop of one thread.
 #[derive(Debug)]
@@ -27,8 +29,8 @@ pub struct Machine {
     next_table: Option<TableChange>,
     queue: VecDeque<(String, Message)>,
     requests: u64,
-    /// Input tokens of the newest reply: about what the next request will have.
-    last_input: u64,
+    /// Tokens of input that the next request will have, about.
+    next_input: u64,
     call_ids: HashSet<String>,
     turn: Option<Turn>,
     out: Vec<Action>,
@@ -43,6 +45,8 @@ struct Turn {
     usage: Usage,
     /// Whether the log could not be compacted: once a turn is enough.
     compaction_failed: bool,
+    /// Whether the conversation was compacted because the provider refused it as too long.
+    was_too_long: bool,
     stop_reason: Option<String>,
     text: String,
     /// Set when the turn is to end as soon as nothing runs any more.
@@ -58,8 +62,8 @@ enum Phase {
 }
 
 impl Machine {
-    /// A machine for a thread whose calls so far had these ids.
-    pub fn new(settings: Settings, table: u64, call_ids: impl IntoIterator<Item = String>) -> Self {
+    /// A machine for a thread with these entries.
+    pub fn new(settings: Settings, table: u64, entries: &[Entry]) -> Self {
         Self {
             settings,
             restart_settings: None,
@@ -68,8 +72,8 @@ impl Machine {
             next_table: None,
             queue: VecDeque::new(),
             requests: 0,
-            last_input: 0,
-            call_ids: call_ids.into_iter().collect(),
+            next_input: next_input_tokens(entries),
+            call_ids: log::call_ids(entries).map(str::to_owned).collect(),
             turn: None,
             out: Vec::new(),
         }
@@ -83,6 +87,11 @@ impl Machine {
     /// How many follow-ups wait.
     pub fn queued(&self) -> usize {
         self.queue.len()
+    }
+
+    /// Tokens of input that the next request will have, about.
+    pub fn next_input(&self) -> u64 {
+        self.next_input
     }
 
     /// The settings that requests use now.
@@ -146,21 +155,16 @@ impl Machine {
                 when,
             } => self.settings_changed(*settings, *entry, when),
             Input::Table(change) => self.table_changed(change),
-            Input::Compacted { upto, summary } => {
-                if self.is_compacting() {
-                    self.last_input = 0;
-                    self.write(EntryBody::Compacted { upto, summary });
-                    self.go_on();
-                }
-            }
-            Input::CompactionFailed { error } => {
-                if self.is_compacting() {
-                    if let Some(turn) = &mut self.turn {
-                        turn.compaction_failed = true;
-                    }
-                    self.notice(format!("The conversation could not be summarised: {error}"));
-                    self.go_on();
-                }
+            Input::Compacted {
+                upto,
+                summary,
+                meta,
+                tokens,
+            } => self.compacted(upto, summary, meta, tokens),
+            Input::CompactionFailed { error, meta } => self.compaction_failed(&error, meta),
+            Input::Unfold { fold, tokens } => {
+                self.write(EntryBody::Unfolded { fold });
+                self.next_input = tokens;
             }
         }
         std::mem::take(&mut self.out)
@@ -187,6 +191,7 @@ impl Machine {
             calls: 0,
             usage: Usage::default(),
             compaction_failed: false,
+            was_too_long: false,
             stop_reason: None,
             text: String::new(),
             ending: None,
@@ -204,14 +209,11 @@ impl Machine {
             });
             self.write(EntryBody::TableChanged(change));
         }
-        let compact_at = self.settings.compact_at;
-        let Some(turn) = &mut self.turn else { return };
-        if compact_at.is_some_and(|at| self.last_input >= at) && !turn.compaction_failed {
-            turn.phase = Phase::Compacting;
-            self.out.push(Action::Compact);
-            return;
+        if self.is_compaction_due() {
+            self.compact(false);
+        } else {
+            self.ask();
         }
-        self.ask();
     }
 
     /// Asks the model.
@@ -328,16 +330,6 @@ impl Machine {
         self.next_table = Some(change);
     }
 
-    fn is_compacting(&self) -> bool {
-        matches!(
-            &self.turn,
-            Some(Turn {
-                phase: Phase::Compacting,
-                ..
-            })
-        )
-    }
-
     fn go_on(&mut self) {
         let restarted = matches!(
             &self.turn,
@@ -412,6 +404,10 @@ impl Machine {
     }
 
     fn write(&mut self, body: EntryBody) {
+        self.next_input = match counted(&body) {
+            Some(tokens) => tokens,
+            None => self.next_input + entry_tokens(&body),
+        };
         self.out.push(Action::Write(body));
     }
 

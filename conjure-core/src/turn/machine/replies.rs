@@ -71,10 +71,8 @@ impl Machine {
         let calls: Vec<FunctionCall> = message.calls().cloned().collect();
         if let Some(turn) = &mut self.turn {
             turn.usage += usage;
-            // A reply that broke off may not have told what it cost.
-            if usage.prompt_tokens() > 0 {
-                self.last_input = usage.prompt_tokens();
-            }
+            // Also of a reply that has nothing else to say.
+            self.next_input = self.next_input.max(usage.prompt_tokens());
             turn.stop_reason = message
                 .meta
                 .as_ref()
@@ -112,6 +110,7 @@ impl Machine {
         partial: Option<(Response, Meta)>,
         restart: bool,
     ) {
+        let nothing_came = partial.is_none();
         if let Some((mut response, mut meta)) = partial {
             self.unique_call_ids(&mut response);
             meta.partial = true;
@@ -123,7 +122,7 @@ impl Machine {
             self.end_turn();
         } else if restart {
             self.go_on();
-        } else {
+        } else if !(nothing_came && self.compacts_instead(&failure)) {
             self.tell(Event::Error(ErrorEvent {
                 error: failure.error.clone(),
                 kind: failure.kind.clone(),

@@ -161,8 +161,7 @@ fn w37_empty_and_repeated_ids_are_made_unique_in_the_thread() {
     bench.done("x_2");
     bench.sendable();
     // Also after the thread is opened again.
-    let known = crate::log::call_ids(&bench.log).map(str::to_owned);
-    let mut machine = Machine::new(settings(), 1, known);
+    let mut machine = Machine::new(settings(), 1, &bench.log);
     machine.handle(
         Input::User {
             turn_id: "t".to_owned(),

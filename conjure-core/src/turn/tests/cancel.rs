@@ -105,16 +105,18 @@ fn while_only_a_person_is_asked_it_is_over_at_once() {
 #[test]
 fn while_the_log_is_compacted_it_is_over_at_once() {
     let mut bench = Bench::asked_with(Settings {
-        compact_at: Some(50),
+        compaction: Compaction::At(50),
         ..settings()
     });
     bench.reply(1, vec![call("1", "a")], "tool_use");
-    assert_eq!(bench.done("1"), [Action::Compact]);
+    assert_eq!(bench.done("1"), [Action::Compact { refused: false }]);
     assert_eq!(bench.cancel(), [Action::StopCompaction, over("q")]);
     is_cancelled(&bench);
     let late = Input::Compacted {
         upto: 1,
         summary: "s".to_owned(),
+        meta: meta(),
+        tokens: 5,
     };
     assert_eq!(bench.input(late), []);
 }

@@ -177,33 +177,45 @@ fn changes_of_the_table_between_two_steps_are_one() {
 #[test]
 fn the_log_is_compacted_before_a_request_that_would_be_too_long() {
     let mut bench = Bench::asked_with(Settings {
-        compact_at: Some(100),
+        compaction: Compaction::At(100),
         ..settings()
     });
     bench.reply(1, vec![call("1", "a")], "tool_use");
-    assert_eq!(bench.done("1"), [Action::Compact]);
+    assert_eq!(bench.done("1"), [Action::Compact { refused: false }]);
     let compacted = Input::Compacted {
         upto: 3,
         summary: "so far".to_owned(),
+        meta: Meta {
+            usage: Usage {
+                input: 60,
+                output: 7,
+                ..Usage::default()
+            },
+            ..meta()
+        },
+        tokens: 40,
     };
     assert_eq!(bench.input(compacted.clone()), [request(2, 2)]);
+    // What it cost is a part of what the turn cost.
+    assert_eq!(crate::log::turn_usage(&bench.log).total(), 110 + 67);
     assert_eq!(crate::log::fold(&bench.log).summary, Some("so far"));
     assert_eq!(bench.input(compacted), []);
     // Again when the log has grown again, also in another turn.
     bench.reply(2, vec![], "end_turn");
-    assert_eq!(bench.user("next"), [Action::Compact]);
+    assert_eq!(bench.user("next"), [Action::Compact { refused: false }]);
 }
 
 #[test]
 fn a_failed_compaction_is_told_and_the_turn_goes_on_without() {
     let mut bench = Bench::asked_with(Settings {
-        compact_at: Some(100),
+        compaction: Compaction::At(100),
         ..settings()
     });
     bench.reply(1, vec![call("1", "a")], "tool_use");
     bench.done("1");
     let failed = Input::CompactionFailed {
         error: "no".to_owned(),
+        meta: None,
     };
     assert_eq!(bench.input(failed), [request(2, 2)]);
     assert!(bench.told.contains(&Event::Notice {
@@ -212,4 +224,79 @@ fn a_failed_compaction_is_told_and_the_turn_goes_on_without() {
     // Not again in this turn.
     bench.reply(2, vec![call("2", "a")], "tool_use");
     assert_eq!(bench.done("2"), [request(3, 3)]);
+}
+
+#[test]
+fn results_that_came_since_the_last_count_are_counted_too() {
+    let mut bench = Bench::asked_with(Settings {
+        compaction: Compaction::At(1_000),
+        ..settings()
+    });
+    bench.reply(1, vec![call("1", "a"), call("2", "b")], "tool_use");
+    assert_eq!(bench.ended("1", &"word ".repeat(600), CallEnd::Done), []);
+    assert_eq!(
+        bench.ended("2", &"word ".repeat(600), CallEnd::Done),
+        [Action::Compact { refused: false }]
+    );
+    // A machine for the thread as it stands knows as much.
+    let again = Machine::new(bench.machine.settings().clone(), 1, &bench.log);
+    assert_eq!(again.next_input(), bench.machine.next_input());
+}
+
+#[test]
+fn a_conversation_that_the_provider_calls_too_long_is_compacted_and_asked_again_once() {
+    let too_long = |request| Input::ModelFailed {
+        request,
+        failure: ModelFailure {
+            error: "It has too many tokens.".to_owned(),
+            kind: "too_large".to_owned(),
+        },
+        partial: None,
+    };
+    let compacted = Input::Compacted {
+        upto: 2,
+        summary: "so far".to_owned(),
+        meta: meta(),
+        tokens: 40,
+    };
+    let mut bench = Bench::asked();
+    assert_eq!(
+        bench.input(too_long(1)),
+        [Action::Compact { refused: true }]
+    );
+    assert_eq!(bench.input(compacted), [request(2, 1)]);
+    assert_eq!(bench.errors(), [] as [&str; 0]);
+    assert_eq!(bench.input(too_long(2)), [over("q")]);
+    assert_eq!(bench.errors(), ["too_large"]);
+
+    let mut bench = Bench::asked_with(Settings {
+        compaction: Compaction::Never,
+        ..settings()
+    });
+    assert_eq!(bench.input(too_long(1)), [over("q")]);
+}
+
+#[test]
+fn what_a_person_unfolds_is_read_again() {
+    let mut bench = Bench::asked_with(Settings {
+        compaction: Compaction::At(100),
+        ..settings()
+    });
+    bench.reply(1, vec![call("1", "a")], "tool_use");
+    bench.done("1");
+    bench.input(Input::Compacted {
+        upto: 3,
+        summary: "so far".to_owned(),
+        meta: meta(),
+        tokens: 40,
+    });
+    bench.reply(2, vec![], "end_turn");
+    let seq = bench
+        .log
+        .iter()
+        .find(|entry| matches!(entry.body, EntryBody::Compacted { .. }));
+    let fold = seq.unwrap().seq;
+    assert_eq!(bench.input(Input::Unfold { fold, tokens: 60 }), []);
+    assert_eq!(crate::log::fold(&bench.log).summary, None);
+    assert_eq!(bench.user("next"), [request(3, 1)]);
 }

@@ -29,7 +29,7 @@ pub(crate) struct Bench {
 impl Bench {
     fn new(settings: Settings) -> Self {
         Self {
-            machine: Machine::new(settings, 1, []),
+            machine: Machine::new(settings, 1, &[]),
             log: Vec::new(),
             told: Vec::new(),
             turn: 0,

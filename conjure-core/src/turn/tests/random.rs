@@ -16,6 +16,7 @@ enum Step {
     },
     Fail {
         partial: Option<Vec<Part>>,
+        kind: &'static str,
     },
     CallDone {
         pick: usize,
@@ -80,7 +81,8 @@ fn any_step() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => Just(Step::User),
         8 => (any_parts(), stop).prop_map(|(parts, stop)| Step::Reply { parts, stop }),
-        1 => prop::option::of(any_parts()).prop_map(|partial| Step::Fail { partial }),
+        1 => (prop::option::of(any_parts()), prop_oneof![Just("network"), Just("too_large")])
+            .prop_map(|(partial, kind)| Step::Fail { partial, kind }),
         10 => (0usize..5, end).prop_map(|(pick, end)| Step::CallDone { pick, end }),
         1 => prop_oneof![Just("x"), Just("y"), Just("x_1")].prop_map(|id| Step::Stray { id }),
         4 => (0usize..5, any::<bool>()).prop_map(|(pick, allow)| Step::Decide { pick, allow }),
@@ -152,7 +154,7 @@ impl Host {
                 }
                 Action::AskPerson { call, .. } => self.asked.push(call.call_id),
                 Action::Unask { call_id } => self.asked.retain(|id| *id != call_id),
-                Action::Compact => {
+                Action::Compact { .. } => {
                     assert!(self.request.is_none() && !self.compacting);
                     self.compacting = true;
                 }
@@ -184,13 +186,13 @@ impl Host {
                     });
                 }
             }
-            Step::Fail { partial } => {
+            Step::Fail { partial, kind } => {
                 if let Some(request) = self.request.take() {
                     self.input(Input::ModelFailed {
                         request,
                         failure: ModelFailure {
                             error: "e".to_owned(),
-                            kind: "k".to_owned(),
+                            kind: kind.to_owned(),
                         },
                         partial: partial.map(|parts| (response(parts, "tool_use"), meta())),
                     });
@@ -224,7 +226,11 @@ impl Host {
             Step::Cancel { drop_queued } => self.input(Input::Cancel { drop_queued }),
             Step::Settings { when, compact } => self.input(Input::Settings {
                 settings: Box::new(Settings {
-                    compact_at: compact.then_some(1),
+                    compaction: if compact {
+                        Compaction::At(1)
+                    } else {
+                        Compaction::Refused
+                    },
                     ..self.bench.machine.settings().clone()
                 }),
                 entry: note("s"),
@@ -239,11 +245,14 @@ impl Host {
                     self.input(if failed {
                         Input::CompactionFailed {
                             error: "e".to_owned(),
+                            meta: None,
                         }
                     } else {
                         Input::Compacted {
                             upto: self.bench.log.len() as u64,
                             summary: "s".to_owned(),
+                            meta: meta(),
+                            tokens: 5,
                         }
                     });
                 }
@@ -264,7 +273,10 @@ impl Host {
     /// Ends what is open, as a host does that shuts down.
     fn close(&mut self) {
         self.step(Step::Cancel { drop_queued: true });
-        self.step(Step::Fail { partial: None });
+        self.step(Step::Fail {
+            partial: None,
+            kind: "network",
+        });
         while !self.running.is_empty() {
             self.step(Step::CallDone {
                 pick: 0,

@@ -1,0 +1,319 @@
+//! Adds up what the replies of a thread cost, entry by entry.
+
+use serde::{Deserialize, Serialize};
+
+use super::Price;
+use crate::chat::{Meta, Usage};
+use crate::log::{Entry, EntryBody};
+
+/// Milliseconds for which providers keep a prompt in their cache where nothing else is asked for.
+const CACHE_LIFE_MS: i64 = 300_000;
+
+/// Fewer tokens than this are no cache miss: providers cache in blocks.
+const LEAST_MISS: u64 = 512;
+
+/// What replies cost.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Cost {
+    /// Tokens, by bucket.
+    #[serde(flatten)]
+    pub usage: Usage,
+    /// US dollars, of the tokens whose price is known.
+    pub usd: f64,
+    /// Tokens whose price is not known.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unpriced_tokens: u64,
+}
+
+/// Why tokens were paid that another course of things had spared.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "cause", rename_all = "snake_case")]
+pub enum Cause {
+    /// Input was paid in full although an earlier request had put it into the provider's cache.
+    /// The money is what it cost more than a read from the cache.
+    CacheMiss {
+        /// What happened between the two requests.
+        reason: MissReason,
+    },
+    /// Replies that broke off, or were begun again: paid, and of no use to the model.
+    Retry,
+    /// The definitions of the tools, which every request carries; estimated.
+    Schemas,
+    /// Summaries of what was folded.
+    Summary,
+}
+
+/// Why a request found nothing, or less, in the provider's cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MissReason {
+    /// Another provider or model.
+    Switched,
+    /// Other tools.
+    ToolsChanged,
+    /// Other settings.
+    SettingsChanged,
+    /// The conversation was folded or unfolded.
+    ViewChanged,
+    /// More than five minutes had passed.
+    Expired,
+    /// The request began like the one before; the provider did not have it any more.
+    NotFound,
+}
+
+/// What one cause cost.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CauseCost {
+    /// The cause.
+    #[serde(flatten)]
+    pub cause: Cause,
+    /// How often.
+    pub times: u32,
+    /// Tokens, input and output.
+    pub tokens: u64,
+    /// US dollars, where the price is known.
+    pub usd: f64,
+}
+
+/// What a turn costs.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct TurnCost {
+    /// The turn, counted from 1.
+    pub turn: u64,
+    /// Replies, summaries among them.
+    pub replies: u32,
+    /// Requests that were made again before anything came: providers do not bill them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub retries: u32,
+    /// All of it.
+    #[serde(flatten)]
+    pub cost: Cost,
+    /// The parts that have a cause, which may overlap; in a fixed order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub causes: Vec<CauseCost>,
+}
+
+/// What a thread costs.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ThreadCost {
+    /// Turns in which a model answered, in order.
+    pub turns: Vec<TurnCost>,
+    /// All of them together; `turn` is 0.
+    pub total: TurnCost,
+}
+
+/// Adds up a thread.
+#[derive(Debug, Clone, Default)]
+pub struct Account {
+    cost: ThreadCost,
+    before: Option<Before>,
+    /// What changed since the newest reply.
+    changed: Option<MissReason>,
+}
+
+/// The newest reply, as the next request's cache sees it.
+#[derive(Debug, Clone)]
+struct Before {
+    provider: String,
+    model: String,
+    /// Tokens that were in the provider's cache then.
+    cached: u64,
+    at_ms: i64,
+}
+
+impl Account {
+    /// The account of these entries. `price` knows what a provider's model costs.
+    pub fn of(entries: &[Entry], price: &dyn Fn(&str, &str) -> Option<Price>) -> Self {
+        let mut account = Self::default();
+        for entry in entries {
+            account.add(entry, price);
+        }
+        account
+    }
+
+    /// Takes the next entry in.
+    pub fn add(&mut self, entry: &Entry, price: &dyn Fn(&str, &str) -> Option<Price>) {
+        match &entry.body {
+            EntryBody::TableChanged(_) => self.note(MissReason::ToolsChanged),
+            EntryBody::SettingsChanged { .. } => self.note(MissReason::SettingsChanged),
+            EntryBody::Unfolded { .. } => self.note(MissReason::ViewChanged),
+            _ => {}
+        }
+        if let Some(meta) = entry.body.meta() {
+            let price = price(&meta.provider, &meta.model).unwrap_or_default();
+            self.reply(entry, meta, &price);
+        }
+        if matches!(entry.body, EntryBody::Compacted { .. }) {
+            self.note(MissReason::ViewChanged);
+        }
+    }
+
+    /// What the thread costs so far.
+    #[must_use]
+    pub fn cost(&self) -> &ThreadCost {
+        &self.cost
+    }
+
+    /// What a turn costs so far.
+    #[must_use]
+    pub fn turn(&self, turn: u64) -> Option<&TurnCost> {
+        let newest = self.cost.turns.iter().rev();
+        newest
+            .take_while(|cost| cost.turn >= turn)
+            .find(|cost| cost.turn == turn)
+    }
+
+    fn note(&mut self, reason: MissReason) {
+        self.changed.get_or_insert(reason);
+    }
+
+    fn reply(&mut self, entry: &Entry, meta: &Meta, price: &Price) {
+        let summary = matches!(entry.body, EntryBody::Compacted { .. });
+        let asked_ms = entry.at_ms - i64::try_from(meta.latency_ms).unwrap_or(0);
+        let mut causes = Vec::new();
+        if let Some(miss) = self.miss(meta, asked_ms, price) {
+            causes.push(miss);
+        }
+        let whole = |cause| CauseCost {
+            cause,
+            times: 1,
+            tokens: meta.usage.total(),
+            usd: price.of(&meta.usage).unwrap_or(0.0),
+        };
+        if meta.partial || meta.superseded {
+            causes.push(whole(Cause::Retry));
+        }
+        if meta.tool_tokens > 0 {
+            causes.push(schemas(meta, price));
+        }
+        if summary {
+            causes.push(whole(Cause::Summary));
+        }
+        if self
+            .cost
+            .turns
+            .last()
+            .is_none_or(|cost| cost.turn != entry.turn)
+        {
+            self.cost.turns.push(TurnCost {
+                turn: entry.turn,
+                ..TurnCost::default()
+            });
+        }
+        let cost = of_reply(&meta.usage, price);
+        let turn = self.cost.turns.last_mut();
+        for sum in turn.into_iter().chain([&mut self.cost.total]) {
+            sum.add(&cost, meta.retries, &causes);
+        }
+        if meta.usage.prompt_tokens() > 0 {
+            self.before = Some(Before {
+                provider: meta.provider.clone(),
+                model: meta.model.clone(),
+                cached: meta.usage.cache_read + meta.usage.cache_write,
+                at_ms: entry.at_ms,
+            });
+            self.changed = None;
+        }
+    }
+
+    /// What was in the cache after the reply before, and was not read out of it by this one.
+    fn miss(&self, meta: &Meta, asked_ms: i64, price: &Price) -> Option<CauseCost> {
+        let before = self.before.as_ref()?;
+        let usage = &meta.usage;
+        let missed = before.cached.min(usage.prompt_tokens());
+        let tokens = missed.saturating_sub(usage.cache_read);
+        if tokens < LEAST_MISS {
+            return None;
+        }
+        let reason = if (&before.provider, &before.model) != (&meta.provider, &meta.model) {
+            MissReason::Switched
+        } else if let Some(changed) = self.changed {
+            changed
+        } else if asked_ms - before.at_ms > CACHE_LIFE_MS {
+            MissReason::Expired
+        } else {
+            MissReason::NotFound
+        };
+        let paid = if usage.cache_write > 0 {
+            price.cache_write.or(price.input)
+        } else {
+            price.input
+        };
+        let more = paid.zip(price.cache_read).map(|(paid, read)| paid - read);
+        Some(CauseCost {
+            cause: Cause::CacheMiss { reason },
+            times: 1,
+            tokens,
+            usd: tokens as f64 * more.unwrap_or(0.0) / 1e6,
+        })
+    }
+}
+
+impl TurnCost {
+    fn add(&mut self, cost: &Cost, retries: u32, causes: &[CauseCost]) {
+        self.replies += 1;
+        self.retries += retries;
+        self.cost.usage += cost.usage;
+        self.cost.usd += cost.usd;
+        self.cost.unpriced_tokens += cost.unpriced_tokens;
+        for more in causes {
+            match self
+                .causes
+                .iter_mut()
+                .find(|known| known.cause == more.cause)
+            {
+                Some(known) => {
+                    known.times += more.times;
+                    known.tokens += more.tokens;
+                    known.usd += more.usd;
+                }
+                None => self.causes.push(more.clone()),
+            }
+        }
+        self.causes.sort_by_key(|known| known.cause.place());
+    }
+}
+
+impl Cause {
+    fn place(&self) -> (u8, u8) {
+        match self {
+            Self::CacheMiss { reason } => (0, *reason as u8),
+            Self::Retry => (1, 0),
+            Self::Schemas => (2, 0),
+            Self::Summary => (3, 0),
+        }
+    }
+}
+
+fn of_reply(usage: &Usage, price: &Price) -> Cost {
+    let usd = price.of(usage);
+    Cost {
+        usage: *usage,
+        usd: usd.unwrap_or(0.0),
+        unpriced_tokens: if usd.is_some() { 0 } else { usage.total() },
+    }
+}
+
+/// Tools stand in front of everything else, so they are what a cache has first.
+fn schemas(meta: &Meta, price: &Price) -> CauseCost {
+    let usage = &meta.usage;
+    let tokens = meta.tool_tokens.min(usage.prompt_tokens());
+    let read = tokens.min(usage.cache_read);
+    let written = (tokens - read).min(usage.cache_write);
+    let bucketed = Usage {
+        input: tokens - read - written,
+        cache_read: read,
+        cache_write: written,
+        ..Usage::default()
+    };
+    CauseCost {
+        cause: Cause::Schemas,
+        times: 1,
+        tokens,
+        usd: price.of(&bucketed).unwrap_or(0.0),
+    }
+}
+
+fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
+    *number == N::default()
+}

@@ -1,0 +1,105 @@
+//! When a conversation becomes too long: a summary takes the place of its older part, between two
+//! requests of a turn and never inside a step.
+
+use super::{Action, Machine, Phase, Turn};
+use crate::chat::{Event, Meta};
+use crate::log::EntryBody;
+use crate::turn::{Compaction, ModelFailure};
+
+impl Machine {
+    pub(super) fn is_compaction_due(&self) -> bool {
+        let failed = self
+            .turn
+            .as_ref()
+            .is_some_and(|turn| turn.compaction_failed);
+        match self.settings.compaction {
+            Compaction::At(most) => self.next_input >= most && !failed,
+            Compaction::Never | Compaction::Refused => false,
+        }
+    }
+
+    pub(super) fn compact(&mut self, refused: bool) {
+        if let Some(turn) = &mut self.turn {
+            turn.phase = Phase::Compacting;
+            self.out.push(Action::Compact { refused });
+        }
+    }
+
+    /// Whether a request that was refused is made again with less, once a turn.
+    pub(super) fn compacts_instead(&mut self, failure: &ModelFailure) -> bool {
+        let may = self.settings.compaction != Compaction::Never && failure.kind == "too_large";
+        let Some(turn) = self.turn.as_mut().filter(|_| may) else {
+            return false;
+        };
+        if turn.compaction_failed || std::mem::replace(&mut turn.was_too_long, true) {
+            return false;
+        }
+        // It gave no reply, so it was no iteration.
+        turn.rounds = turn.rounds.saturating_sub(1);
+        self.notice(format!(
+            "The conversation is too long for the model, so its older part is summarised. {}",
+            failure.error
+        ));
+        self.compact(true);
+        true
+    }
+
+    pub(super) fn compacted(&mut self, upto: u64, summary: String, meta: Meta, tokens: u64) {
+        if !self.is_compacting() {
+            return;
+        }
+        self.paid(&meta);
+        self.write(EntryBody::Compacted {
+            upto,
+            summary,
+            meta: Some(meta),
+        });
+        self.next_input = tokens;
+        self.notice(format!(
+            "The older part of the conversation is summarised from here on; the model now reads \
+             about {tokens} tokens of it. Nothing is deleted."
+        ));
+        // Whatever is left is what there is: not again before the model has answered.
+        self.ask_in_budget();
+    }
+
+    pub(super) fn compaction_failed(&mut self, error: &str, meta: Option<Meta>) {
+        if !self.is_compacting() {
+            return;
+        }
+        if let Some(turn) = &mut self.turn {
+            turn.compaction_failed = true;
+        }
+        if let Some(meta) = meta {
+            self.paid(&meta);
+        }
+        self.notice(format!("The conversation could not be summarised: {error}"));
+        self.ask_in_budget();
+    }
+
+    fn ask_in_budget(&mut self) {
+        match self.tokens_spent() {
+            Some(outcome) => self.finish(outcome),
+            None => self.ask(),
+        }
+    }
+
+    /// Counts what a summary cost to its turn.
+    fn paid(&mut self, meta: &Meta) {
+        if let Some(turn) = &mut self.turn {
+            turn.usage += meta.usage;
+            let usage = turn.usage;
+            self.tell(Event::Usage(usage.into()));
+        }
+    }
+
+    pub(super) fn is_compacting(&self) -> bool {
+        matches!(
+            &self.turn,
+            Some(Turn {
+                phase: Phase::Compacting,
+                ..
+            })
+        )
+    }
+}

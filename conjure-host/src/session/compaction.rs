@@ -1,0 +1,180 @@
+//! How much of its log a session's model reads: summaries that stand for the older part, and
+//! taking them back.
+
+use conjure_core::chat::{Meta, Part, Response};
+use conjure_core::context::{Room, cut_point, next_input_tokens, summary_request, view_tokens};
+use conjure_core::log::{Entry, EntryBody, FoldState, folds};
+use conjure_core::request::ToolChoice;
+use conjure_core::turn::Input;
+
+use super::actor::Actor;
+use super::derived::room;
+use super::model::Request;
+
+/// A summary that is on its way.
+pub(super) struct Compaction {
+    pub(super) request: Request,
+    upto: u64,
+    room: Room,
+    choice: ToolChoice,
+}
+
+/// A fold that cannot be taken back.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UnfoldError {
+    /// The thread has no such compaction.
+    #[error("entry {fold} of this thread is no compaction{}", listed(.known))]
+    NoFold {
+        /// What was asked for.
+        fold: u64,
+        /// The compactions that there are.
+        known: Vec<u64>,
+    },
+    /// A later one stands for what it stood for.
+    #[error("the compaction {fold} is part of the later one {by}: unfold that first")]
+    Inside {
+        /// What was asked for.
+        fold: u64,
+        /// The later one.
+        by: u64,
+    },
+    /// It was taken back before.
+    #[error("the compaction {fold} is unfolded already")]
+    Already {
+        /// What was asked for.
+        fold: u64,
+    },
+    /// The session ended.
+    #[error("the session ended")]
+    Ended,
+}
+
+fn listed(folds: &[u64]) -> String {
+    if folds.is_empty() {
+        return "; it has none".to_owned();
+    }
+    let folds: Vec<String> = folds.iter().map(u64::to_string).collect();
+    format!("; there are: {}", folds.join(", "))
+}
+
+impl Actor {
+    /// Asks the session's own provider for a summary of the older part of the log.
+    pub(super) fn compact(&mut self, refused: bool) -> Option<Input> {
+        let entries = self.recorder.entries();
+        let mut room = room(&self.spec, &self.shared.models);
+        if refused {
+            // Whatever is known of the window: so much was too much for it.
+            let tokens = next_input_tokens(entries);
+            room.window = Some(room.window.unwrap_or(tokens).min(tokens));
+        }
+        let Some(upto) = cut_point(entries, &room) else {
+            return Some(Input::CompactionFailed {
+                error: "there is nothing before its newest part that is worth it".to_owned(),
+                meta: None,
+            });
+        };
+        self.ask_for_summary(upto, room, ToolChoice::Auto);
+        None
+    }
+
+    fn ask_for_summary(&mut self, upto: u64, room: Room, choice: ToolChoice) {
+        let like = self.compile(&self.current.load_full());
+        let target = self.target();
+        let mut request = summary_request(self.recorder.entries(), upto, &target, &room, like);
+        request.tool_choice = choice.clone();
+        let meta = self.meta(&request);
+        // Its own row of numbers: a summary is no request of the machine's.
+        let number = u64::MAX - self.recorder.entries().len() as u64;
+        let request = self.begin(number, request, meta);
+        self.compaction = Some(Compaction {
+            request,
+            upto,
+            room,
+            choice,
+        });
+    }
+
+    /// Takes the answer to the request for a summary.
+    pub(super) fn compacted(&mut self, answer: Input) {
+        let Some(asked) = self.compaction.take() else {
+            return;
+        };
+        let input = match answer {
+            Input::ModelDone {
+                response, mut meta, ..
+            } => {
+                meta.stop_reason = response.stop.as_ref().map(|stop| stop.raw.clone());
+                let summary = text(&response);
+                if !summary.trim().is_empty() {
+                    self.folded(asked.upto, summary, meta)
+                } else if asked.choice == ToolChoice::Auto && !response.parts.is_empty() {
+                    // It called a tool in place of writing: once more, without the choice.
+                    self.ask_for_summary(asked.upto, asked.room, ToolChoice::None);
+                    return;
+                } else {
+                    Input::CompactionFailed {
+                        error: "the summary is empty".to_owned(),
+                        meta: Some(meta),
+                    }
+                }
+            }
+            Input::ModelFailed {
+                failure, partial, ..
+            } => Input::CompactionFailed {
+                error: failure.error,
+                meta: partial.map(|(_, meta)| meta),
+            },
+            other => other,
+        };
+        self.input(input);
+    }
+
+    fn folded(&self, upto: u64, summary: String, meta: Meta) -> Input {
+        let body = EntryBody::Compacted {
+            upto,
+            summary: summary.clone(),
+            meta: None,
+        };
+        Input::Compacted {
+            upto,
+            summary,
+            meta,
+            tokens: self.tokens_with(body),
+        }
+    }
+
+    /// Lets the model read again what a compaction hides.
+    pub(super) fn unfold(&mut self, fold: u64) -> Result<u64, UnfoldError> {
+        let folds = folds(self.recorder.entries());
+        let found = folds.iter().find(|known| known.seq == fold);
+        match found.map(|found| found.state) {
+            None => Err(UnfoldError::NoFold {
+                fold,
+                known: folds.iter().map(|known| known.seq).collect(),
+            }),
+            Some(FoldState::Inside { by }) => Err(UnfoldError::Inside { fold, by }),
+            Some(FoldState::Unfolded) => Err(UnfoldError::Already { fold }),
+            Some(FoldState::Standing) => {
+                let tokens = self.tokens_with(EntryBody::Unfolded { fold });
+                self.input(Input::Unfold { fold, tokens });
+                Ok(tokens)
+            }
+        }
+    }
+
+    /// Tokens of what the model would read with one entry more, about.
+    fn tokens_with(&self, body: EntryBody) -> u64 {
+        let mut entries = self.recorder.entries().to_vec();
+        entries.push(Entry {
+            seq: entries.last().map_or(1, |last| last.seq + 1),
+            turn: entries.last().map_or(0, |last| last.turn),
+            at_ms: 0,
+            body,
+        });
+        view_tokens(&entries)
+    }
+}
+
+fn text(response: &Response) -> String {
+    response.parts.iter().filter_map(Part::as_text).collect()
+}
