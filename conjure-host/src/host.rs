@@ -20,6 +20,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use conjure_core::chat::FunctionCall;
+use conjure_core::cost::{Account, ThreadCost};
+use conjure_core::log::{Entry, EntryBody};
+use conjure_core::switch::SwitchReport;
 use conjure_skill_sdk::protocol::Create;
 use conjure_skill_sdk::{Executor, ExecutorPlugin, Exported, Setup, Skill};
 use secrecy::SecretString;
@@ -35,9 +38,11 @@ use crate::plugin::{
 };
 use crate::provider::http::Clients;
 use crate::provider::{ModelBook, ModelBookError, Provider};
-use crate::session::{BackendSpec, Calls, Session, SessionError, SessionSpec, sweep};
+use crate::session::{
+    BackendSpec, Calls, Recorder, Session, SessionError, SessionSpec, sweep, unfolding,
+};
 use crate::shared::Shared;
-use crate::store::{InMemory, Log};
+use crate::store::{InMemory, Log, Record, StoreError, ThreadId};
 
 /// A host: what is shared by its sessions. Cloning it is cheap.
 #[derive(Clone)]
@@ -122,9 +127,62 @@ impl Host {
     pub async fn resume(
         &self,
         spec: SessionSpec,
-        thread: crate::store::ThreadId,
+        thread: ThreadId,
     ) -> Result<Session, SessionError> {
         Session::open(Arc::clone(&self.shared), spec, Some(thread)).await
+    }
+
+    /// What sending a thread to the provider and the model of this specification would change:
+    /// see [`Session::check`]. Reads the thread and writes nothing.
+    ///
+    /// # Errors
+    /// [`SessionError`] when there is no such thread, nobody knows the provider, or the tools
+    /// cannot be made ready.
+    pub async fn check(
+        &self,
+        spec: SessionSpec,
+        thread: &ThreadId,
+    ) -> Result<SwitchReport, SessionError> {
+        crate::session::check(Arc::clone(&self.shared), spec, thread).await
+    }
+
+    /// What a thread costs so far, and why, with the prices that are known now.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be read.
+    pub fn cost(&self, thread: &ThreadId) -> Result<ThreadCost, StoreError> {
+        let entries = self.entries(thread)?;
+        let models = &self.shared.models;
+        let price = |provider: &str, model: &str| Some(models.facts(provider, model)?.price);
+        Ok(Account::of(&entries, &price).cost().clone())
+    }
+
+    /// The entries of a thread.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be read.
+    pub fn entries(&self, thread: &ThreadId) -> Result<Vec<Entry>, StoreError> {
+        let records = self.shared.log.read(thread)?;
+        let entry = |record| match record {
+            Record::Entry(entry) => Some(entry),
+            _ => None,
+        };
+        Ok(records.into_iter().filter_map(entry).collect())
+    }
+
+    /// Takes a compaction of a thread back that nobody has open: see [`Session::unfold`].
+    ///
+    /// # Errors
+    /// [`SessionError::Unfold`] says what stands in the way; [`SessionError::Store`] when the thread cannot
+    /// be written.
+    pub fn unfold(&self, thread: &ThreadId, fold: Option<u64>) -> Result<(u64, u64), SessionError> {
+        // Opening makes a thread that is not there.
+        self.shared.log.read(thread)?;
+        let mut recorder = Recorder::new(self.shared.log.open(thread)?);
+        let (fold, tokens) = unfolding(recorder.entries(), fold)?;
+        recorder.entry(EntryBody::Unfolded { fold });
+        recorder.commit()?;
+        Ok((fold, tokens))
     }
 
     /// Runs one call without a model: with these skill folders, on this executor.

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use conjure_core::repair::Target;
+use conjure_core::wire::Endpoint;
 use serde_json::{Value, json};
 
 use crate::backend::Asker;
@@ -11,6 +13,7 @@ use crate::backend::lease::{SkillLease, create_request};
 use crate::backend::services::{Services, ServicesShared};
 use crate::plugin::{HostServices, Instance, LoadedPlugin, PluginId, Registry};
 use crate::provider::http::Clients;
+use crate::provider::http_provider::target;
 use crate::provider::{ModelBook, Provider, Script, Scripted, ToolWalk, known};
 use crate::session::{SessionError, SessionSpec};
 use crate::store::Log;
@@ -173,6 +176,24 @@ impl Shared {
                 None => Err(unusable(self.no_provider(name, spec))),
             },
         }
+    }
+
+    /// Whom a session's requests go to, and how that is spoken to. Needs no key.
+    pub(crate) fn recipient(&self, spec: &SessionSpec) -> Result<(Target, Endpoint), SessionError> {
+        let name = spec.provider.as_deref().unwrap_or_default();
+        let model = spec.model.as_deref().unwrap_or_default();
+        if !self.providers.contains_key(name)
+            && let Some((wire, endpoint)) = known::spoken(name, spec)
+        {
+            let endpoint = endpoint.with_model(model);
+            return Ok((target(wire, &endpoint, model), endpoint));
+        }
+        let provider = self.provider(spec)?;
+        let target = Target {
+            provider: name.to_owned(),
+            ..provider.target(model)
+        };
+        Ok((target, provider.endpoint(model)))
     }
 
     fn no_provider(&self, name: &str, spec: &SessionSpec) -> String {

@@ -15,6 +15,7 @@ use super::output::{self, DIM, RESET, YELLOW, aside, clean};
 use super::run::{Following, close, failure, open};
 use super::signals::{Signal, Signals};
 use super::transcript::Transcript;
+use super::{spent, thread_check};
 
 /// Holds a conversation: each line is a message. Ctrl-C ends a turn that runs, Ctrl-D ends the
 /// conversation. What a plugin directory gains or loses meanwhile is there in the next step.
@@ -36,6 +37,9 @@ pub(crate) struct Args {
 const HELP: &str = "/tools                  the routing table
 /files                  the files made so far
 /model PROVIDER/MODEL   go on with another model, of any provider
+/check PROVIDER/MODEL   what that model would get of this conversation
+/cost                   what it cost so far
+/unfold                 let the model read again what a summary hides
 /help                   this
 /quit                   end the conversation (or Ctrl-D)
 Ctrl-C                  end the turn that runs; what came so far is kept";
@@ -124,6 +128,12 @@ async fn host_command(session: &Session, command: &str, transcript: &mut Transcr
         ("/tools", "") => super::routes::print(&session.table()),
         ("/files", "") => transcript.files(&session.created_files()),
         ("/model", wanted) => change_model(session, wanted).await,
+        ("/check", wanted) => check_model(session, wanted).await,
+        ("/cost", "") => match spent::line(&session.cost().await.total) {
+            Some(spent) => aside(spent),
+            None => aside("Nothing was spent yet."),
+        },
+        ("/unfold", fold) => unfold(session, fold).await,
         ("/help", "") => aside(HELP),
         _ => aside(format_args!("There is no {command}.\n{HELP}")),
     }
@@ -131,24 +141,59 @@ async fn host_command(session: &Session, command: &str, transcript: &mut Transcr
 
 /// Goes on with another model: `PROVIDER/MODEL`; the model's own name may have slashes too.
 async fn change_model(session: &Session, wanted: &str) {
-    let Some((provider, model)) = wanted
-        .split_once('/')
-        .filter(|(p, m)| !p.is_empty() && !m.is_empty())
-    else {
+    let Some(settings) = named(wanted) else {
         aside("Write `/model PROVIDER/MODEL`, such as `/model openai/gpt-5`.");
         return;
     };
-    let settings = Settings {
-        provider: Some(provider.to_owned()),
-        model: Some(model.to_owned()),
-    };
     match session.change(settings, When::Now).await {
-        Ok(()) => aside(format_args!(
-            "{DIM}Now {provider} answers, with {model}.{RESET}"
-        )),
+        Ok(()) => aside(format_args!("{DIM}Now {wanted} answers.{RESET}")),
         Err(error) => aside(format_args!(
             "{YELLOW}note:{RESET} nothing changes: {error}"
         )),
+    }
+}
+
+/// Says what that model would get.
+async fn check_model(session: &Session, wanted: &str) {
+    let Some(settings) = named(wanted) else {
+        aside("Write `/check PROVIDER/MODEL`, such as `/check openai/gpt-5`.");
+        return;
+    };
+    match session.check(settings).await {
+        Ok(report) => {
+            for said in thread_check::words(&report, None) {
+                aside(format_args!("  {}", clean(&said)));
+            }
+        }
+        Err(error) => aside(format_args!("{YELLOW}note:{RESET} {error}")),
+    }
+}
+
+fn named(wanted: &str) -> Option<Settings> {
+    let (provider, model) = wanted.split_once('/')?;
+    (!provider.is_empty() && !model.is_empty()).then(|| Settings {
+        provider: Some(provider.to_owned()),
+        model: Some(model.to_owned()),
+    })
+}
+
+async fn unfold(session: &Session, fold: &str) {
+    let fold = match fold {
+        "" => None,
+        fold => match fold.parse() {
+            Ok(fold) => Some(fold),
+            Err(_) => {
+                aside("Write `/unfold`, or `/unfold ENTRY` with a compaction's entry.");
+                return;
+            }
+        },
+    };
+    match session.unfold(fold).await {
+        Ok((_, tokens)) => aside(format_args!(
+            "{DIM}The next request has about {} tokens of this conversation.{RESET}",
+            spent::thousands(tokens)
+        )),
+        Err(error) => aside(format_args!("{YELLOW}note:{RESET} {error}")),
     }
 }
 

@@ -79,6 +79,7 @@ impl From<SessionError> for Failure {
             SessionError::Spec(_)
             | SessionError::Provider { .. }
             | SessionError::Tools(_)
+            | SessionError::Unfold(_)
             | SessionError::Store(StoreError::NoThread { .. } | StoreError::BadId { .. }) => {
                 Exit::Usage
             }
@@ -86,6 +87,12 @@ impl From<SessionError> for Failure {
             SessionError::Store(_) | SessionError::Directory { .. } => Exit::Host,
         };
         Self::new(exit, error.to_string())
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        SessionError::from(error).into()
     }
 }
 

@@ -17,6 +17,10 @@ mod routes;
 mod run;
 mod signals;
 mod skill;
+mod spent;
+mod thread;
+mod thread_check;
+mod thread_show;
 mod transcript;
 mod wire;
 mod wire_decode;
@@ -115,6 +119,11 @@ enum Verb {
     /// Asks each provider for its list; context sizes and prices come from a data file, over which
     /// `models.toml` in the data directory wins.
     Models(models::Args),
+    /// Look at a thread: what was said, what it cost, what another model would get of it
+    ///
+    /// A thread is a conversation that is kept; `conjure run` and `conjure chat` name it, and
+    /// `--thread ID` goes on with it.
+    Thread(thread::Args),
     /// Decode a provider's reply, or encode a request, to debug a wire
     ///
     /// Turns what a provider sent into the canonical form, and a conversation into what a provider
@@ -172,6 +181,7 @@ impl Cli {
                         Verb::Chat(args) => chat::run(&global, args).await,
                         Verb::Call(args) => call::run(&global, args).await,
                         Verb::Routes(args) => routes::run(&global, args).await,
+                        Verb::Thread(args) => thread::run(&global, args).await,
                         Verb::Models(args) => models::run(&global, args).await,
                         Verb::Plugin(args) => plugin::run(&global, args).await,
                         Verb::Skill(_) | Verb::Wire(_) | Verb::Completions(_) => Ok(Exit::Fine),

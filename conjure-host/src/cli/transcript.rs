@@ -8,6 +8,7 @@ use super::args::shown;
 use super::output::{
     self, BOLD, CYAN, DIM, GREEN, RED, RESET, YELLOW, aside, clean, duration, size,
 };
+use super::spent;
 
 /// A call that waits for the person.
 pub(crate) struct Asked {
@@ -95,6 +96,12 @@ impl Transcript {
                     aside(format_args!("  {DIM}{line}{RESET}"));
                 }
             }
+            Event::Cost { turn, .. } => {
+                if let Some(spent) = spent::line(turn) {
+                    self.end();
+                    aside(format_args!("{DIM}{spent}{RESET}"));
+                }
+            }
             Event::Notice { text } => {
                 self.end();
                 aside(format_args!("{YELLOW}note:{RESET} {}", clean(text)));
@@ -156,7 +163,7 @@ fn asked(call: &CallAnnounced, reason: &str) -> Asked {
 }
 
 /// The first lines of a result: a few of one that worked, more of one that failed.
-fn preview(text: &str, is_error: bool) -> Vec<String> {
+pub(crate) fn preview(text: &str, is_error: bool) -> Vec<String> {
     let most = if is_error { 12 } else { 3 };
     let mut lines: Vec<String> = text
         .lines()
@@ -172,7 +179,7 @@ fn preview(text: &str, is_error: bool) -> Vec<String> {
 }
 
 /// A text on one line, without what would steer a terminal.
-fn one_line(text: &str, most: usize) -> String {
+pub(crate) fn one_line(text: &str, most: usize) -> String {
     let clean: String = clean(&text.replace('\n', " "))
         .chars()
         .map(|c| if c.is_control() { ' ' } else { c })

@@ -363,15 +363,11 @@ impl Provider for HttpProvider {
     }
 
     fn target(&self, model: &str) -> Target {
-        let target = Target::new(&self.endpoint.provider, model).over(self.wire);
-        match self.wire {
-            Wire::OpenaiChat => Target {
-                images: self.endpoint.dialect.images,
-                files: self.endpoint.dialect.files,
-                ..target
-            },
-            Wire::Anthropic | Wire::OpenaiResponses | Wire::Gemini => target,
-        }
+        target(self.wire, &self.endpoint, model)
+    }
+
+    fn endpoint(&self, model: &str) -> Endpoint {
+        self.endpoint.clone().with_model(model)
     }
 
     fn respond<'a>(
@@ -380,6 +376,19 @@ impl Provider for HttpProvider {
         sink: &'a ReplySink,
     ) -> BoxFuture<'a, Result<Response, ProviderError>> {
         self.answer(request, sink).boxed()
+    }
+}
+
+/// For whom a conversation is repaired that goes to a model there, over this wire.
+pub(crate) fn target(wire: Wire, endpoint: &Endpoint, model: &str) -> Target {
+    let target = Target::new(&endpoint.provider, model).over(wire);
+    match wire {
+        Wire::OpenaiChat => Target {
+            images: endpoint.dialect.images,
+            files: endpoint.dialect.files,
+            ..target
+        },
+        Wire::Anthropic | Wire::OpenaiResponses | Wire::Gemini => target,
     }
 }
 

@@ -132,7 +132,6 @@ pub(crate) fn provider(
         return Ok(None);
     }
     let own = own.cloned().unwrap_or_default();
-    let wire = own.wire.or(known.map(|known| known.wire));
     let base_url = own
         .base_url
         .or_else(|| known.and_then(|known| env::var(known.base_url_var)))
@@ -153,17 +152,33 @@ pub(crate) fn provider(
     let mut options = HttpOptions::new(base_url);
     options.headers = own.headers.into_iter().collect();
     spec.http.apply(&mut options);
-    let endpoint = Endpoint {
-        dialect: own.dialect.unwrap_or_else(|| Dialect::of(name)),
-        ..Endpoint::new(name)
+    let Some((wire, endpoint)) = spoken(name, spec) else {
+        return Ok(None);
     };
     let client = clients
         .client(&options)
         .map_err(|error| error.to_string())?;
-    let wire = wire.unwrap_or(Wire::OpenaiChat);
     HttpProvider::with_client(wire, endpoint, key, options, client)
         .map(Some)
         .map_err(|error| error.to_string())
+}
+
+/// What the provider of this name speaks, and how. Needs no key.
+pub(crate) fn spoken(name: &str, spec: &SessionSpec) -> Option<(Wire, Endpoint)> {
+    let known = Known::named(name);
+    let own = spec.providers.get(name);
+    if known.is_none() && own.is_none() {
+        return None;
+    }
+    let wire = own
+        .and_then(|own| own.wire)
+        .or(known.map(|known| known.wire));
+    let dialect = own.and_then(|own| own.dialect.clone());
+    let endpoint = Endpoint {
+        dialect: dialect.unwrap_or_else(|| Dialect::of(name)),
+        ..Endpoint::new(name)
+    };
+    Some((wire.unwrap_or(Wire::OpenaiChat), endpoint))
 }
 
 /// The key in the first of these variables that is set.

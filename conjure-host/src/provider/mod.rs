@@ -5,7 +5,7 @@
 
 mod address;
 pub(crate) mod http;
-mod http_provider;
+pub(crate) mod http_provider;
 pub(crate) mod known;
 mod model_facts;
 mod model_list;
@@ -29,6 +29,7 @@ pub use tool_walk::ToolWalk;
 use conjure_core::chat::Response;
 use conjure_core::repair::Target;
 use conjure_core::request::ModelRequest;
+use conjure_core::wire::Endpoint;
 
 /// Answers model requests.
 ///
@@ -48,6 +49,11 @@ pub trait Provider: Send + Sync + 'static {
     /// whether it can look at images and files. By default what the provider's name implies.
     fn target(&self, model: &str) -> Target {
         Target::new(self.name(), model)
+    }
+
+    /// How the wire of the target is spoken there; used to tell what a switch would change.
+    fn endpoint(&self, model: &str) -> Endpoint {
+        Endpoint::new(self.name()).with_model(model)
     }
 
     /// What a person should know before the first answer, such as that a script plays the model.

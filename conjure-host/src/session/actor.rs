@@ -235,6 +235,9 @@ impl Actor {
             Command::Status(done) => {
                 let _ = done.send(self.toolbox.status());
             }
+            Command::Check { settings, done } => {
+                let _ = done.send(self.check(&settings));
+            }
             Command::Unfold { fold, done } => {
                 let _ = done.send(self.unfold(fold));
             }

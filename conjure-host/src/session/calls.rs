@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use conjure_core::chat::FunctionCall;
@@ -61,6 +62,14 @@ impl Calls {
     #[must_use]
     pub fn table(&self) -> &RoutingTable {
         self.snapshot.table()
+    }
+
+    pub(super) fn skills_prompt(&self) -> &str {
+        self.snapshot.skills_prompt()
+    }
+
+    pub(super) fn working_dir(&self) -> &Path {
+        &self.place.around.working_dir
     }
 
     /// Runs one call. Calls may run at the same time; whoever needs an order waits.

@@ -72,13 +72,7 @@ impl Actor {
     }
 
     pub(super) fn change(&mut self, change: &Settings, when: When) -> Result<(), SessionError> {
-        let mut spec = self.spec.clone();
-        if let Some(provider) = &change.provider {
-            spec.provider = Some(provider.clone());
-        }
-        if let Some(model) = &change.model {
-            spec.model = Some(model.clone());
-        }
+        let spec = change.applied_to(&self.spec);
         self.shared.provider(&spec)?;
         let settings = turn_settings(&spec, &self.shared.models);
         let summary = format!("{} / {}", settings.provider, settings.model);

@@ -22,6 +22,9 @@ pub(super) struct Compaction {
 /// A fold that cannot be taken back.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnfoldError {
+    /// No compaction stands.
+    #[error("nothing is folded: the model reads all of the conversation as it is")]
+    NothingFolded,
     /// The thread has no such compaction.
     #[error("entry {fold} of this thread is no compaction{}", listed(.known))]
     NoFold {
@@ -139,40 +142,55 @@ impl Actor {
             upto,
             summary,
             meta,
-            tokens: self.tokens_with(body),
+            tokens: tokens_with(self.recorder.entries(), body),
         }
     }
 
     /// Lets the model read again what a compaction hides.
-    pub(super) fn unfold(&mut self, fold: u64) -> Result<u64, UnfoldError> {
-        let folds = folds(self.recorder.entries());
-        let found = folds.iter().find(|known| known.seq == fold);
-        match found.map(|found| found.state) {
-            None => Err(UnfoldError::NoFold {
-                fold,
-                known: folds.iter().map(|known| known.seq).collect(),
-            }),
-            Some(FoldState::Inside { by }) => Err(UnfoldError::Inside { fold, by }),
-            Some(FoldState::Unfolded) => Err(UnfoldError::Already { fold }),
-            Some(FoldState::Standing) => {
-                let tokens = self.tokens_with(EntryBody::Unfolded { fold });
-                self.input(Input::Unfold { fold, tokens });
-                Ok(tokens)
-            }
+    pub(super) fn unfold(&mut self, fold: Option<u64>) -> Result<(u64, u64), UnfoldError> {
+        let (fold, tokens) = unfolding(self.recorder.entries(), fold)?;
+        self.input(Input::Unfold { fold, tokens });
+        Ok((fold, tokens))
+    }
+}
+
+/// Whether a compaction can be taken back, the one that stands or that of this entry; gives back
+/// which it is, and how many tokens the model would read then, about.
+pub(crate) fn unfolding(entries: &[Entry], fold: Option<u64>) -> Result<(u64, u64), UnfoldError> {
+    let folds = folds(entries);
+    let standing = || {
+        folds
+            .iter()
+            .find(|known| known.state == FoldState::Standing)
+    };
+    let Some(fold) = fold.or_else(|| standing().map(|known| known.seq)) else {
+        return Err(UnfoldError::NothingFolded);
+    };
+    let found = folds.iter().find(|known| known.seq == fold);
+    match found.map(|found| found.state) {
+        None => Err(UnfoldError::NoFold {
+            fold,
+            known: folds.iter().map(|known| known.seq).collect(),
+        }),
+        Some(FoldState::Inside { by }) => Err(UnfoldError::Inside { fold, by }),
+        Some(FoldState::Unfolded) => Err(UnfoldError::Already { fold }),
+        Some(FoldState::Standing) => {
+            let tokens = tokens_with(entries, EntryBody::Unfolded { fold });
+            Ok((fold, tokens))
         }
     }
+}
 
-    /// Tokens of what the model would read with one entry more, about.
-    fn tokens_with(&self, body: EntryBody) -> u64 {
-        let mut entries = self.recorder.entries().to_vec();
-        entries.push(Entry {
-            seq: entries.last().map_or(1, |last| last.seq + 1),
-            turn: entries.last().map_or(0, |last| last.turn),
-            at_ms: 0,
-            body,
-        });
-        view_tokens(&entries)
-    }
+/// Tokens of what the model would read with one entry more, about.
+fn tokens_with(entries: &[Entry], body: EntryBody) -> u64 {
+    let mut entries = entries.to_vec();
+    entries.push(Entry {
+        seq: entries.last().map_or(1, |last| last.seq + 1),
+        turn: entries.last().map_or(0, |last| last.turn),
+        at_ms: 0,
+        body,
+    });
+    view_tokens(&entries)
 }
 
 fn text(response: &Response) -> String {

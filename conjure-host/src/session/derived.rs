@@ -1,8 +1,10 @@
 //! What follows from a session's spec.
 
+use std::path::Path;
 use std::time::Duration;
 
-use conjure_core::context::Room;
+use conjure_core::context::{CompileSettings, Room};
+use conjure_core::repair::Target;
 use conjure_core::routing::{Decision as PolicyDecision, Pattern, Policy, Rule};
 use conjure_core::turn;
 
@@ -69,8 +71,26 @@ pub(crate) fn room(spec: &SessionSpec, models: &ModelBook) -> Room {
     }
 }
 
+/// What a request of the session is compiled with.
+pub(crate) fn compile_settings(
+    spec: &SessionSpec,
+    models: &ModelBook,
+    working_dir: &Path,
+    skills_prompt: &str,
+    target: Target,
+) -> CompileSettings {
+    CompileSettings {
+        persona: spec.persona.clone(),
+        max_tokens: max_tokens(spec, models),
+        thinking_tokens: spec.thinking_tokens,
+        working_dir: Some(working_dir.display().to_string()),
+        skills_prompt: skills_prompt.to_owned(),
+        ..CompileSettings::new(target)
+    }
+}
+
 /// The most tokens of one reply.
-pub(crate) fn max_tokens(spec: &SessionSpec, models: &ModelBook) -> u32 {
+fn max_tokens(spec: &SessionSpec, models: &ModelBook) -> u32 {
     let most = facts(spec, models).max_output;
     let most = most.and_then(|most| u32::try_from(most).ok());
     spec.max_tokens

@@ -8,6 +8,7 @@ use conjure_core::chat::{ArtifactRef, EventId, Message, Usage};
 use conjure_core::cost::ThreadCost;
 use conjure_core::log::{self, Entry, EntryBody, Outcome};
 use conjure_core::routing::{RoutingTable, Rule};
+use conjure_core::switch::SwitchReport;
 use conjure_core::turn::{Decision, When};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -213,9 +214,6 @@ impl Session {
     /// # Errors
     /// [`SessionError::Provider`] when the provider is not to be had; nothing changes then.
     pub async fn change(&self, settings: Settings, when: When) -> Result<(), SessionError> {
-        let ended = || SessionError::Provider {
-            message: "the session ended".to_owned(),
-        };
         self.ask(|done| Command::Change {
             settings,
             when,
@@ -223,6 +221,18 @@ impl Session {
         })
         .await
         .ok_or_else(ended)?
+    }
+
+    /// What changing settings would change about the next request: parts left out or told
+    /// otherwise, ids renamed, tools that would not be offered, tokens, and whether what the
+    /// prompt cache holds would be lost. Sends nothing and needs no key.
+    ///
+    /// # Errors
+    /// [`SessionError::Provider`] when nobody knows the provider.
+    pub async fn check(&self, settings: Settings) -> Result<SwitchReport, SessionError> {
+        self.ask(|done| Command::Check { settings, done })
+            .await
+            .ok_or_else(ended)?
     }
 
     /// The conversation, as messages.
@@ -240,13 +250,14 @@ impl Session {
         self.ask(Command::Cost).await.unwrap_or_default()
     }
 
-    /// Takes a compaction back, by its entry: from the next request on the model reads again what
-    /// it hid. Gives back how many tokens that makes, about; where a compaction is due from then
-    /// on, the next request makes another one.
+    /// Takes a compaction back, the one that stands or that of an entry: from the next request on
+    /// the model reads again what it hid. Gives back the compaction's entry, and how many tokens
+    /// of the conversation that makes, about; where that is too many, the next request makes
+    /// another one.
     ///
     /// # Errors
     /// [`UnfoldError`] says what stands in the way.
-    pub async fn unfold(&self, fold: u64) -> Result<u64, UnfoldError> {
+    pub async fn unfold(&self, fold: Option<u64>) -> Result<(u64, u64), UnfoldError> {
         self.ask(|done| Command::Unfold { fold, done })
             .await
             .unwrap_or(Err(UnfoldError::Ended))
@@ -353,6 +364,9 @@ pub enum SessionError {
     /// The thread.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// A compaction that is to be taken back.
+    #[error(transparent)]
+    Unfold(#[from] UnfoldError),
     /// A directory.
     #[error("the directory `{path}` cannot be used: {reason}")]
     Directory {
@@ -370,6 +384,23 @@ pub struct Settings {
     pub provider: Option<String>,
     /// The model.
     pub model: Option<String>,
+}
+
+impl Settings {
+    /// A specification with these settings in place of its own.
+    pub(super) fn applied_to(&self, spec: &SessionSpec) -> SessionSpec {
+        SessionSpec {
+            provider: self.provider.clone().or_else(|| spec.provider.clone()),
+            model: self.model.clone().or_else(|| spec.model.clone()),
+            ..spec.clone()
+        }
+    }
+}
+
+fn ended() -> SessionError {
+    SessionError::Provider {
+        message: "the session ended".to_owned(),
+    }
 }
 
 /// The files of a thread, in order: handle, backend, and where each was.

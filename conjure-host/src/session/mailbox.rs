@@ -5,6 +5,7 @@ use conjure_core::chat::Message;
 use conjure_core::cost::ThreadCost;
 use conjure_core::log::Entry;
 use conjure_core::routing::Rule;
+use conjure_core::switch::SwitchReport;
 use conjure_core::turn::{Decision, Input, When};
 use conjure_skill_sdk::protocol::CatalogReply;
 use serde_json::Value;
@@ -41,9 +42,13 @@ pub(crate) enum Command {
         done: oneshot::Sender<Result<(), SessionError>>,
     },
     Messages(oneshot::Sender<Vec<Message>>),
+    Check {
+        settings: Settings,
+        done: oneshot::Sender<Result<SwitchReport, SessionError>>,
+    },
     Unfold {
-        fold: u64,
-        done: oneshot::Sender<Result<u64, UnfoldError>>,
+        fold: Option<u64>,
+        done: oneshot::Sender<Result<(u64, u64), UnfoldError>>,
     },
     Cost(oneshot::Sender<ThreadCost>),
     Entries(oneshot::Sender<Vec<Entry>>),

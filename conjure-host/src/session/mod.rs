@@ -16,9 +16,13 @@ mod perform;
 mod place;
 mod recorder;
 mod spec;
+mod switching;
 
+pub(crate) use compaction::unfolding;
 pub(crate) use exchange_dir::sweep;
 pub(crate) use mailbox::Internal;
+pub(crate) use recorder::Recorder;
+pub(crate) use switching::check;
 
 pub use asking::{ApprovalMode, PendingApproval};
 pub use calls::Calls;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use conjure_abi::EmitKind;
 use conjure_core::chat::{Event, FunctionCall, Meta};
-use conjure_core::context::{CompileSettings, compile, tool_tokens};
+use conjure_core::context::{compile, tool_tokens};
 use conjure_core::cost::Account;
 use conjure_core::log::EntryBody;
 use conjure_core::repair::Target;
@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::actor::{Actor, LIVE_BYTES};
 use super::asking::{ApprovalMode, PendingApproval, nobody_there};
-use super::derived::{call_timeout, max_tokens, most_bytes};
+use super::derived::{call_timeout, compile_settings, most_bytes};
 use super::handle::ChatError;
 use super::mailbox::Internal;
 use super::model::Request;
@@ -148,18 +148,11 @@ impl Actor {
     }
 
     pub(super) fn compile(&self, snapshot: &Snapshot) -> ModelRequest {
-        compile(
-            self.recorder.entries(),
-            snapshot.table(),
-            &CompileSettings {
-                persona: self.spec.persona.clone(),
-                max_tokens: max_tokens(&self.spec, &self.shared.models),
-                thinking_tokens: self.spec.thinking_tokens,
-                working_dir: Some(self.around.working_dir.display().to_string()),
-                skills_prompt: snapshot.skills_prompt().to_owned(),
-                ..CompileSettings::new(self.target())
-            },
-        )
+        let working_dir = &self.around.working_dir;
+        let prompt = snapshot.skills_prompt();
+        let (spec, models) = (&self.spec, &self.shared.models);
+        let settings = compile_settings(spec, models, working_dir, prompt, self.target());
+        compile(self.recorder.entries(), snapshot.table(), &settings)
     }
 
     pub(super) fn meta(&mut self, request: &ModelRequest) -> Meta {

@@ -1,0 +1,137 @@
+//! `conjure thread`: what is kept of a conversation.
+
+use clap::Subcommand;
+use conjure_core::cost::{ThreadCost, TurnCost};
+use conjure_host::Host;
+use conjure_host::store::{JsonLines, ThreadId};
+
+use super::args::Global;
+use super::exit::{Exit, Failure};
+use super::output::{self, Table, aside, line};
+use super::spent::{because, money, thousands};
+use super::{thread_check, thread_show};
+
+/// Looks at a thread, without a session and without asking a model.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  conjure thread show 0193…                         # all of it, also what is summarised
+  conjure thread cost 0193…
+  conjure thread check 0193… --to openai/gpt-5      # before going on with another model
+  conjure thread unfold 0193…                       # let the model read again what a summary hides")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Show what was said and done, and which of it the model reads as a summary
+    Show(thread_show::Args),
+    /// Say what sending it to another model would change, before anything is sent
+    ///
+    /// Parts that would be left out or told otherwise, ids renamed, what that model cannot look at,
+    /// tools that would not be offered, tokens, and whether the prompt cache is lost. Needs no key.
+    Check(Box<thread_check::Args>),
+    /// Show what it cost, turn by turn, and why
+    ///
+    /// Prices are those that `conjure models` shows, in US dollars; tokens are the provider's count.
+    Cost {
+        /// The thread
+        #[arg(value_name = "ID")]
+        thread: String,
+    },
+    /// Let the model read again what a compaction hides
+    ///
+    /// Compactions are named by their entry; `conjure thread show` tells them. Nothing was deleted
+    /// by them. Where the conversation is too long again, the next request makes another one.
+    Unfold {
+        /// The thread
+        #[arg(value_name = "ID")]
+        thread: String,
+        /// The compaction [default: the one that stands]
+        #[arg(value_name = "ENTRY")]
+        fold: Option<u64>,
+    },
+}
+
+pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
+    match args.verb {
+        Verb::Show(args) => {
+            let host = keeper(global).await?;
+            thread_show::run(global, &host, &args)
+        }
+        Verb::Check(args) => thread_check::run(global, *args).await,
+        Verb::Cost { thread } => {
+            let host = keeper(global).await?;
+            let cost = host.cost(&id(&thread)?)?;
+            if global.json {
+                output::json(&cost);
+            } else {
+                print(&cost);
+            }
+            Ok(Exit::Fine)
+        }
+        Verb::Unfold { thread, fold } => {
+            let host = keeper(global).await?;
+            let (fold, tokens) = host.unfold(&id(&thread)?, fold)?;
+            if global.json {
+                output::json(&serde_json::json!({ "unfolded": fold, "tokens": tokens }));
+            } else {
+                aside(format_args!(
+                    "Compaction {fold} is taken back: the next request has about {} tokens of this \
+                     conversation.",
+                    thousands(tokens)
+                ));
+            }
+            Ok(Exit::Fine)
+        }
+    }
+}
+
+/// A host that has the threads and nothing else.
+async fn keeper(global: &Global) -> Result<Host, Failure> {
+    Host::builder()
+        .data_dir(global.data_dir())
+        .log(JsonLines::new(global.data_dir().join("threads")))
+        .build()
+        .await
+        .map_err(|error| Failure::host(error.to_string()))
+}
+
+pub(crate) fn id(text: &str) -> Result<ThreadId, Failure> {
+    ThreadId::parse(text).map_err(Failure::from)
+}
+
+fn print(cost: &ThreadCost) {
+    let mut table = Table::new([
+        "TURN", "REPLIES", "INPUT", "CACHED", "WRITTEN", "OUTPUT", "COST",
+    ]);
+    let mut row = |name: String, cost: &TurnCost| {
+        let usage = &cost.cost.usage;
+        table.row([
+            name,
+            cost.replies.to_string(),
+            thousands(usage.input),
+            thousands(usage.cache_read),
+            thousands(usage.cache_write),
+            thousands(usage.output),
+            money(&cost.cost).unwrap_or_else(|| "-".to_owned()),
+        ]);
+    };
+    for turn in &cost.turns {
+        row(turn.turn.to_string(), turn);
+    }
+    row("all".to_owned(), &cost.total);
+    table.print();
+    for turn in &cost.turns {
+        for cause in &turn.causes {
+            line(format_args!("turn {}: {}", turn.turn, because(cause)));
+        }
+    }
+    if cost.total.cost.unpriced_tokens > 0 {
+        aside(
+            "Some prices are not known: `models.toml` in the data directory can say them, as \
+             `[PROVIDER.\"MODEL\"]` with `price = { input = …, output = … }`.",
+        );
+    }
+}

@@ -1,0 +1,184 @@
+//! `conjure thread show`: all that was said and done, and where summaries stand for it.
+
+use conjure_core::chat::{Content, FunctionCallOutput, Message, Role};
+use conjure_core::log::{CallEnd, Entry, EntryBody, Fold, FoldState, Outcome, folds};
+use conjure_host::Host;
+
+use super::args::Global;
+use super::exit::{Exit, Failure};
+use super::output::{self, BOLD, CYAN, DIM, GREEN, RED, RESET, YELLOW, clean, duration, line};
+use super::thread::id;
+use super::transcript::{one_line, preview};
+
+/// Shows a thread. With `--json`, its entries as JSON lines.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The thread
+    #[arg(value_name = "ID")]
+    thread: String,
+    /// Show only what the model reads as a summary
+    #[arg(long)]
+    folded: bool,
+}
+
+pub(crate) fn run(global: &Global, host: &Host, args: &Args) -> Result<Exit, Failure> {
+    let entries = host.entries(&id(&args.thread)?)?;
+    let folds = folds(&entries);
+    let standing = folds.iter().find(|fold| fold.state == FoldState::Standing);
+    let hidden = standing.map_or(0, |fold| {
+        entries.partition_point(|entry| entry.seq < fold.upto)
+    });
+    let shown = if args.folded {
+        entries.get(..hidden).unwrap_or_default()
+    } else {
+        &entries
+    };
+    if global.json {
+        shown.iter().for_each(output::json_line);
+        return Ok(Exit::Fine);
+    }
+    if args.folded && shown.is_empty() {
+        line("Nothing is folded: the model reads all of it as it is.");
+        return Ok(Exit::Fine);
+    }
+    for (at, entry) in shown.iter().enumerate() {
+        if let Some(fold) = standing.filter(|_| at == hidden) {
+            cut(fold);
+        }
+        show(entry, &folds);
+    }
+    if let Some(fold) = standing.filter(|_| hidden == shown.len()) {
+        cut(fold);
+    }
+    Ok(Exit::Fine)
+}
+
+/// Says that what is above is read as a summary.
+fn cut(fold: &Fold<'_>) {
+    line(format_args!(
+        "{YELLOW}──{RESET} The model reads what is above as a summary (compaction {}):",
+        fold.seq
+    ));
+    for text in clean(fold.summary).lines() {
+        line(format_args!("   {DIM}{text}{RESET}"));
+    }
+    line(format_args!(
+        "{YELLOW}──{RESET} The model reads what is below as it is:"
+    ));
+}
+
+fn show(entry: &Entry, folds: &[Fold<'_>]) {
+    match &entry.body {
+        EntryBody::TurnStarted { .. } => {
+            line(format_args!("{BOLD}turn {}{RESET}", entry.turn));
+        }
+        EntryBody::Message { message } => said(message),
+        EntryBody::CallEnded {
+            output,
+            end,
+            duration_ms,
+            ..
+        } => ended(output, *end, *duration_ms),
+        EntryBody::File {
+            artifact, source, ..
+        } => line(format_args!(
+            "  file {} {DIM}({}, from {}){RESET}",
+            clean(&artifact.name),
+            clean(&artifact.id),
+            clean(source)
+        )),
+        EntryBody::SettingsChanged { summary, .. } => {
+            line(format_args!("{DIM}settings: {}{RESET}", clean(summary)));
+        }
+        EntryBody::Compacted { upto, .. } => {
+            let state = folds.iter().find(|fold| fold.seq == entry.seq);
+            let what = match state.map(|fold| fold.state) {
+                Some(FoldState::Inside { by }) => format!("now part of compaction {by}"),
+                Some(FoldState::Unfolded) => "taken back".to_owned(),
+                _ => "it stands".to_owned(),
+            };
+            line(format_args!(
+                "{DIM}compaction {}: a summary of the entries before {upto}; {what}{RESET}",
+                entry.seq
+            ));
+        }
+        EntryBody::Unfolded { fold } => {
+            line(format_args!("{DIM}compaction {fold} was taken back{RESET}"));
+        }
+        EntryBody::Notice { text } => line(format_args!("{YELLOW}note:{RESET} {}", clean(text))),
+        EntryBody::TurnEnded { outcome, .. } => match outcome {
+            Outcome::Completed => {}
+            Outcome::Failed { error, .. } => {
+                line(format_args!("{RED}failed:{RESET} {}", clean(error)));
+            }
+            other => line(format_args!(
+                "{DIM}the turn ended: {}{RESET}",
+                other.as_str()
+            )),
+        },
+        EntryBody::CallStarted { .. }
+        | EntryBody::TableChanged(_)
+        | EntryBody::BackendState { .. } => {}
+    }
+}
+
+fn said(message: &Message) {
+    let by = match (&message.meta, message.role) {
+        (Some(meta), _) => format!("{}/{}", meta.provider, meta.model),
+        (None, Role::User) => "you".to_owned(),
+        (None, Role::Assistant) => "model".to_owned(),
+        (None, _) => "host".to_owned(),
+    };
+    let mut name = Some(format!("{CYAN}{}:{RESET} ", clean(&by)));
+    for part in &message.content {
+        let text = match &part.content {
+            Content::Text { text } => clean(text).into_owned(),
+            Content::Reasoning { text } if text.trim().is_empty() => continue,
+            Content::Reasoning { text } => format!("{DIM}{}{RESET}", clean(text.trim())),
+            Content::FunctionCall(call) => {
+                let arguments = one_line(&call.arguments.to_string(), 100);
+                format!(
+                    "{CYAN}→{RESET} {BOLD}{}{RESET} {arguments}",
+                    clean(&call.name)
+                )
+            }
+            Content::Image { artifact } | Content::File { artifact } => {
+                format!("[{}]", clean(&artifact.name))
+            }
+            Content::ServerItem { provider, item } => {
+                let kind = item
+                    .get("type")
+                    .and_then(|kind| kind.as_str())
+                    .unwrap_or("item");
+                format!("{DIM}[{} of {}]{RESET}", clean(kind), clean(provider))
+            }
+            Content::FunctionCallOutput(output) => {
+                ended(output, CallEnd::Done, 0);
+                continue;
+            }
+        };
+        line(format_args!("{}{text}", name.take().unwrap_or_default()));
+    }
+}
+
+fn ended(output: &FunctionCallOutput, end: CallEnd, duration_ms: u64) {
+    let mark = if output.is_error {
+        format!("{RED}✗{RESET}")
+    } else {
+        format!("{GREEN}✓{RESET}")
+    };
+    let how = match end {
+        CallEnd::Done | CallEnd::Failed => duration(duration_ms),
+        CallEnd::Refused => "not run".to_owned(),
+        CallEnd::Cancelled => "cancelled".to_owned(),
+        CallEnd::TimedOut => format!("timed out after {}", duration(duration_ms)),
+        CallEnd::Indeterminate => "nobody knows what it did".to_owned(),
+    };
+    line(format_args!(
+        "{mark} {DIM}{} ({how}){RESET}",
+        clean(&output.call_id)
+    ));
+    for text in preview(&output.joined_text(), output.is_error) {
+        line(format_args!("  {DIM}{text}{RESET}"));
+    }
+}
