@@ -17,6 +17,7 @@ mod files;
 mod folders;
 #[cfg(test)]
 mod interrupted;
+mod long_talks;
 #[cfg(test)]
 mod misbehaving;
 #[cfg(test)]
