@@ -1,5 +1,7 @@
 //! `conjure thread show`: all that was said and done, and where summaries stand for it.
 
+use std::collections::HashMap;
+
 use conjure_core::chat::{Content, FunctionCallOutput, Message, Role};
 use conjure_core::log::{CallEnd, Entry, EntryBody, Fold, FoldState, Outcome, folds};
 use conjure_host::Host;
@@ -41,11 +43,12 @@ pub(crate) fn run(global: &Global, host: &Host, args: &Args) -> Result<Exit, Fai
         line("Nothing is folded: the model reads all of it as it is.");
         return Ok(Exit::Fine);
     }
+    let names = names(&entries);
     for (at, entry) in shown.iter().enumerate() {
         if let Some(fold) = standing.filter(|_| at == hidden) {
             cut(fold);
         }
-        show(entry, &folds);
+        show(entry, &folds, &names);
     }
     if let Some(fold) = standing.filter(|_| hidden == shown.len()) {
         cut(fold);
@@ -67,7 +70,19 @@ fn cut(fold: &Fold<'_>) {
     ));
 }
 
-fn show(entry: &Entry, folds: &[Fold<'_>]) {
+/// The tools that the calls of a thread asked for, by the calls' ids.
+fn names(entries: &[Entry]) -> HashMap<&str, &str> {
+    let messages = entries.iter().filter_map(|entry| match &entry.body {
+        EntryBody::Message { message } => Some(message),
+        _ => None,
+    });
+    messages
+        .flat_map(Message::calls)
+        .map(|call| (call.call_id.as_str(), call.name.as_str()))
+        .collect()
+}
+
+fn show(entry: &Entry, folds: &[Fold<'_>], names: &HashMap<&str, &str>) {
     match &entry.body {
         EntryBody::TurnStarted { .. } => {
             line(format_args!("{BOLD}turn {}{RESET}", entry.turn));
@@ -78,7 +93,10 @@ fn show(entry: &Entry, folds: &[Fold<'_>]) {
             end,
             duration_ms,
             ..
-        } => ended(output, *end, *duration_ms),
+        } => {
+            let name = names.get(output.call_id.as_str());
+            ended(name.unwrap_or(&"?"), output, *end, *duration_ms);
+        }
         EntryBody::File {
             artifact, source, ..
         } => line(format_args!(
@@ -152,16 +170,13 @@ fn said(message: &Message) {
                     .unwrap_or("item");
                 format!("{DIM}[{} of {}]{RESET}", clean(kind), clean(provider))
             }
-            Content::FunctionCallOutput(output) => {
-                ended(output, CallEnd::Done, 0);
-                continue;
-            }
+            Content::FunctionCallOutput(output) => one_line(&output.joined_text(), 100),
         };
         line(format_args!("{}{text}", name.take().unwrap_or_default()));
     }
 }
 
-fn ended(output: &FunctionCallOutput, end: CallEnd, duration_ms: u64) {
+fn ended(name: &str, output: &FunctionCallOutput, end: CallEnd, duration_ms: u64) {
     let mark = if output.is_error {
         format!("{RED}✗{RESET}")
     } else {
@@ -174,10 +189,7 @@ fn ended(output: &FunctionCallOutput, end: CallEnd, duration_ms: u64) {
         CallEnd::TimedOut => format!("timed out after {}", duration(duration_ms)),
         CallEnd::Indeterminate => "nobody knows what it did".to_owned(),
     };
-    line(format_args!(
-        "{mark} {DIM}{} ({how}){RESET}",
-        clean(&output.call_id)
-    ));
+    line(format_args!("{mark} {DIM}{} ({how}){RESET}", clean(name)));
     for text in preview(&output.joined_text(), output.is_error) {
         line(format_args!("  {DIM}{text}{RESET}"));
     }

@@ -44,9 +44,11 @@ fn a_conversation_of_several_turns() {
     → cache-manager_execute {"command":"set city Lyon"}
     ✓ cache-manager_execute (on native, [DURATION])
       stored
+    20 tokens in, 10 out
     → cache-manager_execute {"command":"get city"}
     ✓ cache-manager_execute (on native, [DURATION])
       Lyon
+    20 tokens in, 10 out
     "#);
     let request = model.last_request();
     assert_eq!(request.tool_result_text("toolu_2").as_deref(), Some("Lyon"));
@@ -79,6 +81,9 @@ fn lines_with_a_slash_are_for_the_host() {
     /tools                  the routing table
     /files                  the files made so far
     /model PROVIDER/MODEL   go on with another model, of any provider
+    /check PROVIDER/MODEL   what that model would get of this conversation
+    /cost                   what it cost so far
+    /unfold                 let the model read again what a summary hides
     /help                   this
     /quit                   end the conversation (or Ctrl-D)
     Ctrl-C                  end the turn that runs; what came so far is kept
@@ -86,12 +91,16 @@ fn lines_with_a_slash_are_for_the_host() {
     /tools                  the routing table
     /files                  the files made so far
     /model PROVIDER/MODEL   go on with another model, of any provider
+    /check PROVIDER/MODEL   what that model would get of this conversation
+    /cost                   what it cost so far
+    /unfold                 let the model read again what a summary hides
     /help                   this
     /quit                   end the conversation (or Ctrl-D)
     Ctrl-C                  end the turn that runs; what came so far is kept
     → local_create_file {"path":"a.txt","file_text":"text","description":""}
     ✓ local_create_file (on local, [DURATION])
       Created a.txt.
+    20 tokens in, 10 out
 
     Files
       file-1  a.txt  4 bytes, text/plain, from local

@@ -3,7 +3,7 @@
 use insta::assert_snapshot;
 
 /// Every verb, as it is written after `conjure`.
-const VERBS: [&str; 21] = [
+const VERBS: [&str; 26] = [
     "",
     "run",
     "chat",
@@ -20,6 +20,11 @@ const VERBS: [&str; 21] = [
     "skill show",
     "skill trust",
     "models",
+    "thread",
+    "thread show",
+    "thread check",
+    "thread cost",
+    "thread unfold",
     "wire",
     "wire decode",
     "wire encode",
@@ -108,6 +113,7 @@ fn the_program() {
       plugin       Look at plugins, check one, begin one
       skill        Look at skill folders and validate them
       models       List models: what the providers offer, context sizes, prices
+      thread       Look at a thread: what was said, what it cost, what another model would get of it
       wire         Decode a provider's reply, or encode a request, to debug a wire
       completions  Print completions for a shell
       help         Print this message or the help of the given subcommand(s)

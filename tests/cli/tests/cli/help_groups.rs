@@ -1,4 +1,4 @@
-//! Pages of help: `conjure plugin` and `conjure skill` with the verbs below them.
+//! Pages of help: `conjure plugin`, `conjure skill` and `conjure thread` with the verbs below them.
 
 use insta::assert_snapshot;
 
@@ -330,5 +330,147 @@ fn skill_trust() {
     Plugins:
           --plugin <FILE>     Load this plugin file; naming it says that it may run in this process
           --plugin-dir <DIR>  Look for plugins in this directory too
+    ");
+}
+
+#[test]
+fn thread() {
+    assert_snapshot!(help("thread"), @"
+    Look at a thread: what was said, what it cost, what another model would get of it
+
+    A thread is a conversation that is kept; `conjure run` and `conjure chat` name it, and `--thread ID`
+    goes on with it.
+
+    Usage: conjure thread [OPTIONS] <COMMAND>
+
+    Commands:
+      show    Show what was said and done, and which of it the model reads as a summary
+      check   Say what sending it to another model would change, before anything is sent
+      cost    Show what it cost, turn by turn, and why
+      unfold  Let the model read again what a compaction hides
+      help    Print this message or the help of the given subcommand(s)
+
+    Options:
+          --data-dir <DIR>
+              Where threads, copies of plugins and their values are kept
+
+          --json
+              Print JSON, for programs
+
+      -h, --help
+              Print help (see a summary with '-h')
+
+      -V, --version
+              Print version
+
+    Plugins:
+          --plugin <FILE>
+              Load this plugin file; naming it says that it may run in this process
+
+          --plugin-dir <DIR>
+              Look for plugins in this directory too
+
+    Examples:
+      conjure thread show 0193…                         # all of it, also what is summarised
+      conjure thread cost 0193…
+      conjure thread check 0193… --to openai/gpt-5      # before going on with another model
+      conjure thread unfold 0193…                       # let the model read again what a summary hides
+    ");
+}
+
+#[test]
+fn thread_show() {
+    assert_snapshot!(help("thread show"), @"
+    Show what was said and done, and which of it the model reads as a summary
+
+    Usage: conjure thread show [OPTIONS] <ID>
+
+    Arguments:
+      <ID>  The thread
+
+    Options:
+          --folded          Show only what the model reads as a summary
+          --data-dir <DIR>  Where threads, copies of plugins and their values are kept
+          --json            Print JSON, for programs
+      -h, --help            Print help
+      -V, --version         Print version
+
+    Plugins:
+          --plugin <FILE>     Load this plugin file; naming it says that it may run in this process
+          --plugin-dir <DIR>  Look for plugins in this directory too
+    ");
+}
+
+#[test]
+fn thread_cost() {
+    assert_snapshot!(help("thread cost"), @"
+    Show what it cost, turn by turn, and why
+
+    Prices are those that `conjure models` shows, in US dollars; tokens are the provider's count.
+
+    Usage: conjure thread cost [OPTIONS] <ID>
+
+    Arguments:
+      <ID>
+              The thread
+
+    Options:
+          --data-dir <DIR>
+              Where threads, copies of plugins and their values are kept
+
+          --json
+              Print JSON, for programs
+
+      -h, --help
+              Print help (see a summary with '-h')
+
+      -V, --version
+              Print version
+
+    Plugins:
+          --plugin <FILE>
+              Load this plugin file; naming it says that it may run in this process
+
+          --plugin-dir <DIR>
+              Look for plugins in this directory too
+    ");
+}
+
+#[test]
+fn thread_unfold() {
+    assert_snapshot!(help("thread unfold"), @"
+    Let the model read again what a compaction hides
+
+    Compactions are named by their entry; `conjure thread show` tells them. Nothing was deleted by them.
+    Where the conversation is too long again, the next request makes another one.
+
+    Usage: conjure thread unfold [OPTIONS] <ID> [ENTRY]
+
+    Arguments:
+      <ID>
+              The thread
+
+      [ENTRY]
+              The compaction [default: the one that stands]
+
+    Options:
+          --data-dir <DIR>
+              Where threads, copies of plugins and their values are kept
+
+          --json
+              Print JSON, for programs
+
+      -h, --help
+              Print help (see a summary with '-h')
+
+      -V, --version
+              Print version
+
+    Plugins:
+          --plugin <FILE>
+              Load this plugin file; naming it says that it may run in this process
+
+          --plugin-dir <DIR>
+              Look for plugins in this directory too
     ");
 }

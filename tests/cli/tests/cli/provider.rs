@@ -28,13 +28,14 @@ fn a_busy_provider_is_asked_again_and_it_is_said() {
         ErrorReply::new(529).into(),
         Reply::text("At last."),
     ]);
-    assert_snapshot!(story, @r"
+    assert_snapshot!(story, @"
     exit code 0
     --- stdout
     At last.
     --- stderr
     note: Anthropic gave no reply (HTTP status 429, rate_limit_error). The script answers with status 429. The account's rate limit is reached; wait, or send less at a time. (request req_mock_0) Attempt 2 of 4 in [DURATION].
     note: Anthropic gave no reply (HTTP status 529, overloaded_error). The script answers with status 529. The service is overloaded; try again in a while or use another model. (request req_mock_1) Attempt 3 of 4 in [DURATION].
+    10 tokens in, 5 out; 2 requests made again
     ");
     assert_eq!(requests, 3);
 }
@@ -91,6 +92,7 @@ fn an_error_in_the_middle_of_a_stream_keeps_the_text_and_is_not_tried_again() {
     Half of a lo
     --- stderr
     error: anthropic: Anthropic broke its reply off with an error: Overloaded. The service is overloaded; try again in a while or use another model.
+    10 tokens in, 1 out; 11 tokens of replies that broke off or were begun again
     The conversation so far is kept: `--thread [UUID]` goes on with it.
     ");
     assert_eq!(requests, 1);
@@ -113,6 +115,7 @@ fn bad_json_in_a_stream_is_an_error_that_keeps_the_text() {
     Half of a lo
     --- stderr
     error: anthropic: Anthropic's reply cannot be read: an event that is not JSON: {"type":"content_block_delta","index":0,"d. Check the base URL and any proxy on the way.
+    10 tokens in, 1 out; 11 tokens of replies that broke off or were begun again
     The conversation so far is kept: `--thread [UUID]` goes on with it.
     "#);
     assert_eq!(requests, 1);

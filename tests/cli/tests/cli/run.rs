@@ -45,6 +45,7 @@ fn the_answer_is_on_standard_output_and_what_happens_on_the_way_is_not() {
       stored
     ✗ cache-manager_execute (on native, [DURATION])
       `river` is not in the cache. `list` shows what is.
+    20 tokens in, 10 out
     "#);
 }
 
@@ -70,6 +71,7 @@ fn files_that_were_made_are_listed() {
     → local_create_file {"path":"out/table.csv","file_text":"a,b\n","description":"a table"}
     ✓ local_create_file (on local, [DURATION])
       Created out/table.csv.
+    20 tokens in, 10 out
 
     Files
       file-1  out/table.csv  4 bytes, text/csv, from local
@@ -103,6 +105,7 @@ fn programs_read_events_as_json_lines() {
     {"type":"round","round":2,"provider":"anthropic","model":"a-model","table":1}
     {"type":"content","delta":"Done."}
     {"type":"usage","prompt_tokens":20,"completion_tokens":10,"total_tokens":30,"input":20,"cache_read":0,"cache_write":0,"output":10,"reasoning":0}
+    {"type":"cost","turn":{"turn":1,"replies":2,"input":20,"cache_read":0,"cache_write":0,"output":10,"reasoning":0,"usd":0.0,"unpriced_tokens":30,"causes":[{"cause":"schemas","times":2,"tokens":20,"usd":0.0}]},"thread":{"turn":0,"replies":2,"input":20,"cache_read":0,"cache_write":0,"output":10,"reasoning":0,"usd":0.0,"unpriced_tokens":30,"causes":[{"cause":"schemas","times":2,"tokens":20,"usd":0.0}]}}
     {"type":"done","turn_id":"[UUID]","outcome":"completed","stop_reason":"end_turn","text":"Done."}
     {"type":"result","text":"Done.","stop_reason":"end_turn","thread":"[UUID]","files":[]}
     "#);
@@ -146,11 +149,12 @@ fn exit_0_for_an_answer() {
     let model = Model::start().unwrap();
     model.says(Message::new().text("Hello."));
     let output = asks(&workspace, &model, "run", "Hi.").run().unwrap();
-    assert_snapshot!(output.snapshot(), @r"
+    assert_snapshot!(output.snapshot(), @"
     exit code 0
     --- stdout
     Hello.
     --- stderr
+    10 tokens in, 5 out
     ");
 }
 
@@ -303,6 +307,7 @@ fn exit_4_when_a_limit_ends_the_turn() {
     ✗ cache-manager_execute (not run)
       This call was not run: the limit max_iterations = 2 is reached.
     error: The turn was ended: the limit max_iterations = 2 is reached.
+    20 tokens in, 10 out
     The conversation so far is kept: `--thread [UUID]` goes on with it.
     "#);
 }

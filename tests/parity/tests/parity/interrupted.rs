@@ -238,6 +238,7 @@ fn what_programs_read_names_every_event_of_a_call() {
             "round",
             "content",
             "usage",
+            "cost",
             "done",
             "result",
         ]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use conjure_core::context::entry_tokens;
 use conjure_core::cost::Cause;
 use conjure_core::log::{FoldState, folds};
-use conjure_host::session::{CompactAt, Session, SessionSpec, UnfoldError};
+use conjure_host::session::{CompactAt, SessionSpec, UnfoldError};
 use conjure_kit::Output;
 use conjure_mock_llm::{ErrorReply, Message, Reply, Request, Usage};
 use serde_json::Value;
@@ -46,18 +46,14 @@ fn told(request: &Request) -> String {
     Value::from(request.messages().to_vec()).to_string()
 }
 
-fn json_lines(output: &Output) -> Vec<Value> {
-    let lines = output.stdout.lines();
-    lines
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
-}
-
 fn words(text: &str) -> usize {
     text.matches("word ").count()
 }
 
-async fn tool_loop(stage: &Stage, session: &Session) -> Vec<std::sync::Arc<Request>> {
+#[tokio::test]
+async fn a_conversation_is_summarised_inside_a_tool_loop_by_its_own_model_and_goes_on() {
+    let stage = Stage::new(&[LOCAL]).await;
+    let session = stage.open(spec(&stage)).await;
     for (id, input_tokens) in LOOKS {
         stage.model.says(looks(id, input_tokens));
     }
@@ -69,14 +65,7 @@ async fn tool_loop(stage: &Stage, session: &Session) -> Vec<std::sync::Arc<Reque
         .await
         .unwrap();
     assert_eq!(answer.text, "2700 words.");
-    stage.model.requests()
-}
-
-#[tokio::test]
-async fn a_conversation_is_summarised_inside_a_tool_loop_by_its_own_model_and_goes_on() {
-    let stage = Stage::new(&[LOCAL]).await;
-    let session = stage.open(spec(&stage)).await;
-    let requests = tool_loop(&stage, &session).await;
+    let requests = stage.model.requests();
     let [_, _, third, summary, last] = requests.as_slice() else {
         panic!("{} requests", requests.len());
     };
@@ -200,6 +189,12 @@ async fn a_session_that_never_compacts_fails_with_the_providers_word() {
 fn a_thread_is_looked_at_counted_checked_and_unfolded_from_the_command_line() {
     let workspace = workspace(&[LOCAL]);
     let model = conjure_kit::Model::start().unwrap();
+    let json_lines = |output: &Output| -> Vec<Value> {
+        let lines = output.stdout.lines();
+        lines
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    };
     let run = |args: &[&str]| {
         let args = args.iter().copied().chain(["--data-dir", "data"]);
         let cli = conjure_kit::cli(args).workspace(&workspace).model(&model);
