@@ -14,6 +14,7 @@ use crate::chat::{
     Content, Event, FunctionCall, FunctionCallOutput, Message, Meta, Part, Response, Role, Stop,
     StopReason, Usage,
 };
+use crate::context::conversation;
 use crate::log::{CallEnd, Entry, EntryBody, Outcome, TableChange, messages};
 use crate::repair::tests::checker;
 use crate::repair::{Target, repair};
@@ -177,10 +178,33 @@ impl Bench {
     }
 }
 
-/// The messages of a log after the repair, which had to invent nothing.
+/// The messages of a log after the repair, which had to invent nothing; neither of all of it, nor
+/// of what a compaction leaves, where it had to drop no result either.
 pub(crate) fn sendable(log: &[Entry]) -> Vec<Message> {
+    let view = conversation(log);
+    let sent = repaired(view.clone());
+    // What was begun again is not sent, and neither are the results of its calls.
+    let gone: Vec<String> = messages(log)
+        .iter()
+        .filter(|message| message.meta.as_ref().is_some_and(|meta| meta.superseded))
+        .flat_map(Message::calls)
+        .map(|call| call.call_id.clone())
+        .collect();
+    let results = |messages: &[Message]| -> Vec<String> {
+        let parts = messages.iter().flat_map(|message| &message.content);
+        let ids = parts.filter_map(|part| match &part.content {
+            Content::FunctionCallOutput(output) => Some(output.call_id.clone()),
+            _ => None,
+        });
+        ids.filter(|id| !gone.contains(id)).collect()
+    };
+    assert_eq!(results(&view), results(&sent), "a result without its call");
+    repaired(messages(log))
+}
+
+fn repaired(messages: Vec<Message>) -> Vec<Message> {
     let target = Target::new("anthropic", "claude-test");
-    let sendable = repair(messages(log), &target);
+    let sendable = repair(messages, &target);
     checker::check(&sendable, &target);
     let text = format!("{:?}", sendable.messages());
     assert!(

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use proptest::prelude::*;
 
 use super::*;
+use crate::context::{Room, cut_point};
 
 /// Something that happens; which request, call or question it is about is found when it does.
 #[derive(Debug, Clone)]
@@ -242,18 +243,22 @@ impl Host {
             }
             Step::Compacted { failed } => {
                 if std::mem::take(&mut self.compacting) {
-                    self.input(if failed {
-                        Input::CompactionFailed {
+                    let room = Room {
+                        window: None,
+                        compact_at: Some(1),
+                    };
+                    let upto = cut_point(&self.bench.log, &room).filter(|_| !failed);
+                    self.input(match upto {
+                        None => Input::CompactionFailed {
                             error: "e".to_owned(),
                             meta: None,
-                        }
-                    } else {
-                        Input::Compacted {
-                            upto: self.bench.log.len() as u64,
+                        },
+                        Some(upto) => Input::Compacted {
+                            upto,
                             summary: "s".to_owned(),
                             meta: meta(),
                             tokens: 5,
-                        }
+                        },
                     });
                 }
             }
