@@ -41,6 +41,8 @@ pub enum Cause {
     Schemas,
     /// Summaries of what was folded.
     Summary,
+    /// What plugins asked the session's model.
+    Sampling,
 }
 
 /// Why a request found nothing, or less, in the provider's cache.
@@ -168,10 +170,11 @@ impl Account {
     }
 
     fn reply(&mut self, entry: &Entry, meta: &Meta, price: &Price) {
-        let summary = matches!(entry.body, EntryBody::Compacted { .. });
+        let sampled = matches!(entry.body, EntryBody::Sampled { .. });
         let asked_ms = entry.at_ms - i64::try_from(meta.latency_ms).unwrap_or(0);
         let mut causes = Vec::new();
-        if let Some(miss) = self.miss(meta, asked_ms, price) {
+        // What plugins ask has nothing of the conversation in front.
+        if !sampled && let Some(miss) = self.miss(meta, asked_ms, price) {
             causes.push(miss);
         }
         let whole = |cause| CauseCost {
@@ -186,8 +189,10 @@ impl Account {
         if meta.tool_tokens > 0 {
             causes.push(schemas(meta, price));
         }
-        if summary {
-            causes.push(whole(Cause::Summary));
+        match entry.body {
+            EntryBody::Compacted { .. } => causes.push(whole(Cause::Summary)),
+            EntryBody::Sampled { .. } => causes.push(whole(Cause::Sampling)),
+            _ => {}
         }
         if self
             .cost
@@ -205,7 +210,7 @@ impl Account {
         for sum in turn.into_iter().chain([&mut self.cost.total]) {
             sum.add(&cost, meta.retries, &causes);
         }
-        if meta.usage.prompt_tokens() > 0 {
+        if !sampled && meta.usage.prompt_tokens() > 0 {
             self.before = Some(Before {
                 provider: meta.provider.clone(),
                 model: meta.model.clone(),
@@ -281,6 +286,7 @@ impl Cause {
             Self::Retry => (1, 0),
             Self::Schemas => (2, 0),
             Self::Summary => (3, 0),
+            Self::Sampling => (4, 0),
         }
     }
 }

@@ -172,6 +172,21 @@ fn a_summary_is_a_cause_of_its_own_and_the_view_is_another_one_after_it() {
 }
 
 #[test]
+fn what_a_plugin_asked_is_a_cause_and_says_nothing_of_the_conversations_cache() {
+    let sampled = EntryBody::Sampled {
+        plugin: "translator".to_owned(),
+        meta: meta(usage(300, 0, 0, 20)),
+    };
+    let again = reply(meta(usage(10, 10_000, 0, 1)));
+    let cost = cost(&log(vec![first(), sampled, again]));
+    let [sampling] = cost.causes.as_slice() else {
+        panic!("{:?}", cost.causes);
+    };
+    assert_eq!((&sampling.cause, sampling.tokens), (&Cause::Sampling, 320));
+    assert_eq!(cost.replies, 3);
+}
+
+#[test]
 fn tokens_without_a_price_are_told_apart() {
     let local = Meta {
         provider: "local".to_owned(),

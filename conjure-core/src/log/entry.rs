@@ -101,6 +101,14 @@ pub enum EntryBody {
         /// The compaction's entry.
         fold: u64,
     },
+    /// A plugin asked the session's model something of its own.
+    Sampled {
+        /// The plugin.
+        plugin: String,
+        /// How the answer came about, and what it cost.
+        #[serde(rename = "_meta")]
+        meta: Meta,
+    },
     /// Something that a person should know.
     Notice {
         /// What.
@@ -121,12 +129,14 @@ pub enum EntryBody {
 }
 
 impl EntryBody {
-    /// How a reply or a summary of a model came about; nothing on other entries.
+    /// How a reply of a model came about, also a summary and what a plugin asked for; nothing on
+    /// other entries.
     #[must_use]
     pub fn meta(&self) -> Option<&Meta> {
         match self {
             Self::Message { message } => message.meta.as_ref(),
             Self::Compacted { meta, .. } => meta.as_ref(),
+            Self::Sampled { meta, .. } => Some(meta),
             _ => None,
         }
     }

@@ -83,7 +83,7 @@ pub fn removed_tools(entries: &[Entry]) -> BTreeSet<String> {
     removed
 }
 
-/// Tokens of all rounds of these entries, summaries included.
+/// Tokens of all rounds of these entries, also of those that no message shows.
 pub fn turn_usage(entries: &[Entry]) -> Usage {
     let mut sum = Usage::default();
     for entry in entries {

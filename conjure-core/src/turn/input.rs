@@ -93,6 +93,13 @@ pub enum Input {
         /// Tokens of what the model reads then, about.
         tokens: u64,
     },
+    /// A plugin asked the model something.
+    Sampled {
+        /// The plugin.
+        plugin: String,
+        /// How the answer came about, and what it cost.
+        meta: Meta,
+    },
     /// The turn has used up its wall time.
     WallTime,
 }

@@ -10,6 +10,7 @@ mod offers;
 mod report;
 mod results;
 pub(crate) mod run;
+pub(crate) mod sampling;
 pub(crate) mod services;
 mod snapshot;
 pub(crate) mod surroundings;
@@ -19,6 +20,6 @@ pub(crate) mod watching;
 
 pub use report::CallReport;
 pub use run::LiveOutput;
-pub use services::{Asker, Nobody, Sampler};
+pub use services::{Asker, Nobody};
 pub use snapshot::Snapshot;
 pub use toolbox::{BackendStatus, Toolbox, ToolboxError};

@@ -5,15 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use arc_swap::ArcSwapOption;
 use conjure_abi::{Fault, code};
-use conjure_core::chat::{Message, Part};
-use conjure_core::repair::Target;
-use conjure_core::request::ModelRequest;
 use conjure_skill_sdk::protocol::{
     Elicit, Elicited, Empty, FileRef, HttpRequest, HttpResponse, INLINE_LIMIT, KvKey, KvKeys,
-    KvList, KvSet, KvValue, Permissions, RegisterFile, Registered, Root, Roots, Sample, Sampled,
-    SecretGet, host_op,
+    KvList, KvSet, KvValue, Permissions, RegisterFile, Registered, Root, Roots, SecretGet, host_op,
 };
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -22,9 +17,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::sampling::{Asked, sample};
 use crate::artifacts::Artifacts;
 use crate::plugin::{CallMeta, HostServices, PluginId};
-use crate::provider::{Provider, ReplySink};
 
 /// The host operations that this host serves.
 pub(crate) const SERVED: [&str; 13] = [
@@ -67,56 +62,6 @@ impl Asker for Nobody {
         })
         .boxed()
     }
-}
-
-/// Asks the session's own model, for a plugin.
-pub type Sampler = Arc<dyn Fn(Sample) -> BoxFuture<'static, Result<Sampled, String>> + Send + Sync>;
-
-/// Who answers `sample`: the session's provider and model, whichever they are now.
-pub(crate) type Asked = Arc<ArcSwapOption<(Arc<dyn Provider>, String)>>;
-
-/// Asks the session's provider in the name of a plugin.
-pub(crate) fn sampler(asked: Asked) -> Sampler {
-    Arc::new(move |sample| {
-        let now = asked.load_full();
-        async move {
-            let Some(now) = now else {
-                return Err("this session has no model".to_owned());
-            };
-            let (provider, model) = (&now.0, &now.1);
-            let request = sample_request(&provider.target(model), sample);
-            let sink = ReplySink::new(|_| {}, |_| {});
-            let response = provider
-                .respond(&request, &sink)
-                .await
-                .map_err(|error| error.to_string())?;
-            Ok(Sampled {
-                model: if response.model.is_empty() {
-                    model.clone()
-                } else {
-                    response.model
-                },
-                text: response.parts.iter().filter_map(Part::as_text).collect(),
-                stop_reason: response.stop.map(|stop| stop.raw),
-            })
-        }
-        .boxed()
-    })
-}
-
-fn sample_request(target: &Target, sample: Sample) -> ModelRequest {
-    let messages = sample
-        .messages
-        .into_iter()
-        .map(|message| match message.role.as_str() {
-            "assistant" => Message::assistant(message.text),
-            _ => Message::user(message.text),
-        })
-        .collect();
-    let mut request = ModelRequest::bare(target, messages);
-    request.system = sample.system.into_iter().collect();
-    request.max_tokens = sample.max_tokens.unwrap_or(1024);
-    request
 }
 
 /// Values that plugins keep, one namespace a plugin, in one file each.
@@ -214,7 +159,7 @@ pub(crate) struct SessionServices {
     pub(crate) working_dir: PathBuf,
     pub(crate) exchange_dir: PathBuf,
     pub(crate) asker: Arc<dyn Asker>,
-    pub(crate) sampler: Sampler,
+    pub(crate) asked: Asked,
 }
 
 impl HostServices for Services {
@@ -311,8 +256,8 @@ impl Answering {
                 if !self.permissions.sample {
                     return Err(denied("`sample`", "permissions.sample"));
                 }
-                let sampler = Arc::clone(&self.session(op)?.sampler);
-                let sampled: Sampled = sampler(parse::<Sample>(op, json)?)
+                let asked = Arc::clone(&self.session(op)?.asked);
+                let sampled = sample(&asked, &self.plugin, parse(op, json)?)
                     .await
                     .map_err(|error| Fault::new(code::FAILED, error))?;
                 reply(&sampled)

@@ -134,6 +134,12 @@ fn show(entry: &Entry, folds: &[Fold<'_>], names: &HashMap<&str, &str>) {
                 other.as_str()
             )),
         },
+        EntryBody::Sampled { plugin, meta } => line(format_args!(
+            "{DIM}{} asked {}/{} something of its own{RESET}",
+            clean(plugin),
+            clean(&meta.provider),
+            clean(&meta.model)
+        )),
         EntryBody::CallStarted { .. }
         | EntryBody::TableChanged(_)
         | EntryBody::BackendState { .. } => {}

@@ -26,7 +26,7 @@ use super::place::{Exchange, Place};
 use super::recorder::Recorder;
 use super::spec::SessionSpec;
 use crate::artifacts::{Artifact, Artifacts};
-use crate::backend::services::Asked;
+use crate::backend::sampling::{Asked, AskedModel};
 use crate::backend::surroundings::Surroundings;
 use crate::backend::{CallReport, Snapshot, Toolbox};
 use crate::provider::Provider;
@@ -115,6 +115,12 @@ impl Actor {
             current,
         } = start;
         let (internal, reports) = mpsc::channel(MAILBOX);
+        let asked = AskedModel {
+            provider: Arc::clone(&provider),
+            model: spec.model.clone().unwrap_or_default(),
+            session: Some(internal.clone()),
+        };
+        place.asked.store(Some(Arc::new(asked)));
         let version = snapshot.table().version();
         let removed = log::removed_tools(recorder.entries());
         let actor = Self {

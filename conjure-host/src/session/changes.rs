@@ -11,6 +11,7 @@ use super::actor::Actor;
 use super::derived::turn_settings;
 use super::handle::{SessionError, Settings};
 use super::mailbox::Internal;
+use crate::backend::sampling::AskedModel;
 use crate::backend::watching::Change;
 
 impl Actor {
@@ -93,7 +94,11 @@ impl Actor {
         self.spec.model = Some(settings.model.clone());
         match self.shared.provider(&self.spec) {
             Ok(provider) => {
-                let now = (Arc::clone(&provider), settings.model.clone());
+                let now = AskedModel {
+                    provider: Arc::clone(&provider),
+                    model: settings.model.clone(),
+                    session: Some(self.internal.clone()),
+                };
                 self.asked_by_plugins.store(Some(Arc::new(now)));
                 self.provider = provider;
             }

@@ -9,7 +9,8 @@ use super::exchange_dir::ExchangeDir;
 use super::handle::SessionError;
 use super::spec::SessionSpec;
 use crate::artifacts::Artifacts;
-use crate::backend::services::{Asked, SessionServices, sampler};
+use crate::backend::sampling::{Asked, AskedModel};
+use crate::backend::services::SessionServices;
 use crate::backend::surroundings::Surroundings;
 use crate::host::session_dir;
 use crate::provider::Provider;
@@ -77,15 +78,19 @@ impl Place {
             .moving_out_of(&exchange_dir);
         let artifacts = Arc::new(artifacts);
         let model = spec.model.clone().unwrap_or_default();
-        let asked: Asked = Arc::new(ArcSwapOption::from(
-            provider.map(|provider| Arc::new((Arc::clone(provider), model))),
-        ));
+        let asked: Asked = Arc::new(ArcSwapOption::from(provider.map(|provider| {
+            Arc::new(AskedModel {
+                provider: Arc::clone(provider),
+                model,
+                session: None,
+            })
+        })));
         let services = SessionServices {
             artifacts,
             working_dir: working_dir.clone(),
             exchange_dir: exchange_dir.clone(),
             asker: Arc::clone(&shared.asker),
-            sampler: sampler(Arc::clone(&asked)),
+            asked: Arc::clone(&asked),
         };
         let session = thread.as_str().to_owned();
         shared.services.remember(&session, services.clone());

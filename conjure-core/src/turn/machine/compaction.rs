@@ -84,8 +84,8 @@ impl Machine {
         }
     }
 
-    /// Counts what a summary cost to its turn.
-    fn paid(&mut self, meta: &Meta) {
+    /// Counts what was paid beside the replies to the running turn.
+    pub(super) fn paid(&mut self, meta: &Meta) {
         if let Some(turn) = &mut self.turn {
             turn.usage += meta.usage;
             let usage = turn.usage;

@@ -162,6 +162,10 @@ impl Machine {
                 tokens,
             } => self.compacted(upto, summary, meta, tokens),
             Input::CompactionFailed { error, meta } => self.compaction_failed(&error, meta),
+            Input::Sampled { plugin, meta } => {
+                self.paid(&meta);
+                self.write(EntryBody::Sampled { plugin, meta });
+            }
             Input::Unfold { fold, tokens } => {
                 self.write(EntryBody::Unfolded { fold });
                 self.next_input = tokens;

@@ -100,3 +100,29 @@ fn the_wall_time_stops_what_runs() {
     is_limit(&bench, "wall_time_ms", 1000);
     assert_eq!(bench.input(Input::WallTime), []);
 }
+
+#[test]
+fn what_plugins_ask_the_model_counts_in_the_budget() {
+    let mut bench = Bench::asked_with(budget(Budget {
+        tokens: Some(250),
+        ..Budget::default()
+    }));
+    bench.reply(1, vec![call("1", "a")], "tool_use");
+    let sampled = Meta {
+        usage: Usage {
+            input: 100,
+            ..Usage::default()
+        },
+        ..meta()
+    };
+    bench.input(Input::Sampled {
+        plugin: "p".to_owned(),
+        meta: sampled,
+    });
+    bench.done("1");
+    assert_eq!(
+        bench.reply(2, vec![call("2", "a")], "tool_use").last(),
+        Some(&over("q"))
+    );
+    is_limit(&bench, "tokens", 250);
+}

@@ -1,9 +1,12 @@
 //! Native skills: the round trip, panics, results that are no text, arguments.
 
 use conjure_core::chat::Role;
+use conjure_core::cost::Cause;
 use conjure_host::session::{BackendSpec, SessionSpec};
 use conjure_mock_llm::Message;
-use conjure_skill_sdk::protocol::{Execute, Modify, Read, ToolResult, Write};
+use conjure_skill_sdk::protocol::{
+    Execute, Modify, Permissions, Read, Sample, SampleMessage, ToolResult, Write,
+};
 use conjure_skill_sdk::{Skill, ToolOptions};
 use serde_json::{Value, json};
 
@@ -282,4 +285,57 @@ async fn a_skills_state_is_the_sessions_own() {
     );
     one.close().await;
     two.close().await;
+}
+
+/// Asks the session's model to translate.
+fn translator() -> Skill {
+    let may = Permissions {
+        sample: true,
+        ..Permissions::default()
+    };
+    let skill = Skill::new("translator", "Translates").permissions(may);
+    skill.execute("a text", |cx, r: Execute| {
+        let message = SampleMessage {
+            role: "user".to_owned(),
+            text: format!("Translate: {}", r.command),
+        };
+        let asked = Sample {
+            system: Some("You translate.".to_owned()),
+            messages: vec![message],
+            max_tokens: Some(100),
+        };
+        cx.sample(&asked).map(|sampled| sampled.text)
+    })
+}
+
+#[tokio::test]
+async fn what_a_skill_asks_the_sessions_model_is_answered_and_paid_by_the_session() {
+    let stage = Stage::with(&[], |builder| builder.skill(translator)).await;
+    let session = stage.session([BackendSpec::all_native()]).await;
+    stage.model.calls(
+        "toolu_1",
+        "translator_execute",
+        json!({ "command": "guten Tag" }),
+    );
+    stage.model.says(Message::new().text("good day"));
+    stage.model.says(Message::new().text("Done."));
+    let answer = in_time(session.chat("Translate it.")).await.unwrap();
+    let requests = stage.model.requests();
+    assert_eq!(requests[1].body["system"][0]["text"], "You translate.");
+    assert_eq!(requests[1].body["max_tokens"], 100);
+    assert_eq!(result(&requests[2], "toolu_1"), Seen::ok("good day"));
+    let cost = session.cost().await;
+    let paid = &cost.total.cost.usage;
+    assert_eq!(
+        answer.usage, *paid,
+        "the turn's tokens are those of all three"
+    );
+    assert_eq!((cost.total.replies, paid.input, paid.output), (3, 30, 15));
+    assert!(
+        cost.total
+            .causes
+            .iter()
+            .any(|cost| cost.cause == Cause::Sampling)
+    );
+    session.close().await;
 }
