@@ -8,6 +8,7 @@ use secrecy::SecretString;
 
 use super::HttpProvider;
 use super::http::{Clients, HttpOptions};
+use super::sse_reply::root_cause;
 use crate::env;
 use crate::session::SessionSpec;
 
@@ -157,9 +158,13 @@ pub(crate) fn provider(
         dialect: own.dialect.unwrap_or_else(|| Dialect::of(name)),
         ..Endpoint::new(name)
     };
-    let client = clients
-        .client(&options)
-        .map_err(|error| error.to_string())?;
+    let client = clients.client(&options).map_err(|error| {
+        format!(
+            "TLS cannot be set up: {}. Install the system's certificates, or name them with \
+             SSL_CERT_FILE.",
+            root_cause(&error)
+        )
+    })?;
     let wire = wire.unwrap_or(Wire::OpenaiChat);
     HttpProvider::with_client(wire, endpoint, key, options, client)
         .map(Some)

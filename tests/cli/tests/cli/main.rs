@@ -9,6 +9,8 @@ mod approval;
 #[cfg(test)]
 mod call;
 #[cfg(test)]
+mod certificates;
+#[cfg(test)]
 mod chat;
 #[cfg(test)]
 mod completions;
