@@ -7,6 +7,8 @@
 #[cfg(test)]
 mod approval;
 #[cfg(test)]
+mod bad_input;
+#[cfg(test)]
 mod call;
 #[cfg(test)]
 mod certificates;
