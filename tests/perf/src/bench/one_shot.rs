@@ -107,7 +107,7 @@ struct Shot<'a> {
 fn place(plugin: Option<&Path>) -> Result<TempDir> {
     let place = tempfile::tempdir()?;
     for part in ["home", "work", "plugins"] {
-        conjure_host::fs::create_private_dir(&place.path().join(part))?;
+        conjure_host::fs::create_private_dir(place.path().join(part))?;
     }
     if let Some(plugin) = plugin {
         let name = plugin.file_name().context("a library has a name")?;
