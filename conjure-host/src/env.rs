@@ -47,6 +47,8 @@ pub const OLLAMA_BASE_URL: &str = "OLLAMA_BASE_URL";
 pub const OPENAI_COMPATIBLE_API_KEY: &str = "OPENAI_COMPATIBLE_API_KEY";
 /// Where the provider `openai-compatible` is.
 pub const OPENAI_COMPATIBLE_BASE_URL: &str = "OPENAI_COMPATIBLE_BASE_URL";
+/// Where requests over plain HTTP go first, in the order in which the HTTP client looks.
+pub const PLAIN_HTTP_PROXIES: [&str; 4] = ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
 /// Set to anything: no colours.
 pub const NO_COLOR: &str = "NO_COLOR";
 

@@ -30,7 +30,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::backend::lease::create_request;
-use crate::backend::services::{KeyValues, SERVED, ServicesShared};
+use crate::backend::services::{KeyValues, LazyHttp, SERVED, ServicesShared};
 use crate::backend::{Asker, CallReport, Nobody, ToolboxError};
 use crate::plugin::{
     LoadedPlugin, Loader, LoaderOptions, PluginError, Registry, SearchPath, Store, WatchOptions,
@@ -57,9 +57,6 @@ pub enum HostError {
     /// A plugin that is linked into the program is not right.
     #[error("a plugin that is linked into this program does not load: {0}")]
     Linked(Arc<PluginError>),
-    /// HTTP cannot be set up.
-    #[error("HTTP cannot be set up: {0}")]
-    Http(#[from] reqwest::Error),
     /// The person's file of models.
     #[error(transparent)]
     Models(#[from] ModelBookError),
@@ -386,10 +383,7 @@ impl HostBuilder {
         let services = ServicesShared {
             key_values: KeyValues::new(self.data_dir.join("kv")),
             secrets,
-            http: reqwest::Client::builder()
-                .user_agent(concat!("conjure/", env!("CARGO_PKG_VERSION")))
-                .redirect(reqwest::redirect::Policy::none())
-                .build()?,
+            http: LazyHttp::default(),
             temp: self.data_dir.join("tmp"),
             sessions: Mutex::default(),
         };

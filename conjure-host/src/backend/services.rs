@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use conjure_abi::{Fault, code};
@@ -130,10 +130,27 @@ pub(crate) struct Services {
 pub(crate) struct ServicesShared {
     pub(crate) key_values: KeyValues,
     pub(crate) secrets: BTreeMap<String, SecretString>,
-    pub(crate) http: reqwest::Client,
+    pub(crate) http: LazyHttp,
     pub(crate) temp: PathBuf,
     /// Sessions by id, so that an instance that serves many of them finds the one that asks.
     pub(crate) sessions: Mutex<BTreeMap<String, SessionServices>>,
+}
+
+/// The client for what plugins send, made at first use: it reads the system's certificates.
+#[derive(Default)]
+pub(crate) struct LazyHttp(OnceLock<reqwest::Client>);
+
+impl LazyHttp {
+    fn client(&self) -> reqwest::Result<&reqwest::Client> {
+        if let Some(client) = self.0.get() {
+            return Ok(client);
+        }
+        let client = reqwest::Client::builder()
+            .user_agent(concat!("conjure/", env!("CARGO_PKG_VERSION")))
+            .redirect(reqwest::redirect::Policy::none())
+            .build()?;
+        Ok(self.0.get_or_init(|| client))
+    }
 }
 
 impl ServicesShared {
@@ -352,9 +369,9 @@ impl Answering {
         }
         let method = reqwest::Method::from_bytes(request.method.as_bytes())
             .map_err(|_| Fault::new(code::INVALID, format!("no method `{}`", request.method)))?;
-        let mut builder = self
-            .shared
-            .http
+        let client = self.shared.http.client();
+        let mut builder = client
+            .map_err(|error| failed(format!("HTTP cannot be set up: {error}")))?
             .request(method, url)
             .timeout(Duration::from_secs(300));
         for (name, value) in &request.headers {

@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::{ProviderError, ReplySink};
+use crate::env;
 
 /// How requests travel.
 #[derive(Debug, Clone)]
@@ -54,12 +55,27 @@ impl HttpOptions {
     /// # Errors
     /// When TLS cannot be set up.
     pub fn client(&self) -> reqwest::Result<reqwest::Client> {
-        reqwest::Client::builder()
+        let client = reqwest::Client::builder()
             .connect_timeout(self.connect_timeout)
             .redirect(reqwest::redirect::Policy::none())
             .tcp_nodelay(true)
-            .user_agent(concat!("conjure/", env!("CARGO_PKG_VERSION")))
-            .build()
+            .user_agent(concat!("conjure/", env!("CARGO_PKG_VERSION")));
+        if self.is_plain() {
+            // Reading the system's certificates takes as long as the rest of a start.
+            return client.tls_certs_only([]).build();
+        }
+        client.build()
+    }
+
+    /// Whether nobody shows a certificate on the way: the address is a plain one, and no proxy is
+    /// before it.
+    fn is_plain(&self) -> bool {
+        let scheme = self.base_url.get(..7).unwrap_or_default();
+        let proxied = || {
+            let mut vars = env::PLAIN_HTTP_PROXIES.into_iter();
+            vars.any(|var| env::var(var).is_some())
+        };
+        scheme.eq_ignore_ascii_case("http://") && !proxied()
     }
 }
 
@@ -86,23 +102,23 @@ impl Default for Retry {
     }
 }
 
-/// The clients of a host: one for all providers, and one more for each other time-out of a
-/// connection.
+/// The clients of a host: one for all providers, one for those without TLS, and more for each other
+/// time-out of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
-    made: Mutex<Vec<(Duration, reqwest::Client)>>,
+    made: Mutex<Vec<((Duration, bool), reqwest::Client)>>,
 }
 
 impl Clients {
     /// The client for these options, made at first use.
     pub(crate) fn client(&self, options: &HttpOptions) -> reqwest::Result<reqwest::Client> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        let timeout = options.connect_timeout;
-        if let Some((_, client)) = made.iter().find(|(known, _)| *known == timeout) {
+        let kind = (options.connect_timeout, options.is_plain());
+        if let Some((_, client)) = made.iter().find(|(known, _)| *known == kind) {
             return Ok(client.clone());
         }
         let client = options.client()?;
-        made.push((timeout, client.clone()));
+        made.push((kind, client.clone()));
         Ok(client)
     }
 }
@@ -243,5 +259,8 @@ mod tests {
         options.connect_timeout = Duration::from_secs(1);
         clients.client(&options).unwrap();
         assert_eq!(clients.made.lock().unwrap().len(), 2);
+        options.base_url = "https://b".to_owned();
+        clients.client(&options).unwrap();
+        assert_eq!(clients.made.lock().unwrap().len(), 3);
     }
 }

@@ -8,6 +8,7 @@ use secrecy::SecretString;
 
 use super::HttpProvider;
 use super::http::{Clients, HttpOptions};
+use super::sse_reply::root_cause;
 use crate::env;
 use crate::session::SessionSpec;
 
@@ -155,9 +156,13 @@ pub(crate) fn provider(
     let Some((wire, endpoint)) = spoken(name, spec) else {
         return Ok(None);
     };
-    let client = clients
-        .client(&options)
-        .map_err(|error| error.to_string())?;
+    let client = clients.client(&options).map_err(|error| {
+        format!(
+            "TLS cannot be set up: {}. Install the system's certificates, or name them with \
+             SSL_CERT_FILE.",
+            root_cause(&error)
+        )
+    })?;
     HttpProvider::with_client(wire, endpoint, key, options, client)
         .map(Some)
         .map_err(|error| error.to_string())

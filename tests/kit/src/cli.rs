@@ -324,13 +324,31 @@ impl Running {
         self.wait_for(text, |now| &now.stderr)
     }
 
+    /// Waits until the standard output has this many whole lines, and returns it.
+    ///
+    /// # Errors
+    /// When the program ends first, or the deadline passes.
+    pub fn wait_for_lines(&self, count: usize) -> Result<String, KitError> {
+        let lines = |now: &Now| now.stdout.iter().filter(|byte| **byte == b'\n').count();
+        let what = format!("line {count}");
+        self.wait_until(what, |now| &now.stdout, |now| lines(now) >= count)
+    }
+
     fn wait_for(&self, text: &str, output: fn(&Now) -> &Vec<u8>) -> Result<String, KitError> {
-        let what = format!("`{text}`");
         let contains = |now: &Now| String::from_utf8_lossy(output(now)).contains(text);
+        self.wait_until(format!("`{text}`"), output, contains)
+    }
+
+    fn wait_until(
+        &self,
+        what: String,
+        output: fn(&Now) -> &Vec<u8>,
+        ready: impl Fn(&Now) -> bool,
+    ) -> Result<String, KitError> {
         let now = self
             .seen
-            .wait(self.until, |now| contains(now) || now.is_over());
-        if contains(&now) {
+            .wait(self.until, |now| ready(now) || now.is_over());
+        if ready(&now) {
             return Ok(String::from_utf8_lossy(output(&now)).into_owned());
         }
         let (over, seen) = (now.is_over(), now.text());
@@ -535,7 +553,7 @@ mod tests {
             .unwrap();
         running.wait_for_stdout("ready").unwrap();
         running.send_line("one").unwrap();
-        running.wait_for_stdout("you said one").unwrap();
+        assert_eq!(running.wait_for_lines(2).unwrap(), "ready\nyou said one\n");
         running.close_stdin();
         assert_eq!(running.wait().unwrap().stdout, "ready\nyou said one\n");
     }

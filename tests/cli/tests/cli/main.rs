@@ -7,7 +7,11 @@
 #[cfg(test)]
 mod approval;
 #[cfg(test)]
+mod bad_input;
+#[cfg(test)]
 mod call;
+#[cfg(test)]
+mod certificates;
 #[cfg(test)]
 mod chat;
 #[cfg(test)]

@@ -10,6 +10,8 @@ mod commands;
 #[cfg(test)]
 mod conversation;
 #[cfg(test)]
+mod cut;
+#[cfg(test)]
 mod elsewhere;
 #[cfg(test)]
 mod files;
@@ -17,6 +19,8 @@ mod files;
 mod folders;
 #[cfg(test)]
 mod interrupted;
+#[cfg(test)]
+mod killed;
 mod long_talks;
 #[cfg(test)]
 mod misbehaving;

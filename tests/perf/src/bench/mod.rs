@@ -7,6 +7,7 @@ mod hot_add_load;
 mod in_place;
 mod load;
 mod local_command;
+mod one_shot;
 mod ordinary;
 mod overlap;
 mod routing_build;
@@ -96,6 +97,20 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         needs: &[Need::Program],
         slow: false,
         run: version::run,
+    },
+    Benchmark {
+        name: "one_shot",
+        figures: &[
+            "one_shot_anthropic",
+            "one_shot_anthropic_memory",
+            "one_shot_openai",
+            "one_shot_openai_memory",
+            "one_shot_executor",
+            "one_shot_executor_memory",
+        ],
+        needs: &[Need::Program, Need::Local],
+        slow: false,
+        run: one_shot::run,
     },
     Benchmark {
         name: "overlap",

@@ -1,0 +1,167 @@
+//! `conjure run` with one question: how long a person waits for an answer of 200 deltas, and what
+//! that needs.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use conjure_mock_llm::{Message, MockLlm, Script, Step};
+use tempfile::TempDir;
+
+use crate::figure::{Figure, short};
+use crate::measured::status;
+use crate::samples::{Samples, ms};
+use crate::shipped::Shipped;
+
+/// Milliseconds that it may take.
+const TIME: f64 = 60.0;
+/// MiB that it may need.
+const MEMORY: f64 = 30.0;
+
+const ROUNDS: usize = 40;
+const WARM_UP: usize = 5;
+const MEMORY_ROUNDS: usize = 10;
+
+const DELTAS: usize = 200;
+/// Characters of a delta.
+const DELTA: usize = 16;
+
+/// What is run: the figure's name, the provider, its model, and whether the local executor is there.
+const SHOTS: [(&str, &str, &str, bool); 3] = [
+    (
+        "one_shot_anthropic",
+        "anthropic",
+        "claude-sonnet-4-5",
+        false,
+    ),
+    ("one_shot_openai", "openai", "gpt-5", false),
+    ("one_shot_executor", "anthropic", "claude-sonnet-4-5", true),
+];
+
+pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
+    let answer: String = (0..DELTAS)
+        .map(|number| format!("{number:>width$}\n", width = DELTA - 1))
+        .collect();
+    let message = Message::new().text(&answer).deltas(DELTA);
+    let mock = MockLlm::start_blocking(Script::new().step(Step::new(message).always()))?;
+    let mut figures = Vec::new();
+    for (name, provider, model, executor) in SHOTS {
+        let shot = Shot {
+            program: shipped.program()?,
+            provider,
+            model,
+            base_url: mock.base_url(),
+            place: place(executor.then(|| shipped.local()).transpose()?)?,
+            answer: &answer,
+        };
+        let mut times = Samples::default();
+        for round in 0..WARM_UP + ROUNDS {
+            let took = shot.timed()?;
+            if round >= WARM_UP {
+                times.push(ms(took));
+            }
+        }
+        let memory: Samples = (0..MEMORY_ROUNDS)
+            .map(|_| Ok(shot.peak()? / 1024.0))
+            .collect::<Result<_>>()?;
+        let with = if executor {
+            ", with the local executor"
+        } else {
+            ""
+        };
+        let method = format!(
+            "From starting `conjure run --provider {provider}`{with} (release, stripped) to having \
+             waited for its end: one request over HTTP to a server on loopback, an answer of \
+             {DELTAS} deltas, a thread that is kept."
+        );
+        let memory_method = format!(
+            "The most memory that such a run had at one time (VmHWM), read until its end; the \
+             largest of {MEMORY_ROUNDS}."
+        );
+        let best = format!("The best: {} ms.", short(times.at(0)));
+        let figure = Figure::new(name, "ms", &times, &method).at_most(TIME);
+        figures.push(figure.note(best));
+        let name = format!("{name}_memory");
+        let most = Figure::single(&name, "MiB", memory.at(100), &memory_method);
+        figures.push(most.at_most(MEMORY));
+    }
+    anyhow::ensure!(
+        mock.violations().is_empty(),
+        "the provider would have refused {:?}",
+        mock.violations()
+    );
+    Ok(figures)
+}
+
+struct Shot<'a> {
+    program: &'a Path,
+    provider: &'a str,
+    model: &'a str,
+    base_url: String,
+    place: TempDir,
+    answer: &'a str,
+}
+
+/// A home, a directory to work in and one for plugins.
+fn place(plugin: Option<&Path>) -> Result<TempDir> {
+    let place = tempfile::tempdir()?;
+    for part in ["home", "work", "plugins"] {
+        conjure_host::fs::create_private_dir(place.path().join(part))?;
+    }
+    if let Some(plugin) = plugin {
+        let name = plugin.file_name().context("a library has a name")?;
+        std::fs::copy(plugin, place.path().join("plugins").join(name))?;
+    }
+    Ok(place)
+}
+
+impl Shot<'_> {
+    fn command(&self) -> Command {
+        let place = self.place.path();
+        let mut command = Command::new(self.program);
+        command
+            .args(["run", "--provider", self.provider, "--model", self.model])
+            .args(["--base-url", &self.base_url, "Count to 200."])
+            .current_dir(place.join("work"))
+            .env_clear()
+            .env("HOME", place.join("home"))
+            .env("CONJURE_PLUGIN_PATH", place.join("plugins"))
+            .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
+            .env("ANTHROPIC_API_KEY", "a-key-of-nobody")
+            .env("OPENAI_API_KEY", "a-key-of-nobody")
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn timed(&self) -> Result<Duration> {
+        let mut command = self.command();
+        let begun = Instant::now();
+        let output = command
+            .output()
+            .context("the program could not be started")?;
+        let took = begun.elapsed();
+        anyhow::ensure!(
+            output.status.success() && output.stdout == self.answer.as_bytes(),
+            "it did not answer as it should: {output:?}"
+        );
+        Ok(took)
+    }
+
+    /// KiB of its largest resident set. What `wait4` says would hold this process's size too.
+    fn peak(&self) -> Result<f64> {
+        let mut child = self
+            .command()
+            .stdout(Stdio::null())
+            .spawn()
+            .context("the program could not be started")?;
+        let id = child.id().to_string();
+        let mut peak: f64 = 0.0;
+        // The field is gone with the process's memory, before the process itself.
+        while let Ok(now) = status(&id, "VmHWM:") {
+            peak = peak.max(now);
+        }
+        anyhow::ensure!(child.wait()?.success(), "it failed");
+        Ok(peak)
+    }
+}
