@@ -166,9 +166,7 @@ impl Actor {
     }
 
     async fn run(mut self, ended: watch::Sender<bool>) {
-        for body in log::recover(self.recorder.entries()) {
-            self.recorder.entry(body);
-        }
+        self.recorder.recover();
         if let Some(text) = self.provider.notice() {
             self.recorder.event(Event::Notice { text });
         }

@@ -16,6 +16,7 @@ mod perform;
 mod place;
 mod recorder;
 mod spec;
+mod streamed;
 mod switching;
 
 pub(crate) use compaction::unfolding;

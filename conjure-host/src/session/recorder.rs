@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use conjure_core::chat::{Event, EventId};
-use conjure_core::log::{Entry, EntryBody};
+use conjure_core::log::{Entry, EntryBody, recover};
 
 use super::hub::{Hub, Stamped};
+use super::streamed::unfinished;
 use crate::store::{Record, Settled, StoreError, ThreadLog};
 
 /// The writer of one open thread.
@@ -14,6 +15,8 @@ pub(crate) struct Recorder {
     log: Box<dyn ThreadLog>,
     hub: Arc<Hub>,
     entries: Vec<Entry>,
+    /// What a reply had said when the host ended.
+    unfinished: Option<EntryBody>,
     turn: u64,
     next_event: EventId,
     waiting: Vec<Record>,
@@ -25,7 +28,9 @@ impl Recorder {
     pub(crate) fn new(mut log: Box<dyn ThreadLog>) -> Self {
         let mut entries = Vec::new();
         let mut events = Vec::new();
-        for record in log.take_records() {
+        let records = log.take_records();
+        let unfinished = unfinished(&records);
+        for record in records {
             match record {
                 Record::Entry(entry) => entries.push(entry),
                 Record::Event { id, event } => events.push(Stamped { id, event }),
@@ -41,6 +46,7 @@ impl Recorder {
             log,
             hub: Hub::new(events),
             entries,
+            unfinished,
             turn,
             next_event,
             waiting: Vec::new(),
@@ -61,6 +67,16 @@ impl Recorder {
     /// Every entry of the thread.
     pub(crate) fn entries(&self) -> &[Entry] {
         &self.entries
+    }
+
+    /// Closes what was open when the host ended, with what had been shown of a reply.
+    pub(crate) fn recover(&mut self) {
+        if let Some(body) = self.unfinished.take() {
+            self.entry(body);
+        }
+        for body in recover(&self.entries) {
+            self.entry(body);
+        }
     }
 
     /// Takes an entry in; it is written by the next [`Recorder::commit`].

@@ -11,6 +11,7 @@ use super::calls::Calls;
 use super::derived::compile_settings;
 use super::handle::{SessionError, Settings};
 use super::spec::SessionSpec;
+use super::streamed::unfinished;
 use crate::shared::Shared;
 use crate::store::{Record, ThreadId};
 
@@ -68,6 +69,7 @@ pub(crate) async fn check(
 
 /// The entries of a thread as the next session would find them: what a crash left open is closed.
 fn entries(records: Vec<Record>) -> Vec<Entry> {
+    let unfinished = unfinished(&records);
     let mut entries: Vec<Entry> = records
         .into_iter()
         .filter_map(|record| match record {
@@ -75,13 +77,19 @@ fn entries(records: Vec<Record>) -> Vec<Entry> {
             _ => None,
         })
         .collect();
-    for body in recover(&entries) {
+    let add = |entries: &mut Vec<Entry>, body| {
         entries.push(Entry {
             seq: entries.last().map_or(1, |last| last.seq + 1),
             turn: entries.last().map_or(0, |last| last.turn),
             at_ms: 0,
             body,
         });
+    };
+    unfinished
+        .into_iter()
+        .for_each(|body| add(&mut entries, body));
+    for body in recover(&entries) {
+        add(&mut entries, body);
     }
     entries
 }

@@ -148,16 +148,19 @@ fn a_plugin_that_ends_the_process_loses_no_history() {
 }
 
 #[test]
-fn a_reply_that_was_on_its_way_is_not_needed_to_go_on() {
+fn what_was_shown_of_a_reply_that_was_on_its_way_is_kept_and_the_thread_goes_on() {
     let workspace = workspace(&[]);
     let model = Model::start().unwrap();
-    model.says(Reply::text("A long story").hold(Position::Event(3), "middle"));
+    let long = Message::new()
+        .text("It was a dark and stormy night.")
+        .deltas(8);
+    model.says(Reply::from(long).hold(Position::Event(5), "middle"));
     let running = conjure_kit::cli(["run", "--provider", "anthropic", "--model", "m", "Tell me."])
         .workspace(&workspace)
         .model(&model)
         .start()
         .unwrap();
-    model.mock().reached_blocking("middle").unwrap();
+    let shown = running.wait_for_stdout("It was a dark").unwrap();
     running.signal(Signal::KILL);
     running.wait().unwrap();
     model.says(Message::new().text("Once more."));
@@ -171,14 +174,15 @@ fn a_reply_that_was_on_its_way_is_not_needed_to_go_on() {
         .last_request()
         .messages()
         .iter()
-        .filter(|message| message["role"] == "user")
         .map(|message| message["content"].to_string())
         .collect();
-    let all = texts.join("\n");
-    assert!(
-        all.contains("Tell me.") && all.contains("What happened?"),
-        "{all}"
-    );
+    // What a person has read, the model knows that it said.
+    for (text, of) in texts
+        .iter()
+        .zip(["Tell me.", shown.trim(), "What happened?"])
+    {
+        assert!(text.contains(of), "{of}: {texts:?}");
+    }
 }
 
 #[test]

@@ -1,0 +1,109 @@
+//! Text that was shown and never became an entry, because the host ended while it streamed.
+
+use conjure_core::chat::{Event, Message, Meta};
+use conjure_core::log::EntryBody;
+
+use crate::store::Record;
+
+/// What a reply had said when the host ended, as the unfinished message that it is: a person has
+/// read it, so the model knows of it too. Nothing when no reply was streaming.
+pub(crate) fn unfinished(records: &[Record]) -> Option<EntryBody> {
+    let mut reply: Option<(Meta, String)> = None;
+    for record in records {
+        match record {
+            Record::Event {
+                event: Event::Round {
+                    provider, model, ..
+                },
+                ..
+            } => {
+                let meta = Meta {
+                    provider: provider.clone(),
+                    model: model.clone(),
+                    partial: true,
+                    ..Meta::default()
+                };
+                reply = Some((meta, String::new()));
+            }
+            Record::Event {
+                event: Event::Content { delta },
+                ..
+            } => {
+                if let Some((_, text)) = &mut reply {
+                    text.push_str(delta);
+                }
+            }
+            // A reply that became an entry, and the end of its turn.
+            Record::Entry(entry) => match &entry.body {
+                EntryBody::Message { message } if message.meta.is_some() => reply = None,
+                EntryBody::TurnEnded { .. } => reply = None,
+                _ => {}
+            },
+            Record::Event { .. } | Record::Opened { .. } => {}
+        }
+    }
+    let (meta, text) = reply?;
+    (!text.trim().is_empty()).then(|| EntryBody::Message {
+        message: Message {
+            meta: Some(meta),
+            ..Message::assistant(text)
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use conjure_core::chat::EventId;
+    use conjure_core::log::Entry;
+
+    use super::*;
+
+    fn event(event: Event) -> Record {
+        let id = EventId { epoch: 1, seq: 1 };
+        Record::Event { id, event }
+    }
+
+    fn round() -> Record {
+        event(Event::Round {
+            round: 1,
+            provider: "anthropic".to_owned(),
+            model: "m".to_owned(),
+            table: 1,
+        })
+    }
+
+    fn said(text: &str) -> Record {
+        event(Event::Content {
+            delta: text.to_owned(),
+        })
+    }
+
+    fn kept(text: &str) -> Record {
+        let mut message = Message::assistant(text);
+        message.meta = Some(Meta::default());
+        Record::Entry(Entry {
+            seq: 1,
+            turn: 1,
+            at_ms: 0,
+            body: EntryBody::Message { message },
+        })
+    }
+
+    #[test]
+    fn what_was_shown_of_a_reply_is_kept_and_what_is_kept_already_is_not_kept_twice() {
+        let text = |records: &[Record]| match unfinished(records)? {
+            EntryBody::Message { message } => {
+                assert!(message.meta.as_ref()?.partial);
+                Some(message.text())
+            }
+            _ => None,
+        };
+        assert_eq!(text(&[round(), said("It "), said("is")]).unwrap(), "It is");
+        assert_eq!(text(&[round(), said("It is"), kept("It is")]), None);
+        let again = [round(), said("It is"), kept("It is"), round(), said("So")];
+        assert_eq!(text(&again).unwrap(), "So");
+        assert_eq!(text(&[round(), said(" ")]), None);
+        assert_eq!(text(&[round()]), None);
+        assert_eq!(text(&[]), None);
+    }
+}
