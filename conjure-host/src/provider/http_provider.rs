@@ -309,6 +309,7 @@ impl HttpProvider {
             kind,
             message,
             retryable,
+            ..
         } = error.unwrap_or_else(|| WireError {
             kind: "cut".to_owned(),
             message: if begun {
@@ -318,6 +319,7 @@ impl HttpProvider {
                 "The reply ended before it began.".to_owned()
             },
             retryable: !begun,
+            retry_after: None,
         });
         let mut attempt = self.attempt(&kind, message, retryable);
         attempt.error.partial = (!response.parts.is_empty()).then(|| Box::new(response));
