@@ -15,6 +15,7 @@ mod arguments;
 mod failure;
 mod family;
 mod files;
+mod fill;
 mod fragments;
 mod gemini;
 mod ids;
