@@ -4,6 +4,8 @@
 //! and headers, and a body that comes in pieces into events and a response. It opens no
 //! connection, knows no key and retries nothing.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::chat::{Response, StreamEvent};
@@ -13,6 +15,7 @@ mod arguments;
 mod failure;
 mod family;
 mod files;
+mod fill;
 mod fragments;
 mod gemini;
 mod ids;
@@ -69,6 +72,9 @@ pub struct WireError {
     /// Whether the same request may be sent again: the failure passes by itself, and nothing of
     /// a reply has come yet.
     pub retryable: bool,
+    /// How long the body asks to wait before that. What a `retry-after` header asks for is not
+    /// read here: it may be a date, and a wire has no clock.
+    pub retry_after: Option<Duration>,
 }
 
 /// A request, ready to be sent.
@@ -99,6 +105,7 @@ impl WireError {
             kind: kind.to_owned(),
             message: message.into(),
             retryable,
+            retry_after: None,
         }
     }
 }

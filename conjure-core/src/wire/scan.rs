@@ -12,6 +12,8 @@ use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::fill::{Fill, In};
+
 /// A field that should be a string.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) enum Loose<'a> {
@@ -29,6 +31,14 @@ impl Loose<'_> {
     pub(super) fn as_str(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
+            Self::Absent | Self::Other(_) => None,
+        }
+    }
+
+    /// The string, taken out, if it is one.
+    pub(super) fn take(&mut self) -> Option<String> {
+        match self {
+            Self::Text(text) => Some(std::mem::take(text).into_owned()),
             Self::Absent | Self::Other(_) => None,
         }
     }
@@ -134,20 +144,52 @@ impl<T> Few<T> {
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         self.first.iter().chain(&self.rest)
     }
-}
 
-impl<T> IntoIterator for Few<T> {
-    type Item = T;
-    type IntoIter = std::iter::Chain<std::option::IntoIter<T>, std::vec::IntoIter<T>>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.first.into_iter().chain(self.rest)
+    /// The items, to be taken apart.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.first.iter_mut().chain(&mut self.rest)
     }
 }
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Few<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(FewVisitor(PhantomData))
+    }
+}
+
+impl<'de, T: Fill<'de>> Fill<'de> for Few<T> {
+    fn fill<D: Deserializer<'de>>(&mut self, from: D) -> Result<(), D::Error> {
+        from.deserialize_any(Filled(self))
+    }
+}
+
+/// A list whose items are filled in where they stand.
+struct Filled<'p, T>(&'p mut Few<T>);
+
+impl<'de, T: Fill<'de>> Visitor<'de> for Filled<'_, T> {
+    type Value = ();
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a list")
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        *self.0 = Few::default();
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        self.0.rest.clear();
+        let first = self.0.first.insert(T::default());
+        if list.next_element_seed(In(first))?.is_none() {
+            self.0.first = None;
+            return Ok(());
+        }
+        let mut next = T::default();
+        while list.next_element_seed(In(&mut next))?.is_some() {
+            self.0.rest.push(std::mem::take(&mut next));
+        }
+        Ok(())
     }
 }
 
@@ -271,7 +313,7 @@ mod tests {
         );
         assert_eq!(read::<Few<Count>>("null").iter().count(), 0);
         assert_eq!(
-            json!(read::<Few<Count>>("[7]").into_iter().next().unwrap().0),
+            json!(read::<Few<Count>>("[7]").iter().next().unwrap().0),
             json!(7)
         );
     }

@@ -109,6 +109,8 @@ impl SseDecoder {
             };
             let ending = *ending;
             if let Some((data, after)) = self.whole_event(text, ending, after) {
+                // It begins with its field, so there is no mark in front of it.
+                self.first_line = false;
                 take(self.name(), data);
                 self.name.clear();
                 rest = after;
@@ -137,7 +139,7 @@ impl SseDecoder {
         ending: u8,
         after: &'a [u8],
     ) -> Option<(&'a str, &'a [u8])> {
-        if self.has_data || self.first_line || !self.line.is_empty() {
+        if self.has_data || !self.line.is_empty() {
             return None;
         }
         let value = line.strip_prefix(b"data:")?;

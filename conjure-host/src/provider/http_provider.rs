@@ -293,7 +293,7 @@ impl HttpProvider {
         let (body, _) = sse_reply::read_bounded(reply, &bounds).await;
         let error = self.wire.error(endpoint, status.as_u16(), &headers, &body);
         Err(Attempt {
-            retry_after: wait,
+            retry_after: wait.or(error.retry_after),
             ..self.attempt(&error.kind, error.message, error.retryable)
         })
     }
@@ -309,6 +309,7 @@ impl HttpProvider {
             kind,
             message,
             retryable,
+            retry_after,
         } = error.unwrap_or_else(|| WireError {
             kind: "cut".to_owned(),
             message: if begun {
@@ -318,8 +319,10 @@ impl HttpProvider {
                 "The reply ended before it began.".to_owned()
             },
             retryable: !begun,
+            retry_after: None,
         });
         let mut attempt = self.attempt(&kind, message, retryable);
+        attempt.retry_after = retry_after;
         attempt.error.partial = (!response.parts.is_empty()).then(|| Box::new(response));
         Err(attempt)
     }

@@ -143,6 +143,7 @@ fn broke_off(cut: &Cut, begun: bool) -> WireError {
         kind: cut.kind.to_owned(),
         message: format!("The reply broke off: {}.{kept}", cut.reason),
         retryable: cut.kind == "cut" && !begun,
+        retry_after: None,
     }
 }
 

@@ -69,8 +69,8 @@ pub enum Rule {
     /// The first message is the user's. The live APIs have been seen to accept an assistant's; a
     /// repaired history never begins with one.
     FirstIsUser,
-    /// User and model take turns (Gemini). The live API has been seen to accept neighbours of one role;
-    /// a repaired history joins them.
+    /// The model does not speak twice in a row (Gemini). Two contents of the user's may follow each
+    /// other: the live API has been seen to accept them.
     Alternation,
     /// A message has content.
     Content,
@@ -87,9 +87,11 @@ pub enum Rule {
     /// Anthropic: a thinking block has its signature, a redacted one its data. Gemini: a signature is
     /// base64, and a third-generation model gets one on the first call of each step of this turn.
     Signature,
-    /// With thinking on, an assistant's turn that calls tools has its thinking: the last one (Anthropic),
-    /// each of the turn that goes on (Chat: `DeepSeek`'s `reasoning_content`).
+    /// With thinking on, the turn that goes on begins with its thinking (Anthropic, with a budget), or
+    /// each of its messages that calls tools has it (Chat: `DeepSeek`'s `reasoning_content`).
     ThinkingKept,
+    /// With thinking off, the turn that goes on holds none. Of models that know budgets only.
+    ThinkingOff,
     /// The thinking budget is one that the model takes.
     ThinkingBudget,
     /// With thinking on, no tool is forced.

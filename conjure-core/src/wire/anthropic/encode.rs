@@ -32,8 +32,9 @@ pub fn encode(request: &ModelRequest) -> Encoded {
     if !stops.is_empty() {
         body.insert("stop_sequences".to_owned(), json!(stops));
     }
-    if let Some(thinking) = thinking::thinking(request, notes) {
-        body.insert("thinking".to_owned(), thinking);
+    let thinking = thinking::thinking(request, notes);
+    if let Some(field) = thinking.field {
+        body.insert("thinking".to_owned(), field);
     }
     if let Some(choice) = choice {
         body.insert("tool_choice".to_owned(), choice);
@@ -52,6 +53,7 @@ pub fn encode(request: &ModelRequest) -> Encoded {
     }
     let messages = messages::messages(
         request.messages.messages(),
+        thinking.thoughts_end,
         &request.attachments,
         &request.contribution.user_content,
         notes,

@@ -9,14 +9,17 @@ use serde_json::{Value, json};
 
 use super::MOST_ID;
 use super::block::assistant_block;
+use super::thinking::is_thought;
 use crate::chat::{ArtifactRef, Content, FunctionCallOutput, Message, OutputPart, Part, Role};
 use crate::request::Attachment;
 use crate::wire::files::{Files, Seen, is_named};
 use crate::wire::ids::legal_id;
 
-/// The messages, with what backends add to the person's newest one.
+/// The messages, with what backends add to the person's newest one. Those from `thoughts_end` on are
+/// told without thoughts.
 pub(super) fn messages(
     messages: &[Message],
+    thoughts_end: usize,
     attachments: &BTreeMap<String, Attachment>,
     user_content: &[Value],
     notes: &mut Vec<String>,
@@ -26,7 +29,10 @@ pub(super) fn messages(
     let mut out: Vec<(&str, Vec<Value>)> = Vec::new();
     for (at, message) in messages.iter().enumerate() {
         let (role, mut blocks) = match message.role {
-            Role::Assistant => ("assistant", assistant(message, &mut files)),
+            Role::Assistant => (
+                "assistant",
+                assistant(message, at < thoughts_end, &mut files),
+            ),
             Role::User | Role::Tool | Role::System => ("user", user(message, &mut files)),
         };
         if newest_user == Some(at) {
@@ -45,10 +51,11 @@ pub(super) fn messages(
         .collect()
 }
 
-fn assistant(message: &Message, files: &mut Files<'_>) -> Vec<Value> {
+fn assistant(message: &Message, thoughts: bool, files: &mut Files<'_>) -> Vec<Value> {
     message
         .content
         .iter()
+        .filter(|part| thoughts || !is_thought(part))
         .filter_map(|part| match &part.content {
             // A model's own files go back as words: this API takes them from a user only.
             Content::Image { artifact } | Content::File { artifact } => {

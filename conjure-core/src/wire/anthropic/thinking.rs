@@ -1,19 +1,54 @@
-//! Whether and how a request asks for thoughts.
+//! Whether and how a request asks for thoughts, and which of those that are there it holds.
 //!
 //! A budget (`enabled`) is what models up to 4.5 know; from 4.6 on they decide themselves
 //! (`adaptive`), and from 4.7 on a budget is an error. What conflicts with thinking wins over it.
+//!
+//! To the API all replies since the person spoke are one turn, and a turn thinks or it does not
+//! ("Toggling thinking modes in conversations" in its documentation). With a budget the turn has to
+//! begin with a thought; replies to results may go on without one, as the model itself does. Without
+//! thinking the turn must hold no thought at all. Newer models take away what does not fit; those
+//! that know budgets refuse.
 
 use serde_json::{Value, json};
 
-use crate::chat::{Content, Message, Role};
+use crate::chat::{Content, Message, Part, Role};
 use crate::request::{ModelRequest, ToolChoice};
 use crate::wire::model_family;
 
 /// The least budget that the API takes.
 const LEAST_BUDGET: u32 = 1024;
 
-/// The `thinking` field, or none; why there is none although it was asked for goes to `notes`.
-pub(super) fn thinking(request: &ModelRequest, notes: &mut Vec<String>) -> Option<Value> {
+/// What a request says about thinking.
+pub(super) struct Thinking {
+    /// The `thinking` field. None: the model's default.
+    pub(super) field: Option<Value>,
+    /// The message from which on no thought is sent.
+    pub(super) thoughts_end: usize,
+}
+
+/// What a request says about thinking; why that is not what was asked for goes to `notes`.
+pub(super) fn thinking(request: &ModelRequest, notes: &mut Vec<String>) -> Thinking {
+    let messages = request.messages.messages();
+    let turn = turn(messages);
+    let field = field(request, turn, notes);
+    let refused = field.is_none() && is_claude_with_budget(&request.model);
+    let thoughts_end = if refused { turn } else { messages.len() };
+    let unsent = messages.get(thoughts_end..).unwrap_or_default();
+    if unsent.iter().flat_map(|it| &it.content).any(is_thought) {
+        notes.push("the thoughts of this turn are left out: thinking is off in it now".to_owned());
+    }
+    Thinking {
+        field,
+        thoughts_end,
+    }
+}
+
+/// Whether a part is a thought.
+pub(super) fn is_thought(part: &Part) -> bool {
+    matches!(part.content, Content::Reasoning { .. })
+}
+
+fn field(request: &ModelRequest, turn: usize, notes: &mut Vec<String>) -> Option<Value> {
     let wanted = request.thinking_tokens.filter(|tokens| *tokens > 0)?;
     let forced = matches!(request.tool_choice, ToolChoice::Any | ToolChoice::Tool(_));
     if forced && !request.tools.is_empty() {
@@ -26,10 +61,10 @@ pub(super) fn thinking(request: &ModelRequest, notes: &mut Vec<String>) -> Optio
         // Without `display` the newer of these models send thoughts without text.
         return Some(json!({"type": "adaptive", "display": "summarized"}));
     }
-    if lacks_thoughts(request.messages.messages()) {
+    if lacks_thoughts(request.messages.messages(), turn) {
         notes.push(
-            "thinking is off until the next message: the calls that are being answered were made \
-             without thoughts of this model"
+            "thinking is off until the next message: this turn did not begin with thoughts of \
+             this model"
                 .to_owned(),
         );
         return None;
@@ -71,19 +106,36 @@ fn thinks_adaptively(model: &str) -> bool {
     }
 }
 
-/// Whether the calls that are being answered were made without a thought in front. With a budget
-/// this API rejects such a turn; it comes from another provider, or from before thinking was on.
-fn lacks_thoughts(messages: &[Message]) -> bool {
-    let last_user = messages.iter().rposition(|m| m.role == Role::User);
-    let turn = messages
-        .get(last_user.map_or(0, |at| at + 1)..)
-        .unwrap_or_default();
-    let calls = turn.iter().any(|message| message.calls().next().is_some());
-    let first = turn.iter().find(|m| m.role == Role::Assistant);
-    let thinks = first
-        .and_then(|message| message.content.first())
-        .is_some_and(|part| matches!(part.content, Content::Reasoning { .. }));
-    calls && !thinks
+/// Whether it is one of Anthropic's models that know budgets: those hold to the rules of turns.
+fn is_claude_with_budget(model: &str) -> bool {
+    model_family(model).starts_with("claude-") && !thinks_adaptively(model)
+}
+
+/// The place behind the message of the person's that the running turn answers. What the person says
+/// beside results is in the same message as these, and ends no turn for certain.
+fn turn(messages: &[Message]) -> usize {
+    let begins = |(at, message): (usize, &Message)| {
+        message.role == Role::User && !follows(messages, at, Role::Tool)
+    };
+    let newest = messages.iter().enumerate().rposition(begins);
+    newest.map_or(0, |at| at + 1)
+}
+
+/// Whether what begins the running turn, or begins it anew if words beside results do that, is no
+/// thought. It comes from another provider, or from a time when thinking was off.
+fn lacks_thoughts(messages: &[Message], turn: usize) -> bool {
+    let mut replies = messages.iter().enumerate().skip(turn);
+    replies.any(|(at, message)| {
+        message.role == Role::Assistant
+            && !follows(messages, at, Role::Tool)
+            && !message.content.first().is_some_and(is_thought)
+    })
+}
+
+/// Whether the message at `at` comes right behind one of this role.
+fn follows(messages: &[Message], at: usize, role: Role) -> bool {
+    let before = at.checked_sub(1).and_then(|at| messages.get(at));
+    before.is_some_and(|before| before.role == role)
 }
 
 #[cfg(test)]

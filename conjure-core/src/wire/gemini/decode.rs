@@ -6,15 +6,16 @@
 
 use std::borrow::Cow;
 
-use serde::Deserialize;
+use serde::de::{Deserialize, Deserializer, MapAccess};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::pieces::{Form, Head, Pieces};
+use super::pieces::{Form, Head, Pieces, Raw};
 use super::usage::Counts;
 use super::{WHO, errors};
 use crate::chat::{Response, Stop, StopReason, StreamEvent};
 use crate::wire::failure::{self, shown};
+use crate::wire::fill::{Fields, Fill, fill, into, set, skip};
 use crate::wire::scan::{Count, Few, Loose};
 use crate::wire::stream::{self, MOST_PARTS, Reply, Stream, TOO_MANY};
 use crate::wire::{Decoded, Decoder, Endpoint, WireError, model_family};
@@ -30,50 +31,83 @@ pub(in crate::wire) fn decode_body(endpoint: &Endpoint, bytes: &[u8]) -> Decoded
 }
 
 /// One response of a stream, read in place, with its parts in the form `P`.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", bound(deserialize = "P: Deserialize<'de>"))]
+#[derive(Default)]
 struct Chunk<'a, P> {
-    #[serde(borrow)]
     candidates: Option<Few<Candidate<'a, P>>>,
     usage_metadata: Option<Counts>,
-    #[serde(borrow, default)]
     model_version: Loose<'a>,
-    #[serde(borrow, default)]
     response_id: Loose<'a>,
-    #[serde(borrow)]
     prompt_feedback: Option<&'a RawValue>,
-    #[serde(borrow)]
     error: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", bound(deserialize = "P: Deserialize<'de>"))]
+#[derive(Default)]
 struct Candidate<'a, P> {
     index: Option<Count>,
     content: Option<Said<P>>,
-    #[serde(borrow, default)]
     finish_reason: Loose<'a>,
-    #[serde(borrow, default)]
     finish_message: Loose<'a>,
-    #[serde(borrow)]
     grounding_metadata: Option<&'a RawValue>,
-    #[serde(borrow)]
     url_context_metadata: Option<&'a RawValue>,
-    #[serde(borrow)]
     citation_metadata: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default)]
 struct Said<P> {
-    parts: Option<Few<P>>,
+    parts: Few<P>,
+}
+
+impl<'de, P: Fill<'de>> Fields<'de> for Chunk<'de, P> {
+    fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
+        match name {
+            "candidates" => into(&mut self.candidates, map),
+            "usageMetadata" => into(&mut self.usage_metadata, map),
+            "modelVersion" => set(&mut self.model_version, map),
+            "responseId" => set(&mut self.response_id, map),
+            "promptFeedback" => set(&mut self.prompt_feedback, map),
+            "error" => set(&mut self.error, map),
+            _ => skip(map),
+        }
+    }
+}
+
+impl<'de, P: Fill<'de>> Fields<'de> for Candidate<'de, P> {
+    fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
+        match name {
+            "index" => set(&mut self.index, map),
+            "content" => into(&mut self.content, map),
+            "finishReason" => set(&mut self.finish_reason, map),
+            "finishMessage" => set(&mut self.finish_message, map),
+            "groundingMetadata" => set(&mut self.grounding_metadata, map),
+            "urlContextMetadata" => set(&mut self.url_context_metadata, map),
+            "citationMetadata" => set(&mut self.citation_metadata, map),
+            _ => skip(map),
+        }
+    }
+}
+
+impl<'de, P: Fill<'de>> Fields<'de> for Said<P> {
+    fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
+        match name {
+            "parts" => into(&mut self.parts, map),
+            _ => skip(map),
+        }
+    }
+}
+
+impl<'de, P: Fill<'de>> Deserialize<'de> for Chunk<'de, P> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let mut chunk = Self::default();
+        chunk.fill(from)?;
+        Ok(chunk)
+    }
 }
 
 impl<P> Chunk<'_, P> {
     fn parts(&self) -> impl Iterator<Item = &P> {
         let candidates = self.candidates.iter().flat_map(Few::iter);
         let said = candidates.filter_map(|candidate| candidate.content.as_ref());
-        said.filter_map(|said| said.parts.as_ref())
-            .flat_map(Few::iter)
+        said.flat_map(|said| said.parts.iter())
     }
 }
 
@@ -123,20 +157,20 @@ impl Reply for Chunks {
             return;
         }
         // Nearly all events hold texts and calls only, and are read once.
-        if let Ok(chunk) = serde_json::from_str::<Chunk<'_, Head<'_>>>(data)
-            && !chunk.parts().any(Head::is_item)
-        {
+        let mut chunk = Chunk::<'_, Head<'_>>::default();
+        if fill(&mut chunk, data).is_ok() && !chunk.parts().any(Head::is_item) {
             self.heard = true;
-            self.take(chunk, out);
+            self.take(&mut chunk, out);
             return;
         }
-        let Ok(chunk) = serde_json::from_str::<Chunk<'_, &RawValue>>(data) else {
+        let mut chunk = Chunk::<'_, Raw<'_>>::default();
+        if fill(&mut chunk, data).is_err() {
             let shown = shown(data.as_bytes());
             self.protocol(&format!("an event that is no response: {shown}"));
             return;
-        };
+        }
         self.heard = true;
-        self.take(chunk, out);
+        self.take(&mut chunk, out);
     }
 
     fn body(&mut self, bytes: &[u8], out: &mut Vec<StreamEvent>) {
@@ -155,9 +189,9 @@ impl Reply for Chunks {
                 return;
             }
             let mut values =
-                serde_json::Deserializer::from_slice(rest).into_iter::<Chunk<'_, &RawValue>>();
+                serde_json::Deserializer::from_slice(rest).into_iter::<Chunk<'_, Raw<'_>>>();
             match values.next() {
-                Some(Ok(chunk)) => {
+                Some(Ok(mut chunk)) => {
                     let is_response = chunk.candidates.is_some()
                         || chunk.prompt_feedback.is_some()
                         || chunk.usage_metadata.is_some()
@@ -167,7 +201,7 @@ impl Reply for Chunks {
                         self.protocol(&format!("JSON that is no response: {shown}"));
                         return;
                     }
-                    self.take(chunk, out);
+                    self.take(&mut chunk, out);
                 }
                 // Left as it is: a body that just stops is a cut.
                 Some(Err(error)) if error.is_eof() => return,
@@ -219,19 +253,19 @@ impl Reply for Chunks {
 }
 
 impl Chunks {
-    fn take<P: Form>(&mut self, chunk: Chunk<'_, P>, out: &mut Vec<StreamEvent>) {
+    fn take<P: Form>(&mut self, chunk: &mut Chunk<'_, P>, out: &mut Vec<StreamEvent>) {
         if self.id.is_empty() {
             self.id.push_str(chunk.response_id.str());
         }
         if self.response.model.is_empty() {
             self.response.model.push_str(chunk.model_version.str());
         }
-        for candidate in chunk.candidates.into_iter().flatten() {
+        for candidate in chunk.candidates.iter_mut().flat_map(Few::iter_mut) {
             if candidate.index.unwrap_or_default().0 == 0 {
                 self.candidate(candidate, out);
             }
         }
-        if let Some(counts) = chunk.usage_metadata {
+        if let Some(counts) = &chunk.usage_metadata {
             let usage = counts.usage();
             if usage != self.response.usage {
                 self.response.usage = usage;
@@ -253,9 +287,9 @@ impl Chunks {
         }
     }
 
-    fn candidate<P: Form>(&mut self, candidate: Candidate<'_, P>, out: &mut Vec<StreamEvent>) {
-        let parts = candidate.content.and_then(|said| said.parts);
-        for part in parts.into_iter().flatten() {
+    fn candidate<P: Form>(&mut self, candidate: &mut Candidate<'_, P>, out: &mut Vec<StreamEvent>) {
+        let parts = candidate.content.iter_mut();
+        for part in parts.flat_map(|said| said.parts.iter_mut()) {
             if self.pieces.len() >= MOST_PARTS {
                 self.protocol(TOO_MANY);
                 return;

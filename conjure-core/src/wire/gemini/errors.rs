@@ -1,5 +1,7 @@
 //! Google's errors, whether they come as an HTTP status or inside a stream.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use super::WHO;
@@ -18,7 +20,7 @@ pub(in crate::wire) fn error(status: u16, headers: &[(String, String)], body: &[
         ),
         None => ("", shown(body)),
     };
-    Refused {
+    let refused = Refused {
         who: WHO,
         status,
         word,
@@ -27,8 +29,11 @@ pub(in crate::wire) fn error(status: u16, headers: &[(String, String)], body: &[
         kind: kind_of(word, status, &text),
         request_id: None,
         headers,
+    };
+    WireError {
+        retry_after: inner.and_then(retry_delay),
+        ..refused.error()
     }
-    .error()
 }
 
 /// The error in a body, which is a list where a stream was asked for without `alt=sse`.
@@ -44,7 +49,32 @@ pub(super) fn in_stream(error: &Value, output: bool) -> WireError {
     let status = error.get("code").and_then(Value::as_u64);
     let status = status.and_then(|code| u16::try_from(code).ok());
     let kind = kind_of(word, status.unwrap_or_default(), text);
-    failure::in_stream(WHO, kind, if text.is_empty() { word } else { text }, output)
+    let told = if text.is_empty() { word } else { text };
+    WireError {
+        retry_after: retry_delay(error),
+        ..failure::in_stream(WHO, kind, told, output)
+    }
+}
+
+/// How long the error asks to wait: the `retryDelay` of the `google.rpc.RetryInfo` among its
+/// details. This API sends it instead of a `retry-after` header.
+fn retry_delay(error: &Value) -> Option<Duration> {
+    let details = error.get("details")?.as_array()?;
+    let info = |detail: &&Value| text_of(detail, "@type").ends_with("google.rpc.RetryInfo");
+    duration(text_of(details.iter().find(info)?, "retryDelay"))
+}
+
+/// A `google.protobuf.Duration` in its JSON form: seconds with up to nine digits of a fraction and
+/// an `s` at the end. None for anything else, and for a time that is over.
+fn duration(text: &str) -> Option<Duration> {
+    let number = text.strip_suffix('s')?;
+    let (seconds, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(seconds) || !digits(fraction) || fraction.len() > 9 {
+        return None;
+    }
+    let nanos: u32 = format!("{fraction:0<9}").parse().ok()?;
+    Some(Duration::new(seconds.parse().ok()?, nanos))
 }
 
 fn kind_of(word: &str, status: u16, text: &str) -> &'static str {
@@ -66,11 +96,78 @@ fn kind_of(word: &str, status: u16, text: &str) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn line(status: u16, body: &str) -> String {
         let error = error(status, &[], body.as_bytes());
         format!("{} {} | {}", error.kind, error.retryable, error.message)
+    }
+
+    /// An error as Google sends it, with other details around the wait.
+    fn asks_to_wait(wait: &str) -> String {
+        let error = json!({"code": 429, "message": "Quota exceeded.", "status": "RESOURCE_EXHAUSTED",
+        "details": [
+            {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [{}]},
+            {"@type": "type.googleapis.com/google.rpc.Help", "links": []},
+            {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": wait},
+        ]});
+        json!({ "error": error }).to_string()
+    }
+
+    #[test]
+    fn the_wait_that_an_error_asks_for_is_read_wherever_it_comes() {
+        let body = asks_to_wait("37s");
+        let wait = Some(Duration::from_secs(37));
+        let refused = error(429, &[], body.as_bytes());
+        assert_eq!((refused.retry_after, refused.retryable), (wait, true));
+        // Where a stream was asked for without `alt=sse`, and inside a stream.
+        let list = format!("[{body}]");
+        assert_eq!(error(429, &[], list.as_bytes()).retry_after, wait);
+        let value: Value = serde_json::from_str(&body).unwrap();
+        let inner = of_body(&value).unwrap();
+        assert_eq!(in_stream(inner, false).retry_after, wait);
+    }
+
+    #[test]
+    fn a_wait_is_seconds_with_a_fraction_and_nothing_else() {
+        let asked = |wait: &str| error(429, &[], asks_to_wait(wait).as_bytes()).retry_after;
+        for (text, seconds, nanos) in [
+            ("0s", 0, 0),
+            ("0.5s", 0, 500_000_000),
+            ("56.847655010s", 56, 847_655_010),
+            ("3.000000001s", 3, 1),
+            ("315576000000s", 315_576_000_000, 0),
+        ] {
+            assert_eq!(asked(text), Some(Duration::new(seconds, nanos)), "{text}");
+        }
+        for text in [
+            "",
+            "s",
+            "37",
+            "-1s",
+            "+1s",
+            "1.s",
+            ".5s",
+            "1.2.3s",
+            "1e3s",
+            " 1s",
+            "1m",
+            "NaNs",
+            "1.0000000001s",
+            "99999999999999999999s",
+        ] {
+            assert_eq!(asked(text), None, "{text}");
+        }
+        for body in [
+            r#"{"error":{"details":{"@type":"google.rpc.RetryInfo"}}}"#,
+            r#"{"error":{"details":[7,{"@type":"x/google.rpc.RetryInfo","retryDelay":7}]}}"#,
+            r#"{"error":"google.rpc.RetryInfo"}"#,
+            "",
+        ] {
+            assert_eq!(error(429, &[], body.as_bytes()).retry_after, None, "{body}");
+        }
     }
 
     #[test]

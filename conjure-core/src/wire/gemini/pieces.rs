@@ -4,24 +4,70 @@
 //! came. What is neither text nor a call is a server item, verbatim.
 
 use serde::Deserialize;
+use serde::de::{Deserializer, Error as _, MapAccess};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::partial;
 use crate::chat::{Content, FunctionCall, Part, Sidecar, StreamEvent};
+use crate::wire::fill::{Fields, Fill, fill, set, skip};
 use crate::wire::scan::Loose;
 
 /// A part, read in place.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Default)]
 pub(super) struct Head<'a> {
-    #[serde(borrow, default)]
     text: Loose<'a>,
     thought: Option<bool>,
-    #[serde(borrow, default)]
     thought_signature: Loose<'a>,
-    #[serde(borrow)]
     function_call: Option<&'a RawValue>,
+}
+
+impl<'de> Head<'de> {
+    /// Reads a field of a text or of a call. False when it is another.
+    fn known<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<bool, A::Error> {
+        match name {
+            "text" => set(&mut self.text, map)?,
+            "thought" => set(&mut self.thought, map)?,
+            "thoughtSignature" => set(&mut self.thought_signature, map)?,
+            "functionCall" => set(&mut self.function_call, map)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+/// Fails at any other field, so that an event with an item in it is not read to its end twice.
+impl<'de> Fields<'de> for Head<'de> {
+    fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
+        if self.known(name, map)? {
+            return Ok(());
+        }
+        Err(A::Error::custom("a part that may be an item"))
+    }
+}
+
+/// The same of a part that is kept as it came, which may have any field.
+#[derive(Default)]
+struct Within<'a>(Head<'a>);
+
+impl<'de> Fields<'de> for Within<'de> {
+    fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
+        if self.0.known(name, map)? {
+            return Ok(());
+        }
+        skip(map)
+    }
+}
+
+/// A part as it came.
+#[derive(Default)]
+pub(super) struct Raw<'a>(Option<&'a RawValue>);
+
+impl<'de> Fill<'de> for Raw<'de> {
+    fn fill<D: Deserializer<'de>>(&mut self, from: D) -> Result<(), D::Error> {
+        self.0 = Some(Deserialize::deserialize(from)?);
+        Ok(())
+    }
 }
 
 impl Head<'_> {
@@ -34,22 +80,43 @@ impl Head<'_> {
 /// A part as a response holds it.
 pub(super) trait Form {
     /// Takes the part in; false when it is none, or is nested too deeply to be read.
-    fn join(self, pieces: &mut Pieces, out: &mut Vec<StreamEvent>) -> bool;
+    fn join(&mut self, pieces: &mut Pieces, out: &mut Vec<StreamEvent>) -> bool;
 }
 
 impl Form for Head<'_> {
-    fn join(self, pieces: &mut Pieces, out: &mut Vec<StreamEvent>) -> bool {
+    fn join(&mut self, pieces: &mut Pieces, out: &mut Vec<StreamEvent>) -> bool {
         pieces.take(self, None, out)
     }
 }
 
-impl Form for &RawValue {
-    fn join(self, pieces: &mut Pieces, out: &mut Vec<StreamEvent>) -> bool {
-        match serde_json::from_str::<Head<'_>>(self.get()) {
-            Ok(head) => pieces.take(head, Some(self), out),
-            Err(_) => false,
-        }
+impl Form for Raw<'_> {
+    fn join(&mut self, pieces: &mut Pieces, out: &mut Vec<StreamEvent>) -> bool {
+        let mut part = Within::default();
+        self.0.is_some_and(|raw| {
+            fill(&mut part, raw.get()).is_ok() && pieces.take(&mut part.0, Some(raw), out)
+        })
     }
+}
+
+/// A call, read in place.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Called<'a> {
+    #[serde(borrow, default)]
+    id: Loose<'a>,
+    #[serde(borrow, default)]
+    name: Loose<'a>,
+    #[serde(borrow)]
+    args: Option<&'a RawValue>,
+    #[serde(borrow)]
+    partial_args: Option<&'a RawValue>,
+    #[serde(borrow)]
+    will_continue: Option<&'a RawValue>,
+}
+
+/// A field's value; null where there is none.
+fn read(field: Option<&RawValue>) -> serde_json::Result<Value> {
+    field.map_or(Ok(Value::Null), |raw| serde_json::from_str(raw.get()))
 }
 
 /// The parts of a candidate.
@@ -103,21 +170,19 @@ impl Pieces {
     }
 
     /// Takes a part in; `raw` is all of it, for one that is kept as it came.
-    fn take(&mut self, head: Head<'_>, raw: Option<&RawValue>, out: &mut Vec<StreamEvent>) -> bool {
-        let signature = match head.thought_signature {
-            Loose::Text(text) => Some(text.into_owned()),
-            Loose::Absent | Loose::Other(_) => None,
-        };
+    fn take(
+        &mut self,
+        head: &mut Head<'_>,
+        raw: Option<&RawValue>,
+        out: &mut Vec<StreamEvent>,
+    ) -> bool {
+        let signature = head.thought_signature.take();
         if let Some(call) = head.function_call {
-            let Ok(call) = serde_json::from_str::<Value>(call.get()) else {
-                return false;
-            };
-            self.take_call(call, signature, out);
-        } else if let Loose::Text(text) = head.text {
+            return self.take_call(call.get(), signature, out);
+        } else if let Loose::Text(text) = &head.text {
             let thought = head.thought.unwrap_or_default();
-            self.take_text(&text, thought, signature);
-            if !text.is_empty() {
-                let delta = text.into_owned();
+            self.take_text(text, thought, signature);
+            if let Some(delta) = head.text.take().filter(|text| !text.is_empty()) {
                 out.push(if thought {
                     StreamEvent::Thinking { delta }
                 } else {
@@ -164,26 +229,31 @@ impl Pieces {
         });
     }
 
+    /// Takes a call in, or more of its arguments; false when they are nested too deeply to be read.
     fn take_call(
         &mut self,
-        mut call: Value,
+        raw: &str,
         signature: Option<String>,
         out: &mut Vec<StreamEvent>,
-    ) {
-        let args = call.get_mut("args").map(Value::take);
-        let text = |name: &str| call.get(name).and_then(Value::as_str).unwrap_or_default();
-        let continues = call.get("willContinue").and_then(Value::as_bool);
-        let name = text("name");
-        let count = self
+    ) -> bool {
+        let Ok(call) = serde_json::from_str::<Called<'_>>(raw) else {
+            // What is no object says nothing of a call.
+            return serde_json::from_str::<Value>(raw).is_ok_and(|other| !other.is_object());
+        };
+        let (Ok(args), Ok(pieces)) = (read(call.args), read(call.partial_args)) else {
+            return false;
+        };
+        let name = call.name.str();
+        let calls = self
             .0
             .iter()
-            .filter(|piece| matches!(piece, Piece::Call(_)))
-            .count();
+            .filter(|piece| matches!(piece, Piece::Call(_)));
+        let count = calls.count();
         if !name.is_empty() {
             self.close(out);
-            let id = text("id");
+            let id = call.id.as_str().filter(|id| !id.is_empty());
             let begun = Call {
-                id: (!id.is_empty()).then(|| id.to_owned()),
+                id: id.map(str::to_owned),
                 name: name.to_owned(),
                 signature,
                 ..Call::default()
@@ -195,22 +265,21 @@ impl Pieces {
             self.0.push(Piece::Call(begun));
         }
         let Some(Piece::Call(known)) = self.0.last_mut() else {
-            return;
+            return true;
         };
         if name.is_empty() && !known.open {
-            return;
+            return true;
         }
-        known.open = continues.unwrap_or_default();
+        known.open = call.will_continue.is_some_and(|raw| raw.get() == "true");
         match args {
-            Some(Value::Object(arguments)) if known.arguments.is_empty() => {
+            Value::Object(arguments) if known.arguments.is_empty() => {
                 known.arguments = arguments;
             }
-            Some(Value::Object(arguments)) => known.arguments.extend(arguments),
-            None | Some(Value::Null) => {}
-            Some(other) => known.odd = Some(other.to_string()),
+            Value::Object(arguments) => known.arguments.extend(arguments),
+            Value::Null => {}
+            other => known.odd = Some(other.to_string()),
         }
-        let pieces = call.get("partialArgs").and_then(Value::as_array);
-        for piece in pieces.into_iter().flatten() {
+        for piece in pieces.as_array().into_iter().flatten() {
             if !partial::apply(&mut known.arguments, piece) {
                 known.odd = Some(piece.to_string());
             }
@@ -221,6 +290,7 @@ impl Pieces {
                 call_id: known.call_id(count),
             });
         }
+        true
     }
 
     /// Ends a call whose last piece did not come: the next part, or the end, says that it is whole.

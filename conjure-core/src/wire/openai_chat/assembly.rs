@@ -1,33 +1,47 @@
 //! One message while it comes in, out of deltas or in one piece.
 
-use serde::Deserialize;
+use serde::de::MapAccess;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::calls::{Calls, Fragment, Function};
 use super::reasoning::Reasoning;
 use crate::chat::{Content, Part, Sidecar, StreamEvent};
+use crate::wire::fill::{Fields, set, skip};
 use crate::wire::openai::unwrapped;
 use crate::wire::scan::{Few, Loose};
 
 /// A delta, or a whole message, read in place.
-#[derive(Deserialize)]
+#[derive(Default)]
 pub(super) struct Delta<'a> {
-    #[serde(borrow, default)]
     content: Loose<'a>,
-    #[serde(borrow, default)]
     refusal: Loose<'a>,
-    #[serde(borrow, default)]
     reasoning_content: Loose<'a>,
-    #[serde(borrow, default)]
     reasoning: Loose<'a>,
-    #[serde(borrow)]
     reasoning_details: Option<&'a RawValue>,
     // Both large and rare, so they are read when they are there.
-    #[serde(borrow)]
     tool_calls: Option<&'a RawValue>,
-    #[serde(borrow)]
     function_call: Option<&'a RawValue>,
+}
+
+impl<'de> Fields<'de> for Delta<'de> {
+    fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
+        match name {
+            "content" => set(&mut self.content, map),
+            "refusal" => set(&mut self.refusal, map),
+            "reasoning_content" => set(&mut self.reasoning_content, map),
+            "reasoning" => set(&mut self.reasoning, map),
+            "reasoning_details" => set(&mut self.reasoning_details, map),
+            "tool_calls" => set(&mut self.tool_calls, map),
+            "function_call" => set(&mut self.function_call, map),
+            _ => skip(map),
+        }
+    }
+}
+
+/// A text that says something, taken out.
+fn said(piece: &mut Loose<'_>) -> Option<String> {
+    piece.take().filter(|text| !text.is_empty())
 }
 
 /// A message while it comes in.
@@ -63,26 +77,21 @@ impl Assembly {
     /// cannot be read.
     pub(super) fn take(
         &mut self,
-        delta: Delta<'_>,
+        delta: &mut Delta<'_>,
         streams: bool,
         out: &mut Vec<StreamEvent>,
     ) -> bool {
         let mut thought = false;
         let fields = [
-            ("reasoning_content", delta.reasoning_content),
-            ("reasoning", delta.reasoning),
+            ("reasoning_content", &mut delta.reasoning_content),
+            ("reasoning", &mut delta.reasoning),
         ];
         for (field, piece) in fields {
             // Servers that fill in both say the same in both.
-            if let Loose::Text(piece) = piece
-                && !piece.is_empty()
-                && !thought
-            {
+            if !thought && let Some(piece) = said(piece) {
                 thought = true;
                 self.reasoning.push(field, &piece);
-                out.push(StreamEvent::Thinking {
-                    delta: piece.into_owned(),
-                });
+                out.push(StreamEvent::Thinking { delta: piece });
             }
         }
         if let Some(details) = delta.reasoning_details {
@@ -91,27 +100,17 @@ impl Assembly {
                 out.push(StreamEvent::Thinking { delta: said });
             }
         }
-        match delta.content {
-            Loose::Text(piece) if !piece.is_empty() => {
-                self.text.push_str(&piece);
-                out.push(StreamEvent::Content {
-                    delta: piece.into_owned(),
-                });
+        if let Loose::Other(pieces) = &delta.content {
+            for piece in pieces.as_array().into_iter().flatten() {
+                self.content_piece(piece, out);
             }
-            Loose::Other(pieces) => {
-                for piece in pieces.as_array().into_iter().flatten() {
-                    self.content_piece(piece, out);
-                }
-            }
-            _ => {}
+        } else if let Some(delta) = said(&mut delta.content) {
+            self.text.push_str(&delta);
+            out.push(StreamEvent::Content { delta });
         }
-        if let Loose::Text(piece) = delta.refusal
-            && !piece.is_empty()
-        {
-            self.refusal.push_str(&piece);
-            out.push(StreamEvent::Content {
-                delta: piece.into_owned(),
-            });
+        if let Some(delta) = said(&mut delta.refusal) {
+            self.refusal.push_str(&delta);
+            out.push(StreamEvent::Content { delta });
         }
         if let Some(calls) = delta.tool_calls {
             let Ok(fragments) = serde_json::from_str::<Few<Fragment<'_>>>(calls.get()) else {

@@ -3,7 +3,7 @@
 //! Reads every way in which a server of this API is known to write; the dialect says only what the
 //! end of a stream looks like. Of several choices the first is read.
 
-use serde::Deserialize;
+use serde::de::MapAccess;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -12,6 +12,7 @@ use super::usage::usage;
 use super::{Dialect, errors};
 use crate::chat::{Content, Response, Stop, StopReason, StreamEvent};
 use crate::wire::failure::{self, shown};
+use crate::wire::fill::{Fields, fill, fill_bytes, into, set, skip};
 use crate::wire::scan::{Count, Few, Loose};
 use crate::wire::stream::{self, MOST_PARTS, Reply, Stream, TOO_MANY};
 use crate::wire::{Decoded, Decoder, Endpoint, WireError, model_family};
@@ -27,27 +28,44 @@ pub(in crate::wire) fn decode_body(endpoint: &Endpoint, bytes: &[u8]) -> Decoded
 }
 
 /// A chunk of a stream, or a whole reply, read in place.
-#[derive(Deserialize)]
+#[derive(Default)]
 struct Chunk<'a> {
-    #[serde(borrow, default)]
     id: Loose<'a>,
-    #[serde(borrow, default)]
     model: Loose<'a>,
-    #[serde(borrow)]
     choices: Option<Few<Choice<'a>>>,
-    #[serde(borrow)]
     usage: Option<&'a RawValue>,
-    #[serde(borrow)]
     error: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default)]
 struct Choice<'a> {
     index: Option<Count>,
-    #[serde(borrow, alias = "message")]
     delta: Option<Delta<'a>>,
-    #[serde(borrow, default)]
     finish_reason: Loose<'a>,
+}
+
+impl<'de> Fields<'de> for Chunk<'de> {
+    fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
+        match name {
+            "id" => set(&mut self.id, map),
+            "model" => set(&mut self.model, map),
+            "choices" => into(&mut self.choices, map),
+            "usage" => set(&mut self.usage, map),
+            "error" => set(&mut self.error, map),
+            _ => skip(map),
+        }
+    }
+}
+
+impl<'de> Fields<'de> for Choice<'de> {
+    fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
+        match name {
+            "index" => set(&mut self.index, map),
+            "delta" | "message" => into(&mut self.delta, map),
+            "finish_reason" => set(&mut self.finish_reason, map),
+            _ => skip(map),
+        }
+    }
 }
 
 /// A reply while it comes in.
@@ -92,21 +110,23 @@ impl Reply for Chunks {
             self.done = true;
             return;
         }
-        let Ok(chunk) = serde_json::from_str::<Chunk<'_>>(data) else {
+        let mut chunk = Chunk::default();
+        if fill(&mut chunk, data).is_err() {
             let shown = shown(data.as_bytes());
             self.protocol(&format!("an event that is no chunk of a reply: {shown}"));
             return;
-        };
+        }
         self.heard = true;
-        self.take(chunk, true, out);
+        self.take(&mut chunk, true, out);
     }
 
     fn body(&mut self, bytes: &[u8], out: &mut Vec<StreamEvent>) {
         if self.error.is_some() {
             return;
         }
-        let chunk: Chunk<'_> = match serde_json::from_slice(bytes) {
-            Ok(chunk) => chunk,
+        let mut chunk = Chunk::default();
+        match fill_bytes(&mut chunk, bytes) {
+            Ok(()) => {}
             // Left as it is: a body that just stops is a cut.
             Err(error) if error.is_eof() && !bytes.is_empty() => return,
             Err(_) => {
@@ -114,13 +134,13 @@ impl Reply for Chunks {
                 self.protocol(&format!("a body that is no reply: {shown}"));
                 return;
             }
-        };
+        }
         if chunk.choices.is_none() && chunk.error.is_none() {
             let shown = shown(bytes);
             self.protocol(&format!("JSON that is no reply: {shown}"));
             return;
         }
-        self.take(chunk, false, out);
+        self.take(&mut chunk, false, out);
         self.done = self.error.is_none();
     }
 
@@ -171,7 +191,7 @@ impl Reply for Chunks {
 }
 
 impl Chunks {
-    fn take(&mut self, chunk: Chunk<'_>, streams: bool, out: &mut Vec<StreamEvent>) {
+    fn take(&mut self, chunk: &mut Chunk<'_>, streams: bool, out: &mut Vec<StreamEvent>) {
         if self.response.id.is_none()
             && let Some(id) = chunk.id.as_str().filter(|id| !id.is_empty())
         {
@@ -180,11 +200,11 @@ impl Chunks {
         if self.response.model.is_empty() {
             chunk.model.str().clone_into(&mut self.response.model);
         }
-        for choice in chunk.choices.into_iter().flatten() {
+        for choice in chunk.choices.iter_mut().flat_map(Few::iter_mut) {
             if choice.index.unwrap_or_default().0 != 0 {
                 continue;
             }
-            if let Some(delta) = choice.delta
+            if let Some(delta) = &mut choice.delta
                 && !self.message.take(delta, streams, out)
             {
                 self.protocol("a tool call that cannot be read");

@@ -6,8 +6,8 @@ use std::time::Duration;
 use conjure_core::chat::{Message as Said, Part, StreamEvent};
 use conjure_core::request::ToolDefinition;
 use conjure_mock_llm::{
-    Bulk, CutAt, CutHow, ErrorReply, Faults, Message, MockLlm, Pings, Position, Reply, Script,
-    StreamError, Wire as Played,
+    Bulk, CutAt, CutHow, ErrorReply, Faults, HttpReply, Message, MockLlm, Pings, Position, Reply,
+    Script, StreamError, Wire as Played,
 };
 use serde_json::json;
 
@@ -149,6 +149,27 @@ async fn a_wait_that_is_asked_for_is_kept_or_told() {
     let begun = std::time::Instant::now();
     let error = stage.ask().await.unwrap_err();
     assert!(begun.elapsed() >= Duration::from_millis(200));
+    assert!(error.message.contains("It asks to wait 3600 s"), "{error}");
+    assert_eq!(stage.mock.requests().len(), 2);
+}
+
+#[tokio::test]
+async fn a_wait_that_the_body_asks_for_is_kept_or_told() {
+    let asks = |wait: &str| {
+        HttpReply {
+        status: 429,
+        headers: std::collections::BTreeMap::new(),
+        body: json!({"error": {"code": 429, "message": "Quota.", "status": "RESOURCE_EXHAUSTED",
+            "details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": wait}]}})
+        .to_string(),
+        times: 1,
+    }
+    };
+    let script = Script::new().reply(asks("0.250s")).reply(asks("3600.5s"));
+    let stage = stage(WIRES[3], script, |_| {});
+    let begun = std::time::Instant::now();
+    let error = stage.ask().await.unwrap_err();
+    assert!(begun.elapsed() >= Duration::from_millis(250));
     assert!(error.message.contains("It asks to wait 3600 s"), "{error}");
     assert_eq!(stage.mock.requests().len(), 2);
 }

@@ -29,6 +29,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule::TrailingSpace,
     Rule::Signature,
     Rule::ThinkingKept,
+    Rule::ThinkingOff,
     Rule::ThinkingBudget,
     Rule::ThinkingChoice,
     Rule::ToolName,

@@ -24,4 +24,6 @@ mod said;
 #[cfg(test)]
 mod switches;
 #[cfg(test)]
+mod turns;
+#[cfg(test)]
 mod validators;

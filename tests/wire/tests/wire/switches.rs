@@ -14,8 +14,9 @@ use serde_json::{Value, json};
 use crate::validators::broken;
 
 /// The providers of the legs: every wire, and the dialects that want something of their own.
-const LEGS: [(Wire, &str, &str); 6] = [
+const LEGS: [(Wire, &str, &str); 7] = [
     (Wire::Anthropic, "anthropic", "claude-sonnet-4-5"),
+    (Wire::Anthropic, "anthropic", "claude-opus-4-7"),
     (Wire::OpenaiResponses, "openai", "gpt-5.2"),
     (Wire::OpenaiChat, "deepseek", "deepseek-reasoner"),
     (Wire::OpenaiChat, "mistral", "magistral-medium-latest"),
@@ -55,12 +56,19 @@ enum Ending {
 #[derive(Debug, Clone)]
 struct Round {
     leg: usize,
+    /// Whether the session asks for thoughts.
+    thinks: bool,
     bits: Vec<Bit>,
     ending: Ending,
     /// How many of its calls get a result before the person goes on.
     answered: usize,
     /// Whether the person says something before the next request.
     speaks: bool,
+}
+
+/// Who is asked, mostly with thoughts.
+fn any_ask() -> impl Strategy<Value = (usize, bool)> {
+    (0..LEGS.len(), prop::bool::weighted(0.8))
 }
 
 fn any_round() -> impl Strategy<Value = Round> {
@@ -80,14 +88,15 @@ fn any_round() -> impl Strategy<Value = Round> {
     ];
     let parts = prop::collection::vec(bit, 0..6);
     (
-        0..LEGS.len(),
+        any_ask(),
         parts,
         ending,
         0usize..5,
         prop::bool::weighted(0.4),
     )
-        .prop_map(|(leg, bits, ending, answered, speaks)| Round {
+        .prop_map(|((leg, thinks), bits, ending, answered, speaks)| Round {
             leg,
+            thinks,
             bits,
             ending,
             answered,
@@ -284,7 +293,7 @@ fn live(round: &Round, n: usize, log: &mut Vec<Message>) {
 }
 
 /// Asks the provider of a leg to go on, as a host would.
-fn ask(leg: usize, log: &[Message]) {
+fn ask((leg, thinks): (usize, bool), log: &[Message]) {
     let (wire, provider, model) = LEGS[leg];
     let target = Target::new(provider, model).over(wire);
     let sendable = repair(log.to_vec(), &target);
@@ -308,7 +317,7 @@ fn ask(leg: usize, log: &[Message]) {
     let endpoint = Endpoint::new(provider).with_model(model);
     let request = ModelRequest {
         messages: sendable,
-        thinking_tokens: Some(2_048),
+        thinking_tokens: thinks.then_some(2_048),
         ..ModelRequest::empty(&target)
     };
     let encoded = wire.encode(&request, &endpoint);
@@ -324,15 +333,15 @@ proptest! {
     #[test]
     fn every_request_of_every_path_of_switches_is_one_that_its_provider_takes(
         rounds in prop::collection::vec(any_round(), 1..8),
-        path in prop::collection::vec(0..LEGS.len(), 1..=6),
+        path in prop::collection::vec(any_ask(), 1..=6),
     ) {
         let mut log = vec![Message::user("q")];
         for (n, round) in rounds.iter().enumerate() {
-            ask(round.leg, &log);
+            ask((round.leg, round.thinks), &log);
             live(round, n, &mut log);
         }
-        for leg in path {
-            ask(leg, &log);
+        for next in path {
+            ask(next, &log);
         }
     }
 
@@ -345,6 +354,7 @@ proptest! {
         for (leg, (wire, provider, model)) in LEGS.iter().enumerate() {
             let home = Round {
                 leg,
+                thinks: true,
                 bits: vec![Bit::Thought, Bit::Call { odd_id: true }],
                 ending: Ending::Done,
                 answered: 1,

@@ -202,73 +202,6 @@ fn h16_the_same_request_gives_the_same_bytes_and_keeps_the_order_of_tools() {
 }
 
 #[test]
-fn w01_thoughts_go_back_unmodified_before_the_call() {
-    let signed = json!({"type": "thinking", "signature": "s+/=", "new_field": {"x": 1}});
-    let encoded = encode(&request(vec![
-        Message::user("q"),
-        assistant(vec![
-            thought(" keep  me\n", signed),
-            thought("", json!({"type": "redacted_thinking", "data": "d"})),
-            call("toolu_1", "t", json!({})),
-        ]),
-        results(vec![result("toolu_1", "r")]),
-    ]));
-    assert_eq!(
-        messages_of(&encoded)[1]["content"],
-        json!([
-            {"type": "thinking", "thinking": " keep  me\n", "signature": "s+/=",
-             "new_field": {"x": 1}},
-            {"type": "redacted_thinking", "data": "d"},
-            {"type": "tool_use", "id": "toolu_1", "name": "t", "input": {}},
-        ])
-    );
-}
-
-#[test]
-fn w02_thinking_is_off_while_calls_made_without_thoughts_are_answered() {
-    let foreign = vec![
-        Message::user("q"),
-        assistant(vec![call("call_1", "t", json!({}))]),
-        results(vec![result("call_1", "r")]),
-    ];
-    let thinks = |messages: Vec<Message>| {
-        let mut request = request(messages);
-        request.thinking_tokens = Some(2000);
-        let encoded = encode(&request);
-        (body(&encoded).get("thinking").cloned(), encoded.notes.len())
-    };
-    assert_eq!(thinks(foreign.clone()), (None, 1));
-    let mut later = foreign.clone();
-    later.extend([assistant(vec![Part::text("a")]), Message::user("next")]);
-    let on = Some(json!({"type": "enabled", "budget_tokens": 2000}));
-    assert_eq!(thinks(later), (on.clone(), 0));
-    let mut own = foreign;
-    own[1].content.insert(
-        0,
-        thought("hm", json!({"type": "thinking", "signature": "s"})),
-    );
-    assert_eq!(thinks(own), (on, 0));
-}
-
-#[test]
-fn thinking_is_asked_for_as_the_model_knows_it() {
-    let thinking = |model: &str, max_tokens: u32, wanted: u32| {
-        let mut request = request(vec![Message::user("q")]);
-        request.model = model.to_owned();
-        request.max_tokens = max_tokens;
-        request.thinking_tokens = Some(wanted);
-        body(&encode(&request)).get("thinking").cloned()
-    };
-    let budget = |tokens: u32| Some(json!({"type": "enabled", "budget_tokens": tokens}));
-    let adaptive = Some(json!({"type": "adaptive", "display": "summarized"}));
-    assert_eq!(thinking("claude-opus-4-7", 4096, 2000), adaptive);
-    assert_eq!(thinking(MODEL, 4096, 10), budget(1024));
-    assert_eq!(thinking(MODEL, 4096, 9000), budget(3072));
-    assert_eq!(thinking(MODEL, 1000, 9000), None);
-    assert_eq!(thinking(MODEL, 4096, 0), None);
-}
-
-#[test]
 fn w06_all_results_come_first_in_the_one_next_user_message() {
     let encoded = encode(&request(vec![
         Message::user("q"),
@@ -440,36 +373,6 @@ fn w15_arguments_that_are_no_object_are_wrapped_into_one() {
         sent[1]["content"][0]["input"],
         json!({"arguments_text": "{\"x\": "})
     );
-}
-
-#[test]
-fn w17_a_forced_tool_switches_thinking_off() {
-    let mut request = request(vec![Message::user("q")]);
-    request.tools = vec![tool("t")];
-    request.thinking_tokens = Some(2000);
-    let mut seen = |choice: ToolChoice| {
-        request.tool_choice = choice;
-        let body = body(&encode(&request));
-        (
-            body.get("tool_choice").cloned(),
-            body.get("thinking").is_some(),
-        )
-    };
-    assert_eq!(seen(ToolChoice::Auto), (None, true));
-    assert_eq!(
-        seen(ToolChoice::None),
-        (Some(json!({"type": "none"})), true)
-    );
-    assert_eq!(seen(ToolChoice::Any), (Some(json!({"type": "any"})), false));
-    assert_eq!(
-        seen(ToolChoice::Tool("t".to_owned())),
-        (Some(json!({"type": "tool", "name": "t"})), false)
-    );
-    request.tools.clear();
-    request.tool_choice = ToolChoice::Any;
-    let body = body(&encode(&request));
-    assert_eq!(body.get("tool_choice"), None);
-    assert!(body.get("thinking").is_some());
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod encode;
 mod files;
 mod random;
 mod round_trip;
+mod thinking;
 
 use serde_json::{Value, json};
 

@@ -14,7 +14,9 @@ fn back(blocks: &Value, stop_reason: &str) -> Value {
     // As the log does: through its JSON.
     let text = serde_json::to_string(&message).unwrap();
     message = serde_json::from_str(&text).unwrap();
-    messages_of(&encode(&request(vec![Message::user("q"), message])))[1]["content"].take()
+    let mut request = request(vec![Message::user("q"), message]);
+    request.thinking_tokens = Some(2000);
+    messages_of(&encode(&request))[1]["content"].take()
 }
 
 #[test]
@@ -41,6 +43,7 @@ fn every_kind_of_block_comes_back_as_it_was_sent() {
 #[test]
 fn a_paused_reply_may_even_end_with_a_thought() {
     let blocks = json!([
+        {"type": "thinking", "thinking": "t", "signature": "s"},
         {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"q": "x"}},
         {"type": "thinking", "thinking": "t", "signature": "s"},
     ]);

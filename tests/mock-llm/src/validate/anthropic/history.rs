@@ -43,7 +43,7 @@ pub(super) fn messages(body: &Value, findings: &mut Findings) {
     last(&turns, findings);
     ids(&turns, findings);
     pairs(&turns, findings);
-    thinking_kept(body, &turns, findings);
+    one_way_of_thinking(body, &turns, findings);
 }
 
 fn joined(messages: &[Value], findings: &mut Findings) -> Vec<Turn> {
@@ -356,25 +356,57 @@ fn results(turn: &Turn, calls: &[&str], server_call_open: bool, findings: &mut F
     missing(&open, &turn.place, findings);
 }
 
-/// Looks at the turn that is still going on: results came in, and the model is to continue it.
-fn thinking_kept(body: &Value, turns: &[Turn], findings: &mut Findings) {
-    let enabled = body
-        .get("thinking")
-        .is_some_and(|it| text(it, "type") == "enabled");
-    let [.., assistant, results] = turns else {
-        return;
-    };
-    let has = |turn: &Turn, kinds: &[&str]| {
-        turn.blocks
-            .iter()
-            .any(|(_, block)| kinds.contains(&text(block, "type")))
-    };
-    if enabled && has(results, &["tool_result"]) && has(assistant, &["tool_use"]) {
-        findings.check(
-            has(assistant, &["thinking", "redacted_thinking"]),
-            Rule::ThinkingKept,
-            &assistant.place,
-            "expected `thinking` or `redacted_thinking` in a turn that calls tools",
-        );
+/// Looks at the turn that is still going on. To the API that is all since the person's newest
+/// message, where one that holds results counts as a part of it, whatever else is in it.
+///
+/// A turn thinks or it does not. One that thinks, with a budget, begins with a thought, and the
+/// replies to results may do without; one that does not holds none. Models that decide themselves
+/// how much they think take both.
+fn one_way_of_thinking(body: &Value, turns: &[Turn], findings: &mut Findings) {
+    let is = |block: &Value, kinds: &[&str]| kinds.contains(&text(block, "type"));
+    let newest = turns.iter().rposition(|turn| {
+        let results = |(_, block): &(String, Value)| is(block, &["tool_result"]);
+        turn.role == "user" && !turn.blocks.iter().any(results)
+    });
+    let running = turns.iter().skip(newest.map_or(0, |at| at + 1));
+    let mut replies = running.filter(|turn| turn.role == "assistant").peekable();
+    let thought = |block: &Value| is(block, &["thinking", "redacted_thinking"]);
+    let asked = body.get("thinking").map_or("", |it| text(it, "type"));
+    if asked == "enabled" {
+        let first = replies.peek().and_then(|turn| turn.blocks.first());
+        if let Some((place, block)) = first {
+            findings.check(
+                thought(block),
+                Rule::ThinkingKept,
+                format_args!("{place}.type"),
+                format_args!(
+                    "Expected `thinking` or `redacted_thinking`, but found `{}`. A turn that \
+                     thinks must begin with a thought.",
+                    text(block, "type")
+                ),
+            );
+        }
+    } else if asked != "adaptive" && knows_budgets(text(body, "model")) {
+        for (place, block) in replies.flat_map(|turn| &turn.blocks) {
+            findings.check(
+                !thought(block),
+                Rule::ThinkingOff,
+                place,
+                "When thinking is disabled, an `assistant` message in the final position cannot \
+                 contain `thinking`.",
+            );
+        }
     }
+}
+
+/// Whether it is a model of the generations up to 4.5, which know budgets only.
+fn knows_budgets(model: &str) -> bool {
+    let model = model.replace('.', "-");
+    let generation = |number: &str| {
+        ["", "opus-", "sonnet-", "haiku-"]
+            .into_iter()
+            .any(|kind| model.contains(&format!("claude-{kind}{number}")))
+    };
+    let later = ["4-6", "4-7", "4-8", "4-9"].into_iter().any(generation);
+    (generation("3-") || generation("4-")) && !later
 }

@@ -101,7 +101,8 @@ fn joined<'a>(contents: &'a [Value], findings: &mut Findings) -> Vec<Turn<'a>> {
         );
         match turns.last_mut() {
             Some(turn) if turn.role == role => {
-                findings.add(
+                findings.check(
+                    role == "user",
                     Rule::Alternation,
                     &place,
                     format_args!("two contents of role {role} follow each other"),

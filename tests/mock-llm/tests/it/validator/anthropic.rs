@@ -1,6 +1,6 @@
 //! Mutations for the rules of Anthropic's wire.
 
-use conjure_mock_llm::{Request, Rule, Wire, signature, validate, verify};
+use conjure_mock_llm::{Request, Rule, Violation, Wire, signature, validate, verify};
 use serde_json::{Value, json};
 
 use super::{Mutation, each_mutation_breaks_its_rule, push, remove, set, without};
@@ -75,11 +75,13 @@ fn a_legal_history_with_everything_in_it_passes() {
 #[test]
 fn a_paused_turn_a_prefill_and_a_system_message_pass() {
     let mut paused = legal();
+    paused["thinking"] = json!({"type": "disabled"});
     paused["messages"] = json!([
         {"role": "user", "content": "Count."},
         {"role": "assistant", "content": [{"type": "server_tool_use", "id": "srvtoolu_1", "name": "code_execution", "input": {}}]},
     ]);
     let mut prefill = legal();
+    prefill["thinking"] = json!({"type": "disabled"});
     prefill["messages"] = json!([
         {"role": "user", "content": "Count."},
         {"role": "system", "content": "In Latin."},
@@ -88,6 +90,79 @@ fn a_paused_turn_a_prefill_and_a_system_message_pass() {
     for body in [paused, prefill] {
         assert_eq!(validate(Wire::Anthropic, &request(body)), []);
     }
+}
+
+/// What a turn of this model's would be refused for; each reply begins with a thought or does not,
+/// and calls a tool.
+fn refused(model: &str, thinking: &Value, replies: &[bool], then: &[Value]) -> Vec<String> {
+    let mut messages = vec![json!({"role": "user", "content": "q"})];
+    for (at, thinks) in replies.iter().enumerate() {
+        let thought = json!({"type": "thinking", "thinking": "hm", "signature": "s"});
+        let call = json!({"type": "tool_use", "id": format!("c{at}"), "name": "t", "input": {}});
+        let content: Vec<Value> = thinks
+            .then_some(thought)
+            .into_iter()
+            .chain([call])
+            .collect();
+        messages.push(json!({"role": "assistant", "content": content}));
+        messages.push(json!({"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": format!("c{at}")},
+        ]}));
+    }
+    messages.extend(then.iter().cloned());
+    let body =
+        json!({"model": model, "max_tokens": 4096, "thinking": thinking, "messages": messages});
+    let found = validate(Wire::Anthropic, &Request::to(Wire::Anthropic, model, body));
+    let place = |violation: Violation| {
+        let place = violation.message.split(": ").next().unwrap_or_default();
+        format!("{:?} {place}", violation.rule)
+    };
+    found.into_iter().map(place).collect()
+}
+
+#[test]
+fn a_turn_thinks_from_its_first_word_or_not_at_all() {
+    let on = json!({"type": "enabled", "budget_tokens": 1024});
+    let off = json!({"type": "disabled"});
+    let absent = Value::Null;
+    let adaptive = json!({"type": "adaptive"});
+    let model = "claude-sonnet-4-5-20250929";
+    let none: [&str; 0] = [];
+    let kept = ["ThinkingKept messages.1.content.0.type"];
+    // Replies to results may do without a thought, whoever made them.
+    assert_eq!(refused(model, &on, &[true, false, true, false], &[]), none);
+    assert_eq!(refused(model, &on, &[false, true], &[]), kept);
+    // Words beside results do not end the turn, words alone do.
+    let words = json!({"role": "user", "content": "and?"});
+    let said = json!({"role": "assistant", "content": "It is."});
+    assert_eq!(
+        refused(model, &on, &[false], std::slice::from_ref(&words)),
+        kept
+    );
+    assert_eq!(
+        refused(model, &on, &[false], &[said.clone(), words.clone()]),
+        none
+    );
+    let both = [
+        "ThinkingOff messages.1.content.0",
+        "ThinkingOff messages.5.content.0",
+    ];
+    for thinking in [&off, &absent] {
+        assert_eq!(refused(model, thinking, &[true, false, true], &[]), both);
+        assert_eq!(
+            refused(model, thinking, &[true], &[said.clone(), words.clone()]),
+            none
+        );
+        assert_eq!(refused(model, thinking, &[false, false], &[]), none);
+        assert_eq!(
+            refused("claude-opus-4-7", thinking, &[true, false], &[]),
+            none
+        );
+    }
+    assert_eq!(
+        refused("claude-opus-4-7", &adaptive, &[false, true], &[]),
+        none
+    );
 }
 
 #[test]
@@ -179,10 +254,14 @@ fn mutations() -> Vec<Mutation> {
             "/messages/2/content/0/content/0/text",
             json!(""),
         ),
-        push(
+        (
             Rule::TrailingSpace,
-            "/messages",
-            json!({"role": "assistant", "content": "Noon, "}),
+            Box::new(|request| {
+                // A turn that thinks cannot be begun by the client.
+                request.body["thinking"] = json!({"type": "disabled"});
+                let messages = request.body["messages"].as_array_mut().unwrap();
+                messages.push(json!({"role": "assistant", "content": "Noon, "}));
+            }),
         ),
         remove(Rule::Signature, "/messages/1/content/0/signature"),
         set(
@@ -198,6 +277,19 @@ fn mutations() -> Vec<Mutation> {
                 messages.truncate(3);
                 let content = messages[1]["content"].as_array_mut().unwrap();
                 content.drain(..2);
+            }),
+        ),
+        (
+            Rule::ThinkingOff,
+            Box::new(|request| {
+                request.body["model"] = json!("claude-sonnet-4-5");
+                request.body["thinking"] = json!({"type": "disabled"});
+                let messages = request.body["messages"].as_array_mut().unwrap();
+                messages.truncate(3);
+                let own =
+                    |thinking: &str| signature(Wire::Anthropic, "claude-sonnet-4-5", thinking);
+                messages[1]["content"][0]["signature"] = own("hm").into();
+                messages[1]["content"][1]["data"] = own("").into();
             }),
         ),
         set(
@@ -292,7 +384,10 @@ fn mutations() -> Vec<Mutation> {
         push(
             Rule::ToolResultMissing,
             "/messages",
-            json!({"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_9", "name": "clock_read", "input": {}}]}),
+            json!({"role": "assistant", "content": [
+                {"type": "redacted_thinking", "data": signed("")},
+                {"type": "tool_use", "id": "toolu_9", "name": "clock_read", "input": {}},
+            ]}),
         ),
         (
             Rule::ToolResultOrphan,

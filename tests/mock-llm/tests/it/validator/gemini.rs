@@ -66,6 +66,14 @@ fn every_rule_has_a_mutation_that_breaks_it_alone() {
 }
 
 #[test]
+fn the_person_may_speak_right_behind_results() {
+    let mut request = legal();
+    let contents = request.body["contents"].as_array_mut().unwrap();
+    contents.push(json!({"role": "user", "parts": [{"text": "And tomorrow?"}]}));
+    assert_eq!(validate(Wire::Gemini, &request), []);
+}
+
+#[test]
 fn w43_only_the_third_generation_wants_signatures_and_only_in_this_turn() {
     let mut second = legal();
     second.path = Wire::Gemini.path("gemini-2.5-flash");
@@ -160,10 +168,12 @@ fn mutations() -> Vec<Mutation> {
         ),
         set(Rule::Role, "/contents/0/role", json!("assistant")),
         remove(Rule::FirstIsUser, "/contents/0"),
-        push(
+        (
             Rule::Alternation,
-            "/contents",
-            json!({"role": "user", "parts": [{"text": "Go on."}]}),
+            Box::new(|request| {
+                let contents = request.body["contents"].as_array_mut().unwrap();
+                contents.insert(2, json!({"role": "model", "parts": [{"text": "And you?"}]}));
+            }),
         ),
         set(Rule::Content, "/contents/0/parts", json!([])),
         set(Rule::Block, "/contents/0/parts/0", json!({})),

@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use super::{Broken, is_blank, is_legal, list};
 
-pub(super) fn check(body: &Value, broken: &mut Broken) {
+pub(super) fn check(body: &Value, model: &str, broken: &mut Broken) {
+    thoughts(body, model, broken);
     let messages = list(body, "messages");
     let mut ids = HashSet::new();
     let mut before = &Value::Null;
@@ -84,4 +85,39 @@ pub(super) fn check(body: &Value, broken: &mut Broken) {
         .rposition(|message| message["role"] == "assistant");
     let owed = used.iter().all(|(at, _)| deferred && Some(*at) == newest);
     broken.rule("server uses have their result", owed);
+}
+
+/// One turn, one way of thinking: what models up to 4.5 hold requests to.
+fn thoughts(body: &Value, model: &str, broken: &mut Broken) {
+    let mut running: Vec<&Value> = Vec::new();
+    for message in list(body, "messages") {
+        let results = |block: &Value| block["type"] == "tool_result";
+        if message["role"] == "assistant" {
+            running.push(message);
+        } else if !list(message, "content").iter().any(results) {
+            running.clear();
+        }
+    }
+    let thinks = |block: &Value| {
+        let kind = block["type"].as_str();
+        kind.is_some_and(|kind| kind.ends_with("thinking"))
+    };
+    match body["thinking"]["type"].as_str() {
+        Some("enabled") => {
+            let first = running.first().and_then(|it| list(it, "content").first());
+            broken.rule(
+                "a turn that thinks begins with a thought",
+                running.is_empty() || first.is_some_and(thinks),
+            );
+        }
+        Some("adaptive") => {}
+        _ => {
+            let later = ["-4-6", "-4-7", "-5"].iter().any(|it| model.contains(it))
+                && !model.contains("-4-5");
+            let none = !running
+                .iter()
+                .any(|it| list(it, "content").iter().any(thinks));
+            broken.rule("a turn that does not think holds no thought", later || none);
+        }
+    }
 }

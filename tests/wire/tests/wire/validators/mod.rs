@@ -31,7 +31,7 @@ impl Broken {
 pub(crate) fn broken(wire: Wire, provider: &str, model: &str, body: &Value) -> Vec<&'static str> {
     let mut broken = Broken::default();
     match wire {
-        Wire::Anthropic => anthropic::check(body, &mut broken),
+        Wire::Anthropic => anthropic::check(body, model, &mut broken),
         Wire::OpenaiResponses => responses::check(body, &mut broken),
         Wire::OpenaiChat => chat::check(body, provider, &mut broken),
         Wire::Gemini => gemini::check(body, model, &mut broken),

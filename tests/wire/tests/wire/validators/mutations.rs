@@ -54,7 +54,7 @@ fn a_validator_rejects_one_mutation_for_each_of_its_rules() {
 }
 
 fn anthropic() -> Value {
-    json!({"messages": [
+    json!({"thinking": {"type": "enabled"}, "messages": [
         {"role": "user", "content": [{"type": "text", "text": "q"}]},
         {"role": "assistant", "content": [
             {"type": "thinking", "thinking": "t", "signature": "s"},
@@ -114,6 +114,16 @@ fn anthropic_mutations() -> Vec<Mutation> {
             "server uses have their result",
             "/messages/1/content/2",
             json!({"type": "text", "text": "x"}),
+        ),
+        (
+            "a turn that thinks begins with a thought",
+            "/messages/1/content/0",
+            json!({"type": "text", "text": "x"}),
+        ),
+        (
+            "a turn that does not think holds no thought",
+            "/thinking/type",
+            "disabled".into(),
         ),
         (
             "no message ends with a thought",
