@@ -22,22 +22,9 @@ impl Model {
     /// # Errors
     /// When there is no socket or thread.
     pub fn start() -> Result<Self, MockError> {
-        Self::start_with(Script::new())
-    }
-
-    /// As [`Model::start`], and answers what a provider would refuse, too: its violations are in
-    /// [`Model::mock`].
-    ///
-    /// # Errors
-    /// When there is no socket or thread.
-    pub fn start_lenient() -> Result<Self, MockError> {
-        Self::start_with(Script::new().lenient())
-    }
-
-    fn start_with(script: Script) -> Result<Self, MockError> {
         let replies = Arc::new(Mutex::new(VecDeque::<Reply>::new()));
         let queue = Arc::clone(&replies);
-        let script = script.step(
+        let script = Script::new().step(
             Step::answer(move |_| {
                 let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
                 queue.pop_front().unwrap_or_else(nothing_to_say)

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use conjure_kit::{Cli, KitError, Model, Output, Signal, Workspace, cli};
-use conjure_mock_llm::{Message, MockLlm, Reply, Request, Rule, Violation};
+use conjure_mock_llm::{Message, Reply, Request};
 use serde_json::{Value, json};
 
 use crate::stage::{CACHE, LOCAL, workspace};
@@ -162,26 +162,6 @@ impl Logged {
     }
 }
 
-/// What providers would refuse of the requests so far.
-///
-/// Gemini wants results in a content without anything else, so what a person says behind them is
-/// a second content of the same role; the mock's rule about neighbours knows no exception.
-pub(crate) fn refused(mock: &MockLlm) -> Vec<Violation> {
-    let requests = mock.requests();
-    let behind_results = |violation: &Violation| {
-        let at = violation.message.strip_prefix("contents[");
-        let at = at.and_then(|rest| rest.split(']').next()?.parse::<usize>().ok());
-        let before = at.and_then(|at| requests[violation.request].messages().get(at - 1));
-        before.is_some_and(|before| {
-            let mut parts = before["parts"].as_array().into_iter().flatten();
-            parts.all(|part| part.get("functionResponse").is_some())
-        })
-    };
-    let mut violations = mock.violations();
-    violations.retain(|it| it.rule != Rule::Alternation || !behind_results(it));
-    violations
-}
-
 /// What a request tells, as far as no wire changes it.
 pub(crate) fn told(request: &Request) -> String {
     // Texts with quotes or line ends are written in another way inside JSON.
@@ -211,7 +191,7 @@ fn check(workspace: &Workspace, model: &Model, again: &Output, asked: &str, plac
         let known = logged.calls.contains_key(name);
         assert!(known, "{place}: {name} took effect and is not in the log");
     }
-    assert_eq!(refused(model.mock()), [], "{place}");
+    assert_eq!(model.mock().violations(), [], "{place}");
     let requests = model.mock().requests();
     assert_eq!(requests.len(), 1, "{place}");
     let told = told(&requests[0]);
@@ -246,7 +226,7 @@ fn a_thread_sends_after_kill_9_at_each_event_that_was_shown() {
             break;
         }
         assert_eq!(model.mock().violations(), [], "{place}");
-        let model = Model::start_lenient().unwrap();
+        let model = Model::start().unwrap();
         model.says(Message::new().text("Here again."));
         let thread = log(&workspace).unwrap();
         let thread = thread.file_stem().unwrap().to_str().unwrap();
