@@ -5,6 +5,8 @@
 //! repaired and encoded for the provider that is next; a strict reader looks at the body.
 
 use conjure_core::chat::{Content, FunctionCallOutput, Message, Meta, Part, Role};
+use conjure_core::context::{Room, conversation, cut_point, summary_request};
+use conjure_core::log::{CallEnd, Entry, EntryBody};
 use conjure_core::repair::{Target, repair};
 use conjure_core::request::ModelRequest;
 use conjure_core::wire::{Endpoint, Wire};
@@ -314,17 +316,62 @@ fn ask((leg, thinks): (usize, bool), log: &[Message]) {
         let came = |original: &&Part| original.sidecar.as_ref() == Some(own);
         assert!(originals.iter().any(came), "changed: {part:?}");
     }
+    taken(
+        leg,
+        &ModelRequest {
+            messages: sendable,
+            thinking_tokens: thinks.then_some(2_048),
+            ..ModelRequest::empty(&target)
+        },
+    );
+}
+
+/// Holds a request against the rules of its provider.
+fn taken(leg: usize, request: &ModelRequest) {
+    let (wire, provider, model) = LEGS[leg];
     let endpoint = Endpoint::new(provider).with_model(model);
-    let request = ModelRequest {
-        messages: sendable,
-        thinking_tokens: thinks.then_some(2_048),
-        ..ModelRequest::empty(&target)
-    };
-    let encoded = wire.encode(&request, &endpoint);
-    assert_eq!(wire.encode(&request, &endpoint), encoded);
+    let encoded = wire.encode(request, &endpoint);
+    assert_eq!(wire.encode(request, &endpoint), encoded);
     let body: Value = serde_json::from_slice(&encoded.body).unwrap();
     let found = broken(wire, provider, model, &body);
     assert_eq!(found, [] as [&str; 0], "{provider} {model}: {body:#}");
+}
+
+/// The log that leaves these messages.
+fn entries(messages: &[Message]) -> Vec<Entry> {
+    let mut turn = 0;
+    let mut entries: Vec<Entry> = Vec::new();
+    for message in messages {
+        turn += u64::from(message.role == Role::User);
+        let bodies = if message.role == Role::Tool {
+            let outputs = message
+                .content
+                .iter()
+                .filter_map(|part| match &part.content {
+                    Content::FunctionCallOutput(output) => Some(EntryBody::CallEnded {
+                        output: output.clone(),
+                        end: CallEnd::Done,
+                        duration_ms: 1,
+                        meta: None,
+                    }),
+                    _ => None,
+                });
+            outputs.collect()
+        } else {
+            vec![EntryBody::Message {
+                message: message.clone(),
+            }]
+        };
+        for body in bodies {
+            entries.push(Entry {
+                seq: entries.len() as u64 + 1,
+                turn,
+                at_ms: 0,
+                body,
+            });
+        }
+    }
+    entries
 }
 
 proptest! {
@@ -342,6 +389,41 @@ proptest! {
         }
         for next in path {
             ask(next, &log);
+        }
+    }
+
+    #[test]
+    fn a_conversation_that_was_cut_and_the_request_for_its_summary_are_taken_too(
+        rounds in prop::collection::vec(any_round(), 2..8),
+        path in prop::collection::vec(any_ask(), 1..=3),
+        most in 1u64..2_000,
+    ) {
+        let mut log = vec![Message::user("q")];
+        for (n, round) in rounds.iter().enumerate() {
+            live(round, n, &mut log);
+        }
+        let mut entries = entries(&log);
+        let room = Room { window: None, compact_at: Some(most) };
+        for (leg, thinks) in path {
+            let Some(upto) = cut_point(&entries, &room) else { break };
+            let (wire, provider, model) = LEGS[leg];
+            let target = Target::new(provider, model).over(wire);
+            let like = ModelRequest {
+                thinking_tokens: thinks.then_some(2_048),
+                ..ModelRequest::empty(&target)
+            };
+            taken(leg, &summary_request(&entries, upto, &target, &room, like));
+            entries.push(Entry {
+                seq: entries.len() as u64 + 1,
+                turn: entries.last().unwrap().turn,
+                at_ms: 0,
+                body: EntryBody::Compacted {
+                    upto,
+                    summary: "so far".to_owned(),
+                    meta: None,
+                },
+            });
+            ask((leg, thinks), &conversation(&entries));
         }
     }
 
