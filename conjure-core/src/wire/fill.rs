@@ -6,9 +6,10 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
 
 use serde::de::{
-    Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor,
+    Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
 
 /// An object whose fields are read one by one. One that comes twice counts as it came last.
@@ -59,6 +60,63 @@ pub(super) fn set<'de, T: Deserialize<'de>, A: MapAccess<'de>>(
 /// Goes past a field that is of no use.
 pub(super) fn skip<'de, A: MapAccess<'de>>(map: &mut A) -> Result<(), A::Error> {
     map.next_value::<IgnoredAny>().map(|_| ())
+}
+
+/// The same of a field that holds a list of flat objects, in each event: what is inside of what is
+/// skipped is remembered in a list, which allocates.
+pub(super) fn skip_rows<'de, A: MapAccess<'de>>(map: &mut A) -> Result<(), A::Error> {
+    map.next_value::<Past<Past<IgnoredAny>>>().map(|_| ())
+}
+
+/// Any value; what it holds is read as `T`.
+struct Past<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Past<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(Self(PhantomData))
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for Past<T> {
+    type Value = Self;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("anything")
+    }
+
+    fn visit_unit<E>(self) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self, A::Error> {
+        while list.next_element::<T>()?.is_some() {}
+        Ok(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self, A::Error> {
+        while map.next_entry::<IgnoredAny, T>()?.is_some() {}
+        Ok(self)
+    }
 }
 
 /// A place to be filled.
@@ -149,5 +207,100 @@ impl<'de, T: Fill<'de>> Visitor<'de> for Maybe<'_, T> {
 
     fn visit_some<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
         self.0.insert(T::default()).fill(from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::wire::scan::{Count, Few, Loose};
+
+    #[derive(Default)]
+    struct Outer<'a> {
+        name: Loose<'a>,
+        inner: Option<Inner>,
+        list: Few<Inner>,
+    }
+
+    #[derive(Default, Debug, PartialEq)]
+    struct Inner(Count);
+
+    impl<'de> Fields<'de> for Outer<'de> {
+        fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
+            match name {
+                "name" => set(&mut self.name, map),
+                "inner" => into(&mut self.inner, map),
+                "list" => into(&mut self.list, map),
+                "rows" => skip_rows(map),
+                _ => skip(map),
+            }
+        }
+    }
+
+    impl<'de> Fields<'de> for Inner {
+        fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
+            match name {
+                "n" => set(&mut self.0, map),
+                _ => skip(map),
+            }
+        }
+    }
+
+    fn counts(text: &str) -> Option<(String, Option<u64>, Vec<u64>)> {
+        let mut outer = Outer::default();
+        fill(&mut outer, text).ok()?;
+        Some((
+            outer.name.str().to_owned(),
+            outer.inner.map(|inner| inner.0.0),
+            outer.list.iter().map(|inner| inner.0.0).collect(),
+        ))
+    }
+
+    #[test]
+    fn what_is_known_is_read_and_anything_else_is_gone_past() {
+        let text = r#" {"x": [{"y": [[1]]}], "n\u0061me": "a", "inner": {"n": 1, "z": {}},
+            "list": [{"n": 2}, {"m": 9}, {"n": 3}], "rows": [{"a": 1.5, "b": [true, [{}]]}, "c"]} "#;
+        assert_eq!(counts(text), Some(("a".to_owned(), Some(1), vec![2, 0, 3])));
+        let nulls = r#"{"name": null, "inner": null, "list": null, "rows": null}"#;
+        assert_eq!(counts(nulls), Some((String::new(), None, vec![])));
+        assert_eq!(counts("{}"), counts(nulls));
+        for rows in ["[]", "{}", "-1", "true", r#""x""#, "[[[[]]]]"] {
+            let text = format!(r#"{{"rows": {rows}, "inner": {{"n": 7}}}}"#);
+            assert_eq!(counts(&text).unwrap().1, Some(7), "{text}");
+        }
+        // A second time counts, and leaves nothing of the first.
+        let twice =
+            r#"{"list": [{"n": 1}, {"n": 2}], "list": [{}], "inner": {"n": 1}, "inner": {}}"#;
+        assert_eq!(counts(twice), Some((String::new(), Some(0), vec![0])));
+    }
+
+    #[test]
+    fn what_a_parser_refuses_is_refused() {
+        for text in [
+            "",
+            "[]",
+            "7",
+            "null",
+            r#"{"name": "a""#,
+            r#"{"name": "a"} x"#,
+            r#"{"name": "a",}"#,
+            r#"{"inner": 7}"#,
+            r#"{"inner": [1]}"#,
+            r#"{"list": {}}"#,
+            r#"{"list": [7]}"#,
+            r#"{"rows": [}"#,
+            r#"{"x": [1,]}"#,
+        ] {
+            assert_eq!(counts(text), None, "{text}");
+        }
+        // Bytes may end anywhere; that is an end and no other mistake.
+        let whole = r#"{"name": "äé", "list": [{"n": 2}]}"#.as_bytes();
+        for at in 0..whole.len() {
+            let error = fill_bytes(&mut Outer::default(), &whole[..at]).unwrap_err();
+            let value = serde_json::from_slice::<Value>(&whole[..at]).unwrap_err();
+            assert_eq!(error.classify(), value.classify(), "{at}");
+        }
     }
 }

@@ -111,6 +111,7 @@ impl SseDecoder {
             if let Some((data, after)) = self.whole_event(text, ending, after) {
                 // It begins with its field, so there is no mark in front of it.
                 self.first_line = false;
+                self.after_cr = ending == b'\r';
                 take(self.name(), data);
                 self.name.clear();
                 rest = after;
@@ -146,7 +147,8 @@ impl SseDecoder {
         let value = value.strip_prefix(b" ").unwrap_or(value);
         let after = match ending {
             b'\n' => after.strip_prefix(b"\n"),
-            _ => after.strip_prefix(b"\n\r\n"),
+            // The LF of the blank line may come later.
+            _ => after.strip_prefix(b"\n\r"),
         }?;
         Some((std::str::from_utf8(value).ok()?, after))
     }

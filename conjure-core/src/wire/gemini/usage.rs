@@ -6,7 +6,7 @@
 use serde::de::MapAccess;
 
 use crate::chat::Usage;
-use crate::wire::fill::{Fields, set, skip};
+use crate::wire::fill::{Fields, set, skip, skip_rows};
 use crate::wire::scan::Count;
 
 /// `usageMetadata`, read in place.
@@ -27,6 +27,7 @@ impl<'de> Fields<'de> for Counts {
             "candidatesTokenCount" => set(&mut self.candidates_token_count, map),
             "thoughtsTokenCount" => set(&mut self.thoughts_token_count, map),
             "toolUsePromptTokenCount" => set(&mut self.tool_use_prompt_token_count, map),
+            _ if name.ends_with("TokensDetails") => skip_rows(map),
             _ => skip(map),
         }
     }
