@@ -1,0 +1,267 @@
+//! Which files of the working directory a command made or changed.
+//!
+//! Compares two walks over the directory: inode, size and times of every regular file. A walk
+//! looks at [`MAX_ENTRIES`] entries, the upper levels first; it does not enter `.git` and
+//! `node_modules` and follows no link. What other programs do there meanwhile is counted too.
+
+use std::collections::{HashMap, VecDeque};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
+
+/// How many entries a walk looks at.
+const MAX_ENTRIES: usize = 10_000;
+/// How many of them are looked at without a thread of their own.
+const FEW_ENTRIES: usize = 64;
+/// Directories that are not entered: they are large, and nobody wants their files one by one.
+const SKIPPED: &[&str] = &[".git", "node_modules"];
+/// File times are as coarse as the kernel's tick.
+const TICK: Duration = Duration::from_millis(20);
+
+/// The regular files of a directory at one moment.
+#[derive(Debug)]
+pub struct Snapshot {
+    files: HashMap<PathBuf, Stamp>,
+    cut: bool,
+    taken: SystemTime,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    inode: u64,
+    size: u64,
+    modified: (i64, u64),
+    changed: (i64, u64),
+}
+
+/// What changed.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// New and modified files, in the order of their paths.
+    pub files: Vec<Change>,
+    /// How many more there are whose names are not UTF-8.
+    pub unnamed: usize,
+    /// Whether the directory has more entries than were looked at.
+    pub cut: bool,
+}
+
+/// A file that a command made or changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// Below the directory that was looked at.
+    pub path: String,
+    /// Its bytes.
+    pub size: u64,
+}
+
+impl Snapshot {
+    /// Looks at a directory.
+    #[must_use]
+    pub fn take(dir: &Path) -> Self {
+        Self::walked(dir, MAX_ENTRIES)
+    }
+
+    /// The same of a small directory; nothing for any other.
+    #[must_use]
+    pub fn few(dir: &Path) -> Option<Self> {
+        let snapshot = Self::walked(dir, FEW_ENTRIES);
+        (!snapshot.cut).then_some(snapshot)
+    }
+
+    /// Whether the directory has so few entries that a look at it takes next to no time.
+    #[must_use]
+    pub fn is_small(&self) -> bool {
+        !self.cut && self.files.len() <= FEW_ENTRIES
+    }
+
+    fn walked(dir: &Path, entries: usize) -> Self {
+        let mut snapshot = Self {
+            files: HashMap::new(),
+            cut: false,
+            taken: SystemTime::now(),
+        };
+        snapshot.walk(dir, entries);
+        snapshot
+    }
+
+    /// What is different now.
+    #[must_use]
+    pub fn changes(&self, dir: &Path) -> Changes {
+        self.compared(Self::take(dir))
+    }
+
+    /// The same for a directory that was small and is; nothing for any other.
+    #[must_use]
+    pub fn few_changes(&self, dir: &Path) -> Option<Changes> {
+        if !self.is_small() {
+            return None;
+        }
+        Some(self.compared(Self::few(dir)?))
+    }
+
+    fn compared(&self, now: Self) -> Changes {
+        let mut changes = Changes {
+            cut: now.cut,
+            ..Changes::default()
+        };
+        let mut changed: Vec<_> = now
+            .files
+            .into_iter()
+            .filter(|(path, stamp)| self.is_changed(path, stamp))
+            .collect();
+        changed.sort_by(|(a, _), (b, _)| a.cmp(b));
+        for (path, stamp) in changed {
+            match path.into_os_string().into_string() {
+                Ok(path) => changes.files.push(Change {
+                    path,
+                    size: stamp.size,
+                }),
+                Err(_) => changes.unnamed += 1,
+            }
+        }
+        changes
+    }
+
+    fn is_changed(&self, path: &Path, stamp: &Stamp) -> bool {
+        match self.files.get(path) {
+            Some(before) => before != stamp,
+            // A file that the cut walk may have missed is new only when its times say so.
+            None if self.cut => stamp.changed_at() + TICK >= self.taken,
+            None => true,
+        }
+    }
+
+    fn walk(&mut self, root: &Path, entries: usize) {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let Ok(root) = rustix::fs::openat(CWD, root, flags, Mode::empty()) else {
+            return;
+        };
+        let mut left = entries;
+        let mut waiting = VecDeque::from([PathBuf::new()]);
+        while let Some(path) = waiting.pop_front() {
+            let name = if path.as_os_str().is_empty() {
+                Path::new(".")
+            } else {
+                &path
+            };
+            let Ok(fd) = rustix::fs::openat(&root, name, flags, Mode::empty()) else {
+                continue;
+            };
+            let Ok(mut dir) = Dir::new(fd) else { continue };
+            while let Some(Ok(entry)) = dir.read() {
+                let name = OsStr::from_bytes(entry.file_name().to_bytes());
+                if name == "." || name == ".." {
+                    continue;
+                }
+                if left == 0 {
+                    self.cut = true;
+                    return;
+                }
+                left -= 1;
+                if matches!(entry.file_type(), FileType::Symlink) {
+                    continue;
+                }
+                let at = dir.fd();
+                let Ok(stat) = at.and_then(|at| {
+                    rustix::fs::statat(at, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)
+                }) else {
+                    continue;
+                };
+                match FileType::from_raw_mode(stat.st_mode) {
+                    FileType::RegularFile => {
+                        self.files.insert(path.join(name), Stamp::of(&stat));
+                    }
+                    FileType::Directory if !SKIPPED.iter().any(|skipped| name == *skipped) => {
+                        waiting.push_back(path.join(name));
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+impl Stamp {
+    #[allow(
+        clippy::unnecessary_cast,
+        clippy::useless_conversion,
+        reason = "the types of these fields differ from system to system"
+    )]
+    fn of(stat: &rustix::fs::Stat) -> Self {
+        Self {
+            inode: stat.st_ino as u64,
+            size: stat.st_size as u64,
+            modified: (stat.st_mtime as i64, stat.st_mtime_nsec as u64),
+            changed: (stat.st_ctime as i64, stat.st_ctime_nsec as u64),
+        }
+    }
+
+    fn changed_at(&self) -> SystemTime {
+        let (seconds, nanoseconds) = self.changed;
+        UNIX_EPOCH
+            + Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
+            + Duration::from_nanos(nanoseconds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn names(changes: &Changes) -> Vec<&str> {
+        let names = changes.files.iter().map(|change| change.path.as_str());
+        names.collect()
+    }
+
+    #[test]
+    fn b24_new_and_changed_files_are_found_and_others_are_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir_all(at("sub/deep")).unwrap();
+        fs::create_dir_all(at(".git")).unwrap();
+        for name in ["same", "longer", "replaced", "gone", "sub/deep/same"] {
+            fs::write(at(name), "1").unwrap();
+        }
+        let before = Snapshot::take(dir.path());
+        fs::write(at("longer"), "12").unwrap();
+        fs::write(at("temporary"), "2").unwrap();
+        fs::rename(at("temporary"), at("replaced")).unwrap();
+        fs::remove_file(at("gone")).unwrap();
+        fs::write(at("sub/deep/new"), "").unwrap();
+        fs::write(at(".git/index"), "").unwrap();
+        fs::write(at(".hidden"), "").unwrap();
+        symlink("/etc/passwd", at("link")).unwrap();
+        let changes = before.changes(dir.path());
+        assert_eq!(
+            names(&changes),
+            [".hidden", "longer", "replaced", "sub/deep/new"]
+        );
+        assert_eq!((changes.unnamed, changes.cut), (0, false));
+    }
+
+    #[test]
+    fn a_name_that_is_not_utf8_is_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let before = Snapshot::take(dir.path());
+        fs::write(dir.path().join(OsStr::from_bytes(b"\xff")), "").unwrap();
+        assert_eq!(before.changes(dir.path()).unnamed, 1);
+    }
+
+    #[test]
+    fn a_directory_with_too_many_entries_is_cut_and_said_so() {
+        let dir = tempfile::tempdir().unwrap();
+        for n in 0..=MAX_ENTRIES {
+            fs::write(dir.path().join(n.to_string()), "").unwrap();
+        }
+        let before = Snapshot::take(dir.path());
+        assert!(before.cut);
+        assert_eq!(before.files.len(), MAX_ENTRIES);
+        assert!(before.changes(dir.path()).cut);
+    }
+}

@@ -1,0 +1,355 @@
+//! Which paths a call may touch, and how one becomes a place inside a root.
+//!
+//! A path is resolved first, links and all, and must end up inside a root. Opening then walks
+//! from the root through directory handles and follows no link, so that a path which changes in
+//! between is refused instead of followed.
+
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::io::{self, ErrorKind};
+use std::path::{Component, Path, PathBuf};
+
+use crate::error::{Error, Result};
+
+/// The directories of one call.
+#[derive(Debug)]
+pub struct Roots {
+    /// The first is the working directory.
+    roots: Vec<Root>,
+    working: Root,
+}
+
+/// A directory that paths may be in.
+#[derive(Debug, Clone)]
+struct Root {
+    /// As the host named it, which is how results name it again.
+    shown: PathBuf,
+    /// Without any link in it.
+    real: PathBuf,
+    kind: RootKind,
+}
+
+/// What a directory is to the session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RootKind {
+    /// The session's working directory.
+    Working,
+    /// A skill's folder, read only.
+    Skill,
+    /// Where large payloads cross.
+    Exchange,
+}
+
+/// A place inside a root. It need not exist.
+#[derive(Debug)]
+pub struct Place {
+    root: Root,
+    /// From the root, only plain components; empty for the root itself.
+    relative: PathBuf,
+    /// As the model wrote it.
+    asked: String,
+}
+
+impl Roots {
+    /// The working directory, the folders of skills, and the exchange directory.
+    ///
+    /// # Errors
+    /// When the working directory cannot be used.
+    pub fn new(
+        working: &Path,
+        skills: impl Iterator<Item = PathBuf>,
+        exchange: Option<&Path>,
+    ) -> Result<Self> {
+        let working = Root::new(working.to_owned(), RootKind::Working).map_err(|error| {
+            Error::new(format!(
+                "the working directory {} cannot be used: {error}",
+                working.display()
+            ))
+        })?;
+        let mut roots = vec![working.clone()];
+        // One that does not exist is no place to read from, and no reason to refuse the others.
+        roots.extend(exchange.and_then(|dir| Root::new(dir.to_owned(), RootKind::Exchange).ok()));
+        for dir in skills {
+            if !roots.iter().any(|root| root.shown == dir) {
+                roots.extend(Root::new(dir, RootKind::Skill));
+            }
+        }
+        Ok(Self { roots, working })
+    }
+
+    /// The working directory without any link in it.
+    #[must_use]
+    pub fn working_dir(&self) -> &Path {
+        &self.working.real
+    }
+
+    /// Where a path leads.
+    ///
+    /// # Errors
+    /// A sentence that says why it must not be used.
+    pub fn resolve(&self, path: &str) -> Result<Place> {
+        if path.is_empty() {
+            return Err(Error::invalid("the path is empty"));
+        }
+        let real = resolve_existing(&self.working.real.join(path))
+            .map_err(|reason| Error::new(format!("`{path}` cannot be used: {reason}")))?;
+        let root = self
+            .roots
+            .iter()
+            .filter(|root| real.starts_with(&root.real))
+            // The innermost; of two that are the same directory, the one named first.
+            .rev()
+            .max_by_key(|root| root.real.as_os_str().len())
+            .ok_or_else(|| self.outside(path, &real))?;
+        let relative = real
+            .strip_prefix(&root.real)
+            .map_err(|_| self.outside(path, &real))?
+            .to_owned();
+        Ok(Place {
+            root: root.clone(),
+            relative,
+            asked: path.to_owned(),
+        })
+    }
+
+    /// As [`Roots::resolve`], for a path that will be written to.
+    ///
+    /// # Errors
+    /// As there, and for a path of a skill.
+    pub fn resolve_for_writing(&self, path: &str) -> Result<Place> {
+        let place = self.resolve(path)?;
+        if place.root.kind == RootKind::Skill {
+            return Err(Error::new(format!(
+                "`{path}` belongs to a skill's folder ({}), which is read only; write to a path \
+                 in the working directory {}",
+                place.root.shown.display(),
+                self.working.shown.display()
+            )));
+        }
+        Ok(place)
+    }
+
+    fn outside(&self, path: &str, real: &Path) -> Error {
+        let mut text = format!("`{path}` is outside of the session's directories");
+        if self.working.real.join(path) != real {
+            let _ = write!(text, " (it leads to {})", real.display());
+        }
+        text.push_str("; allowed are");
+        for (i, root) in self.roots.iter().enumerate() {
+            let what = match root.kind {
+                RootKind::Working => "the working directory",
+                RootKind::Skill => "the skill's folder (read only)",
+                RootKind::Exchange => "the exchange directory",
+            };
+            let comma = if i == 0 { "" } else { "," };
+            let _ = write!(text, "{comma} {what} {}", root.shown.display());
+        }
+        Error::new(text)
+    }
+}
+
+impl Root {
+    fn new(shown: PathBuf, kind: RootKind) -> io::Result<Self> {
+        let real = shown.canonicalize()?;
+        if !real.is_dir() {
+            return Err(io::Error::from(ErrorKind::NotADirectory));
+        }
+        Ok(Self { shown, real, kind })
+    }
+}
+
+impl Place {
+    /// The path for people and for the host: the root as the host named it, and what follows.
+    #[must_use]
+    pub fn shown(&self) -> PathBuf {
+        self.root.shown.join(&self.relative)
+    }
+
+    /// The path as the model wrote it.
+    #[must_use]
+    pub fn asked(&self) -> &str {
+        &self.asked
+    }
+
+    /// The root, without any link in its path.
+    pub(super) fn root(&self) -> &Path {
+        &self.root.real
+    }
+
+    /// The names from the root to the place; none for the root itself.
+    pub(super) fn names(&self) -> impl Iterator<Item = &OsStr> {
+        self.relative.iter()
+    }
+
+    /// Which directory it is in.
+    #[must_use]
+    pub fn kind(&self) -> RootKind {
+        self.root.kind
+    }
+
+    /// An error about this place.
+    pub fn error(&self, what: &str, error: impl Into<io::Error>) -> Error {
+        let error = error.into();
+        let reason = match error.kind() {
+            ErrorKind::NotFound => "it does not exist".to_owned(),
+            ErrorKind::PermissionDenied => "permission denied".to_owned(),
+            ErrorKind::NotADirectory => "a part of its path is not a directory".to_owned(),
+            ErrorKind::IsADirectory => "it is a directory".to_owned(),
+            ErrorKind::StorageFull => "the disk is full".to_owned(),
+            _ if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
+                "a link is in the way that was not there a moment ago".to_owned()
+            }
+            _ => error.to_string(),
+        };
+        Error::new(format!("`{}` cannot be {what}: {reason}", self.asked))
+    }
+}
+
+/// Resolves every link of the part that exists. What does not exist yet may only be plain names.
+fn resolve_existing(path: &Path) -> Result<PathBuf, String> {
+    let mut existing = path.to_owned();
+    let mut missing = Vec::new();
+    loop {
+        match existing.canonicalize() {
+            Ok(mut real) => {
+                real.extend(missing.iter().rev());
+                return Ok(real);
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) if error.kind() == ErrorKind::NotADirectory => {
+                return Err("a part of its path is not a directory".to_owned());
+            }
+            Err(error) => return Err(error.to_string()),
+        }
+        if existing.is_symlink() {
+            return Err("it goes through a link that leads nowhere".to_owned());
+        }
+        match existing.components().next_back() {
+            Some(Component::Normal(name)) => missing.push(name.to_owned()),
+            Some(Component::ParentDir) => {
+                return Err("`..` follows a directory that does not exist".to_owned());
+            }
+            _ => return Err("it does not exist".to_owned()),
+        }
+        existing.pop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    struct World {
+        dir: tempfile::TempDir,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            for name in ["work/sub", "skill/scripts", "exchange", "elsewhere"] {
+                fs::create_dir_all(dir.path().join(name)).unwrap();
+            }
+            fs::write(dir.path().join("elsewhere/secret"), "s").unwrap();
+            fs::write(dir.path().join("skill/SKILL.md"), "m").unwrap();
+            Self { dir }
+        }
+
+        fn path(&self, name: &str) -> String {
+            self.dir.path().join(name).to_str().unwrap().to_owned()
+        }
+
+        fn roots(&self) -> Roots {
+            Roots::new(
+                &self.dir.path().join("work"),
+                [self.dir.path().join("skill")].into_iter(),
+                Some(&self.dir.path().join("exchange")),
+            )
+            .unwrap()
+        }
+    }
+
+    #[test]
+    fn paths_inside_are_found() {
+        let world = World::new();
+        let roots = world.roots();
+        for (asked, shown) in [
+            ("a.txt", "work/a.txt"),
+            ("./sub/../a.txt", "work/a.txt"),
+            ("new/deep/a.txt", "work/new/deep/a.txt"),
+            (".", "work/"),
+            (&world.path("work/sub"), "work/sub"),
+            (&world.path("skill/SKILL.md"), "skill/SKILL.md"),
+            ("../skill/SKILL.md", "skill/SKILL.md"),
+            (&world.path("exchange/big"), "exchange/big"),
+        ] {
+            let place = roots.resolve(asked).unwrap();
+            assert_eq!(place.shown(), Path::new(&world.path(shown)), "{asked}");
+        }
+    }
+
+    #[test]
+    fn p6_a_path_outside_is_refused_and_the_roots_are_named() {
+        let world = World::new();
+        let roots = world.roots();
+        for asked in [
+            "/etc/passwd",
+            "../elsewhere/secret",
+            "sub/../../elsewhere/new",
+            "..",
+            "/",
+            &world.path("workshop"),
+        ] {
+            let error = roots.resolve(asked).unwrap_err();
+            let message = error.message();
+            assert!(
+                message.starts_with(&format!("`{asked}` is outside")),
+                "{message}"
+            );
+            for root in ["work", "skill", "exchange"] {
+                assert!(message.contains(&world.path(root)), "{message}");
+            }
+        }
+    }
+
+    #[test]
+    fn b9_a_link_that_leads_outside_is_refused() {
+        let world = World::new();
+        let roots = world.roots();
+        symlink(world.path("elsewhere"), world.path("work/dir")).unwrap();
+        symlink("../elsewhere/secret", world.path("work/file")).unwrap();
+        symlink("../elsewhere/not-yet", world.path("work/dangling")).unwrap();
+        for asked in ["dir/secret", "dir/new", "file", "dangling", "dangling/x"] {
+            assert!(roots.resolve(asked).is_err(), "{asked}");
+        }
+    }
+
+    #[test]
+    fn a_link_between_two_roots_is_followed() {
+        let world = World::new();
+        let roots = world.roots();
+        symlink(world.path("skill"), world.path("work/tools")).unwrap();
+        let place = roots.resolve("tools/SKILL.md").unwrap();
+        assert_eq!(place.shown(), Path::new(&world.path("skill/SKILL.md")));
+        assert!(roots.resolve_for_writing("tools/SKILL.md").is_err());
+    }
+
+    #[test]
+    fn a_skill_inside_the_working_directory_stays_read_only() {
+        let world = World::new();
+        let nested = world.dir.path().join("work/sub");
+        let roots = Roots::new(&world.dir.path().join("work"), [nested].into_iter(), None).unwrap();
+        assert!(roots.resolve_for_writing("sub/x").is_err());
+        assert!(roots.resolve_for_writing("x").is_ok());
+    }
+
+    #[test]
+    fn work_in_a_skills_own_folder_may_write_there() {
+        let world = World::new();
+        let skill = world.dir.path().join("skill");
+        let roots = Roots::new(&skill, [skill.clone()].into_iter(), None).unwrap();
+        assert!(roots.resolve_for_writing("SKILL.md").is_ok());
+    }
+}
