@@ -15,6 +15,8 @@ mod field;
 pub mod files;
 pub mod frame;
 pub mod message;
+#[cfg(feature = "executor")]
+pub mod output;
 #[cfg(target_os = "linux")]
 pub mod serve;
 

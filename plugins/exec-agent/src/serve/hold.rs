@@ -34,12 +34,25 @@ pub fn hold(pipe: &Path, first: Duration) -> io::Result<()> {
     io::copy(&mut Read::by_ref(&mut held), &mut io::sink()).map(drop)
 }
 
-/// Comes to the pipe; who waits there goes on waiting for as long as the result lives.
+/// How often somebody who is early looks again, and after how long.
+const EARLY: u32 = 250;
+const AGAIN: Duration = Duration::from_millis(20);
+
+/// Comes to the pipe, which may not be there yet; who waits there goes on waiting for as long as the result lives.
 ///
 /// # Errors
 /// When nobody waits there.
 pub fn let_go_at_end(pipe: &Path) -> io::Result<File> {
-    let mut held = OpenOptions::new().write(true).open(pipe)?;
+    let mut tries = 0;
+    let mut held = loop {
+        match OpenOptions::new().write(true).open(pipe) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && tries < EARLY => {
+                tries += 1;
+                std::thread::sleep(AGAIN);
+            }
+            opened => break opened?,
+        }
+    };
     held.write_all(b".")?;
     Ok(held)
 }
