@@ -146,7 +146,7 @@ impl Actor {
                 persona: self.spec.persona.clone(),
                 max_tokens: self.spec.max_tokens.unwrap_or(8192),
                 thinking_tokens: self.spec.thinking_tokens,
-                working_dir: Some(self.around.working_dir.display().to_string()),
+                working_dir: Some(snapshot.working_dir().to_owned()),
                 skills_prompt: snapshot.skills_prompt().to_owned(),
                 ..CompileSettings::new(target)
             },
