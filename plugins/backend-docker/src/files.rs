@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{Cursor, Read, Write as _};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use conjure_exec_agent::frame::Frame;
@@ -109,7 +110,13 @@ impl<'a> Work<'a> {
             .create_new(true)
             .open(&request.to)
             .map_err(|error| Error::new(format!("{} cannot be written: {error}", request.to)))?;
-        let asked = Request::Get { path: request.id };
+        let path = match request.id.split_once(':') {
+            Some((number, path)) if number.bytes().all(|byte| byte.is_ascii_digit()) => path,
+            _ => request.id.as_str(),
+        };
+        let asked = Request::Get {
+            path: path.to_owned(),
+        };
         match self.ask(&asked, None, Some(&mut to)).await {
             Ok(Reply::Sent(size)) => Ok(FileRef {
                 size: Some(size),
@@ -251,7 +258,13 @@ pub(crate) fn file_ref(container: &Container, path: &str, size: u64) -> FileRef 
     let here = here.and_then(|path| path.into_os_string().into_string().ok());
     let file = match here {
         Some(here) => FileRef::at(here),
-        None => FileRef::lazy(path, path.rsplit('/').next().unwrap_or(path)),
+        None => {
+            // A file that changed is another one than the one that may have been fetched.
+            static NEXT: AtomicU64 = AtomicU64::new(0);
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let name = path.rsplit('/').next().unwrap_or(path);
+            FileRef::lazy(format!("{number}:{path}"), name)
+        }
     };
     FileRef {
         size: Some(size),

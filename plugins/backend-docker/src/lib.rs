@@ -17,6 +17,7 @@ mod link;
 mod owner;
 mod place;
 mod session;
+mod skills;
 #[cfg(test)]
 mod tests;
 

@@ -73,6 +73,16 @@ impl Owner {
         self.all.join(&self.name).join("bin")
     }
 
+    /// Where copies of a session's skills go.
+    pub(crate) fn copies(&self, session: &str) -> PathBuf {
+        // A session's id is the host's word, and no path.
+        let session: String = session
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+            .collect();
+        self.all.join(&self.name).join(format!("skills-{session}"))
+    }
+
     /// The agent's name in that directory.
     pub(crate) fn program(&self) -> &'static str {
         PROGRAM

@@ -21,6 +21,7 @@ use conjure_skill_sdk::{Error, Result};
 use crate::config::Settings;
 use crate::engine::{Engine, explained};
 use crate::owner::{Owner, remove_container};
+use crate::skills;
 
 /// Where commands work.
 pub(crate) const WORKSPACE: &str = "/workspace";
@@ -77,6 +78,7 @@ impl Mounted {
         engine: &Engine,
         settings: &Settings,
         owner: &Owner,
+        session: &str,
         brought: &Brought,
     ) -> Result<Self> {
         let (user, userns) = match &settings.user {
@@ -88,8 +90,18 @@ impl Mounted {
             (owner.bin(), BIN.to_owned(), false),
         ];
         for skill in &brought.skills {
-            let place = format!("{SKILLS}/{}", skill.name);
-            mounts.push((PathBuf::from(&skill.dir), place, false));
+            let dir = Path::new(&skill.dir);
+            let dir = match rustix::process::geteuid().is_root() {
+                true => {
+                    let copies = owner.copies(session);
+                    skills::readable(dir, &copies, &skill.name, ids(&user).0).map_err(|error| {
+                        let name = &skill.name;
+                        Error::new(format!("the skill `{name}` cannot be mounted: {error}"))
+                    })?
+                }
+                false => dir.to_owned(),
+            };
+            mounts.push((dir, format!("{SKILLS}/{}", skill.name), false));
         }
         Ok(Self {
             user,

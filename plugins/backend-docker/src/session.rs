@@ -209,7 +209,7 @@ impl Session {
             Sharing::Auto => engine.may_be_here && !*world.elsewhere.borrow(),
         };
         if mount {
-            let mounted = Mounted::here(engine, settings, owner, &self.brought);
+            let mounted = Mounted::here(engine, settings, owner, &self.id, &self.brought);
             match plan(mounted.map_err(Failed::Other)?).start().await {
                 Err(Failed::NotHere(_)) if settings.files == Sharing::Auto => {
                     world.elsewhere.send_replace(true);

@@ -10,6 +10,14 @@ mod commands;
 #[cfg(test)]
 mod conversation;
 #[cfg(test)]
+mod docker;
+#[cfg(test)]
+mod docker_ends;
+#[cfg(test)]
+mod docker_files;
+#[cfg(test)]
+mod docker_stage;
+#[cfg(test)]
 mod elsewhere;
 #[cfg(test)]
 mod files;
