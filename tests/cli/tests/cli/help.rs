@@ -3,7 +3,7 @@
 use insta::assert_snapshot;
 
 /// Every verb, as it is written after `conjure`.
-const VERBS: [&str; 21] = [
+const VERBS: [&str; 23] = [
     "",
     "run",
     "chat",
@@ -19,6 +19,8 @@ const VERBS: [&str; 21] = [
     "skill validate",
     "skill show",
     "skill trust",
+    "docker",
+    "docker build",
     "models",
     "wire",
     "wire decode",
@@ -107,6 +109,7 @@ fn the_program() {
       routes       Show the routing table: which tool is run by whom
       plugin       Look at plugins, check one, begin one
       skill        Look at skill folders and validate them
+      docker       Build the image that the container backend works in
       models       List models: what the providers offer, context sizes, prices
       wire         Decode a provider's reply, or encode a request, to debug a wire
       completions  Print completions for a shell
