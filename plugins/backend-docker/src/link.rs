@@ -5,15 +5,15 @@
 
 use std::collections::HashMap;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bollard::container::LogOutput;
 use bollard::errors::Error as EngineError;
-use conjure_exec_agent::VERSION;
 use conjure_exec_agent::frame::{Frame, Frames};
 use conjure_exec_agent::message::Request;
+use conjure_exec_agent::{PIECE, VERSION, WINDOW};
 use futures_util::{Stream, StreamExt as _};
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
@@ -26,6 +26,8 @@ const PING: Duration = Duration::from_secs(20);
 pub(crate) const QUIET: u32 = 90;
 /// How much of what the agent complained about is kept.
 const COMPLAINT: usize = 2_000;
+/// The most bytes of a call that may wait here; credit keeps them below.
+const MOST: usize = WINDOW as usize + PIECE;
 /// How much output is taken before it is paid for, in one go.
 const PAY: u32 = 64 * 1024;
 
@@ -37,6 +39,8 @@ pub(crate) type Input = Pin<Box<dyn AsyncWrite + Send>>;
 /// The stream. Dropping it ends the container.
 #[derive(Debug)]
 pub(crate) struct Link {
+    /// What waits in it is bounded: a call sends its request, what it has credit for, and a word or
+    /// two.
     frames: UnboundedSender<Vec<u8>>,
     shared: Arc<Shared>,
     next: AtomicU32,
@@ -45,8 +49,34 @@ pub(crate) struct Link {
 
 #[derive(Debug)]
 struct Shared {
-    calls: Mutex<HashMap<u32, UnboundedSender<Frame>>>,
+    calls: Mutex<HashMap<u32, Inbox>>,
     state: watch::Sender<State>,
+}
+
+/// What came for a call and was not taken yet. The channel has no bound of its own: the bytes in
+/// it have.
+#[derive(Debug)]
+struct Inbox {
+    frames: UnboundedSender<Frame>,
+    waiting: Arc<AtomicUsize>,
+}
+
+impl Inbox {
+    /// False when more came than was paid for.
+    fn put(&self, frame: Frame) -> bool {
+        let size = size(&frame);
+        let fits = self.waiting.fetch_add(size, Ordering::Relaxed) + size <= MOST;
+        let _ = self.frames.send(frame);
+        fits
+    }
+}
+
+/// How many bytes of a frame cost credit.
+fn size(frame: &Frame) -> usize {
+    match frame {
+        Frame::Stdout(bytes) | Frame::Stderr(bytes) | Frame::Data(bytes) => bytes.len(),
+        _ => 0,
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,7 +134,12 @@ impl Link {
     pub(crate) fn call(self: &Arc<Self>, request: &Request) -> Call {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, frames) = mpsc::unbounded_channel();
-        self.shared.lock().insert(number, sender);
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let inbox = Inbox {
+            frames: sender,
+            waiting: Arc::clone(&waiting),
+        };
+        self.shared.lock().insert(number, inbox);
         if !self.is_open() {
             // Whoever ended it may have been before the call was noted.
             self.shared.lock().remove(&number);
@@ -113,6 +148,7 @@ impl Link {
             link: Arc::clone(self),
             number,
             frames,
+            waiting,
             unpaid: 0,
             over: false,
         };
@@ -130,7 +166,7 @@ impl Drop for Link {
 }
 
 impl Shared {
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u32, UnboundedSender<Frame>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u32, Inbox>> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -152,6 +188,7 @@ pub(crate) struct Call {
     link: Arc<Link>,
     number: u32,
     frames: UnboundedReceiver<Frame>,
+    waiting: Arc<AtomicUsize>,
     unpaid: u32,
     over: bool,
 }
@@ -160,12 +197,12 @@ impl Call {
     /// What comes next; nothing when the stream is over.
     pub(crate) async fn next(&mut self) -> Option<Frame> {
         let frame = self.frames.recv().await;
-        if let Some(Frame::Stdout(bytes) | Frame::Stderr(bytes) | Frame::Data(bytes)) = &frame {
-            self.unpaid += u32::try_from(bytes.len()).unwrap_or(PAY);
-            if self.unpaid >= PAY {
-                let paid = std::mem::take(&mut self.unpaid);
-                self.send(&Frame::Credit(paid));
-            }
+        let size = frame.as_ref().map_or(0, size);
+        self.waiting.fetch_sub(size, Ordering::Relaxed);
+        self.unpaid += u32::try_from(size).unwrap_or(PAY);
+        if self.unpaid >= PAY {
+            let paid = std::mem::take(&mut self.unpaid);
+            self.send(&Frame::Credit(paid));
         }
         self.over |= matches!(frame, None | Some(Frame::Reply(_) | Frame::Fault(_)));
         frame
@@ -247,8 +284,12 @@ fn take_all(frames: &mut Frames, shared: &Shared) -> Result<(), String> {
             Frame::Pong => {}
             frame => {
                 // Nobody waits any more for a call that was dropped.
-                if let Some(call) = shared.lock().get(&number) {
-                    let _ = call.send(frame);
+                let fits = match shared.lock().get(&number) {
+                    Some(inbox) => inbox.put(frame),
+                    None => true,
+                };
+                if !fits {
+                    return Err("the agent sent more output than it had credit for".to_owned());
                 }
             }
         }
