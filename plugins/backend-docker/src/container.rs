@@ -183,13 +183,13 @@ impl Plan<'_> {
     fn host_config(&self) -> HostConfig {
         let settings = self.settings;
         let mib = |size: u64| i64::try_from(size.saturating_mul(1024 * 1024)).unwrap_or(i64::MAX);
-        // Some engines give it the mode of the image's /tmp whatever is said here; its owner can
-        // always write to it.
-        let (uid, gid) = self.mounted.ids();
-        let tmp = format!(
-            "rw,exec,nosuid,nodev,mode=1777,uid={uid},gid={gid},size={}m",
-            settings.tmp_mb
-        );
+        let mut tmp = format!("rw,exec,nosuid,nodev,mode=1777,size={}m", settings.tmp_mb);
+        if !self.engine.podman {
+            // Docker may give it the mode of the image's /tmp, whatever is said here; its owner can
+            // always write to it. Podman keeps the mode, and knows no owner.
+            let (uid, gid) = self.mounted.ids();
+            tmp.push_str(&format!(",uid={uid},gid={gid}"));
+        }
         let (mounts, binds) = self.mounted.mounts(settings.selinux);
         HostConfig {
             auto_remove: Some(true),

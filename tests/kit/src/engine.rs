@@ -2,16 +2,16 @@
 //!
 //! Speaks to the engine with its own command line, so that what is tested is not also what looks.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::Write as _;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::KitError;
 
 /// The image of tests: busybox as a shell with everything around it.
-const IMAGE: &str = "conjure-test-busybox:1";
+const IMAGE: &str = "conjure-test-busybox:2";
 
 /// The engine of this machine.
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +78,8 @@ impl Engine {
             for name in ["bin", "etc", "tmp", "mnt", "proc", "dev", "sys"] {
                 fs::create_dir(root.join(name))?;
             }
+            // Some engines give a mounted /tmp the mode that the image's has.
+            fs::set_permissions(root.join("tmp"), Permissions::from_mode(0o1777))?;
             fs::copy(&busybox, root.join("bin/busybox"))?;
             fs::write(root.join("etc/passwd"), "root:x:0:0::/:/bin/sh\n")
         };
