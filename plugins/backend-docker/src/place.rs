@@ -264,8 +264,17 @@ impl Volumes {
     ) -> Result<()> {
         let failed = |error| explained("filling a volume", &settings.image, &error);
         let user = volume_user(settings);
-        let archive = archive(&user, &owner.bin().join(owner.program()), brought)
-            .map_err(|error| Error::new(format!("the skills cannot be read: {error}")))?;
+        let unreadable = |error| Error::new(format!("the skills cannot be read: {error}"));
+        let agent = owner.bin().join(owner.program());
+        let read_only = read_only(&agent, brought).map_err(unreadable)?;
+        // Docker gives a directory's owner to what is inside the place that is named, Podman looks
+        // for the volume behind that very place.
+        let (place, name) = match engine.podman {
+            true => (WORKSPACE, "./"),
+            false => ("/", WORKSPACE.trim_start_matches('/')),
+        };
+        let work = work(&user, name).map_err(unreadable)?;
+        let archives = [(READ_ONLY, read_only), (place, work)];
         let mounts = [(&self.work, WORKSPACE), (&self.read_only, READ_ONLY)];
         let mounts = mounts.map(|(name, target)| Mount {
             typ: Some(MountType::VOLUME),
@@ -287,12 +296,16 @@ impl Volumes {
         let none = None::<CreateContainerOptions>;
         let made = engine.docker.create_container(none, body).await;
         let id = made.map_err(failed)?.id;
-        let options = UploadToContainerOptionsBuilder::new().path("/").build();
-        let body = bollard::body_full(archive.into());
-        let done = engine
-            .docker
-            .upload_to_container(&id, Some(options), body)
-            .await;
+        let mut done = Ok(());
+        for (place, archive) in archives {
+            let options = UploadToContainerOptionsBuilder::new().path(place).build();
+            let body = bollard::body_full(archive.into());
+            let uploaded = engine
+                .docker
+                .upload_to_container(&id, Some(options), body)
+                .await;
+            done = done.and(uploaded);
+        }
         remove_container(engine, &id).await;
         done.map_err(failed)
     }
@@ -316,21 +329,13 @@ fn ids(user: &str) -> (u32, u32) {
     (uid, ids.next().unwrap_or(uid))
 }
 
-/// The agent, the skills, and a working directory that belongs to `user`.
-fn archive(user: &str, agent: &Path, brought: &Brought) -> io::Result<Vec<u8>> {
+/// The agent and the skills, below the place that is read only.
+fn read_only(agent: &Path, brought: &Brought) -> io::Result<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::new());
     archive.follow_symlinks(false);
-    let mut header = tar::Header::new_gnu();
-    header.set_entry_type(tar::EntryType::Directory);
-    header.set_mode(0o755);
-    header.set_size(0);
-    for place in ["mnt", "mnt/conjure", "mnt/skills"] {
-        archive.append_data(&mut header, place, io::empty())?;
+    for place in [BIN, SKILLS] {
+        archive.append_data(&mut directory((0, 0)), in_archive(place), io::empty())?;
     }
-    let (uid, gid) = ids(user);
-    header.set_uid(uid.into());
-    header.set_gid(gid.into());
-    archive.append_data(&mut header, in_archive(WORKSPACE), io::empty())?;
     archive.append_path_with_name(agent, in_archive(AGENT))?;
     for skill in &brought.skills {
         let place = format!("{SKILLS}/{}", skill.name);
@@ -339,8 +344,26 @@ fn archive(user: &str, agent: &Path, brought: &Brought) -> io::Result<Vec<u8>> {
     archive.into_inner()
 }
 
+/// A working directory that belongs to `user`, with nothing in it.
+fn work(user: &str, name: &str) -> io::Result<Vec<u8>> {
+    let mut archive = tar::Builder::new(Vec::new());
+    archive.append_data(&mut directory(ids(user)), name, io::empty())?;
+    archive.into_inner()
+}
+
+fn directory((uid, gid): (u32, u32)) -> tar::Header {
+    let mut header = tar::Header::new_gnu();
+    header.set_entry_type(tar::EntryType::Directory);
+    header.set_mode(0o755);
+    header.set_uid(uid.into());
+    header.set_gid(gid.into());
+    header.set_size(0);
+    header
+}
+
 fn in_archive(place: &str) -> &str {
-    place.trim_start_matches('/')
+    let below = place.strip_prefix(READ_ONLY).unwrap_or(place);
+    below.trim_start_matches('/')
 }
 
 #[cfg(test)]
