@@ -161,10 +161,13 @@ impl Session {
             before.remove().await;
         }
         world.sweep().await;
-        let engine = world.connection.engine().await?;
-        let started = self.started(world, &engine, &mut slot).await;
+        let mut engine = world.connection.engine().await?;
+        let mut started = self.started(world, &engine, &mut slot).await;
         if let Err(Failed::NoEngine(_)) = &started {
+            // It may have come back since, or be another one now; else this says what to do.
             world.connection.forget().await;
+            engine = world.connection.engine().await?;
+            started = self.started(world, &engine, &mut slot).await;
         }
         let container = Arc::new(started?);
         if *self.over.borrow() {

@@ -180,7 +180,17 @@ fn leftovers_of_a_host_that_is_gone_are_removed_at_the_next_start() {
     fs::create_dir(&gone).unwrap();
     let label = format!("io.conjure.host={}", gone.display());
     let image = world.engine.image();
-    let start = ["run", "-d", "--label", &label, image, "/bin/sleep", "600"];
+    let start = [
+        "run",
+        "-d",
+        "--net",
+        "none",
+        "--label",
+        &label,
+        image,
+        "/bin/sleep",
+        "600",
+    ];
     world.engine.docker(start).unwrap();
     world
         .engine

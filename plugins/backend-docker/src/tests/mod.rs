@@ -4,6 +4,7 @@ mod commands;
 mod failures;
 mod keeping;
 mod limits;
+mod restart;
 
 use std::fs;
 use std::path::PathBuf;
