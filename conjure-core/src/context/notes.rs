@@ -81,6 +81,12 @@ pub fn summary(text: &str) -> String {
     format!("[summary of the conversation so far]\n{text}")
 }
 
+/// Says where tools work that work elsewhere than the others.
+#[must_use]
+pub fn works_elsewhere(tools: &[&str], dir: &str) -> String {
+    format!("For {} the working directory is {dir}.\n", tools.join(", "))
+}
+
 /// Stands for the middle of a text that was shortened.
 #[must_use]
 pub fn left_out(characters: usize) -> String {

@@ -17,6 +17,7 @@ pub(crate) mod surroundings;
 mod toolbox;
 mod underway;
 pub(crate) mod watching;
+mod working_dirs;
 
 pub use report::CallReport;
 pub use run::LiveOutput;

@@ -1,11 +1,13 @@
 //! A routing table with what stands behind each of its names.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use conjure_core::routing::{Route, RoutingTable};
 
 use super::lease::{BackendLease, SkillLease};
+use super::working_dirs::WorkingDirs;
 use crate::skill_folders::LoadedFolder;
 
 /// A routing table and the instances that run its calls. Never changes; whoever holds it is served
@@ -15,6 +17,7 @@ pub struct Snapshot {
     /// By public name: the place in the table's routes, and who runs it. One look-up for both.
     targets: HashMap<Arc<str>, (usize, Target)>,
     skills_prompt: String,
+    working_dir: String,
 }
 
 /// Who runs the calls of one public name.
@@ -32,8 +35,14 @@ impl Snapshot {
     pub(crate) fn new(
         table: Arc<RoutingTable>,
         mut targets: HashMap<Arc<str>, Target>,
-        skills_prompt: String,
+        mut skills_prompt: String,
+        host_dir: &Path,
     ) -> Self {
+        let WorkingDirs { main, others } = WorkingDirs::of(&table, &targets, host_dir);
+        if !others.is_empty() && !skills_prompt.is_empty() {
+            skills_prompt.push('\n');
+        }
+        skills_prompt.push_str(&others);
         let placed = table.routes().iter().enumerate().filter_map(|(at, route)| {
             let (name, target) = targets.remove_entry(route.name.as_str())?;
             Some((name, (at, target)))
@@ -43,6 +52,7 @@ impl Snapshot {
             table,
             targets,
             skills_prompt,
+            working_dir: main,
         }
     }
 
@@ -51,9 +61,16 @@ impl Snapshot {
         &self.table
     }
 
-    /// What the model is told about the session's skill folders.
+    /// What the model is told about the session's skill folders, and where tools work that work
+    /// elsewhere than in [`Snapshot::working_dir`].
     pub fn skills_prompt(&self) -> &str {
         &self.skills_prompt
+    }
+
+    /// The working directory as the model is told: a container's own path when all commands run
+    /// in containers.
+    pub fn working_dir(&self) -> &str {
+        &self.working_dir
     }
 
     pub(crate) fn look_up(&self, name: &str) -> Option<(&Route, &Target)> {

@@ -431,7 +431,7 @@ impl Toolbox {
         }
         self.leases = used;
         let prompt = prompt(&table, &targets);
-        Snapshot::new(Arc::new(table), targets, prompt)
+        Snapshot::new(Arc::new(table), targets, prompt, &self.around.working_dir)
     }
 
     /// The session's lease on a native skill; the same one for as long as the plugin is the same.

@@ -7,6 +7,7 @@ mod args;
 mod call;
 mod chat;
 mod completions;
+mod docker;
 mod exit;
 mod models;
 mod output;
@@ -114,6 +115,8 @@ enum Verb {
     /// current project (`.conjure/skills`, `.agents/skills`, `.claude/skills`) are used after the
     /// project was trusted; those below the home directory always.
     Skill(skill::Args),
+    /// Build the image that the container backend works in
+    Docker(docker::Args),
     /// List models: what the providers offer, context sizes, prices
     ///
     /// Asks each provider for its list; context sizes and prices come from a data file, over which
@@ -169,6 +172,7 @@ impl Cli {
             Verb::Completions(args) => Ok(completions::run(&args, &mut Self::command())),
             Verb::Skill(args) => skill::run(&global, &args),
             Verb::Wire(args) => wire::run(args),
+            Verb::Docker(args) => docker::run(&global, &args),
             Verb::Plugin(args) if args.needs_no_host() => plugin::run_without_host(&global, &args),
             verb => {
                 let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -184,7 +188,9 @@ impl Cli {
                         Verb::Thread(args) => thread::run(&global, args).await,
                         Verb::Models(args) => models::run(&global, args).await,
                         Verb::Plugin(args) => plugin::run(&global, args).await,
-                        Verb::Skill(_) | Verb::Wire(_) | Verb::Completions(_) => Ok(Exit::Fine),
+                        Verb::Skill(_) | Verb::Wire(_) | Verb::Docker(_) | Verb::Completions(_) => {
+                            Ok(Exit::Fine)
+                        }
                     }
                 });
                 // A plugin's thread that hangs must not keep the program.

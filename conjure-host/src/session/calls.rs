@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
 use std::sync::Arc;
 
 use conjure_core::chat::FunctionCall;
@@ -64,12 +63,8 @@ impl Calls {
         self.snapshot.table()
     }
 
-    pub(super) fn skills_prompt(&self) -> &str {
-        self.snapshot.skills_prompt()
-    }
-
-    pub(super) fn working_dir(&self) -> &Path {
-        &self.place.around.working_dir
+    pub(super) fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
     }
 
     /// Runs one call. Calls may run at the same time; whoever needs an order waits.

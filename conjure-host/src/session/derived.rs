@@ -1,6 +1,5 @@
 //! What follows from a session's spec.
 
-use std::path::Path;
 use std::time::Duration;
 
 use conjure_core::context::{CompileSettings, Room};
@@ -9,6 +8,7 @@ use conjure_core::routing::{Decision as PolicyDecision, Pattern, Policy, Rule};
 use conjure_core::turn;
 
 use super::spec::{CompactAt, SessionSpec};
+use crate::backend::Snapshot;
 use crate::provider::{ModelBook, ModelFacts};
 
 /// The most tokens of one reply, where nothing else is said.
@@ -75,16 +75,15 @@ pub(crate) fn room(spec: &SessionSpec, models: &ModelBook) -> Room {
 pub(crate) fn compile_settings(
     spec: &SessionSpec,
     models: &ModelBook,
-    working_dir: &Path,
-    skills_prompt: &str,
+    snapshot: &Snapshot,
     target: Target,
 ) -> CompileSettings {
     CompileSettings {
         persona: spec.persona.clone(),
         max_tokens: max_tokens(spec, models),
         thinking_tokens: spec.thinking_tokens,
-        working_dir: Some(working_dir.display().to_string()),
-        skills_prompt: skills_prompt.to_owned(),
+        working_dir: Some(snapshot.working_dir().to_owned()),
+        skills_prompt: snapshot.skills_prompt().to_owned(),
         ..CompileSettings::new(target)
     }
 }

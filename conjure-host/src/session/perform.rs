@@ -148,10 +148,8 @@ impl Actor {
     }
 
     pub(super) fn compile(&self, snapshot: &Snapshot) -> ModelRequest {
-        let working_dir = &self.around.working_dir;
-        let prompt = snapshot.skills_prompt();
         let (spec, models) = (&self.spec, &self.shared.models);
-        let settings = compile_settings(spec, models, working_dir, prompt, self.target());
+        let settings = compile_settings(spec, models, snapshot, self.target());
         compile(self.recorder.entries(), snapshot.table(), &settings)
     }
 

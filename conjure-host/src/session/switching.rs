@@ -21,13 +21,7 @@ impl Actor {
         let spec = change.applied_to(&self.spec);
         let (target, endpoint) = self.shared.recipient(&spec)?;
         let snapshot = self.current.load_full();
-        let settings = compile_settings(
-            &spec,
-            &self.shared.models,
-            &self.around.working_dir,
-            snapshot.skills_prompt(),
-            target.clone(),
-        );
+        let settings = compile_settings(&spec, &self.shared.models, &snapshot, target.clone());
         let entries = self.recorder.entries();
         let like = compile(entries, snapshot.table(), &settings);
         Ok(switch::check(
@@ -50,13 +44,7 @@ pub(crate) async fn check(
     let (target, endpoint) = shared.recipient(&spec)?;
     let entries = entries(shared.log.read(thread)?);
     let calls = Calls::open(Arc::clone(&shared), spec.clone()).await?;
-    let settings = compile_settings(
-        &spec,
-        &shared.models,
-        calls.working_dir(),
-        calls.skills_prompt(),
-        target.clone(),
-    );
+    let settings = compile_settings(&spec, &shared.models, calls.snapshot(), target.clone());
     let like = compile(&entries, calls.table(), &settings);
     calls.close().await;
     Ok(switch::check(

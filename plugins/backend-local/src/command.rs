@@ -8,34 +8,27 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use conjure_exec_agent::files::{Changes, Roots, Snapshot};
+use conjure_exec_agent::output::{Capture, Kept, Limits, Live, first_files, say_what_is_missing};
 use conjure_skill_sdk::abi::EmitKind;
-use conjure_skill_sdk::protocol::{Bash, BashOutput, FileRef, PluginEvent};
+use conjure_skill_sdk::protocol::{Bash, BashOutput, FileRef};
 use conjure_skill_sdk::{Cx, Error, Result};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 
 use crate::blocking;
-use crate::capture::{Capture, Kept};
-use crate::changes::{Changes, Snapshot};
 use crate::config::Settings;
 use crate::guardian::Guardian;
-use crate::live::Live;
-use crate::paths::Roots;
+use crate::keeping;
 use crate::session::Session;
 use crate::tree::{self, Tree};
 
-/// How much of the call's time is kept back for ending the command and answering.
-const MARGIN: Duration = Duration::from_millis(700);
-/// How long processes have to react to SIGTERM.
-const GRACE: Duration = Duration::from_millis(500);
 /// How long output is read after every process that was found is gone.
 const DRAIN: Duration = Duration::from_millis(200);
 /// The kernel takes no argument longer than this.
 const MAX_COMMAND: usize = 128 * 1024 - 1;
-/// How many bytes of JSON the reply's list of files may take; more files go as events.
-const FILES_BUDGET: usize = 6 * 1024;
 /// The size of a read, and of a piece that the host gets.
 const PIECE: usize = 16 * 1024;
 
@@ -49,7 +42,7 @@ pub(crate) async fn run(
 ) -> Result<BashOutput> {
     let limits = Limits::new(cx.time_limit(), settings.timeout);
     let _running = session.running();
-    let roots = Roots::of_call(&cx, session.skills())?;
+    let roots = keeping::roots(&cx, session.skills())?;
     let (mark, marks) = tree::new_mark(guardian.mark());
     let command = build(&cx, &request, &session, &settings, &roots, &marks)?;
     let spill = cx
@@ -81,7 +74,6 @@ pub(crate) async fn run(
             capture.push(kind, bytes);
             live.push(kind, bytes);
         }));
-        let shown = cx.working_dir().unwrap_or(&working_dir).to_owned();
         let mut living = std::pin::pin!(live_and_end(
             &cx,
             &session,
@@ -89,8 +81,7 @@ pub(crate) async fn run(
             tree,
             &limits,
             before,
-            &working_dir,
-            &shown
+            &working_dir
         ));
         let mut read = false;
         let end = loop {
@@ -105,34 +96,8 @@ pub(crate) async fn run(
         }
         end
     };
-    Ok(reply(end, capture.finish(), live, &cx).await)
-}
-
-/// When a command must be over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Limits {
-    at: Instant,
-    grace: Duration,
-}
-
-impl Limits {
-    /// `left` is what the host gives the whole call, ending the command included.
-    fn new(left: Option<Duration>, default: Duration) -> Self {
-        let now = Instant::now();
-        match left {
-            Some(left) => {
-                let margin = MARGIN.min(left / 4);
-                Self {
-                    at: now + (left - margin),
-                    grace: GRACE.min(margin * 5 / 7),
-                }
-            }
-            None => Self {
-                at: now + default,
-                grace: GRACE,
-            },
-        }
-    }
+    let shown = cx.working_dir().unwrap_or(&working_dir).to_owned();
+    Ok(reply(end, capture.finish(), live, &cx, &shown).await)
 }
 
 /// A command that runs. Dropping it kills its tree.
@@ -223,10 +188,6 @@ struct End {
 }
 
 /// Waits for the command, its time, or a cancel; ends what is left and looks at its files.
-#[expect(
-    clippy::too_many_arguments,
-    reason = "the parts of one running command"
-)]
 async fn live_and_end(
     cx: &Cx,
     session: &Session,
@@ -235,7 +196,6 @@ async fn live_and_end(
     limits: &Limits,
     before: Snapshot,
     working_dir: &Path,
-    shown: &Path,
 ) -> Result<End> {
     let mut timed_out = false;
     let finished = tokio::select! {
@@ -249,19 +209,19 @@ async fn live_and_end(
     };
     let over = finished.is_some();
     let nothing_left = over && tree.nothing_left();
-    let few = nothing_left.then(|| before.few_changes(working_dir, shown));
+    let few = nothing_left.then(|| before.few_changes(working_dir));
     let changes = match few.flatten() {
         Some(changes) => changes,
         None => {
             let grace = limits.grace;
-            let (dir, shown) = (working_dir.to_owned(), shown.to_owned());
+            let dir = working_dir.to_owned();
             blocking(move || {
                 match (over, nothing_left) {
                     (true, true) => {}
                     (true, false) => tree.end_leftovers(grace),
                     (false, _) => tree.end(grace),
                 }
-                Ok(before.changes(&dir, &shown))
+                Ok(before.changes(&dir))
             })
             .await?
         }
@@ -320,32 +280,15 @@ async fn read<'b>(
     }
 }
 
-async fn reply(end: End, kept: Kept, live: Live, cx: &Cx) -> BashOutput {
+/// `shown`: what the paths of files begin with.
+async fn reply(end: End, kept: Kept, live: Live, cx: &Cx, shown: &Path) -> BashOutput {
     let changes = end.changes;
-    if kept.discarded > 0 {
-        live.notice(
-            "warn",
-            format!("{} bytes of output were discarded", kept.discarded),
-        );
-    }
-    if changes.cut {
-        live.notice(
-            "info",
-            "the working directory has too many files: some that the command made may not be \
-             listed"
-                .to_owned(),
-        );
-    }
-    if changes.unnamed > 0 {
-        live.notice(
-            "warn",
-            format!(
-                "{} files that the command made have names that are not UTF-8 and are not listed",
-                changes.unnamed
-            ),
-        );
-    }
+    say_what_is_missing(&live, &kept, changes.cut, changes.unnamed as u64);
     live.finish().await;
+    let files = changes.files.into_iter().map(|change| FileRef {
+        size: Some(change.size),
+        ..FileRef::at(shown.join(change.path).to_string_lossy())
+    });
     BashOutput {
         exit_code: end.status.code(),
         signal: end.status.signal(),
@@ -355,42 +298,6 @@ async fn reply(end: End, kept: Kept, live: Live, cx: &Cx) -> BashOutput {
         stderr_bytes: kept.stderr_bytes,
         full_output: kept.full_output,
         timed_out: end.timed_out,
-        files: first_files(changes.files, cx).await,
-    }
-}
-
-/// The files for the reply. Those that it has no room for are handed over as events.
-async fn first_files(files: Vec<FileRef>, cx: &Cx) -> Vec<FileRef> {
-    let mut room = FILES_BUDGET;
-    let mut first = Vec::new();
-    for file in files {
-        let size = serde_json::to_vec(&file).map_or(0, |json| json.len() + 1);
-        if size <= room {
-            room -= size;
-            first.push(file);
-        } else if cx.event_async(&PluginEvent::File { file }).await.is_err() {
-            break;
-        }
-    }
-    first
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_end_of_a_command_fits_into_its_time() {
-        for milliseconds in [1, 40, 1_000, 2_800, 30_000, 600_000] {
-            let left = Duration::from_millis(milliseconds);
-            let before = Instant::now();
-            let limits = Limits::new(Some(left), Duration::ZERO);
-            let used = limits.at - before + limits.grace;
-            assert!(used <= left + before.elapsed(), "{milliseconds} ms");
-        }
-        assert_eq!(
-            Limits::new(Some(Duration::from_secs(30)), Duration::ZERO).grace,
-            GRACE
-        );
+        files: first_files(files.collect(), cx).await,
     }
 }

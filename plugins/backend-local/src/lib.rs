@@ -8,27 +8,20 @@
 #[cfg(not(unix))]
 compile_error!("the local executor needs a Unix system");
 
-mod capture;
-mod changes;
 mod command;
 mod config;
-mod directory;
-mod edit;
-mod files;
 mod guardian;
-mod inline;
-mod live;
-mod paths;
+mod keeping;
 mod session;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
 mod tree;
-mod view;
 
 use std::sync::Arc;
 
+use conjure_exec_agent::files::Roots;
 use conjure_skill_sdk::protocol::{
     Bash, BashOutput, CreateFile, ExecutorInit, ExecutorReady, StrReplace, View, Viewed, Written,
 };
@@ -36,7 +29,6 @@ use conjure_skill_sdk::{Cx, Error, Executor, ExecutorPlugin, Result, export_exec
 
 use crate::config::Settings;
 use crate::guardian::Guardian;
-use crate::paths::Roots;
 use crate::session::Sessions;
 
 /// Runs commands and keeps files on this machine, for many sessions at once.
@@ -51,7 +43,7 @@ impl Executor for Local {
         let working_dir = cx
             .envelope()
             .working_dir
-            .ok_or_else(paths::no_working_dir)?;
+            .ok_or_else(keeping::no_working_dir)?;
         let skills = request.skills.clone();
         self.sessions.init(cx.session(), request)?;
         Ok(ExecutorReady {
@@ -67,17 +59,17 @@ impl Executor for Local {
     }
 
     async fn view(&self, cx: Cx, request: View) -> Result<Viewed> {
-        self.with_roots(cx, move |cx, roots| view::view(cx, roots, &request))
+        self.with_roots(cx, move |cx, roots| keeping::view(cx, roots, &request))
             .await
     }
 
     async fn create_file(&self, cx: Cx, request: CreateFile) -> Result<Written> {
-        self.with_roots(cx, move |_cx, roots| edit::create_file(roots, &request))
+        self.with_roots(cx, move |_cx, roots| keeping::create_file(roots, &request))
             .await
     }
 
     async fn str_replace(&self, cx: Cx, request: StrReplace) -> Result<Written> {
-        self.with_roots(cx, move |_cx, roots| edit::str_replace(roots, &request))
+        self.with_roots(cx, move |_cx, roots| keeping::str_replace(roots, &request))
             .await
     }
 
@@ -96,7 +88,7 @@ impl Local {
     ) -> Result<T> {
         let session = self.sessions.of(cx.session());
         blocking(move || {
-            let roots = Roots::of_call(&cx, session.skills())?;
+            let roots = keeping::roots(&cx, session.skills())?;
             work(&cx, &roots)
         })
         .await

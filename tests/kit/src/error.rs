@@ -52,6 +52,14 @@ pub enum KitError {
         /// Output so far.
         seen: String,
     },
+    /// A program failed.
+    #[error("{} failed:\n{said}", program.display())]
+    Failed {
+        /// Which.
+        program: PathBuf,
+        /// What it said.
+        said: String,
+    },
     /// A program ended before what was awaited.
     #[error("the program ended before {what}; it had said:\n{seen}")]
     Ended {

@@ -19,6 +19,8 @@ pub(crate) enum Need {
     Program,
     /// The local executor.
     Local,
+    /// The container executor.
+    Docker,
     /// The program that counts allocations: everything else runs with the allocator that is shipped.
     Allocations,
     /// The measured skill, with the profile that the template of `conjure plugin new` has.
@@ -30,6 +32,7 @@ pub(crate) enum Need {
 pub(crate) struct Shipped {
     program: Option<PathBuf>,
     local: Option<PathBuf>,
+    docker: Option<PathBuf>,
     skill: Option<PathBuf>,
     allocations: Option<PathBuf>,
 }
@@ -61,10 +64,14 @@ impl Shipped {
         let mut command = cargo(&root());
         command.args(["build", "--release", "--package", "conjure-host"]);
         command.args(["--package", "conjure-backend-local"]);
+        if needs.contains(&Need::Docker) {
+            command.args(["--package", "conjure-backend-docker"]);
+        }
         for artifact in artifacts(&mut command)? {
             match artifact.target.as_str() {
                 "conjure" => shipped.program = artifact.program,
                 "conjure_backend_local" => shipped.local = artifact.library,
+                "conjure_backend_docker" => shipped.docker = artifact.library,
                 _ => {}
             }
         }
@@ -82,6 +89,11 @@ impl Shipped {
     /// The local executor.
     pub(crate) fn local(&self) -> Result<&Path> {
         there(&self.local, "the local executor")
+    }
+
+    /// The container executor.
+    pub(crate) fn docker(&self) -> Result<&Path> {
+        there(&self.docker, "the container executor")
     }
 
     /// The measured skill.

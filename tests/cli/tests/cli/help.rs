@@ -3,7 +3,7 @@
 use insta::assert_snapshot;
 
 /// Every verb, as it is written after `conjure`.
-const VERBS: [&str; 26] = [
+const VERBS: [&str; 28] = [
     "",
     "run",
     "chat",
@@ -19,6 +19,8 @@ const VERBS: [&str; 26] = [
     "skill validate",
     "skill show",
     "skill trust",
+    "docker",
+    "docker build",
     "models",
     "thread",
     "thread show",
@@ -112,6 +114,7 @@ fn the_program() {
       routes       Show the routing table: which tool is run by whom
       plugin       Look at plugins, check one, begin one
       skill        Look at skill folders and validate them
+      docker       Build the image that the container backend works in
       models       List models: what the providers offer, context sizes, prices
       thread       Look at a thread: what was said, what it cost, what another model would get of it
       wire         Decode a provider's reply, or encode a request, to debug a wire

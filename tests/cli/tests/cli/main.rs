@@ -17,6 +17,8 @@ mod chat;
 #[cfg(test)]
 mod completions;
 #[cfg(test)]
+mod docker;
+#[cfg(test)]
 mod help;
 #[cfg(test)]
 mod help_groups;

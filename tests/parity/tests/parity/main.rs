@@ -12,6 +12,14 @@ mod conversation;
 #[cfg(test)]
 mod cut;
 #[cfg(test)]
+mod docker;
+#[cfg(test)]
+mod docker_ends;
+#[cfg(test)]
+mod docker_files;
+#[cfg(test)]
+mod docker_stage;
+#[cfg(test)]
 mod elsewhere;
 #[cfg(test)]
 mod files;

@@ -3,6 +3,7 @@
 //! Each prepares what it needs, measures, and returns its figures. It runs alone in its process.
 
 mod boundary;
+mod docker_command;
 mod hot_add_load;
 mod in_place;
 mod load;
@@ -76,6 +77,13 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         needs: &[Need::Local],
         slow: false,
         run: local_command::run,
+    },
+    Benchmark {
+        name: "docker_command",
+        figures: &["docker_command"],
+        needs: &[Need::Docker],
+        slow: false,
+        run: docker_command::run,
     },
     Benchmark {
         name: "routing_build",

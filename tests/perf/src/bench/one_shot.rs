@@ -153,6 +153,7 @@ impl Shot<'_> {
         let mut child = self
             .command()
             .stdout(Stdio::null())
+            .stderr(Stdio::null())
             .spawn()
             .context("the program could not be started")?;
         let id = child.id().to_string();

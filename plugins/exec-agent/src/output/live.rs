@@ -17,7 +17,7 @@ const WAITING: usize = 32;
 const FLUSH: Duration = Duration::from_millis(500);
 
 /// The way of one command's output to the host.
-pub(crate) struct Live {
+pub struct Live {
     cx: Cx,
     queue: Option<Queue>,
     skipped: u64,
@@ -31,7 +31,9 @@ struct Queue {
 }
 
 impl Live {
-    pub(crate) fn new(cx: Cx) -> Self {
+    /// The way to the host of a call.
+    #[must_use]
+    pub fn new(cx: Cx) -> Self {
         Self {
             cx,
             queue: None,
@@ -41,7 +43,7 @@ impl Live {
     }
 
     /// Hands a piece over, or queues it, or skips it.
-    pub(crate) fn push(&mut self, kind: EmitKind, bytes: &[u8]) {
+    pub fn push(&mut self, kind: EmitKind, bytes: &[u8]) {
         if self.over {
             return;
         }
@@ -67,7 +69,7 @@ impl Live {
     }
 
     /// Gives the host a moment to take what waits, and says what it missed.
-    pub(crate) async fn finish(mut self) {
+    pub async fn finish(mut self) {
         if let Some(mut queue) = self.queue.take() {
             queue.pieces = None;
             let _ = tokio::time::timeout(FLUSH, &mut queue.task).await;
@@ -82,7 +84,7 @@ impl Live {
     }
 
     /// Tells a person something, if the host takes it at once.
-    pub(crate) fn notice(&self, level: &str, text: String) {
+    pub fn notice(&self, level: &str, text: String) {
         self.event(&PluginEvent::Notice {
             level: level.to_owned(),
             text,
@@ -110,6 +112,14 @@ impl Queue {
             pieces: Some(pieces),
             task,
         }
+    }
+}
+
+impl std::fmt::Debug for Live {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Live")
+            .field("skipped", &self.skipped)
+            .finish_non_exhaustive()
     }
 }
 

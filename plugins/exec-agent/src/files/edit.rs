@@ -2,48 +2,55 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::path::PathBuf;
 
-use conjure_skill_sdk::protocol::{CreateFile, FileRef, StrReplace, Written};
-use conjure_skill_sdk::{Error, Result};
-
-use crate::files::{self, Opened, open};
-use crate::paths::{Place, Roots};
+use super::beneath::{self, Opened, open};
+use super::paths::{Place, RootKind, Roots};
+use crate::error::{Error, Result};
 
 /// The largest file in which a passage is replaced.
 const MAX_EDITED: u64 = 32 * 1024 * 1024;
 /// How many places of a passage are told.
 const MAX_TOLD: usize = 8;
 
-/// Writes a file, from its text or from a file of the host's.
-pub(crate) fn create_file(roots: &Roots, request: &CreateFile) -> Result<Written> {
-    let place = roots.resolve_for_writing(&request.path)?;
-    if request.path.ends_with('/') {
+/// A file that was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    /// Where it is, for people and for the host.
+    pub path: PathBuf,
+    /// The directory that it is in.
+    pub kind: RootKind,
+    /// Its bytes.
+    pub size: u64,
+    /// Whether there was a file before.
+    pub replaced: bool,
+}
+
+/// Writes a file with what `fill` writes into it; it says how many bytes that are.
+///
+/// # Errors
+/// When the path may not be written to, or writing fails; then nothing has changed.
+pub fn create_file(
+    roots: &Roots,
+    path: &str,
+    fill: impl FnOnce(&mut File) -> io::Result<u64>,
+) -> Result<Written> {
+    let place = roots.resolve_for_writing(path)?;
+    if path.ends_with('/') {
         return Err(Error::invalid(format!(
-            "`{}` names a directory; a file's path does not end with a slash",
-            request.path
+            "`{path}` names a directory; a file's path does not end with a slash"
         )));
     }
-    match (&request.file_text, &request.content) {
-        (Some(text), _) => write(&place, text.as_bytes()),
-        (None, Some(content)) => {
-            let path = content.path.as_deref().ok_or_else(|| {
-                Error::invalid("`content` is a file without a path; it must be fetched first")
-            })?;
-            let source = roots.resolve(path)?;
-            let (mut source, size) = regular(&source)?;
-            let fill = |file: &mut File| io::copy(&mut source, file).map(drop);
-            let replaced = files::write(&place, fill)?;
-            Ok(written(&place, size, replaced))
-        }
-        (None, None) => Err(Error::invalid("`file_text` is missing")),
-    }
+    write(&place, fill)
 }
 
 /// Replaces the only occurrence of a passage.
-pub(crate) fn str_replace(roots: &Roots, request: &StrReplace) -> Result<Written> {
-    let place = roots.resolve_for_writing(&request.path)?;
-    let path = place.asked();
-    if request.old_str.is_empty() {
+///
+/// # Errors
+/// When it is not there exactly once, or the file may not be written to; then nothing has changed.
+pub fn str_replace(roots: &Roots, path: &str, old: &str, new: &str) -> Result<Written> {
+    let place = roots.resolve_for_writing(path)?;
+    if old.is_empty() {
         return Err(Error::invalid(
             "`old_str` is empty; it must be the passage to replace",
         ));
@@ -58,35 +65,36 @@ pub(crate) fn str_replace(roots: &Roots, request: &StrReplace) -> Result<Written
     let mut content = Vec::new();
     file.read_to_end(&mut content)
         .map_err(|error| place.error("read", error))?;
-    let (old, new) = (request.old_str.as_bytes(), request.new_str.as_bytes());
-    let found = occurrences(&content, old);
+    let found = occurrences(&content, old.as_bytes());
     let [at] = found.as_slice() else {
         return Err(Error::new(if found.is_empty() {
-            not_there(path, &content, &request.old_str)
+            not_there(path, &content, old)
         } else {
             too_often(path, &content, &found)
         }));
     };
     let mut edited = Vec::with_capacity(content.len() + new.len());
     edited.extend_from_slice(content.get(..*at).unwrap_or_default());
-    edited.extend_from_slice(new);
+    edited.extend_from_slice(new.as_bytes());
     edited.extend_from_slice(content.get(at + old.len()..).unwrap_or_default());
-    write(&place, &edited)
+    write(&place, |file| {
+        file.write_all(&edited)?;
+        Ok(edited.len() as u64)
+    })
 }
 
-fn write(place: &Place, bytes: &[u8]) -> Result<Written> {
-    let replaced = files::write(place, |file| file.write_all(bytes))?;
-    Ok(written(place, bytes.len() as u64, replaced))
-}
-
-fn written(place: &Place, size: u64, replaced: bool) -> Written {
-    Written {
-        file: FileRef {
-            size: Some(size),
-            ..FileRef::at(place.shown().to_string_lossy())
-        },
+fn write(place: &Place, fill: impl FnOnce(&mut File) -> io::Result<u64>) -> Result<Written> {
+    let mut size = 0;
+    let replaced = beneath::write(place, |file| {
+        size = fill(file)?;
+        Ok(())
+    })?;
+    Ok(Written {
+        path: place.shown(),
+        kind: place.kind(),
+        size,
         replaced,
-    }
+    })
 }
 
 fn regular(place: &Place) -> Result<(File, u64)> {

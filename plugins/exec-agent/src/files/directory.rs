@@ -2,18 +2,18 @@
 
 use std::os::fd::OwnedFd;
 
-use conjure_skill_sdk::Result;
-use conjure_skill_sdk::protocol::Viewed;
 use rustix::fs::{Dir, FileType};
 
-use crate::files::open_directory;
-use crate::paths::Place;
+use super::beneath::open_directory;
+use super::paths::Place;
+use super::view::Viewed;
+use crate::error::Result;
 
 /// How many entries a listing shows.
 const MAX_ENTRIES: usize = 1_000;
 
 /// Lists a directory: what is in it and in its directories, without hidden entries.
-pub(crate) fn list(place: &Place, dir: &OwnedFd) -> Result<Viewed> {
+pub(super) fn list(place: &Place, dir: &OwnedFd) -> Result<Viewed> {
     let mut lines = Vec::new();
     let names = entries(dir).map_err(|error| place.error("listed", error))?;
     for entry in names {

@@ -9,12 +9,11 @@ use std::fmt::Write as _;
 use std::io::{self, ErrorKind};
 use std::path::{Component, Path, PathBuf};
 
-use conjure_skill_sdk::protocol::SkillMount;
-use conjure_skill_sdk::{Cx, Error, Result};
+use crate::error::{Error, Result};
 
 /// The directories of one call.
 #[derive(Debug)]
-pub(crate) struct Roots {
+pub struct Roots {
     /// The first is the working directory.
     roots: Vec<Root>,
     working: Root,
@@ -22,7 +21,7 @@ pub(crate) struct Roots {
 
 /// A directory that paths may be in.
 #[derive(Debug, Clone)]
-pub(crate) struct Root {
+struct Root {
     /// As the host named it, which is how results name it again.
     shown: PathBuf,
     /// Without any link in it.
@@ -30,16 +29,20 @@ pub(crate) struct Root {
     kind: RootKind,
 }
 
+/// What a directory is to the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum RootKind {
+pub enum RootKind {
+    /// The session's working directory.
     Working,
+    /// A skill's folder, read only.
     Skill,
+    /// Where large payloads cross.
     Exchange,
 }
 
 /// A place inside a root. It need not exist.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub struct Place {
     root: Root,
     /// From the root, only plain components; empty for the root itself.
     relative: PathBuf,
@@ -47,22 +50,12 @@ pub(crate) struct Place {
     asked: String,
 }
 
-pub(crate) fn no_working_dir() -> Error {
-    Error::invalid("the local executor needs the session's working directory, and got none")
-}
-
 impl Roots {
-    /// The working directory, the exchange directory, and the folders of skills.
-    pub(crate) fn of_call(cx: &Cx, skills: Vec<SkillMount>) -> Result<Self> {
-        let working = cx.working_dir().ok_or_else(no_working_dir)?;
-        let skills = skills
-            .into_iter()
-            .map(|skill| PathBuf::from(skill.dir))
-            .chain(cx.skill_dir().map(Path::to_owned));
-        Self::new(working, skills, cx.exchange_dir())
-    }
-
-    pub(crate) fn new(
+    /// The working directory, the folders of skills, and the exchange directory.
+    ///
+    /// # Errors
+    /// When the working directory cannot be used.
+    pub fn new(
         working: &Path,
         skills: impl Iterator<Item = PathBuf>,
         exchange: Option<&Path>,
@@ -85,12 +78,16 @@ impl Roots {
     }
 
     /// The working directory without any link in it.
-    pub(crate) fn working_dir(&self) -> &Path {
+    #[must_use]
+    pub fn working_dir(&self) -> &Path {
         &self.working.real
     }
 
-    /// Where a path leads, or a sentence that says why it must not be used.
-    pub(crate) fn resolve(&self, path: &str) -> Result<Place> {
+    /// Where a path leads.
+    ///
+    /// # Errors
+    /// A sentence that says why it must not be used.
+    pub fn resolve(&self, path: &str) -> Result<Place> {
         if path.is_empty() {
             return Err(Error::invalid("the path is empty"));
         }
@@ -116,7 +113,10 @@ impl Roots {
     }
 
     /// As [`Roots::resolve`], for a path that will be written to.
-    pub(crate) fn resolve_for_writing(&self, path: &str) -> Result<Place> {
+    ///
+    /// # Errors
+    /// As there, and for a path of a skill.
+    pub fn resolve_for_writing(&self, path: &str) -> Result<Place> {
         let place = self.resolve(path)?;
         if place.root.kind == RootKind::Skill {
             return Err(Error::new(format!(
@@ -160,33 +160,35 @@ impl Root {
 
 impl Place {
     /// The path for people and for the host: the root as the host named it, and what follows.
-    pub(crate) fn shown(&self) -> PathBuf {
+    #[must_use]
+    pub fn shown(&self) -> PathBuf {
         self.root.shown.join(&self.relative)
     }
 
     /// The path as the model wrote it.
-    pub(crate) fn asked(&self) -> &str {
+    #[must_use]
+    pub fn asked(&self) -> &str {
         &self.asked
     }
 
     /// The root, without any link in its path.
-    pub(crate) fn root(&self) -> &Path {
+    pub(super) fn root(&self) -> &Path {
         &self.root.real
     }
 
     /// The names from the root to the place; none for the root itself.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &OsStr> {
+    pub(super) fn names(&self) -> impl Iterator<Item = &OsStr> {
         self.relative.iter()
     }
 
-    /// Whether the host takes files from here: it does from the working and the exchange
-    /// directory.
-    pub(crate) fn is_host_visible(&self) -> bool {
-        self.root.kind != RootKind::Skill
+    /// Which directory it is in.
+    #[must_use]
+    pub fn kind(&self) -> RootKind {
+        self.root.kind
     }
 
     /// An error about this place.
-    pub(crate) fn error(&self, what: &str, error: impl Into<io::Error>) -> Error {
+    pub fn error(&self, what: &str, error: impl Into<io::Error>) -> Error {
         let error = error.into();
         let reason = match error.kind() {
             ErrorKind::NotFound => "it does not exist".to_owned(),

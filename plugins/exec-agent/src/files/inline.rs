@@ -1,12 +1,11 @@
-//! Keeps replies within what may cross the boundary inline.
+//! Keeps replies within what may cross a plugin's boundary inline.
 
-use conjure_skill_sdk::protocol::INLINE_LIMIT;
-
-/// How many bytes of JSON the texts of a reply may take; the rest is for its other fields.
-pub(crate) const TEXT_BUDGET: usize = INLINE_LIMIT - 12 * 1024;
+/// How many bytes of JSON the texts of a reply may take: the 64 KiB that cross inline, less what
+/// the reply's other fields take.
+pub const TEXT_BUDGET: usize = (64 - 12) * 1024;
 
 /// How many bytes a text takes as JSON, without its quotes.
-pub(crate) fn json_len(text: &str) -> usize {
+pub fn json_len(text: &str) -> usize {
     text.bytes()
         .map(|byte| match byte {
             b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 2,
@@ -17,7 +16,7 @@ pub(crate) fn json_len(text: &str) -> usize {
 }
 
 /// Drops about a quarter of a text, from its beginning.
-pub(crate) fn drop_start(text: &mut String) {
+pub fn drop_start(text: &mut String) {
     let mut cut = text.len().min(text.len() / 4 + 1);
     while !text.is_char_boundary(cut) {
         cut += 1;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use conjure_skill_sdk::abi::EmitKind;
 use conjure_skill_sdk::protocol::FileRef;
 
-use crate::inline::{TEXT_BUDGET, drop_start, json_len};
+use crate::files::{TEXT_BUDGET, drop_start, json_len};
 
 /// The most bytes of output that go to a file.
 const FILE_LIMIT: u64 = 64 * 1024 * 1024;
@@ -21,7 +21,7 @@ const MAX_KEEP: u64 = 64 * 1024;
 
 /// The output of one command.
 #[derive(Debug)]
-pub(crate) struct Capture {
+pub struct Capture {
     stdout: Tail,
     stderr: Tail,
     all: All,
@@ -30,19 +30,25 @@ pub(crate) struct Capture {
 
 /// What is left of the output.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Kept {
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
-    pub(crate) stdout_bytes: u64,
-    pub(crate) stderr_bytes: u64,
-    pub(crate) full_output: Option<FileRef>,
+pub struct Kept {
+    /// Standard output, or its end.
+    pub stdout: String,
+    /// Standard error, or its end.
+    pub stderr: String,
+    /// Bytes of standard output in all.
+    pub stdout_bytes: u64,
+    /// Bytes of standard error in all.
+    pub stderr_bytes: u64,
+    /// All of it, when it is not all above.
+    pub full_output: Option<FileRef>,
     /// Bytes that are nowhere any more.
-    pub(crate) discarded: u64,
+    pub discarded: u64,
 }
 
 impl Capture {
     /// Keeps `keep` bytes of each stream; `path` is where the file will be, if there is a place.
-    pub(crate) fn new(keep: Option<u64>, path: Option<PathBuf>) -> Self {
+    #[must_use]
+    pub fn new(keep: Option<u64>, path: Option<PathBuf>) -> Self {
         let keep = keep.map_or(KEEP, |bytes| bytes.min(MAX_KEEP) as usize);
         Self {
             stdout: Tail::new(keep),
@@ -53,7 +59,7 @@ impl Capture {
     }
 
     /// Takes a piece of output.
-    pub(crate) fn push(&mut self, kind: EmitKind, bytes: &[u8]) {
+    pub fn push(&mut self, kind: EmitKind, bytes: &[u8]) {
         match kind {
             EmitKind::Stderr => self.stderr.push(bytes),
             _ => self.stdout.push(bytes),
@@ -71,7 +77,8 @@ impl Capture {
     }
 
     /// What is left, small enough for a reply.
-    pub(crate) fn finish(mut self) -> Kept {
+    #[must_use]
+    pub fn finish(mut self) -> Kept {
         let (mut stdout, mut stderr) = (self.stdout.text(), self.stderr.text());
         loop {
             let (out, err) = (json_len(&stdout), json_len(&stderr));

@@ -9,11 +9,11 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use conjure_skill_sdk::{Error, Result};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::paths::Place;
+use super::paths::Place;
+use crate::error::{Error, Result};
 
 const DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
@@ -22,7 +22,7 @@ const DIRECTORY: OFlags = OFlags::RDONLY
 
 /// Something that was opened to read it.
 #[derive(Debug)]
-pub(crate) enum Opened {
+pub enum Opened {
     /// A regular file, and how many bytes it has.
     File(File, u64),
     /// A directory.
@@ -30,7 +30,10 @@ pub(crate) enum Opened {
 }
 
 /// Opens a file or a directory.
-pub(crate) fn open(place: &Place) -> Result<Opened> {
+///
+/// # Errors
+/// When it is not there, is neither of the two, or may not be read.
+pub fn open(place: &Place) -> Result<Opened> {
     let opened = |error| place.error("opened", error);
     let Some((parent, name)) = parent(place, false).map_err(opened)? else {
         let root = rustix::fs::open(place.root(), DIRECTORY, Mode::empty()).map_err(opened)?;
@@ -51,13 +54,13 @@ pub(crate) fn open(place: &Place) -> Result<Opened> {
 }
 
 /// Opens a directory inside another one.
-pub(crate) fn open_directory(parent: &OwnedFd, name: &OsStr) -> rustix::io::Result<OwnedFd> {
+pub(super) fn open_directory(parent: &OwnedFd, name: &OsStr) -> rustix::io::Result<OwnedFd> {
     rustix::fs::openat(parent, name, DIRECTORY, Mode::empty())
 }
 
 /// Writes a file so that a reader sees the old content or the new one and nothing between.
 /// Missing directories are made. Says whether there was a file before.
-pub(crate) fn write(place: &Place, fill: impl FnOnce(&mut File) -> io::Result<()>) -> Result<bool> {
+pub(super) fn write(place: &Place, fill: impl FnOnce(&mut File) -> io::Result<()>) -> Result<bool> {
     let written = |error: Errno| place.error("written", error);
     let Some((parent, name)) = parent(place, true).map_err(written)? else {
         return Err(place.error("written", Errno::ISDIR));

@@ -10,7 +10,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use conjure_skill_sdk::protocol::FileRef;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 
 /// How many entries a walk looks at.
@@ -24,7 +23,7 @@ const TICK: Duration = Duration::from_millis(20);
 
 /// The regular files of a directory at one moment.
 #[derive(Debug)]
-pub(crate) struct Snapshot {
+pub struct Snapshot {
     files: HashMap<PathBuf, Stamp>,
     cut: bool,
     taken: SystemTime,
@@ -40,27 +39,41 @@ struct Stamp {
 
 /// What changed.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Changes {
+pub struct Changes {
     /// New and modified files, in the order of their paths.
-    pub(crate) files: Vec<FileRef>,
+    pub files: Vec<Change>,
     /// How many more there are whose names are not UTF-8.
-    pub(crate) unnamed: usize,
+    pub unnamed: usize,
     /// Whether the directory has more entries than were looked at.
-    pub(crate) cut: bool,
+    pub cut: bool,
+}
+
+/// A file that a command made or changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// Below the directory that was looked at.
+    pub path: String,
+    /// Its bytes.
+    pub size: u64,
 }
 
 impl Snapshot {
-    pub(crate) fn take(dir: &Path) -> Self {
+    /// Looks at a directory.
+    #[must_use]
+    pub fn take(dir: &Path) -> Self {
         Self::walked(dir, MAX_ENTRIES)
     }
 
     /// The same of a small directory; nothing for any other.
-    pub(crate) fn few(dir: &Path) -> Option<Self> {
+    #[must_use]
+    pub fn few(dir: &Path) -> Option<Self> {
         let snapshot = Self::walked(dir, FEW_ENTRIES);
         (!snapshot.cut).then_some(snapshot)
     }
 
-    pub(crate) fn is_small(&self) -> bool {
+    /// Whether the directory has so few entries that a look at it takes next to no time.
+    #[must_use]
+    pub fn is_small(&self) -> bool {
         !self.cut && self.files.len() <= FEW_ENTRIES
     }
 
@@ -74,20 +87,22 @@ impl Snapshot {
         snapshot
     }
 
-    /// What is different now. `dir` is walked, `shown` is what paths begin with.
-    pub(crate) fn changes(&self, dir: &Path, shown: &Path) -> Changes {
-        self.compared(Self::take(dir), shown)
+    /// What is different now.
+    #[must_use]
+    pub fn changes(&self, dir: &Path) -> Changes {
+        self.compared(Self::take(dir))
     }
 
     /// The same for a directory that was small and is; nothing for any other.
-    pub(crate) fn few_changes(&self, dir: &Path, shown: &Path) -> Option<Changes> {
+    #[must_use]
+    pub fn few_changes(&self, dir: &Path) -> Option<Changes> {
         if !self.is_small() {
             return None;
         }
-        Some(self.compared(Self::few(dir)?, shown))
+        Some(self.compared(Self::few(dir)?))
     }
 
-    fn compared(&self, now: Self, shown: &Path) -> Changes {
+    fn compared(&self, now: Self) -> Changes {
         let mut changes = Changes {
             cut: now.cut,
             ..Changes::default()
@@ -99,10 +114,10 @@ impl Snapshot {
             .collect();
         changed.sort_by(|(a, _), (b, _)| a.cmp(b));
         for (path, stamp) in changed {
-            match shown.join(path).into_os_string().into_string() {
-                Ok(path) => changes.files.push(FileRef {
-                    size: Some(stamp.size),
-                    ..FileRef::at(path)
+            match path.into_os_string().into_string() {
+                Ok(path) => changes.files.push(Change {
+                    path,
+                    size: stamp.size,
                 }),
                 Err(_) => changes.unnamed += 1,
             }
@@ -199,12 +214,9 @@ mod tests {
 
     use super::*;
 
-    fn names(changes: &Changes, dir: &Path) -> Vec<String> {
-        let relative = |file: &FileRef| {
-            let path = PathBuf::from(file.path.as_deref().unwrap());
-            path.strip_prefix(dir).unwrap().to_str().unwrap().to_owned()
-        };
-        changes.files.iter().map(relative).collect()
+    fn names(changes: &Changes) -> Vec<&str> {
+        let names = changes.files.iter().map(|change| change.path.as_str());
+        names.collect()
     }
 
     #[test]
@@ -225,9 +237,9 @@ mod tests {
         fs::write(at(".git/index"), "").unwrap();
         fs::write(at(".hidden"), "").unwrap();
         symlink("/etc/passwd", at("link")).unwrap();
-        let changes = before.changes(dir.path(), dir.path());
+        let changes = before.changes(dir.path());
         assert_eq!(
-            names(&changes, dir.path()),
+            names(&changes),
             [".hidden", "longer", "replaced", "sub/deep/new"]
         );
         assert_eq!((changes.unnamed, changes.cut), (0, false));
@@ -238,7 +250,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let before = Snapshot::take(dir.path());
         fs::write(dir.path().join(OsStr::from_bytes(b"\xff")), "").unwrap();
-        assert_eq!(before.changes(dir.path(), dir.path()).unnamed, 1);
+        assert_eq!(before.changes(dir.path()).unnamed, 1);
     }
 
     #[test]
@@ -250,6 +262,6 @@ mod tests {
         let before = Snapshot::take(dir.path());
         assert!(before.cut);
         assert_eq!(before.files.len(), MAX_ENTRIES);
-        assert!(before.changes(dir.path(), dir.path()).cut);
+        assert!(before.changes(dir.path()).cut);
     }
 }

@@ -3,38 +3,53 @@
 //! A reply has room for some 50 KiB; of more it holds the beginning and says where it was cut.
 //! Memory does not grow with the file.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek};
-use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::fs::File;
+use std::io::{self, Read};
 
-use conjure_skill_sdk::protocol::{FileRef, View, Viewed};
-use conjure_skill_sdk::{Cx, Error, Result};
-
-use crate::directory;
-use crate::files::{Opened, open};
-use crate::inline::{TEXT_BUDGET, drop_end, json_len};
-use crate::paths::{Place, Roots};
+use super::beneath::{Opened, open};
+use super::directory;
+use super::inline::{TEXT_BUDGET, drop_end, json_len};
+use super::paths::{Place, Roots};
+use crate::error::{Error, Result};
 
 /// How many bytes of numbered lines are collected.
 const MAX_CONTENT: usize = TEXT_BUDGET;
 /// The lines of a file beyond this size are not counted to its end.
 const MAX_COUNTED: u64 = 256 * 1024 * 1024;
-/// The largest file of a skill that is copied for the host when it was cut.
-const MAX_COPY: u64 = 64 * 1024 * 1024;
+/// What a file or a directory holds.
+#[derive(Debug, Default)]
+pub struct Viewed {
+    /// The lines asked for, or a listing of two levels. Bytes that are not UTF-8 are replaced.
+    pub content: String,
+    /// Whether it is a directory.
+    pub directory: bool,
+    /// Lines of the whole file; nothing when they were not counted.
+    pub total_lines: Option<u64>,
+    /// The file and its size in bytes, when only a beginning of it is shown.
+    pub cut: Option<(Place, u64)>,
+}
 
-/// Shows a file or a directory.
-pub(crate) fn view(cx: &Cx, roots: &Roots, request: &View) -> Result<Viewed> {
-    let place = roots.resolve(&request.path)?;
+/// Shows a file or a directory, of a file those lines that are in the range: first and last,
+/// counted from 1, with -1 as the end. `check` is asked now and then whether to go on.
+///
+/// # Errors
+/// When the path may not be read, there is nothing, or the range is none.
+pub fn view(
+    roots: &Roots,
+    path: &str,
+    range: Option<(i64, i64)>,
+    check: impl Fn() -> Result<()>,
+) -> Result<Viewed> {
+    let place = roots.resolve(path)?;
     match open(&place)? {
         Opened::Directory(dir) => directory::list(&place, &dir),
         Opened::File(mut file, size) => {
-            let range = Range::new(request.view_range)?;
-            let read = read(cx, &mut file, size, range).map_err(|stop| match stop {
+            let range = Range::new(range)?;
+            let read = read(&check, &mut file, size, range).map_err(|stop| match stop {
                 Stop::Io(error) => place.error("read", error),
-                Stop::Cancelled(error) => error,
+                Stop::Told(error) => error,
             })?;
-            viewed(cx, &place, file, size, range, read)
+            viewed(place, size, range, read)
         }
     }
 }
@@ -90,11 +105,16 @@ struct Content {
 
 enum Stop {
     Io(io::Error),
-    Cancelled(Error),
+    Told(Error),
 }
 
 /// Reads on to the end of the file to count its lines, and collects those in the range.
-fn read(cx: &Cx, file: &mut File, size: u64, range: Range) -> Result<Content, Stop> {
+fn read(
+    check: &impl Fn() -> Result<()>,
+    file: &mut File,
+    size: u64,
+    range: Range,
+) -> Result<Content, Stop> {
     let mut content = Content {
         counted_all: true,
         ..Content::default()
@@ -103,7 +123,7 @@ fn read(cx: &Cx, file: &mut File, size: u64, range: Range) -> Result<Content, St
     let mut in_line = false;
     let mut position = 0_u64;
     loop {
-        cx.check().map_err(Stop::Cancelled)?;
+        check().map_err(Stop::Told)?;
         let length = match file.read(&mut buffer) {
             Ok(0) => return Ok(content),
             Ok(length) => length,
@@ -158,14 +178,7 @@ impl Content {
     }
 }
 
-fn viewed(
-    cx: &Cx,
-    place: &Place,
-    file: File,
-    size: u64,
-    range: Range,
-    mut read: Content,
-) -> Result<Viewed> {
+fn viewed(place: Place, size: u64, range: Range, mut read: Content) -> Result<Viewed> {
     if read.binary {
         return Ok(Viewed {
             content: format!("(no text: {}, {size} bytes)", what_it_is(&read.head)),
@@ -185,7 +198,6 @@ fn viewed(
         read.cut = true;
         drop_end(&mut content);
     }
-    let mut full_content = None;
     if read.cut {
         let last = cut_at_line(&mut content, range.first);
         let end = match range.last {
@@ -198,13 +210,12 @@ fn viewed(
              shows the others\n",
             range.first
         ));
-        full_content = whole(cx, place, file, size);
     }
     Ok(Viewed {
         content,
         directory: false,
         total_lines: read.counted_all.then_some(read.lines),
-        full_content,
+        cut: read.cut.then_some((place, size)),
     })
 }
 
@@ -218,35 +229,6 @@ fn cut_at_line(content: &mut String, first: u64) -> u64 {
         }
     }
     first + (content.matches('\n').count() as u64).saturating_sub(1)
-}
-
-/// The whole file, as the host can read it. It takes none from a skill's folder, so that is
-/// copied.
-fn whole(cx: &Cx, place: &Place, file: File, size: u64) -> Option<FileRef> {
-    let path = if place.is_host_visible() {
-        place.shown()
-    } else {
-        copy(file, size, cx.exchange_dir()?)?
-    };
-    Some(FileRef {
-        name: place.shown().file_name()?.to_string_lossy().into_owned(),
-        size: Some(size),
-        ..FileRef::at(path.to_str()?)
-    })
-}
-
-fn copy(mut file: File, size: u64, exchange: &Path) -> Option<std::path::PathBuf> {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    if size > MAX_COPY {
-        return None;
-    }
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let path = exchange.join(format!("view-{}-{number}", std::process::id()));
-    let mut options = OpenOptions::new();
-    let mut target = options.write(true).create_new(true).open(&path).ok()?;
-    file.rewind().ok()?;
-    io::copy(&mut file.take(MAX_COPY), &mut target).ok()?;
-    Some(path)
 }
 
 /// A few words about a file that is no text, from its first bytes.

@@ -1,0 +1,113 @@
+//! What the model is told about where its tools work.
+//!
+//! Commands in a container see other paths than the host. With one place there is one working
+//! directory; with several the host's is told, and each other one with the tools that work there.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
+use std::sync::Arc;
+
+use conjure_core::context::notes;
+use conjure_core::routing::RoutingTable;
+
+use super::snapshot::Target;
+
+/// Where tools work.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct WorkingDirs {
+    /// The directory where relative paths start.
+    pub(crate) main: String,
+    /// About every other one; empty when there is none.
+    pub(crate) others: String,
+}
+
+impl WorkingDirs {
+    /// Those of a table's tools. `host` is the session's directory on this machine.
+    pub(crate) fn of(
+        table: &RoutingTable,
+        targets: &HashMap<Arc<str>, Target>,
+        host: &Path,
+    ) -> Self {
+        let tools =
+            table
+                .routes()
+                .iter()
+                .filter_map(|route| match targets.get(route.name.as_str())? {
+                    Target::Executor(lease, _) => {
+                        Some((lease.ready.working_dir.as_str(), route.name.as_str()))
+                    }
+                    Target::Skill(_) | Target::Backend(_) => None,
+                });
+        Self::told(tools, &host.display().to_string())
+    }
+
+    /// `tools`: the working directory and the name of each tool of an executor, in order.
+    fn told<'t>(tools: impl Iterator<Item = (&'t str, &'t str)>, host: &str) -> Self {
+        let mut places: Vec<(&str, Vec<&str>)> = Vec::new();
+        for (dir, tool) in tools {
+            // An executor that says nothing works where the host does.
+            let dir = if dir.is_empty() { host } else { dir };
+            match places.iter_mut().find(|(known, _)| *known == dir) {
+                Some((_, names)) => names.push(tool),
+                None => places.push((dir, vec![tool])),
+            }
+        }
+        if let [(only, _)] = places.as_slice() {
+            return Self {
+                main: (*only).to_owned(),
+                others: String::new(),
+            };
+        }
+        let mut others = String::new();
+        for (dir, names) in places.iter().filter(|(dir, _)| *dir != host) {
+            let names: BTreeSet<&str> = names.iter().copied().collect();
+            let names: Vec<&str> = names.into_iter().collect();
+            others.push_str(&notes::works_elsewhere(&names, dir));
+        }
+        Self {
+            main: host.to_owned(),
+            others,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(tools: &[(&str, &str)]) -> (String, String) {
+        let told = WorkingDirs::told(tools.iter().copied(), "/home/me");
+        (told.main, told.others)
+    }
+
+    fn alone(dir: &str) -> (String, String) {
+        (dir.to_owned(), String::new())
+    }
+
+    #[test]
+    fn one_place_is_the_working_directory() {
+        assert_eq!(told(&[]), alone("/home/me"));
+        assert_eq!(told(&[("", "a"), ("/home/me", "b")]), alone("/home/me"));
+        assert_eq!(
+            told(&[("/workspace", "a"), ("/workspace", "b")]),
+            alone("/workspace")
+        );
+    }
+
+    #[test]
+    fn b26_of_several_places_each_is_told_with_its_tools() {
+        let tools = [
+            ("/home/me", "local_view"),
+            ("/workspace", "docker_view"),
+            ("/workspace", "docker_bash_tool"),
+            ("/far", "far_view"),
+        ];
+        let (main, others) = told(&tools);
+        assert_eq!(main, "/home/me");
+        assert_eq!(
+            others,
+            "For docker_bash_tool, docker_view the working directory is /workspace.\n\
+             For far_view the working directory is /far.\n"
+        );
+    }
+}

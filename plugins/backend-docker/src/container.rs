@@ -1,0 +1,341 @@
+//! One container: made with every limit, started, spoken to, removed.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bollard::container::AttachContainerResults;
+use bollard::errors::Error as EngineError;
+use bollard::exec::StartExecResults;
+use bollard::models::{
+    ContainerCreateBody, ExecConfig, HealthConfig, HostConfig, HostConfigLogConfig,
+};
+use bollard::query_parameters::{
+    AttachContainerOptionsBuilder, CreateContainerOptionsBuilder, StartContainerOptions,
+    WaitContainerOptionsBuilder,
+};
+use conjure_skill_sdk::{Error, Result};
+use futures_util::StreamExt as _;
+use tokio::sync::watch;
+
+use crate::config::{Settings, Transport};
+use crate::engine::{Engine, explained};
+use crate::link::{Input, Link, Output, QUIET};
+use crate::owner::{Owner, remove_container};
+use crate::place::{AGENT, Mounted, SKILLS, TMP, WORKSPACE};
+
+/// How long the agent may take to say who it is.
+const READY: Duration = Duration::from_secs(20);
+/// How long a container's exit code is waited for, once its stream is over.
+const EXIT: Duration = Duration::from_millis(500);
+/// Where a container's first process waits that is not spoken to.
+const HOLD: &str = "/tmp/.conjure-hold";
+
+/// A running container.
+#[derive(Debug)]
+pub(crate) struct Container {
+    pub(crate) link: Arc<Link>,
+    pub(crate) mounted: Mounted,
+    id: String,
+    engine: Engine,
+    memory_mb: u64,
+    exit: watch::Receiver<Option<i64>>,
+    /// Whether somebody had to be told that it cannot be attached to.
+    pub(crate) by_exec: bool,
+}
+
+/// What a container is made from.
+pub(crate) struct Plan<'a> {
+    pub(crate) engine: &'a Engine,
+    pub(crate) settings: &'a Settings,
+    pub(crate) owner: &'a Owner,
+    pub(crate) session: &'a str,
+    pub(crate) mounted: Mounted,
+}
+
+impl Plan<'_> {
+    /// Makes and starts the container and waits until its agent answers.
+    pub(crate) async fn start(self) -> Result<Container, Failed> {
+        match self.settings.stream {
+            Transport::Exec => self.started(true).await,
+            Transport::Attach => self.started(false).await,
+            Transport::Auto => match self.started(false).await {
+                Err(Failed::NotAttached(_)) => self.started(true).await,
+                other => other,
+            },
+        }
+    }
+
+    async fn started(&self, by_exec: bool) -> Result<Container, Failed> {
+        let id = self.create(by_exec).await?;
+        match self.run(&id, by_exec).await {
+            Ok(container) => Ok(container),
+            Err(failed) => {
+                remove_container(self.engine, &id).await;
+                Err(failed)
+            }
+        }
+    }
+
+    async fn run(&self, id: &str, by_exec: bool) -> Result<Container, Failed> {
+        let docker = &self.engine.docker;
+        let start = docker.start_container(id, None::<StartContainerOptions>);
+        let failed = |error: EngineError| self.failed("starting a container", &error);
+        let (output, input) = if by_exec {
+            start.await.map_err(failed)?;
+            self.exec(id).await?
+        } else {
+            // Before the start, so that not even the first frame is missed.
+            let attached = self.attach(id).await?;
+            start.await.map_err(failed)?;
+            attached
+        };
+        let exit = self.watch_exit(id);
+        let link = Arc::new(Link::new(output, input));
+        let container = Container {
+            link,
+            mounted: self.mounted.clone(),
+            id: id.to_owned(),
+            engine: self.engine.clone(),
+            memory_mb: self.settings.memory_mb,
+            exit,
+            by_exec,
+        };
+        match tokio::time::timeout(READY, container.link.ready()).await {
+            Ok(Ok(())) => Ok(container),
+            Ok(Err(why)) => {
+                let code = container.exit_code().await;
+                let code = code.map_or_else(String::new, |code| format!(" (exit code {code})"));
+                Err(Failed::Other(Error::new(format!(
+                    "the container of the image `{}` ended as soon as it started{code}: {}. The \
+                     image must be for Linux and for the processor of the engine",
+                    self.settings.image,
+                    if why.is_empty() {
+                        "it said nothing"
+                    } else {
+                        &why
+                    },
+                ))))
+            }
+            Err(_) => Err(Failed::Other(Error::new(format!(
+                "the container of the image `{}` runs and does not answer",
+                self.settings.image
+            )))),
+        }
+    }
+
+    async fn create(&self, by_exec: bool) -> Result<String, Failed> {
+        let name = format!("conjure-{}", uuid::Uuid::now_v7().simple());
+        let options = CreateContainerOptionsBuilder::new().name(&name).build();
+        let body = self.body(by_exec);
+        let made = self.engine.docker.create_container(Some(options), body);
+        match made.await {
+            Ok(made) => Ok(made.id),
+            Err(error) if crate::engine::sees_no_path(&error) => Err(Failed::NotHere(explained(
+                "making a container",
+                &self.settings.image,
+                &error,
+            ))),
+            Err(error) => Err(self.failed("making a container", &error)),
+        }
+    }
+
+    fn body(&self, by_exec: bool) -> ContainerCreateBody {
+        let settings = self.settings;
+        let owned = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect());
+        let arguments = if by_exec {
+            owned(&["hold", HOLD])
+        } else {
+            owned(&["serve", &QUIET.to_string(), WORKSPACE, SKILLS])
+        };
+        let mut env = vec![format!("HOME={TMP}")];
+        env.extend(
+            settings
+                .env
+                .iter()
+                .map(|(name, value)| format!("{name}={value}")),
+        );
+        ContainerCreateBody {
+            image: Some(settings.image.clone()),
+            entrypoint: owned(&[AGENT]),
+            cmd: arguments,
+            env: Some(env),
+            user: Some(self.mounted.user.clone()),
+            working_dir: Some(WORKSPACE.to_owned()),
+            labels: Some(self.owner.labels(self.session)),
+            tty: Some(false),
+            open_stdin: Some(!by_exec),
+            // With the end of the one stream the agent reads an end, and the container is over:
+            // also when the host was killed.
+            stdin_once: Some(!by_exec),
+            attach_stdin: Some(!by_exec),
+            attach_stdout: Some(!by_exec),
+            attach_stderr: Some(!by_exec),
+            healthcheck: Some(HealthConfig {
+                test: owned(&["NONE"]),
+                ..HealthConfig::default()
+            }),
+            host_config: Some(self.host_config()),
+            ..ContainerCreateBody::default()
+        }
+    }
+
+    fn host_config(&self) -> HostConfig {
+        let settings = self.settings;
+        let mib = |size: u64| i64::try_from(size.saturating_mul(1024 * 1024)).unwrap_or(i64::MAX);
+        let mut tmp = format!("rw,exec,nosuid,nodev,mode=1777,size={}m", settings.tmp_mb);
+        if !self.engine.podman {
+            // Docker may give it the mode of the image's /tmp, whatever is said here; its owner can
+            // always write to it. Podman keeps the mode, and knows no owner.
+            let (uid, gid) = self.mounted.ids();
+            tmp.push_str(&format!(",uid={uid},gid={gid}"));
+        }
+        let (mounts, binds) = self.mounted.mounts(settings.selinux);
+        HostConfig {
+            auto_remove: Some(true),
+            network_mode: Some(settings.network.clone()),
+            memory: Some(mib(settings.memory_mb)),
+            // The same as memory: no swap on top.
+            memory_swap: Some(mib(settings.memory_mb)),
+            #[expect(clippy::cast_possible_truncation, reason = "a float saturates")]
+            nano_cpus: Some((settings.cpus * 1e9) as i64),
+            pids_limit: Some(settings.pids.into()),
+            readonly_rootfs: Some(true),
+            cap_drop: Some(vec!["ALL".to_owned()]),
+            security_opt: Some(vec!["no-new-privileges".to_owned()]),
+            privileged: Some(false),
+            tmpfs: Some(HashMap::from([(TMP.to_owned(), tmp)])),
+            // Frames are nobody's log.
+            log_config: Some(HostConfigLogConfig {
+                typ: Some("none".to_owned()),
+                config: None,
+            }),
+            mounts: Some(mounts),
+            binds: Some(binds),
+            userns_mode: self.mounted.userns.clone(),
+            ..HostConfig::default()
+        }
+    }
+
+    async fn attach(&self, id: &str) -> Result<(Output, Input), Failed> {
+        let options = AttachContainerOptionsBuilder::new()
+            .stream(true)
+            .stdin(true)
+            .stdout(true)
+            .stderr(true)
+            .build();
+        let attached = self.engine.docker.attach_container(id, Some(options)).await;
+        let AttachContainerResults { output, input } = attached.map_err(|error| {
+            let image = &self.settings.image;
+            Failed::NotAttached(explained("attaching to a container", image, &error))
+        })?;
+        Ok((output, input))
+    }
+
+    async fn exec(&self, id: &str) -> Result<(Output, Input), Failed> {
+        let docker = &self.engine.docker;
+        let failed = |error: EngineError| self.failed("running the agent in a container", &error);
+        let quiet = QUIET.to_string();
+        let words = [AGENT, "serve-held", HOLD, &quiet, WORKSPACE, SKILLS];
+        let config = ExecConfig {
+            attach_stdin: Some(true),
+            attach_stdout: Some(true),
+            attach_stderr: Some(true),
+            cmd: Some(words.map(str::to_owned).to_vec()),
+            ..ExecConfig::default()
+        };
+        let made = docker.create_exec(id, config).await.map_err(failed)?;
+        match docker.start_exec(&made.id, None).await.map_err(failed)? {
+            StartExecResults::Attached { output, input } => Ok((output, input)),
+            StartExecResults::Detached => Err(Failed::Other(Error::new(
+                "the engine ran the agent without a stream to it",
+            ))),
+        }
+    }
+
+    /// Its exit code, once it has one; the container is removed at once then.
+    fn watch_exit(&self, id: &str) -> watch::Receiver<Option<i64>> {
+        let (sender, exit) = watch::channel(None);
+        let options = WaitContainerOptionsBuilder::new()
+            .condition("next-exit")
+            .build();
+        let mut waiting = self.engine.docker.wait_container(id, Some(options));
+        tokio::spawn(async move {
+            tokio::select! {
+                ended = waiting.next() => {
+                    let code = match ended {
+                        Some(Ok(ended)) => Some(ended.status_code),
+                        Some(Err(EngineError::DockerContainerWaitError { code, .. })) => Some(code),
+                        _ => None,
+                    };
+                    sender.send_replace(code);
+                }
+                () = sender.closed() => {}
+            }
+        });
+        exit
+    }
+
+    fn failed(&self, what: &str, error: &EngineError) -> Failed {
+        let explained = explained(what, &self.settings.image, error);
+        match error {
+            EngineError::DockerResponseServerError { .. } => Failed::Other(explained),
+            _ => Failed::NoEngine(explained),
+        }
+    }
+}
+
+impl Container {
+    /// What a call says whose container is gone.
+    pub(crate) async fn gone(&self) -> Error {
+        let why = self.link.end().unwrap_or_default();
+        let how = match self.exit_code().await {
+            Some(137) => format!(
+                "; it was killed, by somebody or for want of memory, of which it has {} MiB",
+                self.memory_mb
+            ),
+            Some(code) => format!("; its exit code was {code}"),
+            None => String::new(),
+        };
+        let colon = if why.is_empty() { "" } else { ": " };
+        Error::new(format!(
+            "the session's container ended while the call ran{colon}{why}{how}. What had been \
+             written to {WORKSPACE} is still there. Call again: a new container starts with it; \
+             processes and /tmp begin anew"
+        ))
+    }
+
+    async fn exit_code(&self) -> Option<i64> {
+        let mut exit = self.exit.clone();
+        let _ = tokio::time::timeout(EXIT, exit.wait_for(Option::is_some)).await;
+        *self.exit.borrow()
+    }
+
+    /// Removes it, and says whether it is gone.
+    pub(crate) async fn remove(&self) -> bool {
+        remove_container(&self.engine, &self.id).await
+    }
+}
+
+/// Why there is no container.
+#[derive(Debug)]
+pub(crate) enum Failed {
+    /// The engine does not see this machine's files.
+    NotHere(Error),
+    /// The container cannot be attached to.
+    NotAttached(Error),
+    /// The engine does not answer.
+    NoEngine(Error),
+    Other(Error),
+}
+
+impl From<Failed> for Error {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::NotHere(error)
+            | Failed::NotAttached(error)
+            | Failed::NoEngine(error)
+            | Failed::Other(error) => error,
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! Files in the session's container: showing, writing, replacing, bringing and fetching.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Cursor, Read, Write as _};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use conjure_exec_agent::frame::Frame;
+use conjure_exec_agent::message::{Reply, Request};
+use conjure_exec_agent::{PIECE, WINDOW};
+use conjure_skill_sdk::protocol::{
+    CreateFile, FileRef, FilesGet, FilesPut, StrReplace, View, Viewed, Written,
+};
+use conjure_skill_sdk::{Cx, Error, Result};
+
+use crate::container::Container;
+use crate::link::Call;
+use crate::session::{Running, Session, World, cancelled};
+use crate::to_error;
+
+/// How long the agent may take beyond the call's own time to say that it gave up.
+const ENDING: Duration = Duration::from_secs(5);
+
+/// A call about files, in its session's container.
+pub(crate) struct Work<'a> {
+    cx: &'a Cx,
+    session: Arc<Session>,
+    container: Arc<Container>,
+    until: Instant,
+    _running: Running,
+}
+
+/// Bytes that go in.
+type Source<'s> = Option<Box<dyn Read + Send + 's>>;
+
+impl<'a> Work<'a> {
+    pub(crate) async fn new(cx: &'a Cx, session: Arc<Session>, world: &Arc<World>) -> Result<Self> {
+        let limit = cx.time_limit().unwrap_or(world.settings.timeout());
+        let until = Instant::now() + limit;
+        let running = session.running();
+        Ok(Self {
+            cx,
+            container: session.container(world, cx, limit).await?,
+            session,
+            until,
+            _running: running,
+        })
+    }
+
+    /// Shows a file or a directory.
+    pub(crate) async fn view(&self, request: View) -> Result<Viewed> {
+        let request = Request::View {
+            path: request.path,
+            range: request.view_range,
+        };
+        match self.ask(&request, None, None).await? {
+            Reply::View {
+                content,
+                directory,
+                total_lines,
+                cut,
+            } => Ok(Viewed {
+                content,
+                directory,
+                total_lines,
+                full_content: cut.map(|(path, _, size)| file_ref(&self.container, &path, size)),
+            }),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Writes a file.
+    pub(crate) async fn create_file(&self, request: CreateFile) -> Result<Written> {
+        let source: Box<dyn Read + Send> = match (request.file_text, request.content) {
+            (Some(text), _) => Box::new(Cursor::new(text.into_bytes())),
+            (None, Some(content)) => Box::new(self.offered(&content)?),
+            (None, None) => return Err(Error::invalid("`file_text` is missing")),
+        };
+        let path = request.path;
+        let request = Request::Create { path };
+        self.written(self.ask(&request, Some(source), None).await?)
+    }
+
+    /// Replaces the only occurrence of a passage.
+    pub(crate) async fn str_replace(&self, request: StrReplace) -> Result<Written> {
+        let request = Request::Replace {
+            path: request.path,
+            old: request.old_str,
+            new: request.new_str,
+        };
+        self.written(self.ask(&request, None, None).await?)
+    }
+
+    /// Brings a file of the host's into the work directory.
+    pub(crate) async fn put(&self, request: &FilesPut) -> Result<FileRef> {
+        let source = Box::new(self.offered(&request.file)?);
+        let name = request.file.name.clone();
+        let request = Request::Put { name };
+        let reply = self.ask(&request, Some(source), None).await?;
+        Ok(self.written(reply)?.file)
+    }
+
+    /// Fetches a file from the container to a path that does not exist yet.
+    pub(crate) async fn get(&self, request: FilesGet) -> Result<FileRef> {
+        let mut options = OpenOptions::new();
+        let mut to = options
+            .write(true)
+            .create_new(true)
+            .open(&request.to)
+            .map_err(|error| Error::new(format!("{} cannot be written: {error}", request.to)))?;
+        let path = match request.id.split_once(':') {
+            Some((number, path)) if number.bytes().all(|byte| byte.is_ascii_digit()) => path,
+            _ => request.id.as_str(),
+        };
+        let asked = Request::Get {
+            path: path.to_owned(),
+        };
+        match self.ask(&asked, None, Some(&mut to)).await {
+            Ok(Reply::Sent(size)) => Ok(FileRef {
+                size: Some(size),
+                ..FileRef::at(request.to)
+            }),
+            other => {
+                // Half a file is worse than none.
+                let _ = std::fs::remove_file(&request.to);
+                other.and(Err(unexpected()))
+            }
+        }
+    }
+
+    /// A file of the host's, which lies where both sides may write.
+    fn offered(&self, file: &FileRef) -> Result<File> {
+        let path = file.path.as_deref().ok_or_else(|| {
+            Error::invalid(format!(
+                "the file `{}` has no path; it must be fetched first",
+                file.name
+            ))
+        })?;
+        let unusable =
+            |error: std::io::Error| Error::new(format!("the file {path} cannot be read: {error}"));
+        let real = Path::new(path).canonicalize().map_err(unusable)?;
+        let dirs = [
+            self.cx.exchange_dir(),
+            Some(&self.session.brought.working_dir),
+        ];
+        let mut dirs = dirs.into_iter().flatten();
+        if !dirs.any(|dir| dir.canonicalize().is_ok_and(|dir| real.starts_with(dir))) {
+            return Err(Error::invalid(format!(
+                "the file {path} is neither in the working nor in the exchange directory"
+            )));
+        }
+        File::open(real).map_err(unusable)
+    }
+
+    fn written(&self, reply: Reply) -> Result<Written> {
+        match reply {
+            Reply::Written {
+                path,
+                size,
+                replaced,
+                ..
+            } => Ok(Written {
+                file: file_ref(&self.container, &path, size),
+                replaced,
+            }),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Makes a call to its end, with what goes in and to where what comes out goes.
+    async fn ask(
+        &self,
+        request: &Request,
+        source: Source<'_>,
+        mut to: Option<&mut File>,
+    ) -> Result<Reply> {
+        let mut call = self.container.link.call(request);
+        let mut sending = Sending {
+            source,
+            credit: WINDOW as usize,
+        };
+        let ending = async {
+            tokio::select! {
+                () = cancelled(self.cx) => {}
+                () = self.session.over() => {}
+            }
+        };
+        let mut ending = std::pin::pin!(ending);
+        let mut limit = std::pin::pin!(tokio::time::sleep_until(self.until.into()));
+        let (mut told, mut late) = (false, false);
+        loop {
+            sending.send(&call)?;
+            let (stops, why_late) = tokio::select! {
+                frame = call.next() => match frame {
+                    Some(Frame::Credit(more)) => {
+                        sending.credit += more as usize;
+                        continue;
+                    }
+                    Some(Frame::Data(bytes)) => {
+                        if let Some(file) = &mut to {
+                            tokio::task::block_in_place(|| file.write_all(&bytes))?;
+                        }
+                        continue;
+                    }
+                    Some(Frame::Reply(bytes)) => {
+                        return Reply::decode(&bytes).map_err(|error| to_error(&error));
+                    }
+                    Some(Frame::Fault(_)) if late => return Err(took_too_long()),
+                    Some(Frame::Fault(error)) => return Err(to_error(&error)),
+                    Some(_) => continue,
+                    None => return Err(self.container.gone().await),
+                },
+                () = &mut ending, if !told => (true, false),
+                () = &mut limit => (true, true),
+            };
+            if stops && told {
+                return Err(took_too_long());
+            }
+            told = stops;
+            late = why_late;
+            call.send(&Frame::Cancel);
+            limit.as_mut().reset((Instant::now() + ENDING).into());
+        }
+    }
+}
+
+/// What goes in, as far as there is credit.
+struct Sending<'s> {
+    source: Source<'s>,
+    credit: usize,
+}
+
+impl Sending<'_> {
+    fn send(&mut self, call: &Call) -> Result<()> {
+        while let Some(source) = &mut self.source
+            && self.credit > 0
+        {
+            let mut piece = vec![0; self.credit.min(PIECE)];
+            let length = tokio::task::block_in_place(|| source.read(&mut piece))?;
+            if length == 0 {
+                self.source = None;
+                call.send(&Frame::End);
+            } else {
+                piece.truncate(length);
+                self.credit -= length;
+                call.send(&Frame::Data(piece));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A file in a container: by its path on this machine when it has one, else to be fetched.
+pub(crate) fn file_ref(container: &Container, path: &str, size: u64) -> FileRef {
+    let here = container.mounted.on_this_machine(path);
+    let here = here.and_then(|path| path.into_os_string().into_string().ok());
+    let file = match here {
+        Some(here) => FileRef::at(here),
+        None => {
+            // A file that changed is another one than the one that may have been fetched.
+            static NEXT: AtomicU64 = AtomicU64::new(0);
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let name = path.rsplit('/').next().unwrap_or(path);
+            FileRef::lazy(format!("{number}:{path}"), name)
+        }
+    };
+    FileRef {
+        size: Some(size),
+        ..file
+    }
+}
+
+fn took_too_long() -> Error {
+    Error::with_code(
+        conjure_skill_sdk::abi::code::TIMEOUT,
+        "the time of the call was over before it was done",
+    )
+}
+
+fn unexpected() -> Error {
+    Error::new("the agent's reply does not fit")
+}

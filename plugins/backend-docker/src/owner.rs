@@ -1,0 +1,229 @@
+//! Whose a container is, so that what a killed host left behind is found and removed.
+//!
+//! A host holds a lock on a file of its own for as long as it lives; the kernel lets go of it,
+//! whatever ends the host. Containers and volumes say which file that is. Containers end with the
+//! stream to their host anyway; this finds those that could not.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use bollard::query_parameters::{
+    ListContainersOptionsBuilder, ListVolumesOptionsBuilder, RemoveContainerOptionsBuilder,
+    RemoveVolumeOptions,
+};
+use conjure_skill_sdk::{Error, Result};
+
+use crate::engine::Engine;
+
+/// The label that names the host: `<directory of all hosts>/<one host>`.
+pub(crate) const OWNER: &str = "io.conjure.host";
+/// The label that names the session.
+pub(crate) const SESSION: &str = "io.conjure.session";
+
+const LOCK: &str = "lock";
+const PROGRAM: &str = "agent";
+
+/// This host, as its containers name it.
+#[derive(Debug)]
+pub(crate) struct Owner {
+    /// The directory of all hosts with the same data.
+    all: PathBuf,
+    name: String,
+    /// Held for as long as this lives.
+    _lock: File,
+}
+
+impl Owner {
+    /// A new owner. `data_dir` outlives the host.
+    pub(crate) fn new(data_dir: &Path, agent: &[u8]) -> Result<Self> {
+        let all = data_dir.join("hosts");
+        let name = uuid::Uuid::now_v7().to_string();
+        let made = || -> io::Result<File> {
+            let dir = all.join(&name);
+            fs::create_dir_all(&dir)?;
+            let lock = File::create(dir.join(LOCK))?;
+            lock.lock()?;
+            // What is mounted into containers, which run as another user.
+            let shared = dir.join("bin");
+            fs::create_dir(&shared)?;
+            fs::write(shared.join(PROGRAM), agent)?;
+            for path in [shared.join(PROGRAM), shared] {
+                fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;
+            }
+            Ok(lock)
+        };
+        match made() {
+            Ok(lock) => Ok(Self {
+                all: all.canonicalize().unwrap_or(all),
+                name,
+                _lock: lock,
+            }),
+            Err(error) => Err(Error::new(format!(
+                "the directory {} cannot be used: {error}",
+                all.display()
+            ))),
+        }
+    }
+
+    /// The directory with the agent in it.
+    pub(crate) fn bin(&self) -> PathBuf {
+        self.all.join(&self.name).join("bin")
+    }
+
+    /// Where copies of a session's skills go.
+    pub(crate) fn copies(&self, session: &str) -> PathBuf {
+        // A session's id is the host's word, and no path.
+        let session: String = session
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+            .collect();
+        self.all.join(&self.name).join(format!("skills-{session}"))
+    }
+
+    /// The agent's name in that directory.
+    pub(crate) fn program(&self) -> &'static str {
+        PROGRAM
+    }
+
+    /// What this host's containers and volumes are labelled with.
+    pub(crate) fn labels(&self, session: &str) -> HashMap<String, String> {
+        HashMap::from([
+            (OWNER.to_owned(), self.label(&self.name)),
+            (SESSION.to_owned(), session.to_owned()),
+        ])
+    }
+
+    fn label(&self, name: &str) -> String {
+        self.all.join(name).display().to_string()
+    }
+
+    /// Removes what hosts that are gone left behind: containers, volumes, and their directories.
+    pub(crate) async fn remove_leftovers(&self, engine: &Engine) -> usize {
+        let mut removed = 0;
+        let mut failed = Vec::new();
+        let filter = HashMap::from([("label", vec![OWNER])]);
+        let options = ListContainersOptionsBuilder::new()
+            .all(true)
+            .filters(&filter)
+            .build();
+        for container in engine
+            .docker
+            .list_containers(Some(options))
+            .await
+            .unwrap_or_default()
+        {
+            let labels = container.labels.unwrap_or_default();
+            let (Some(id), Some(owner)) = (container.id, self.gone(&labels)) else {
+                continue;
+            };
+            if remove_container(engine, &id).await {
+                removed += 1;
+            } else {
+                failed.push(owner);
+            }
+        }
+        let options = ListVolumesOptionsBuilder::new().filters(&filter).build();
+        let volumes = engine.docker.list_volumes(Some(options)).await;
+        let volumes = volumes.ok().and_then(|list| list.volumes);
+        for volume in volumes.unwrap_or_default() {
+            let Some(owner) = self.gone(&volume.labels) else {
+                continue;
+            };
+            let none = None::<RemoveVolumeOptions>;
+            match engine.docker.remove_volume(&volume.name, none).await {
+                Ok(()) => removed += 1,
+                Err(_) => failed.push(owner),
+            }
+        }
+        self.remove_directories(&failed);
+        removed
+    }
+
+    /// The name of the host that these labels name, if it is one of ours and is gone.
+    fn gone(&self, labels: &HashMap<String, String>) -> Option<String> {
+        let label = Path::new(labels.get(OWNER)?);
+        let name = label.file_name()?.to_str()?;
+        let ours = label.parent()? == self.all && name != self.name;
+        (ours && !self.lives(name)).then(|| name.to_owned())
+    }
+
+    fn lives(&self, name: &str) -> bool {
+        let lock = File::open(self.all.join(name).join(LOCK));
+        // Held by somebody else; a file that cannot be opened is held by nobody.
+        lock.is_ok_and(|lock| matches!(lock.try_lock(), Err(fs::TryLockError::WouldBlock)))
+    }
+
+    fn remove_directories(&self, failed: &[String]) {
+        let names = fs::read_dir(&self.all).into_iter().flatten().flatten();
+        for name in names.filter_map(|entry| entry.file_name().into_string().ok()) {
+            let other = name != self.name && !failed.contains(&name);
+            // A host that has just made its directory does not hold its lock yet.
+            let settled = self.all.join(&name).join("bin").join(PROGRAM).exists();
+            if other && settled && !self.lives(&name) {
+                let _ = fs::remove_dir_all(self.all.join(&name));
+            }
+        }
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(self.all.join(&self.name));
+    }
+}
+
+/// Removes a container with everything in it, and says whether it is gone.
+pub(crate) async fn remove_container(engine: &Engine, id: &str) -> bool {
+    let options = RemoveContainerOptionsBuilder::new().force(true).v(true);
+    match engine
+        .docker
+        .remove_container(id, Some(options.build()))
+        .await
+    {
+        Ok(()) => true,
+        Err(error) => {
+            // Somebody else removes it right now, such as the engine itself.
+            let text = error.to_string();
+            crate::engine::is_missing(&error) || text.contains("already in progress")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_a_gone_host_of_ours_left_is_a_leftover() {
+        let dir = tempfile::tempdir().unwrap();
+        let ours = Owner::new(dir.path(), b"x").unwrap();
+        let living = Owner::new(dir.path(), b"x").unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        let other = Owner::new(elsewhere.path(), b"x").unwrap();
+        assert_eq!(ours.gone(&ours.labels("s")), None);
+        assert_eq!(ours.gone(&living.labels("s")), None);
+        assert_eq!(ours.gone(&other.labels("s")), None);
+        assert_eq!(ours.gone(&HashMap::new()), None);
+        let labels = living.labels("s");
+        let name = living.name.clone();
+        drop(living);
+        assert_eq!(ours.gone(&labels), Some(name));
+    }
+
+    #[test]
+    fn a_killed_hosts_directory_goes_and_a_living_ones_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let killed = dir.path().join("hosts/killed");
+        fs::create_dir_all(killed.join("bin")).unwrap();
+        for name in [LOCK, "bin/agent"] {
+            fs::write(killed.join(name), "").unwrap();
+        }
+        let living = Owner::new(dir.path(), b"x").unwrap();
+        let ours = Owner::new(dir.path(), b"x").unwrap();
+        ours.remove_directories(&[]);
+        assert!(!killed.exists() && living.bin().exists() && ours.bin().exists());
+    }
+}

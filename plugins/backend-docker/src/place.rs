@@ -1,0 +1,400 @@
+//! What a container works with: the session's directory, its skills, the agent, and as whom.
+//!
+//! Where the engine sees this machine's files they are mounted. Elsewhere the session has two
+//! volumes, one to work in and one to read, which are filled through a container that is never
+//! started.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{MetadataExt as _, chown};
+use std::path::{Component, Path, PathBuf};
+
+use bollard::models::{
+    ContainerCreateBody, HostConfig, Mount, MountType, MountVolumeOptions, VolumeCreateRequest,
+};
+use bollard::query_parameters::{
+    CreateContainerOptions, RemoveVolumeOptions, UploadToContainerOptionsBuilder,
+};
+use conjure_skill_sdk::protocol::SkillMount;
+use conjure_skill_sdk::{Error, Result};
+
+use crate::config::Settings;
+use crate::engine::{Engine, explained};
+use crate::owner::{Owner, remove_container};
+use crate::skills;
+
+/// Where commands work.
+pub(crate) const WORKSPACE: &str = "/workspace";
+/// Where skills are.
+pub(crate) const SKILLS: &str = "/mnt/skills";
+/// Where the agent is.
+pub(crate) const AGENT: &str = "/mnt/conjure/agent";
+/// The only other place that can be written to.
+pub(crate) const TMP: &str = "/tmp";
+
+const BIN: &str = "/mnt/conjure";
+const READ_ONLY: &str = "/mnt";
+
+/// Nobody on any system.
+const NOBODY: u32 = 65_534;
+
+/// What a session brings along.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Brought {
+    pub(crate) working_dir: PathBuf,
+    pub(crate) skills: Vec<SkillMount>,
+    pub(crate) env: Vec<(String, String)>,
+}
+
+/// What a container mounts, and as whom it runs.
+#[derive(Debug, Clone)]
+pub(crate) struct Mounted {
+    pub(crate) user: String,
+    pub(crate) userns: Option<String>,
+    how: How,
+}
+
+#[derive(Debug, Clone)]
+enum How {
+    /// From this machine: each with its place inside, and whether it can be written to.
+    Here {
+        working_dir: PathBuf,
+        mounts: Vec<(PathBuf, String, bool)>,
+    },
+    /// Volumes of the engine's.
+    Volumes(Volumes),
+}
+
+/// The volumes of a session.
+#[derive(Debug, Clone)]
+pub(crate) struct Volumes {
+    work: String,
+    read_only: String,
+}
+
+impl Mounted {
+    /// This machine's directories.
+    pub(crate) fn here(
+        engine: &Engine,
+        settings: &Settings,
+        owner: &Owner,
+        session: &str,
+        brought: &Brought,
+    ) -> Result<Self> {
+        let (user, userns) = match &settings.user {
+            Some(user) => (user.clone(), None),
+            None => whom(engine, &brought.working_dir)?,
+        };
+        let mut mounts = vec![
+            (brought.working_dir.clone(), WORKSPACE.to_owned(), true),
+            (owner.bin(), BIN.to_owned(), false),
+        ];
+        for skill in &brought.skills {
+            let dir = Path::new(&skill.dir);
+            let dir = match rustix::process::geteuid().is_root() {
+                true => {
+                    let copies = owner.copies(session);
+                    skills::readable(dir, &copies, &skill.name, ids(&user).0).map_err(|error| {
+                        let name = &skill.name;
+                        Error::new(format!("the skill `{name}` cannot be mounted: {error}"))
+                    })?
+                }
+                false => dir.to_owned(),
+            };
+            mounts.push((dir, format!("{SKILLS}/{}", skill.name), false));
+        }
+        Ok(Self {
+            user,
+            userns,
+            how: How::Here {
+                working_dir: brought.working_dir.clone(),
+                mounts,
+            },
+        })
+    }
+
+    /// Volumes, which are there already.
+    pub(crate) fn volumes(settings: &Settings, volumes: &Volumes) -> Self {
+        Self {
+            user: volume_user(settings),
+            userns: None,
+            how: How::Volumes(volumes.clone()),
+        }
+    }
+
+    /// The numbers of the user and the group.
+    pub(crate) fn ids(&self) -> (u32, u32) {
+        ids(&self.user)
+    }
+
+    /// The same for the engine. Directories that are to be relabelled are told in another way.
+    pub(crate) fn mounts(&self, relabel: bool) -> (Vec<Mount>, Vec<String>) {
+        let mount = |kind, source: &str, target: &str, writable: bool| Mount {
+            typ: Some(kind),
+            source: Some(source.to_owned()),
+            target: Some(target.to_owned()),
+            read_only: Some(!writable),
+            volume_options: (kind == MountType::VOLUME).then(|| MountVolumeOptions {
+                no_copy: Some(true),
+                ..MountVolumeOptions::default()
+            }),
+            ..Mount::default()
+        };
+        match &self.how {
+            How::Here { mounts, .. } if relabel => {
+                let binds = mounts.iter().map(|(from, to, writable)| {
+                    let mode = if *writable { "rw" } else { "ro" };
+                    format!("{}:{to}:{mode},z", from.display())
+                });
+                (Vec::new(), binds.collect())
+            }
+            How::Here { mounts, .. } => {
+                let mounts = mounts.iter().map(|(from, to, writable)| {
+                    mount(MountType::BIND, &from.to_string_lossy(), to, *writable)
+                });
+                (mounts.collect(), Vec::new())
+            }
+            How::Volumes(Volumes { work, read_only }) => (
+                vec![
+                    mount(MountType::VOLUME, work, WORKSPACE, true),
+                    mount(MountType::VOLUME, read_only, READ_ONLY, false),
+                ],
+                Vec::new(),
+            ),
+        }
+    }
+
+    /// A path of the container's as this machine has it, when it has it.
+    pub(crate) fn on_this_machine(&self, path: &str) -> Option<PathBuf> {
+        let How::Here { working_dir, .. } = &self.how else {
+            return None;
+        };
+        let below = Path::new(path).strip_prefix(WORKSPACE).ok()?;
+        let plain = below
+            .components()
+            .all(|part| matches!(part, Component::Normal(_)));
+        plain.then(|| working_dir.join(below))
+    }
+}
+
+fn volume_user(settings: &Settings) -> String {
+    let nobody = || format!("{NOBODY}:{NOBODY}");
+    settings.user.clone().unwrap_or_else(nobody)
+}
+
+/// As whom a container works in a directory of this machine.
+fn whom(engine: &Engine, working_dir: &Path) -> Result<(String, Option<String>)> {
+    let uid = rustix::process::geteuid().as_raw();
+    let gid = rustix::process::getegid().as_raw();
+    if uid != 0 {
+        return Ok(match (engine.rootless, engine.podman) {
+            (true, true) => (format!("{uid}:{gid}"), Some("keep-id".to_owned())),
+            // The first user inside is this user outside, and has no capability at all.
+            (true, false) => ("0:0".to_owned(), None),
+            (false, _) => (format!("{uid}:{gid}"), None),
+        });
+    }
+    let unusable = |error: io::Error| {
+        Error::new(format!(
+            "the working directory {} cannot be used: {error}",
+            working_dir.display()
+        ))
+    };
+    let found = fs::metadata(working_dir).map_err(unusable)?;
+    if found.uid() != 0 {
+        return Ok((format!("{}:{}", found.uid(), found.gid()), None));
+    }
+    if is_the_systems(working_dir) {
+        return Err(Error::new(format!(
+            "the working directory {} is root's own, and containers do not run as root. Work in a \
+             directory below it, or give the directory to another user",
+            working_dir.display()
+        )));
+    }
+    chown(working_dir, Some(NOBODY), Some(NOBODY)).map_err(unusable)?;
+    Ok((format!("{NOBODY}:{NOBODY}"), None))
+}
+
+/// Whether giving a directory to somebody else would do harm.
+fn is_the_systems(dir: &Path) -> bool {
+    let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
+    let home = std::env::home_dir().is_some_and(|home| home.starts_with(&dir));
+    home || dir.components().count() <= 2
+}
+
+impl Volumes {
+    /// Makes and fills them.
+    pub(crate) async fn make(
+        engine: &Engine,
+        settings: &Settings,
+        owner: &Owner,
+        session: &str,
+        brought: &Brought,
+    ) -> Result<Self> {
+        let name = uuid::Uuid::now_v7().simple();
+        let volumes = Self {
+            work: format!("conjure-work-{name}"),
+            read_only: format!("conjure-mnt-{name}"),
+        };
+        let failed = |error| explained("making a volume", &settings.image, &error);
+        for name in [&volumes.work, &volumes.read_only] {
+            let request = VolumeCreateRequest {
+                name: Some(name.clone()),
+                labels: Some(owner.labels(session)),
+                ..VolumeCreateRequest::default()
+            };
+            engine.docker.create_volume(request).await.map_err(failed)?;
+        }
+        let filled = volumes
+            .fill(engine, settings, owner, session, brought)
+            .await;
+        if filled.is_err() {
+            volumes.remove(engine).await;
+        }
+        filled.map(|()| volumes)
+    }
+
+    async fn fill(
+        &self,
+        engine: &Engine,
+        settings: &Settings,
+        owner: &Owner,
+        session: &str,
+        brought: &Brought,
+    ) -> Result<()> {
+        let failed = |error| explained("filling a volume", &settings.image, &error);
+        let user = volume_user(settings);
+        let unreadable = |error| Error::new(format!("the skills cannot be read: {error}"));
+        let agent = owner.bin().join(owner.program());
+        let read_only = read_only(&agent, brought).map_err(unreadable)?;
+        // Docker gives a directory's owner to what is inside the place that is named, Podman looks
+        // for the volume behind that very place.
+        let (place, name) = match engine.podman {
+            true => (WORKSPACE, "./"),
+            false => ("/", WORKSPACE.trim_start_matches('/')),
+        };
+        let work = work(&user, name).map_err(unreadable)?;
+        let archives = [(READ_ONLY, read_only), (place, work)];
+        let mounts = [(&self.work, WORKSPACE), (&self.read_only, READ_ONLY)];
+        let mounts = mounts.map(|(name, target)| Mount {
+            typ: Some(MountType::VOLUME),
+            source: Some(name.clone()),
+            target: Some(target.to_owned()),
+            ..Mount::default()
+        });
+        let body = ContainerCreateBody {
+            image: Some(settings.image.clone()),
+            entrypoint: Some(vec![AGENT.to_owned()]),
+            labels: Some(owner.labels(session)),
+            host_config: Some(HostConfig {
+                network_mode: Some("none".to_owned()),
+                mounts: Some(mounts.to_vec()),
+                ..HostConfig::default()
+            }),
+            ..ContainerCreateBody::default()
+        };
+        let none = None::<CreateContainerOptions>;
+        let made = engine.docker.create_container(none, body).await;
+        let id = made.map_err(failed)?.id;
+        let mut done = Ok(());
+        for (place, archive) in archives {
+            let options = UploadToContainerOptionsBuilder::new().path(place).build();
+            let body = bollard::body_full(archive.into());
+            let uploaded = engine
+                .docker
+                .upload_to_container(&id, Some(options), body)
+                .await;
+            done = done.and(uploaded);
+        }
+        remove_container(engine, &id).await;
+        done.map_err(failed)
+    }
+
+    /// Removes them, and says whether they are gone.
+    pub(crate) async fn remove(&self, engine: &Engine) -> bool {
+        let mut gone = true;
+        for name in [&self.work, &self.read_only] {
+            let none = None::<RemoveVolumeOptions>;
+            let removed = engine.docker.remove_volume(name, none).await;
+            gone &= removed.is_ok_and(|()| true);
+        }
+        gone
+    }
+}
+
+/// `uid` or `uid:gid` as numbers; a user alone has the group with its number.
+fn ids(user: &str) -> (u32, u32) {
+    let mut ids = user.split(':').map(|id| id.parse().unwrap_or(NOBODY));
+    let uid = ids.next().unwrap_or(NOBODY);
+    (uid, ids.next().unwrap_or(uid))
+}
+
+/// The agent and the skills, below the place that is read only.
+fn read_only(agent: &Path, brought: &Brought) -> io::Result<Vec<u8>> {
+    let mut archive = tar::Builder::new(Vec::new());
+    archive.follow_symlinks(false);
+    for place in [BIN, SKILLS] {
+        archive.append_data(&mut directory((0, 0)), in_archive(place), io::empty())?;
+    }
+    archive.append_path_with_name(agent, in_archive(AGENT))?;
+    for skill in &brought.skills {
+        let place = format!("{SKILLS}/{}", skill.name);
+        archive.append_dir_all(in_archive(&place), &skill.dir)?;
+    }
+    archive.into_inner()
+}
+
+/// A working directory that belongs to `user`, with nothing in it.
+fn work(user: &str, name: &str) -> io::Result<Vec<u8>> {
+    let mut archive = tar::Builder::new(Vec::new());
+    archive.append_data(&mut directory(ids(user)), name, io::empty())?;
+    archive.into_inner()
+}
+
+fn directory((uid, gid): (u32, u32)) -> tar::Header {
+    let mut header = tar::Header::new_gnu();
+    header.set_entry_type(tar::EntryType::Directory);
+    header.set_mode(0o755);
+    header.set_uid(uid.into());
+    header.set_gid(gid.into());
+    header.set_size(0);
+    header
+}
+
+fn in_archive(place: &str) -> &str {
+    let below = place.strip_prefix(READ_ONLY).unwrap_or(place);
+    below.trim_start_matches('/')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_paths_of_the_work_directory_are_on_this_machine() {
+        let mounted = Mounted {
+            user: String::new(),
+            userns: None,
+            how: How::Here {
+                working_dir: PathBuf::from("/home/me/project"),
+                mounts: Vec::new(),
+            },
+        };
+        assert_eq!(
+            mounted.on_this_machine("/workspace/a/b"),
+            Some(PathBuf::from("/home/me/project/a/b"))
+        );
+        for path in ["/workspace/../x", "/tmp/x", "/workspacex/a", "a"] {
+            assert_eq!(mounted.on_this_machine(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn roots_own_directories_are_not_given_away() {
+        for dir in ["/", "/etc", "/home"] {
+            assert!(is_the_systems(Path::new(dir)), "{dir}");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        assert!(!is_the_systems(dir.path()));
+    }
+}

@@ -1,0 +1,103 @@
+//! What a container may and may not do.
+
+use serde_json::json;
+
+use super::world;
+
+#[test]
+fn every_limit_and_default_stands() {
+    let Some(world) = world(&json!({})) else {
+        return;
+    };
+    world.bash("true");
+    let format = "{{.HostConfig.Memory}} {{.HostConfig.MemorySwap}} {{.HostConfig.NanoCpus}} \
+                  {{.HostConfig.PidsLimit}} {{.HostConfig.NetworkMode}} \
+                  {{.HostConfig.ReadonlyRootfs}} {{.HostConfig.CapDrop}} \
+                  {{.HostConfig.SecurityOpt}} {{.HostConfig.Privileged}} \
+                  {{.HostConfig.AutoRemove}} {{.HostConfig.LogConfig.Type}}";
+    assert_eq!(
+        world.inspect(format),
+        "536870912 536870912 1000000000 256 none true [ALL] [no-new-privileges] false true none"
+    );
+    assert_eq!(
+        world.inspect("{{index .Config.Labels \"io.conjure.session\"}}"),
+        "s"
+    );
+}
+
+#[test]
+fn from_inside_the_limits_are_seen() {
+    let Some(world) = world(&json!({})) else {
+        return;
+    };
+    let ran = world
+        .bash("id -u; ls /sys/class/net; grep -E 'CapEff|NoNewPrivs|Seccomp:' /proc/self/status");
+    let mut lines = ran.stdout.lines();
+    assert_ne!(lines.next(), Some("0"));
+    assert_eq!(lines.next(), Some("lo"));
+    let status: Vec<&str> = lines
+        .map(|line| line.split_whitespace().last().unwrap())
+        .collect();
+    assert_eq!(status, ["0000000000000000", "1", "2"]);
+    let refused = world.bash("echo x >/etc/x; echo x >/x; echo x >/mnt/conjure/agent");
+    assert_eq!(
+        refused.stderr.matches("Read-only").count(),
+        3,
+        "{}",
+        refused.stderr
+    );
+    let room = world.bash("df -k /tmp | tail -n 1 | awk '{ print $2 }'");
+    assert_eq!(room.stdout, "102400\n");
+    assert_eq!(
+        world
+            .bash("echo hi >/tmp/x && echo hi >x && cat /tmp/x x")
+            .stdout,
+        "hi\nhi\n"
+    );
+}
+
+#[test]
+fn the_environment_has_nothing_of_the_hosts() {
+    let Some(world) = world(&json!({ "env": { "MINE": "1" } })) else {
+        return;
+    };
+    let ran = world.bash("env | cut -d = -f 1 | sort");
+    let known = [
+        "CONJURE_CALL",
+        "GIVEN",
+        "HOME",
+        "HOSTNAME",
+        "MINE",
+        "PATH",
+        "PWD",
+        "SHLVL",
+        "_",
+    ];
+    for name in ran.stdout.lines() {
+        assert!(known.contains(&name), "{name} in {}", ran.stdout);
+    }
+}
+
+#[test]
+fn nobody_inside_speaks_for_the_agent_or_ends_it() {
+    let Some(world) = world(&json!({})) else {
+        return;
+    };
+    let ran =
+        world.bash("kill -9 1; kill -STOP 1; cat /proc/1/mem; echo x >/proc/1/fd/1; ls /proc/1/fd");
+    assert_ne!(ran.exit_code, Some(0));
+    assert_eq!(ran.stderr.matches("denied").count(), 3, "{}", ran.stderr);
+    assert_eq!(world.bash("echo still here").stdout, "still here\n");
+}
+
+#[test]
+fn memory_beyond_the_limit_ends_the_command_and_not_the_session() {
+    let Some(world) = world(&json!({ "memory_mb": 64, "tmp_mb": 200 })) else {
+        return;
+    };
+    world.bash("echo kept >/tmp/mark");
+    // A string that doubles.
+    let ran = world.bash_within("awk 'BEGIN { s = \"x\"; while (1) s = s s }'", 20_000);
+    assert!(!ran.text().contains("\"exit_code\":0"), "{}", ran.text());
+    assert_eq!(world.bash("cat /tmp/mark").stdout, "kept\n");
+}

@@ -1,0 +1,93 @@
+//! What went wrong, in words for the model, with a code that a program can act on.
+
+use std::fmt;
+
+/// What the code here returns.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What kind of failure it is. The number crosses the stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The operation was tried and failed.
+    Failed,
+    /// The request is not what it should be.
+    Invalid,
+    /// The call was cancelled.
+    Cancelled,
+    /// There is no room for one more call.
+    Busy,
+}
+
+impl Kind {
+    pub(crate) fn number(self) -> u32 {
+        match self {
+            Self::Failed => 0,
+            Self::Invalid => 1,
+            Self::Cancelled => 2,
+            Self::Busy => 3,
+        }
+    }
+
+    /// An unknown number is an ordinary failure.
+    pub(crate) fn from_number(number: u32) -> Self {
+        match number {
+            1 => Self::Invalid,
+            2 => Self::Cancelled,
+            3 => Self::Busy,
+            _ => Self::Failed,
+        }
+    }
+}
+
+/// A failure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Error {
+    kind: Kind,
+    message: String,
+}
+
+impl Error {
+    /// An operation that failed.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self::of(Kind::Failed, message)
+    }
+
+    /// A request that is not what it should be.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::of(Kind::Invalid, message)
+    }
+
+    /// The call was cancelled.
+    #[must_use]
+    pub fn cancelled() -> Self {
+        Self::of(Kind::Cancelled, "the call was cancelled")
+    }
+
+    /// A failure of a kind.
+    pub fn of(kind: Kind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+        }
+    }
+
+    /// What kind it is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// What happened and what to do.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {}

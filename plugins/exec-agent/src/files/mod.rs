@@ -1,0 +1,20 @@
+//! Files of a session: which paths it may touch, showing, writing and replacing, and what a
+//! command changed.
+//!
+//! Used by the agent inside a container and by the executor of this machine, so that both say and
+//! refuse the same. Knows no stream and no plugin.
+
+mod beneath;
+mod changes;
+mod directory;
+mod edit;
+mod inline;
+mod paths;
+mod view;
+
+pub use beneath::{Opened, open};
+pub use changes::{Change, Changes, Snapshot};
+pub use edit::{Written, create_file, str_replace};
+pub use inline::{TEXT_BUDGET, drop_start, json_len};
+pub use paths::{Place, RootKind, Roots};
+pub use view::{Viewed, view};

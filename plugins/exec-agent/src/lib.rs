@@ -1,0 +1,31 @@
+//! Runs commands and keeps files where an executor cannot reach by itself, such as inside a
+//! container, and answers over one stream of bytes.
+//!
+//! Three layers that know only the one below: [`files`] and the process tree do the work,
+//! [`message`] says what is asked and answered, [`frame`] carries it. The program of this crate
+//! is [`serve`] on its standard input and output. The executor outside uses the same messages and
+//! frames. No allocation of process numbers, no clock of the outside and no configuration file is
+//! needed: everything comes with the call.
+
+#[cfg(not(unix))]
+compile_error!("commands and files need a Unix system");
+
+pub mod error;
+mod field;
+pub mod files;
+pub mod frame;
+pub mod message;
+#[cfg(feature = "executor")]
+pub mod output;
+#[cfg(target_os = "linux")]
+pub mod serve;
+
+/// How many bytes of output may be under way in a call before somebody has taken them.
+pub const WINDOW: u32 = 256 * 1024;
+
+/// The most bytes in one piece of output or of a file.
+pub const PIECE: usize = 32 * 1024;
+
+/// The version of messages and frames. The two sides are always built together; a program that
+/// was brought in some other way is refused when it says another number.
+pub const VERSION: u32 = 1;

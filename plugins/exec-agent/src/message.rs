@@ -1,0 +1,369 @@
+//! What is asked of the agent, and what it answers.
+
+use crate::error::{Error, Result};
+use crate::field::{Reader, Writer};
+use crate::files::{Change, RootKind};
+
+/// What a call asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Request {
+    /// Runs a command.
+    Bash(Bash),
+    /// Shows a file, or a directory two levels deep.
+    View {
+        /// Relative ones start at the working directory.
+        path: String,
+        /// First and last line, counted from 1; -1 as the last is the end.
+        range: Option<(i64, i64)>,
+    },
+    /// Writes a file. Its bytes follow as data, up to an end.
+    Create {
+        /// Missing directories are made.
+        path: String,
+    },
+    /// Writes a file under a name that is not taken yet. Its bytes follow as data, up to an end.
+    Put {
+        /// What it should be called; one component.
+        name: String,
+    },
+    /// Replaces the only occurrence of a passage.
+    Replace {
+        /// The file.
+        path: String,
+        /// The passage.
+        old: String,
+        /// What comes in its place.
+        new: String,
+    },
+    /// Hands out a file's bytes as data, up to an end.
+    Get {
+        /// The file.
+        path: String,
+    },
+}
+
+/// A command and its limits.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Bash {
+    /// The shell, an absolute path; it gets `-c -- command`.
+    pub shell: String,
+    /// The command.
+    pub command: String,
+    /// Environment variables beside those that the agent itself has.
+    pub env: Vec<(String, String)>,
+    /// How long it may run, in milliseconds.
+    pub time_ms: u64,
+    /// How long its processes have to react to SIGTERM before SIGKILL, in milliseconds.
+    pub grace_ms: u64,
+}
+
+/// What comes of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    /// Of a command; its output came before.
+    Bash(Ended),
+    /// Of a view.
+    View {
+        /// The lines, or the listing.
+        content: String,
+        /// Whether it is a directory.
+        directory: bool,
+        /// Lines of the whole file.
+        total_lines: Option<u64>,
+        /// Where the whole file is, when only its beginning is shown, and its bytes.
+        cut: Option<(String, RootKind, u64)>,
+    },
+    /// A file was written.
+    Written {
+        /// Where it is.
+        path: String,
+        /// The directory that it is in.
+        kind: RootKind,
+        /// Its bytes.
+        size: u64,
+        /// Whether there was a file before.
+        replaced: bool,
+    },
+    /// A file was handed out; so many bytes.
+    Sent(u64),
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Ended {
+    /// The exit code; nothing when a signal ended it.
+    pub exit_code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// Whether its time was over.
+    pub timed_out: bool,
+    /// Files of the working directory that it made or changed, below that directory.
+    pub files: Vec<Change>,
+    /// How many more there are whose names are not UTF-8.
+    pub unnamed: u64,
+    /// Whether the directory has more entries than were looked at.
+    pub cut: bool,
+}
+
+impl Request {
+    /// The bytes of the request.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let writer = Writer::default();
+        match self {
+            Self::Bash(bash) => writer
+                .u8(1)
+                .text(&bash.shell)
+                .text(&bash.command)
+                .list(&bash.env, |writer, (name, value)| {
+                    writer.text(name).text(value)
+                })
+                .u64(bash.time_ms)
+                .u64(bash.grace_ms),
+            Self::View { path, range } => writer
+                .u8(2)
+                .text(path)
+                .option(*range, |writer, (first, last)| writer.i64(first).i64(last)),
+            Self::Create { path } => writer.u8(3).text(path),
+            Self::Put { name } => writer.u8(4).text(name),
+            Self::Replace { path, old, new } => writer.u8(5).text(path).text(old).text(new),
+            Self::Get { path } => writer.u8(6).text(path),
+        }
+        .bytes()
+    }
+
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// When the bytes are none.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut reader = Reader::new(bytes);
+        let request = match reader.u8()? {
+            1 => Self::Bash(Bash {
+                shell: reader.text()?,
+                command: reader.text()?,
+                env: reader.list(|reader| Ok((reader.text()?, reader.text()?)))?,
+                time_ms: reader.u64()?,
+                grace_ms: reader.u64()?,
+            }),
+            2 => Self::View {
+                path: reader.text()?,
+                range: reader.option(|reader| Ok((reader.i64()?, reader.i64()?)))?,
+            },
+            3 => Self::Create {
+                path: reader.text()?,
+            },
+            4 => Self::Put {
+                name: reader.text()?,
+            },
+            5 => Self::Replace {
+                path: reader.text()?,
+                old: reader.text()?,
+                new: reader.text()?,
+            },
+            6 => Self::Get {
+                path: reader.text()?,
+            },
+            other => return Err(unknown("request", other)),
+        };
+        reader.end()?;
+        Ok(request)
+    }
+}
+
+impl Reply {
+    /// The bytes of the reply.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let writer = Writer::default();
+        match self {
+            Self::Bash(ended) => writer
+                .u8(1)
+                .option(ended.exit_code, |writer, code| writer.i64(code.into()))
+                .option(ended.signal, |writer, signal| writer.i64(signal.into()))
+                .u8(ended.timed_out.into())
+                .list(&ended.files, |writer, file| {
+                    writer.text(&file.path).u64(file.size)
+                })
+                .u64(ended.unnamed)
+                .u8(ended.cut.into()),
+            Self::View {
+                content,
+                directory,
+                total_lines,
+                cut,
+            } => writer
+                .u8(2)
+                .text(content)
+                .u8((*directory).into())
+                .option(*total_lines, Writer::u64)
+                .option(cut.as_ref(), |writer, (path, kind, size)| {
+                    writer.text(path).u8(kind_number(*kind)).u64(*size)
+                }),
+            Self::Written {
+                path,
+                kind,
+                size,
+                replaced,
+            } => writer
+                .u8(3)
+                .text(path)
+                .u8(kind_number(*kind))
+                .u64(*size)
+                .u8((*replaced).into()),
+            Self::Sent(size) => writer.u8(4).u64(*size),
+        }
+        .bytes()
+    }
+
+    /// Reads a reply.
+    ///
+    /// # Errors
+    /// When the bytes are none.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut reader = Reader::new(bytes);
+        let reply = match reader.u8()? {
+            1 => Self::Bash(Ended {
+                exit_code: reader.option(small)?,
+                signal: reader.option(small)?,
+                timed_out: reader.u8()? == 1,
+                files: reader.list(|reader| {
+                    Ok(Change {
+                        path: reader.text()?,
+                        size: reader.u64()?,
+                    })
+                })?,
+                unnamed: reader.u64()?,
+                cut: reader.u8()? == 1,
+            }),
+            2 => Self::View {
+                content: reader.text()?,
+                directory: reader.u8()? == 1,
+                total_lines: reader.option(Reader::u64)?,
+                cut: reader.option(|reader| Ok((reader.text()?, kind(reader)?, reader.u64()?)))?,
+            },
+            3 => Self::Written {
+                path: reader.text()?,
+                kind: kind(&mut reader)?,
+                size: reader.u64()?,
+                replaced: reader.u8()? == 1,
+            },
+            4 => Self::Sent(reader.u64()?),
+            other => return Err(unknown("reply", other)),
+        };
+        reader.end()?;
+        Ok(reply)
+    }
+}
+
+fn small(reader: &mut Reader<'_>) -> Result<i32> {
+    i32::try_from(reader.i64()?).map_err(|_| Error::invalid("a number is too large"))
+}
+
+fn kind_number(kind: RootKind) -> u8 {
+    match kind {
+        RootKind::Working => 0,
+        RootKind::Skill => 1,
+        RootKind::Exchange => 2,
+    }
+}
+
+fn kind(reader: &mut Reader<'_>) -> Result<RootKind> {
+    match reader.u8()? {
+        0 => Ok(RootKind::Working),
+        1 => Ok(RootKind::Skill),
+        2 => Ok(RootKind::Exchange),
+        other => Err(unknown("directory", other)),
+    }
+}
+
+fn unknown(what: &str, number: u8) -> Error {
+    Error::invalid(format!("there is no {what} of the kind {number}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn requests() -> Vec<Request> {
+        vec![
+            Request::Bash(Bash {
+                shell: "/bin/sh".into(),
+                command: "echo \u{e9}".into(),
+                env: vec![("A".into(), "1".into()), ("B".into(), String::new())],
+                time_ms: 30_000,
+                grace_ms: 500,
+            }),
+            Request::View {
+                path: "a".into(),
+                range: Some((1, -1)),
+            },
+            Request::View {
+                path: "a".into(),
+                range: None,
+            },
+            Request::Create { path: "a".into() },
+            Request::Put { name: "a".into() },
+            Request::Replace {
+                path: "a".into(),
+                old: "o".into(),
+                new: String::new(),
+            },
+            Request::Get { path: "a".into() },
+        ]
+    }
+
+    fn replies() -> Vec<Reply> {
+        vec![
+            Reply::Bash(Ended {
+                exit_code: None,
+                signal: Some(9),
+                timed_out: true,
+                files: vec![Change {
+                    path: "a/b".into(),
+                    size: 3,
+                }],
+                unnamed: 1,
+                cut: true,
+            }),
+            Reply::View {
+                content: "1\tx".into(),
+                directory: false,
+                total_lines: Some(1),
+                cut: Some(("/w/a".into(), RootKind::Skill, 9)),
+            },
+            Reply::Written {
+                path: "/w/a".into(),
+                kind: RootKind::Working,
+                size: 3,
+                replaced: true,
+            },
+            Reply::Sent(u64::MAX),
+        ]
+    }
+
+    #[test]
+    fn what_is_written_is_read_again_and_no_cut_of_it_is() {
+        for request in requests() {
+            let bytes = request.encode();
+            assert_eq!(Request::decode(&bytes), Ok(request));
+            for end in 0..bytes.len() {
+                assert!(Request::decode(&bytes[..end]).is_err());
+            }
+        }
+        for reply in replies() {
+            let bytes = reply.encode();
+            assert_eq!(Reply::decode(&bytes), Ok(reply));
+            for end in 0..bytes.len() {
+                assert!(Reply::decode(&bytes[..end]).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn more_than_a_message_is_refused() {
+        let mut bytes = Request::Get { path: "a".into() }.encode();
+        bytes.push(0);
+        assert!(Request::decode(&bytes).is_err());
+    }
+}

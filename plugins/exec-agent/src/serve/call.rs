@@ -1,0 +1,159 @@
+//! A call under way: what came for it, what it may send, and how it is woken.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::lock;
+use crate::WINDOW;
+use crate::error::{Error, Result};
+use crate::frame::Frame;
+
+/// The way to the outside, which all calls share.
+pub(super) struct Output(Mutex<File>);
+
+impl Output {
+    pub(super) fn new(file: File) -> Self {
+        Self(Mutex::new(file))
+    }
+
+    /// Sends a frame, whole. When nobody takes it the stream is over, which its reader finds out.
+    pub(super) fn send(&self, call: u32, frame: &Frame) {
+        let bytes = frame.encode(call);
+        let _ = lock(&self.0).write_all(&bytes);
+    }
+}
+
+/// A call.
+pub(super) struct Call {
+    number: u32,
+    output: Arc<Output>,
+    state: Mutex<State>,
+    changed: Condvar,
+    /// Readable after something changed.
+    wake: OwnedFd,
+}
+
+#[derive(Default)]
+struct State {
+    credit: u32,
+    data: VecDeque<Vec<u8>>,
+    ended: bool,
+    cancelled: bool,
+}
+
+impl Call {
+    pub(super) fn new(number: u32, output: Arc<Output>) -> Result<Self> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let wake = eventfd(0, flags).map_err(|error| Error::new(error.to_string()))?;
+        Ok(Self {
+            number,
+            output,
+            state: Mutex::new(State {
+                credit: WINDOW,
+                ..State::default()
+            }),
+            changed: Condvar::new(),
+            wake,
+        })
+    }
+
+    pub(super) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Takes what came for it.
+    pub(super) fn take(&self, frame: Frame) {
+        let mut state = lock(&self.state);
+        match frame {
+            Frame::Data(bytes) => state.data.push_back(bytes),
+            Frame::End => state.ended = true,
+            Frame::Credit(more) => state.credit = state.credit.saturating_add(more),
+            Frame::Cancel => state.cancelled = true,
+            _ => return,
+        }
+        drop(state);
+        self.changed.notify_all();
+        self.wake();
+    }
+
+    /// Makes it look again at what it waits for.
+    pub(super) fn wake(&self) {
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+    }
+
+    /// Readable once somebody woke it.
+    pub(super) fn woken(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+
+    /// From now on only who wakes it again does.
+    pub(super) fn sleep_again(&self) {
+        let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+    }
+
+    pub(super) fn cancelled(&self) -> bool {
+        lock(&self.state).cancelled
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        if self.cancelled() {
+            return Err(Error::cancelled());
+        }
+        Ok(())
+    }
+
+    /// How many bytes may be sent now.
+    pub(super) fn credit(&self) -> usize {
+        lock(&self.state).credit as usize
+    }
+
+    pub(super) fn send(&self, frame: &Frame) {
+        self.output.send(self.number, frame);
+    }
+
+    /// Sends output or data, for which there is credit.
+    pub(super) fn spend(&self, frame: &Frame, bytes: usize) {
+        let spent = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let mut state = lock(&self.state);
+        state.credit = state.credit.saturating_sub(spent);
+        drop(state);
+        self.send(frame);
+    }
+
+    /// Waits until there is credit, and says how much.
+    pub(super) fn wait_for_credit(&self) -> Result<usize> {
+        let state = self.wait_while(|state| state.credit == 0 && !state.cancelled);
+        if state.cancelled {
+            return Err(Error::cancelled());
+        }
+        Ok(state.credit as usize)
+    }
+
+    /// The next piece of data; nothing at the end.
+    pub(super) fn data(&self) -> io::Result<Option<Vec<u8>>> {
+        let waiting = |state: &State| state.data.is_empty() && !state.ended && !state.cancelled;
+        let mut state = self.wait_while(waiting);
+        if state.cancelled {
+            return Err(io::Error::other(Error::cancelled()));
+        }
+        let piece = state.data.pop_front();
+        drop(state);
+        if let Some(piece) = &piece {
+            let more = u32::try_from(piece.len()).unwrap_or(u32::MAX);
+            self.send(&Frame::Credit(more));
+        }
+        Ok(piece)
+    }
+
+    fn wait_while(&self, waiting: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
+        let state = lock(&self.state);
+        self.changed
+            .wait_while(state, |state| waiting(state))
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,333 @@
+//! Runs a command: start, stream, limit, end, and what it changed.
+//!
+//! One thread does all of it. Output is read as long as there is credit, in every phase; when the
+//! call is over nothing of the command is left.
+
+use std::io::{self, ErrorKind, Read};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Signal, WaitStatus};
+
+use super::World;
+use super::call::Call;
+use super::tree::{MARK, Tree};
+use crate::PIECE;
+use crate::error::{Error, Result};
+use crate::files::{Change, Snapshot};
+use crate::frame::Frame;
+use crate::message::{Bash, Ended};
+
+/// The kernel takes no argument longer than this.
+const MAX_COMMAND: usize = 128 * 1024 - 1;
+/// How long background processes of a finished command may go on by themselves, such as the
+/// `tee` of a process substitution.
+const LINGER: Duration = Duration::from_millis(100);
+/// How often processes are looked for that end unseen.
+const TICK: Duration = Duration::from_millis(10);
+/// How often the rest is killed, for what forks faster than it is found.
+const PASSES: u32 = 200;
+/// How long output is read after every process that was found is gone.
+const DRAIN: Duration = Duration::from_millis(200);
+/// How long a finished command waits for somebody to take its output.
+const TAKEN: Duration = Duration::from_secs(10);
+/// How many bytes of names the reply may hold.
+const NAMES: usize = 2 * 1024 * 1024;
+
+/// Runs a command to its end.
+pub(super) fn run(world: &World, call: &Arc<Call>, bash: &Bash) -> Result<Ended> {
+    let deadline = Instant::now() + Duration::from_millis(bash.time_ms);
+    let grace = Duration::from_millis(bash.grace_ms);
+    let dir = &world.place.working_dir;
+    let mark = call.number().to_string();
+    let mut command = build(world, bash, &mark)?;
+    let before = Snapshot::take(dir);
+    let child = world
+        .children
+        .spawn(&mut command, call)
+        .map_err(|error| not_started(&bash.shell, &error))?;
+    let pid = i32::try_from(child.id()).unwrap_or_default();
+    let mut running = Running {
+        world,
+        call,
+        pid,
+        tree: Tree::new(pid, &mark),
+        pipes: Pipes::new(child),
+        status: None,
+    };
+    let timed_out = running.see_to_its_end(deadline, grace);
+    let status = running.status;
+    drop(running);
+    if call.cancelled() && status.is_none() {
+        return Err(Error::cancelled());
+    }
+    let mut changes = before.changes(dir);
+    let mut room = NAMES;
+    changes.files.retain(|Change { path, .. }| {
+        room = room.saturating_sub(path.len() + 12);
+        changes.cut |= room == 0;
+        room > 0
+    });
+    Ok(Ended {
+        exit_code: status.and_then(WaitStatus::exit_status),
+        signal: status.and_then(WaitStatus::terminating_signal),
+        timed_out,
+        files: changes.files,
+        unnamed: changes.unnamed as u64,
+        cut: changes.cut,
+    })
+}
+
+fn build(world: &World, bash: &Bash, mark: &str) -> Result<Command> {
+    if bash.command.len() > MAX_COMMAND {
+        return Err(Error::invalid(format!(
+            "the command has {} bytes and may have {MAX_COMMAND}; write it to a file first and \
+             run that",
+            bash.command.len()
+        )));
+    }
+    let mut command = Command::new(&bash.shell);
+    command
+        // The dashes end the options: a command may begin with one.
+        .args(["-c", "--", &bash.command])
+        .current_dir(&world.place.working_dir)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0);
+    for (name, value) in &bash.env {
+        if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+            return Err(Error::invalid(format!(
+                "`{}` cannot be an environment variable",
+                name.escape_debug()
+            )));
+        }
+        command.env(name, value);
+    }
+    command.env(MARK, mark);
+    Ok(command)
+}
+
+fn not_started(shell: &str, error: &io::Error) -> Error {
+    match error.kind() {
+        ErrorKind::InvalidInput => Error::invalid("the command holds a NUL byte"),
+        ErrorKind::NotFound => Error::new(format!(
+            "the command cannot be started: there is no shell `{shell}` or no working directory. \
+             Use an image with a shell, or name the shell that it has"
+        )),
+        ErrorKind::WouldBlock => Error::new(
+            "the command cannot be started: there are too many processes; the limit is a setting",
+        ),
+        _ => Error::new(format!("the command cannot be started: {error}")),
+    }
+}
+
+/// A command that runs.
+struct Running<'a> {
+    world: &'a World,
+    call: &'a Arc<Call>,
+    pid: i32,
+    tree: Tree,
+    pipes: Pipes,
+    status: Option<WaitStatus>,
+}
+
+/// What is being waited for, and until when.
+#[derive(Clone, Copy)]
+enum Phase {
+    /// The command's own end.
+    Runs,
+    /// Processes that it left behind and that may end by themselves.
+    Lingers(Instant),
+    /// Processes that were asked to end.
+    Asked(Instant),
+    /// Processes that were killed, so many times.
+    Killed(u32),
+    /// The rest of the output.
+    Drains(Instant),
+}
+
+impl Running<'_> {
+    /// Gives back whether the time was over.
+    fn see_to_its_end(&mut self, deadline: Instant, grace: Duration) -> bool {
+        let mut timed_out = false;
+        let mut phase = Phase::Runs;
+        loop {
+            if self.status.is_none() {
+                self.status = self.world.children.status(self.pid);
+            }
+            let now = Instant::now();
+            let next = match phase {
+                Phase::Runs if self.status.is_some() => match self.is_gone() {
+                    true => Phase::Drains(now + DRAIN),
+                    false => Phase::Lingers(now + LINGER),
+                },
+                Phase::Runs => {
+                    timed_out = now >= deadline;
+                    if timed_out || self.call.cancelled() {
+                        self.signal(Signal::TERM);
+                        Phase::Asked(now + grace)
+                    } else {
+                        Phase::Runs
+                    }
+                }
+                Phase::Lingers(_) | Phase::Asked(_) | Phase::Killed(_) if self.is_gone() => {
+                    Phase::Drains(now + DRAIN)
+                }
+                Phase::Lingers(until) if now >= until => {
+                    self.signal(Signal::TERM);
+                    Phase::Asked(now + grace)
+                }
+                Phase::Asked(until) if now >= until => {
+                    self.signal(Signal::KILL);
+                    Phase::Killed(1)
+                }
+                Phase::Killed(PASSES) => Phase::Drains(now + DRAIN),
+                Phase::Killed(pass) => {
+                    self.signal(Signal::KILL);
+                    Phase::Killed(pass + 1)
+                }
+                Phase::Drains(until) => {
+                    let over = self.pipes.are_closed() && self.status.is_some();
+                    if over || now >= until {
+                        return timed_out;
+                    }
+                    phase
+                }
+                waiting => waiting,
+            };
+            let until = match next {
+                Phase::Runs => deadline,
+                Phase::Lingers(until) | Phase::Asked(until) => until.min(now + TICK),
+                Phase::Killed(_) => now + TICK,
+                Phase::Drains(until) => until,
+            };
+            let entered = matches!((phase, next), (Phase::Runs, Phase::Drains(_)));
+            phase = next;
+            // A command that is over has often closed its pipes already.
+            if entered && self.pipes.are_closed() {
+                continue;
+            }
+            let read = self.wait(until.saturating_duration_since(now));
+            if let Phase::Drains(until) = &mut phase {
+                if read {
+                    *until = Instant::now() + DRAIN;
+                } else if self.call.credit() == 0 && !self.call.cancelled() {
+                    *until = (*until).max(now + TAKEN);
+                }
+            }
+        }
+    }
+
+    fn is_gone(&mut self) -> bool {
+        if self.status.is_some() && self.world.children.are_none() {
+            return true;
+        }
+        let alone = self.world.children.is_alone();
+        self.tree.is_gone(alone)
+    }
+
+    fn signal(&mut self, signal: Signal) {
+        let alone = self.world.children.is_alone();
+        self.tree.signal(signal, alone);
+    }
+
+    /// Waits for output, for somebody to wake the call, or for time to pass, and sends what came.
+    /// Says whether anything did.
+    fn wait(&mut self, time: Duration) -> bool {
+        let credit = self.call.credit();
+        let ready = {
+            let mut fds = vec![PollFd::from_borrowed_fd(self.call.woken(), PollFlags::IN)];
+            if credit > 0 {
+                fds.extend(self.pipes.fds());
+            }
+            // Rounded up, so that a rest of a microsecond does not become a busy loop.
+            let time = Timespec::try_from(time + Duration::from_micros(100)).ok();
+            if poll(&mut fds, time.as_ref()).is_err() {
+                return false;
+            }
+            fds.iter()
+                .map(|fd| !fd.revents().is_empty())
+                .collect::<Vec<_>>()
+        };
+        if ready.first() == Some(&true) {
+            self.call.sleep_again();
+        }
+        self.pipes
+            .read(ready.get(1..).unwrap_or_default(), credit, self.call)
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.world.children.forget(self.pid);
+    }
+}
+
+/// The command's output.
+struct Pipes {
+    open: Vec<(bool, Box<dyn Pipe>)>,
+    buffer: Vec<u8>,
+}
+
+trait Pipe: Read + AsFd {}
+
+impl<T: Read + AsFd> Pipe for T {}
+
+impl Pipes {
+    fn new(mut child: Child) -> Self {
+        let mut open: Vec<(bool, Box<dyn Pipe>)> = Vec::new();
+        if let Some(stdout) = child.stdout.take() {
+            open.push((false, Box::new(stdout)));
+        }
+        if let Some(stderr) = child.stderr.take() {
+            open.push((true, Box::new(stderr)));
+        }
+        Self {
+            open,
+            buffer: vec![0; PIECE],
+        }
+    }
+
+    fn are_closed(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    fn fds(&self) -> impl Iterator<Item = PollFd<'_>> {
+        let fds = self.open.iter().map(|(_, pipe)| pipe.as_fd());
+        fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+    }
+
+    /// Reads a piece of each pipe that is ready, as far as there is credit.
+    fn read(&mut self, ready: &[bool], mut credit: usize, call: &Call) -> bool {
+        let mut any = false;
+        let mut ready = ready.iter();
+        let buffer = &mut self.buffer;
+        self.open.retain_mut(|(is_error, pipe)| {
+            let room = buffer.get_mut(..credit.min(PIECE)).unwrap_or_default();
+            if ready.next() != Some(&true) || room.is_empty() {
+                return true;
+            }
+            any = true;
+            match pipe.read(room) {
+                Ok(0) => false,
+                Ok(length) => {
+                    let bytes = room.get(..length).unwrap_or_default().to_vec();
+                    let frame = match is_error {
+                        true => Frame::Stderr(bytes),
+                        false => Frame::Stdout(bytes),
+                    };
+                    call.spend(&frame, length);
+                    credit -= length;
+                    true
+                }
+                Err(error) => error.kind() == ErrorKind::Interrupted,
+            }
+        });
+        any
+    }
+}

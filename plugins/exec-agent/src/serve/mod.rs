@@ -1,0 +1,220 @@
+//! The agent's own side of the stream: takes calls in, runs each on a thread of its own, and ends
+//! with the stream.
+//!
+//! It adopts every process that loses its parent, so that nothing a command starts gets away. When
+//! the stream ends, or nothing came for too long, it ends all of them and itself; as the first
+//! process of a container it takes the container with it.
+
+mod call;
+mod children;
+mod command;
+mod hold;
+mod transfer;
+mod tree;
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use crate::error::{Error, Kind, Result};
+use crate::files::{Roots, str_replace, view};
+use crate::frame::{Frame, Frames};
+use crate::message::{Reply, Request};
+use call::{Call, Output};
+use children::Children;
+pub use hold::{hold, let_go_at_end};
+
+/// How many calls run at once.
+const MOST_CALLS: usize = 32;
+/// The stack of a call's thread; nothing here is deep.
+const STACK: usize = 256 * 1024;
+
+/// Where the agent works.
+#[derive(Debug)]
+pub struct Place {
+    /// The directory in which commands begin.
+    pub working_dir: PathBuf,
+    /// Directories that may be read and not written.
+    pub skills: Vec<PathBuf>,
+    /// After so long without a frame nobody is there any more.
+    pub quiet: Duration,
+}
+
+/// What all calls share.
+struct World {
+    place: Place,
+    children: Children,
+}
+
+impl World {
+    fn roots(&self) -> Result<Roots> {
+        let skills = self.place.skills.iter().cloned();
+        Roots::new(&self.place.working_dir, skills, None)
+    }
+}
+
+/// Serves the stream until its end.
+///
+/// # Errors
+/// When the stream cannot be read or holds what is no frame.
+pub fn serve(place: Place, input: OwnedFd, output: OwnedFd) -> io::Result<()> {
+    let me = rustix::process::getpid();
+    // The first process adopts anyway.
+    if !me.is_init() {
+        rustix::process::set_child_subreaper(Some(me))?;
+    }
+    // Nobody inside may read its memory or write to its stream.
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
+    let output = Arc::new(Output::new(File::from(output)));
+    let world = Arc::new(World {
+        place,
+        children: Children::default(),
+    });
+    let reaping = Arc::clone(&world);
+    thread::Builder::new()
+        .stack_size(STACK)
+        .spawn(move || reaping.children.reap())?;
+    output.send(
+        0,
+        &Frame::Ready {
+            version: crate::VERSION,
+            first: me.is_init(),
+        },
+    );
+    let served = Server {
+        world: Arc::clone(&world),
+        output,
+        calls: Arc::default(),
+    }
+    .serve(File::from(input));
+    tree::end_all();
+    served
+}
+
+type Calls = Mutex<HashMap<u32, Arc<Call>>>;
+
+struct Server {
+    world: Arc<World>,
+    output: Arc<Output>,
+    calls: Arc<Calls>,
+}
+
+impl Server {
+    fn serve(&self, mut input: File) -> io::Result<()> {
+        let mut frames = Frames::default();
+        let mut buffer = vec![0; 64 * 1024];
+        while self.is_there(&input)? {
+            let length = match input.read(&mut buffer) {
+                Ok(0) => return Ok(()),
+                Ok(length) => length,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            frames.push(buffer.get(..length).unwrap_or_default());
+            while let Some((number, frame)) = frames.next_frame().map_err(io::Error::other)? {
+                self.take(number, frame);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for bytes; false when none came for too long.
+    fn is_there(&self, input: &File) -> io::Result<bool> {
+        let quiet = Timespec::try_from(self.world.place.quiet).ok();
+        loop {
+            let mut fds = [PollFd::from_borrowed_fd(input.as_fd(), PollFlags::IN)];
+            match poll(&mut fds, quiet.as_ref()) {
+                Ok(count) => return Ok(count > 0),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn take(&self, number: u32, frame: Frame) {
+        match frame {
+            Frame::Call(bytes) => {
+                if let Err(error) = self.begin(number, &bytes) {
+                    self.output.send(number, &Frame::Fault(error));
+                }
+            }
+            Frame::Ping => self.output.send(number, &Frame::Pong),
+            frame => {
+                let call = lock(&self.calls).get(&number).cloned();
+                // A call that is over already needs nothing any more.
+                if let Some(call) = call {
+                    call.take(frame);
+                }
+            }
+        }
+    }
+
+    fn begin(&self, number: u32, bytes: &[u8]) -> Result<()> {
+        let request = Request::decode(bytes)?;
+        let call = Arc::new(Call::new(number, Arc::clone(&self.output))?);
+        {
+            let mut calls = lock(&self.calls);
+            if calls.len() >= MOST_CALLS {
+                return Err(Error::of(
+                    Kind::Busy,
+                    format!("{MOST_CALLS} calls run already; wait for one of them to end"),
+                ));
+            }
+            calls.insert(number, Arc::clone(&call));
+        }
+        let (world, calls) = (Arc::clone(&self.world), Arc::clone(&self.calls));
+        let thread = thread::Builder::new().stack_size(STACK);
+        let begun = thread.spawn(move || {
+            let frame = match run(&world, &call, request) {
+                Ok(reply) => Frame::Reply(reply.encode()),
+                Err(error) => Frame::Fault(error),
+            };
+            // Whoever has the answer may begin the next call.
+            lock(&calls).remove(&number);
+            call.send(&frame);
+        });
+        begun.map(drop).map_err(|error| {
+            lock(&self.calls).remove(&number);
+            Error::of(
+                Kind::Busy,
+                format!("there is no thread for the call: {error}"),
+            )
+        })
+    }
+}
+
+fn run(world: &World, call: &Arc<Call>, request: Request) -> Result<Reply> {
+    match request {
+        Request::Bash(bash) => command::run(world, call, &bash).map(Reply::Bash),
+        Request::View { path, range } => {
+            let viewed = view(&world.roots()?, &path, range, || call.check())?;
+            Ok(Reply::View {
+                content: viewed.content,
+                directory: viewed.directory,
+                total_lines: viewed.total_lines,
+                cut: viewed.cut.map(|(place, size)| {
+                    let path = place.shown().to_string_lossy().into_owned();
+                    (path, place.kind(), size)
+                }),
+            })
+        }
+        Request::Create { path } => transfer::create(&world.roots()?, call, &path),
+        Request::Put { name } => transfer::put(&world.roots()?, call, &name),
+        Request::Replace { path, old, new } => {
+            str_replace(&world.roots()?, &path, &old, &new).map(|done| transfer::written(&done))
+        }
+        Request::Get { path } => transfer::get(&world.roots()?, call, &path),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

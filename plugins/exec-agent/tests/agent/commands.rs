@@ -1,0 +1,185 @@
+//! Commands: what they see, how they end, and what is left of them.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use conjure_exec_agent::files::Change;
+use conjure_exec_agent::frame::Frame;
+
+use crate::client::{Agent, LIMIT};
+
+/// Whether a process with this number runs; a zombie does not.
+fn runs(pid: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+    let state = stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes()[0]);
+    state.is_some_and(|state| state != b'Z')
+}
+
+/// Waits until a command wrote a file with this text and a line's end.
+fn said(agent: &Agent, name: &str) -> String {
+    let begun = Instant::now();
+    loop {
+        match fs::read_to_string(agent.work(name)) {
+            Ok(text) if text.ends_with('\n') => return text,
+            _ => assert!(begun.elapsed() < LIMIT, "the command says nothing"),
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn p6_a_command_has_output_exit_code_and_working_directory() {
+    let mut agent = Agent::new();
+    let ran = agent.bash("pwd; echo $GIVEN; echo no >&2; exit 3");
+    let place = agent.work("").canonicalize().unwrap();
+    assert_eq!(ran.out(), format!("{}\nyes\n", place.display()));
+    assert_eq!((ran.err().as_str(), ran.ended.exit_code), ("no\n", Some(3)));
+    assert_eq!((ran.ended.signal, ran.ended.timed_out), (None, false));
+    let killed = agent.bash("kill -9 $$");
+    assert_eq!(
+        (killed.ended.exit_code, killed.ended.signal),
+        (None, Some(9))
+    );
+}
+
+#[test]
+fn output_comes_while_the_command_runs() {
+    let mut agent = Agent::new();
+    let call = agent.start(
+        "echo first; while [ ! -e go ]; do sleep 0.01; done; echo last",
+        15_000,
+    );
+    assert_eq!(agent.frame(call), Frame::Stdout(b"first\n".to_vec()));
+    fs::write(agent.work("go"), "").unwrap();
+    assert_eq!(agent.ran(call).unwrap().out(), "last\n");
+}
+
+#[test]
+fn without_credit_no_more_output_comes_and_nothing_is_lost() {
+    let mut agent = Agent::new();
+    agent.pays = false;
+    let call = agent.start("head -c 1000000 /dev/zero; echo end >&2", 15_000);
+    let mut came = 0;
+    while came < 256 * 1024 {
+        match agent.frame(call) {
+            Frame::Stdout(bytes) => came += bytes.len(),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(came, 256 * 1024);
+    assert_eq!(agent.frame_within(call, Duration::from_millis(200)), None);
+    // Others are not held up by it.
+    assert_eq!(agent.bash("echo other").out(), "other\n");
+    agent.pays = true;
+    agent.send(call, &Frame::Credit(256 * 1024));
+    let ran = agent.ran(call).unwrap();
+    assert_eq!(came + ran.stdout.len(), 1_000_000);
+    assert_eq!(ran.err(), "end\n");
+}
+
+#[test]
+fn b4_a_time_out_ends_the_whole_process_tree() {
+    let mut agent = Agent::new();
+    let command = "echo out; trap '' TERM; (setsid sh -c 'trap \"\" TERM; echo $$ >>pids; \
+                   env -i sleep 60' &) ; sleep 60 & echo $! >>pids; echo $$ >>pids; wait";
+    let begun = Instant::now();
+    let call = agent.start(command, 700);
+    let ran = agent.ran(call).unwrap();
+    assert!(ran.ended.timed_out);
+    assert_eq!(ran.out(), "out\n");
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    let pids = fs::read_to_string(agent.work("pids")).unwrap();
+    assert_eq!(pids.lines().count(), 3);
+    for pid in pids.lines() {
+        assert!(!runs(pid), "{pid} is still there");
+    }
+}
+
+#[test]
+fn what_a_command_leaves_running_ends_with_it() {
+    let mut agent = Agent::new();
+    let ran = agent.bash("sleep 60 & echo $!; (setsid env -i sleep 61 >/dev/null 2>&1 & echo $!)");
+    for pid in ran.out().lines() {
+        assert!(!runs(pid), "{pid} is still there");
+    }
+    assert_eq!(ran.ended.exit_code, Some(0));
+}
+
+#[test]
+fn of_two_commands_one_ends_alone() {
+    let mut agent = Agent::new();
+    let long = agent.start(
+        "sleep 60 & echo $! >pid; while [ ! -e go ]; do sleep 0.01; done",
+        15_000,
+    );
+    let pid = said(&agent, "pid");
+    let other = agent.bash("sleep 62 & echo $!");
+    assert!(!runs(&other.out()));
+    assert!(runs(&pid), "the other command's own is ended");
+    fs::write(agent.work("go"), "").unwrap();
+    assert_eq!(agent.ran(long).unwrap().ended.exit_code, Some(0));
+    assert!(!runs(&pid));
+}
+
+#[test]
+fn a_cancelled_command_may_clean_up_and_is_gone() {
+    let mut agent = Agent::new();
+    let command = "trap 'echo cleaned; exit 5' TERM; echo $$ >pid; while :; do sleep 0.01; done";
+    let call = agent.start(command, 15_000);
+    let pid = said(&agent, "pid");
+    agent.send(call, &Frame::Cancel);
+    let ran = agent.ran(call).unwrap();
+    assert_eq!(
+        (ran.out().as_str(), ran.ended.exit_code),
+        ("cleaned\n", Some(5))
+    );
+    assert!(!ran.ended.timed_out && !runs(&pid));
+}
+
+#[test]
+fn b24_files_that_a_command_made_or_changed_are_told() {
+    let mut agent = Agent::new();
+    for name in ["old", "same"] {
+        fs::write(agent.work(name), "1").unwrap();
+    }
+    let ran = agent.bash("mkdir sub; echo 12 >sub/new; echo 22 >>old; ln -s /etc/passwd link");
+    let change = |path: &str, size| Change {
+        path: path.into(),
+        size,
+    };
+    assert_eq!(ran.ended.files, [change("old", 4), change("sub/new", 3)]);
+}
+
+#[test]
+fn what_cannot_be_run_says_why() {
+    let mut agent = Agent::new();
+    let call = agent.start(&"x".repeat(128 * 1024), 1_000);
+    let error = agent.ran(call).unwrap_err();
+    assert!(
+        error.message().contains("write it to a file first"),
+        "{error}"
+    );
+    let call = agent.start("a\0b", 1_000);
+    assert!(agent.ran(call).unwrap_err().message().contains("NUL"));
+}
+
+#[test]
+fn the_end_of_the_stream_ends_everything() {
+    let mut agent = Agent::new();
+    agent.start(
+        "trap '' TERM; setsid env -i sleep 60 & echo $! >pid; wait",
+        15_000,
+    );
+    let pid = said(&agent, "pid");
+    agent.hang_up();
+    assert!(agent.process.wait().unwrap().success());
+    assert!(!runs(&pid));
+}
+
+#[test]
+fn who_hears_nothing_for_too_long_ends() {
+    let mut agent = Agent::quiet(1);
+    agent.send(0, &Frame::Ping);
+    assert_eq!(agent.frame(0), Frame::Pong);
+    assert!(agent.process.wait().unwrap().success());
+}

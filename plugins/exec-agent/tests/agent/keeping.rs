@@ -1,0 +1,132 @@
+//! Files: viewing, writing, replacing, and carrying them in and out.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use conjure_exec_agent::error::{Error, Kind};
+use conjure_exec_agent::files::RootKind;
+use conjure_exec_agent::frame::Frame;
+use conjure_exec_agent::message::{Reply, Request};
+
+use crate::client::Agent;
+
+fn view(agent: &mut Agent, path: &str) -> Result<String, Error> {
+    match agent.ask(&Request::View {
+        path: path.into(),
+        range: None,
+    })? {
+        Reply::View { content, .. } => Ok(content),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn get(agent: &mut Agent, path: &str) -> (Result<Reply, Error>, Vec<u8>) {
+    let call = agent.begin(&Request::Get { path: path.into() });
+    agent.answer(call)
+}
+
+#[test]
+fn p6_files_are_written_shown_and_changed() {
+    let mut agent = Agent::new();
+    let made = agent.create("deep/a.txt", b"one\ntwo\n").unwrap();
+    let Reply::Written {
+        path,
+        kind,
+        size,
+        replaced,
+    } = made
+    else {
+        panic!("{made:?}");
+    };
+    assert_eq!(path, agent.work("deep/a.txt").to_str().unwrap());
+    assert_eq!((kind, size, replaced), (RootKind::Working, 8, false));
+    assert_eq!(
+        view(&mut agent, "deep/a.txt").unwrap(),
+        "     1\tone\n     2\ttwo\n"
+    );
+    assert_eq!(view(&mut agent, ".").unwrap(), "deep/\ndeep/a.txt\n");
+    let replace = |old: &str| Request::Replace {
+        path: "deep/a.txt".into(),
+        old: old.into(),
+        new: "2".into(),
+    };
+    assert!(agent.ask(&replace("two")).is_ok());
+    assert_eq!(fs::read(agent.work("deep/a.txt")).unwrap(), b"one\n2\n");
+    assert!(
+        agent
+            .ask(&replace("three"))
+            .unwrap_err()
+            .message()
+            .contains("0 times")
+    );
+}
+
+#[test]
+fn b9_nothing_outside_is_touched_and_skills_are_only_read() {
+    let mut agent = Agent::new();
+    symlink(agent.path("elsewhere"), agent.work("out")).unwrap();
+    let skill = agent.path("skills/analyzer/SKILL.md").display().to_string();
+    assert_eq!(view(&mut agent, &skill).unwrap(), "     1\ta skill\n");
+    for path in ["out/secret", "/etc/passwd", "../elsewhere/secret"] {
+        assert!(view(&mut agent, path).is_err(), "{path}");
+        assert!(agent.create(path, b"x").is_err(), "{path}");
+        assert!(get(&mut agent, path).0.is_err(), "{path}");
+    }
+    assert!(
+        agent
+            .create(&skill, b"x")
+            .unwrap_err()
+            .message()
+            .contains("read only")
+    );
+    assert_eq!(fs::read(agent.path("elsewhere/secret")).unwrap(), b"s");
+}
+
+#[test]
+fn a_large_file_goes_in_and_out() {
+    let mut agent = Agent::new();
+    let bytes: Vec<u8> = (0..3_000_000_u32).map(|n| (n * 7 % 251) as u8).collect();
+    agent.create("large", &bytes).unwrap();
+    assert!(fs::read(agent.work("large")).unwrap() == bytes);
+    let (reply, data) = get(&mut agent, "large");
+    assert_eq!(reply, Ok(Reply::Sent(3_000_000)));
+    assert!(data == bytes);
+}
+
+#[test]
+fn b23_a_file_that_comes_in_never_takes_anothers_name_or_place() {
+    let mut agent = Agent::new();
+    let put = |name: &str| Request::Put { name: name.into() };
+    for expected in ["a.txt", "a-2.txt", "a-3.txt"] {
+        let made = agent.fill(&put("a.txt"), b"x").unwrap();
+        let Reply::Written { path, .. } = made else {
+            panic!("{made:?}");
+        };
+        assert_eq!(path, agent.work(expected).to_str().unwrap());
+    }
+    for name in ["../a", "/a", "..", ".", ""] {
+        let error = agent.fill(&put(name), b"x").unwrap_err();
+        assert_eq!(error.kind(), Kind::Invalid, "{name}");
+    }
+}
+
+#[test]
+fn a_cancelled_file_leaves_nothing() {
+    let mut agent = Agent::new();
+    let call = agent.begin(&Request::Create {
+        path: "half".into(),
+    });
+    agent.send(call, &Frame::Data(b"half".to_vec()));
+    assert_eq!(agent.frame(call), Frame::Credit(4));
+    agent.send(call, &Frame::Cancel);
+    assert_eq!(agent.answer(call).0.unwrap_err().kind(), Kind::Cancelled);
+    assert_eq!(fs::read_dir(agent.work("")).unwrap().count(), 0);
+}
+
+#[test]
+fn what_is_no_request_is_a_fault_and_the_agent_goes_on() {
+    let mut agent = Agent::new();
+    agent.send(77, &Frame::Call(b"\xee".to_vec()));
+    assert_eq!(agent.answer(77).0.unwrap_err().kind(), Kind::Invalid);
+    assert_eq!(agent.bash("echo still here").out(), "still here\n");
+}

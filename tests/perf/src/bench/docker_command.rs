@@ -1,0 +1,162 @@
+//! A command in a session's container, warm, against `docker exec` of the same command.
+//!
+//! Needs an engine; where there is none this is left out and says so. Starting the container is
+//! not part of the figure.
+
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+use conjure_host::plugin::{CallOptions, Instance, NoServices, emit_channel};
+use conjure_host::plugin_create;
+use conjure_kit::Engine;
+use conjure_skill_sdk::protocol::{Bash, BashOutput, Empty, ExecutorInit, Request, op};
+use serde::Serialize;
+use serde_json::json;
+
+use super::on_runtime;
+use crate::figure::{Figure, short};
+use crate::measured::Place;
+use crate::samples::{Samples, us};
+use crate::shipped::Shipped;
+
+/// Milliseconds that a command may take.
+const TARGET: f64 = 1.5;
+
+const ROUNDS: usize = 600;
+const WARM_UP: usize = 50;
+/// How many times `docker exec` is measured; it takes long and is only a note.
+const EXECS: usize = 10;
+
+/// Starts one process beside the shell.
+const COMMAND: &str = "/bin/ls /; exit 0";
+
+pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
+    let Some(engine) = Engine::find()? else {
+        return Ok(Vec::new());
+    };
+    let library = shipped.docker()?.to_owned();
+    on_runtime(async move {
+        let place = Place::new()?;
+        let mut create = plugin_create(None);
+        create.config = json!({ "image": engine.image() });
+        create.data_dir = Some(place.root.path().join("data").display().to_string());
+        let plugin = place.load(&library)?;
+        let instance = plugin.create(&create, Arc::new(NoServices)).await?;
+        let session = Session::new(&place, instance).await?;
+        let measured = session.measure(engine).await;
+        let request = session.request(Empty {})?;
+        let ended = session
+            .instance
+            .request(op::EXECUTOR_CLEANUP, request, CallOptions::default());
+        ended.await?;
+        measured.map(|figure| vec![figure])
+    })
+}
+
+struct Session {
+    instance: Arc<Instance>,
+    working_dir: String,
+    exchange_dir: String,
+}
+
+impl Session {
+    async fn new(place: &Place, instance: Arc<Instance>) -> Result<Self> {
+        let made = |name: &str| -> Result<String> {
+            let dir = place.root.path().join(name);
+            conjure_host::fs::create_private_dir(&dir)?;
+            Ok(dir.canonicalize()?.display().to_string())
+        };
+        let session = Self {
+            instance,
+            working_dir: made("work")?,
+            exchange_dir: made("exchange")?,
+        };
+        let init = session.request(ExecutorInit::default())?;
+        session
+            .instance
+            .request(op::EXECUTOR_INIT, init, CallOptions::default())
+            .await?;
+        Ok(session)
+    }
+
+    async fn measure(&self, engine: Engine) -> Result<Figure> {
+        let mut samples = Samples::default();
+        for round in 0..WARM_UP + ROUNDS {
+            let begun = Instant::now();
+            self.bash(COMMAND).await?;
+            if round >= WARM_UP {
+                samples.push(us(begun.elapsed()) / 1_000.0);
+            }
+        }
+        let host = self.bash("cat /proc/sys/kernel/hostname").await?;
+        let mut execs = Samples::default();
+        for _ in 0..EXECS {
+            let begun = Instant::now();
+            exec(host.stdout.trim())?;
+            execs.push(us(begun.elapsed()) / 1_000.0);
+        }
+        let method = format!(
+            "`{COMMAND}` by executor.bash in a container of {} that runs already (configuration as \
+             it is by default, an empty working directory, an output channel); median.",
+            engine.image()
+        );
+        let figure = Figure::new("docker_command", "ms", &samples, &method).at_most(TARGET);
+        Ok(figure.note(format!(
+            "the quick tenth: {} ms; `docker exec` of the same command: {} ms.",
+            short(samples.at(10)),
+            short(execs.median()),
+        )))
+    }
+
+    async fn bash(&self, command: &str) -> Result<BashOutput> {
+        let json = self.request(Bash {
+            command: command.to_owned(),
+            keep_bytes: Some(16 * 1024),
+            ..Bash::default()
+        })?;
+        let (sink, mut stream) = emit_channel();
+        let options = CallOptions {
+            sink: Some(sink),
+            ..CallOptions::default()
+        };
+        let answer = self.instance.request(op::EXECUTOR_BASH, json, options);
+        tokio::pin!(answer);
+        let reply = loop {
+            tokio::select! {
+                biased;
+                Some(_) = stream.next() => {}
+                answer = &mut answer => break answer?,
+            }
+        };
+        let output: BashOutput = serde_json::from_slice(&reply)?;
+        ensure!(
+            output.exit_code == Some(0),
+            "the command failed: {output:?}"
+        );
+        Ok(output)
+    }
+
+    fn request<B: Serialize>(&self, body: B) -> Result<Vec<u8>> {
+        Ok(serde_json::to_vec(&Request {
+            session: Some("perf".to_owned()),
+            working_dir: Some(self.working_dir.clone()),
+            exchange_dir: Some(self.exchange_dir.clone()),
+            deadline_ms: 30_000,
+            ..Request::new(body)
+        })?)
+    }
+}
+
+/// The same command without anything of ours.
+fn exec(container: &str) -> Result<()> {
+    let done = Command::new("docker")
+        .args(["exec", container, "/bin/sh", "-c", COMMAND])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .status()
+        .context("`docker` could not be started")?;
+    ensure!(done.success(), "`docker exec` failed");
+    Ok(())
+}
