@@ -89,8 +89,7 @@ async fn a_conversation_goes_over_every_wire_with_calls_in_flight_and_comes_home
                 provider: Some(route[0].0.to_owned()),
                 model: Some(route[0].1.to_owned()),
                 working_dir: Some(workspace.work()),
-                // Anthropic, with a budget, takes back no turn of its own in which others called.
-                thinking_tokens: (route[0].0 != "anthropic").then_some(2048),
+                thinking_tokens: Some(2048),
                 ..SessionSpec::hybrid([BackendSpec::all_native()])
             })
             .await
