@@ -18,6 +18,7 @@ use rmcp::model::{
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use crate::cache::Cache;
 use crate::calls::{Call, arguments};
 use crate::config::Settings;
 use crate::connection::Trouble;
@@ -44,8 +45,9 @@ impl Mcp {
     pub(crate) fn new(setup: &Setup) -> Result<Self> {
         let settings = Settings::from_setup(setup)?;
         let hub = Arc::new(Hub::default());
+        let cache = Cache::new(setup.create.data_dir.as_deref());
         Ok(Self {
-            registry: Registry::new(settings.max_starting, Arc::clone(&hub)),
+            registry: Registry::new(settings.max_starting, Arc::clone(&hub), cache),
             hub,
             settings,
             sessions: Mutex::default(),
@@ -165,8 +167,11 @@ impl Backend for Mcp {
     async fn catalog(&self, cx: Cx) -> Result<CatalogReply> {
         let session = self.session(&cx)?;
         let entries = self.entries(&session).await;
-        let listed = join_all(entries.iter().map(|entry| entry.until_listed()));
-        let _ = tokio::time::timeout(self.settings.catalog_wait, listed).await;
+        // Later on whoever is late is told of when it is there.
+        if session.waits_first() {
+            let listed = join_all(entries.iter().map(|entry| entry.until_listed()));
+            let _ = tokio::time::timeout(self.settings.catalog_wait, listed).await;
+        }
         let mut catalog = CatalogReply::default();
         let mut instructions = Vec::new();
         let mut states = Vec::new();

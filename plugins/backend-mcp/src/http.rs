@@ -32,6 +32,10 @@ const DELAYED_IN_A_ROW: u32 = 8;
 /// What Linux's delayed acknowledgement looks like.
 const DELAYED: std::ops::Range<Duration> = Duration::from_millis(38)..Duration::from_millis(55);
 
+/// How long a connection is kept that nothing runs on: common servers close theirs after 5 s, and
+/// a request that meets that is lost.
+const IDLE: Duration = Duration::from_secs(4);
+
 type Headers = HashMap<HeaderName, HeaderValue>;
 type Failed = StreamableHttpError<reqwest::Error>;
 type Events = BoxStream<'static, Result<Sse, SseError>>;
@@ -58,6 +62,7 @@ impl Client {
             reqwest::Client::builder()
                 .redirect(Policy::none())
                 .connect_timeout(Duration::from_secs(10))
+                .pool_idle_timeout(IDLE)
         };
         Ok(Self {
             kept: builder().build()?,
@@ -318,5 +323,25 @@ impl StreamableHttpClient for Client {
             )
             .await?;
         Ok(self.clean(events, None))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trap04_connections_that_answer_late_are_no_longer_kept() {
+        let pace = Pace::default();
+        let note = |milliseconds: &[u64]| {
+            for took in milliseconds {
+                pace.note(Duration::from_millis(*took));
+            }
+            pace.fresh.load(Ordering::Relaxed)
+        };
+        assert!(!note(&[44; 7]));
+        assert!(!note(&[3]), "one that is quick was not delayed");
+        assert!(!note(&[200; 20]), "slow is not delayed");
+        assert!(note(&[44; 8]));
     }
 }

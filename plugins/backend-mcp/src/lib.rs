@@ -9,6 +9,7 @@ compile_error!("the MCP backend needs a Unix system");
 
 mod asking;
 mod backend;
+mod cache;
 mod calls;
 mod config;
 mod connection;

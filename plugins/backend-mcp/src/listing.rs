@@ -103,6 +103,21 @@ impl Listing {
         Ok(listing)
     }
 
+    /// A list of tools that was read at an earlier time.
+    pub(crate) fn of_tools(
+        raw: Vec<Value>,
+        instructions: Option<String>,
+        server: &Server,
+        era: Era,
+    ) -> Self {
+        let mut listing = Self {
+            instructions,
+            ..Self::default()
+        };
+        listing.take_tools(raw, server, era);
+        listing
+    }
+
     /// A tool by its own name.
     pub(crate) fn tool(&self, name: &str) -> Option<&Tool> {
         self.tools.iter().find(|tool| tool.decl.name == name)

@@ -49,7 +49,7 @@ impl Server {
             name: name.to_owned(),
             env,
             headers,
-            hash: digest(format!("{name}\n{config:?}").as_bytes()),
+            hash: hash(name, config),
             principal: digest(secrets.join("\n").as_bytes()),
             secrets,
             config: config.clone(),
@@ -68,6 +68,25 @@ async fn value(setting: &Setting, cx: &Cx, secrets: &mut Vec<String>) -> Result<
             Ok(text)
         }
     }
+}
+
+/// What the server is: when it is started, and how long things may take, says nothing of it.
+fn hash(name: &str, config: &ServerConfig) -> String {
+    let ServerConfig {
+        command,
+        args,
+        env,
+        pass_env,
+        cwd,
+        url,
+        headers,
+        era,
+        mode,
+        tools,
+        ..
+    } = config;
+    let what = (name, command, args, env, pass_env, cwd, url, headers);
+    digest(format!("{what:?} {era:?} {mode:?} {tools:?}").as_bytes())
 }
 
 /// The first 16 hex digits of a SHA-256.

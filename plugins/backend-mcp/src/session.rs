@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sha2::{Digest as _, Sha256};
@@ -21,6 +22,8 @@ pub(crate) struct Session {
     pins: Mutex<HashMap<String, u64>>,
     /// What the host was told last, by server.
     given: Mutex<HashMap<String, Arc<Listing>>>,
+    /// Somebody waited for its servers already.
+    waited: AtomicBool,
     /// Shared by the session's requests when the host has no trace of its own.
     trace: String,
 }
@@ -38,6 +41,7 @@ impl Session {
             entries: Mutex::default(),
             pins: Mutex::default(),
             given: Mutex::default(),
+            waited: AtomicBool::new(false),
             trace: trace(id),
         }
     }
@@ -73,6 +77,11 @@ impl Session {
             registry.release(&old, &self.id).await;
         }
         Ok(entry)
+    }
+
+    /// Whether this is the first time that its servers are waited for.
+    pub(crate) fn waits_first(&self) -> bool {
+        !self.waited.swap(true, Ordering::Relaxed)
     }
 
     /// All entries that it uses.

@@ -20,7 +20,7 @@ use super::{Key, Registry, State, Status};
 use crate::config::Start;
 use crate::connection::{Connection, Era, Trouble};
 use crate::hub::Hub;
-use crate::listing::Listing;
+use crate::listing::{Listing, Tool};
 use crate::server::Server;
 use crate::stdio::Tail;
 use crate::subscription;
@@ -77,6 +77,15 @@ impl Entry {
             tail: Tail::hiding(server.secrets.iter().cloned()),
             server,
         })
+    }
+
+    /// What it listed at an earlier time.
+    pub(super) fn remember(&self, listing: Listing) {
+        if listing.tools.iter().any(is_stateful) {
+            self.require_session();
+        }
+        self.listed
+            .send_modify(|listed| listed.listing = Some(Arc::new(listing)));
     }
 
     /// Starts the task.
@@ -373,8 +382,7 @@ impl Entry {
                 return;
             }
         };
-        let stateful = |tool: &crate::listing::Tool| tool.decl.mode == ToolMode::Stateful;
-        let any_stateful = listing.tools.iter().any(stateful);
+        let any_stateful = listing.tools.iter().any(is_stateful);
         if any_stateful {
             self.require_session();
         }
@@ -390,8 +398,10 @@ impl Entry {
                 self.notice(registry, "warn", &text);
             }
         }
+        let listing = Arc::new(listing);
+        self.keep(registry, connection.era, &listing);
         self.listed.send_replace(Listed {
-            listing: Some(Arc::new(listing)),
+            listing: Some(listing),
             error: None,
         });
         if let Some(entry) = registry.entry_of(self) {
@@ -400,6 +410,15 @@ impl Entry {
         if is_new {
             registry.hub.catalog_changed(&self.users());
         }
+    }
+
+    /// Keeps a list for the next time; that it cannot be is no trouble of a session.
+    fn keep(&self, registry: &Arc<Registry>, era: Era, listing: &Arc<Listing>) {
+        let (registry, server) = (Arc::clone(registry), Arc::clone(&self.server));
+        let listing = Arc::clone(listing);
+        tokio::task::spawn_blocking(move || {
+            let _ = registry.cache.save(&server, era, &listing);
+        });
     }
 
     fn set(&self, registry: &Registry, state: State) {
@@ -430,6 +449,10 @@ impl Entry {
         }
         text
     }
+}
+
+fn is_stateful(tool: &Tool) -> bool {
+    tool.decl.mode == ToolMode::Stateful
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Semaphore;
 
+use crate::cache::Cache;
 use crate::connection::Era;
 use crate::hub::Hub;
 use crate::server::Server;
@@ -44,17 +45,19 @@ pub(crate) struct Registry {
     starting: Semaphore,
     guardian: Arc<Guardian>,
     hub: Arc<Hub>,
+    cache: Cache,
 }
 
 impl Registry {
     /// An empty one that starts at most `starting` servers at the same time.
-    pub(crate) fn new(starting: usize, hub: Arc<Hub>) -> Arc<Self> {
+    pub(crate) fn new(starting: usize, hub: Arc<Hub>, cache: Cache) -> Arc<Self> {
         Arc::new(Self {
             entries: Mutex::default(),
             eras: Mutex::default(),
             starting: Semaphore::new(starting),
             guardian: Guardian::new(),
             hub,
+            cache,
         })
     }
 
@@ -82,6 +85,10 @@ impl Registry {
             session: Some(session.to_owned()),
         };
         let entry = Entry::new(key.clone(), Arc::clone(server), working_dir);
+        if let Some((era, listing)) = self.cache.load(server) {
+            self.learn_era(&server.hash, Some(era));
+            entry.remember(listing);
+        }
         entry.add(session);
         entries.insert(key, Arc::clone(&entry));
         drop(entries);

@@ -137,6 +137,30 @@ fn a_server_that_does_not_fit_costs_only_itself() {
 }
 
 #[test]
+fn a_lazy_server_is_started_by_a_call_once_its_tools_are_known() {
+    let data = tempfile::tempdir().unwrap();
+    let dir = data.path().to_str().unwrap();
+    let path = data.path().join("log");
+    let config = server(&["--log", path.to_str().unwrap()]);
+    let starts = || {
+        let log = super::stage::log(&path);
+        log.iter()
+            .filter(|line| line.get("start").is_some())
+            .count()
+    };
+    let at_once = Stage::with(json!({ "s": config }), |host| host.data_dir(dir));
+    assert_eq!((at_once.tool("echo").is_some(), starts()), (true, 1));
+    drop(at_once);
+    let lazy = with(config, json!({ "start": "lazy" }));
+    // The way to start a server says nothing of what it lists.
+    let stage = Stage::with(json!({ "s": lazy }), |host| host.data_dir(dir));
+    assert_eq!((stage.tool("echo").is_some(), starts()), (true, 1));
+    assert_eq!(stage.status()["state"], "idle");
+    assert_eq!(stage.text("echo", json!({ "text": "awake" })), "awake");
+    assert_eq!(starts(), 2);
+}
+
+#[test]
 fn secrets_come_from_the_host_and_are_not_shown() {
     let config = with(
         server(&["no-start"]),
