@@ -19,6 +19,8 @@ mod folders;
 mod interrupted;
 mod long_talks;
 #[cfg(test)]
+mod mcp;
+#[cfg(test)]
 mod misbehaving;
 #[cfg(test)]
 mod native;
