@@ -1,7 +1,7 @@
 //! What a connection's transport, its handler and its callers know of each other.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use conjure_skill_sdk::Cx;
@@ -13,7 +13,7 @@ use tokio::sync::watch;
 #[derive(Debug)]
 pub(crate) struct Link {
     closed: watch::Sender<Option<String>>,
-    heard: watch::Sender<bool>,
+    heard: AtomicBool,
     changes: watch::Sender<u64>,
     skipped: AtomicU64,
     underway: Mutex<BTreeMap<u64, Arc<Underway>>>,
@@ -50,7 +50,7 @@ impl Link {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
             closed: watch::Sender::new(None),
-            heard: watch::Sender::new(false),
+            heard: AtomicBool::new(false),
             changes: watch::Sender::new(0),
             skipped: AtomicU64::new(0),
             underway: Mutex::default(),
@@ -85,14 +85,12 @@ impl Link {
 
     /// The server said something.
     pub(crate) fn heard(&self) {
-        self.heard
-            .send_if_modified(|heard| !std::mem::replace(heard, true));
+        self.heard.store(true, Ordering::Relaxed);
     }
 
-    /// Waits until the server said something.
-    pub(crate) async fn until_heard(&self) {
-        let mut heard = self.heard.subscribe();
-        let _ = heard.wait_for(|heard| *heard).await;
+    /// Whether the server said something.
+    pub(crate) fn heard_something(&self) -> bool {
+        self.heard.load(Ordering::Relaxed)
     }
 
     /// The server's lists may be others now.

@@ -23,6 +23,7 @@ use crate::tools;
 /// - `stderr-flood`: it writes a megabyte to standard error before it answers a call;
 /// - `ignore-eof`, `ignore-term`: how it ends;
 /// - `no-start`: it writes a reason and exits; `once`: every start but the first does so;
+/// - `slow-start`: it is silent for half a second;
 /// - `stateless-only`: it declares that it keeps nothing;
 /// - `auth`, `json`, `late-headers`: over HTTP only.
 #[derive(Default)]

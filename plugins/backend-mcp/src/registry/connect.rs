@@ -4,7 +4,7 @@
 //!
 //! Which era a server speaks is asked with `server/discover`. A server of the era before may
 //! answer with an error, say nothing, or exit; the last two get a second start, with the
-//! handshake. The answer is kept a configuration.
+//! handshake. The answer is kept for the configuration.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -63,27 +63,54 @@ pub(super) async fn open(opening: &Opening<'_>) -> Result<Connection, OpenError>
         EraChoice::Auto => opening.known,
     };
     match chosen {
-        Some(era) => opening.attempt(Some(era)).await,
-        None => match opening.attempt(None).await {
-            Err(OpenError::Transient(probed)) => {
-                let second = opening.attempt(Some(Era::Legacy)).await;
-                second.map_err(|error| match error {
-                    OpenError::Transient(why) => OpenError::Transient(format!(
-                        "{why}; asked for the newer protocol, before: {probed}"
-                    )),
-                    other => other,
-                })
-            }
-            done => done,
-        },
+        Some(era) => opening.attempt(Some(era), Link::new()).await,
+        None => opening.probe().await,
     }
 }
 
 impl Opening<'_> {
-    /// One start and one handshake, of one era or, for `None`, of the newer that the server knows.
-    async fn attempt(&self, era: Option<Era>) -> Result<Connection, OpenError> {
-        let config = &self.server.config;
+    /// Asks for the modern era. Beside a server that is silent for too long a second one is
+    /// started, with the handshake: the first may only be slow, and then it is still first.
+    async fn probe(&self) -> Result<Connection, OpenError> {
         let link = Link::new();
+        let mut asked = Box::pin(self.attempt(None, Arc::clone(&link)));
+        let silent = async {
+            tokio::time::sleep(self.server.config.probe()).await;
+            link.heard_something()
+        };
+        let probed = tokio::select! {
+            asked = &mut asked => Some(asked),
+            heard = silent => if heard { Some(asked.as_mut().await) } else { None },
+        };
+        let handshake = || Box::pin(self.attempt(Some(Era::Legacy), Link::new()));
+        match probed {
+            Some(Err(OpenError::Transient(probed))) => {
+                handshake().await.map_err(|error| both(error, &probed))
+            }
+            Some(done) => done,
+            None => {
+                let mut second = handshake();
+                tokio::select! {
+                    asked = &mut asked => match asked {
+                        Err(OpenError::Transient(probed)) => {
+                            second.await.map_err(|error| both(error, &probed))
+                        }
+                        done => done,
+                    },
+                    done = &mut second => match done {
+                        Err(OpenError::Transient(why)) => {
+                            asked.await.map_err(|error| both(error, &why))
+                        }
+                        done => done,
+                    },
+                }
+            }
+        }
+    }
+
+    /// One start and one handshake, of one era or, for `None`, of the newer that the server knows.
+    async fn attempt(&self, era: Option<Era>, link: Arc<Link>) -> Result<Connection, OpenError> {
+        let config = &self.server.config;
         let policy = Policy::new(&self.server.name, config);
         let handler = Handler::new(Arc::clone(&link), policy, Arc::clone(&self.standing));
         let lifecycle = match era {
@@ -96,7 +123,6 @@ impl Opening<'_> {
                 legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
             },
         };
-        let silent = era.is_none().then(|| config.probe());
         let (service, process) = if let Some(url) = &config.url {
             let client = http::Client::new(Arc::clone(&link))
                 .map_err(|error| OpenError::Permanent(http::chain(&error)))?;
@@ -104,11 +130,11 @@ impl Opening<'_> {
                 http::transport(url, self.server.headers.clone(), config.max_message_bytes);
             let transport = StreamableHttpClientTransport::with_client(client, settings);
             let serving = serve_client_with_lifecycle(handler, transport, lifecycle);
-            (self.served(&link, silent, serving).await?, None)
+            (self.served(serving).await?, None)
         } else {
             let (process, pipe) = self.start(&link)?;
             let serving = serve_client_with_lifecycle(handler, pipe, lifecycle);
-            let service = self.served(&link, silent, serving).await?;
+            let service = self.served(serving).await?;
             (service, Some(process))
         };
         let version = service.peer().peer_info();
@@ -165,34 +191,16 @@ impl Opening<'_> {
 
     async fn served(
         &self,
-        link: &Link,
-        silent: Option<Duration>,
         serving: impl Future<
             Output = Result<RunningService<RoleClient, Handler>, ClientInitializeError>,
         >,
     ) -> Result<RunningService<RoleClient, Handler>, OpenError> {
         let serving = Box::pin(serving);
         let limit = self.server.config.initialize();
-        let silence = async {
-            match silent {
-                Some(limit) => {
-                    if tokio::time::timeout(limit, link.until_heard())
-                        .await
-                        .is_ok()
-                    {
-                        std::future::pending::<()>().await;
-                    }
-                }
-                None => std::future::pending().await,
-            }
-        };
-        let why = tokio::select! {
-            served = tokio::time::timeout(limit, serving) => match served {
-                Ok(Ok(service)) => return Ok(service),
-                Ok(Err(error)) => return Err(self.refused(&error).await),
-                Err(_) => format!("it did not finish the handshake within {limit:?}"),
-            },
-            () = silence => "it said nothing when it was asked for the newer protocol".to_owned(),
+        let why = match tokio::time::timeout(limit, serving).await {
+            Ok(Ok(service)) => return Ok(service),
+            Ok(Err(error)) => return Err(self.refused(&error).await),
+            Err(_) => format!("it did not finish the handshake within {limit:?}"),
         };
         Err(OpenError::Transient(self.with_last_words(why).await))
     }
@@ -230,5 +238,15 @@ impl Opening<'_> {
             return why;
         }
         format!("{why}; it wrote: {}", lines.join(" | "))
+    }
+}
+
+/// A failure with the one before it.
+fn both(error: OpenError, before: &str) -> OpenError {
+    match error {
+        OpenError::Transient(why) => {
+            OpenError::Transient(format!("{why}; and started in the other way: {before}"))
+        }
+        other => other,
     }
 }

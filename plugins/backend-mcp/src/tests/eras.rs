@@ -86,6 +86,16 @@ fn trap02_a_server_that_exits_or_says_nothing_when_it_is_asked_is_started_again(
 }
 
 #[test]
+fn trap02_a_modern_server_that_is_slow_to_start_is_still_modern() {
+    let slow = with(
+        auto(&["dual", "slow-start"]),
+        json!({ "probe_timeout_ms": 100 }),
+    );
+    let stage = Stage::new(json!({ "s": slow }));
+    assert_eq!(spoken(&stage), (json!("modern"), json!("2026-07-28")));
+}
+
+#[test]
 fn trap14_a_change_before_the_subscription_stands_is_not_lost() {
     let stage = Stage::new(json!({ "s": auto(&["modern", "change-before-ack"]) }));
     super::stage::until("it is listed", || stage.tool("newcomer").is_some());
