@@ -74,6 +74,10 @@ impl Session {
         let entry = registry.acquire(configured, &self.id, self.working_dir.as_deref());
         lock(&self.entries).insert(server.to_owned(), Arc::clone(&entry));
         if let Some(old) = old {
+            // Its tools are offered until the new one has listed them itself.
+            if let (Some(known), None) = (old.listed().listing, entry.listed().listing) {
+                entry.remember(known);
+            }
             registry.release(&old, &self.id).await;
         }
         Ok(entry)

@@ -25,7 +25,8 @@ use crate::tools;
 /// - `no-start`: it writes a reason and exits; `once`: every start but the first does so;
 /// - `slow-start`: it is silent for half a second;
 /// - `stateless-only`: it declares that it keeps nothing;
-/// - `auth`, `json`, `late-headers`: over HTTP only.
+/// - `stateful-newcomer`: the tool that it gets by `change` is stateful;
+/// - `auth`, `json`: over HTTP only.
 #[derive(Default)]
 pub(crate) struct Traits {
     pub(crate) names: Vec<String>,

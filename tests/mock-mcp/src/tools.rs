@@ -53,7 +53,11 @@ pub(crate) fn list(server: &Server) -> Vec<Value> {
         })
         .collect();
     if server.changed.load(Ordering::Relaxed) {
-        tools.push(json!({ "name": "newcomer", "inputSchema": { "type": "object" } }));
+        let mut newcomer = json!({ "name": "newcomer", "inputSchema": { "type": "object" } });
+        if server.has("stateful-newcomer") {
+            newcomer["_meta"] = json!({ "dev.conjure/mode": "stateful" });
+        }
+        tools.push(newcomer);
     }
     if server.has("bad-tools") {
         let schema = json!({ "type": "object" });

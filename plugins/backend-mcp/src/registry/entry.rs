@@ -80,12 +80,12 @@ impl Entry {
     }
 
     /// What it listed at an earlier time.
-    pub(super) fn remember(&self, listing: Listing) {
+    pub(crate) fn remember(&self, listing: Arc<Listing>) {
         if listing.tools.iter().any(is_stateful) {
             self.require_session();
         }
         self.listed
-            .send_modify(|listed| listed.listing = Some(Arc::new(listing)));
+            .send_modify(|listed| listed.listing = Some(listing));
     }
 
     /// Starts the task.

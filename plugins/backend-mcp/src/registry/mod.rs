@@ -87,7 +87,7 @@ impl Registry {
         let entry = Entry::new(key.clone(), Arc::clone(server), working_dir);
         if let Some((era, listing)) = self.cache.load(server) {
             self.learn_era(&server.hash, Some(era));
-            entry.remember(listing);
+            entry.remember(Arc::new(listing));
         }
         entry.add(session);
         entries.insert(key, Arc::clone(&entry));

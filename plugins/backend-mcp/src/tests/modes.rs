@@ -199,3 +199,26 @@ fn a_stateless_server_of_the_newer_era_is_shared_by_sessions() {
     assert_eq!(stage.status()["shared"], false);
     assert_eq!(stage.text("count", json!({})), "1");
 }
+
+#[test]
+fn a_shared_server_that_gets_a_stateful_tool_is_shared_no_more() {
+    let place = tempfile::tempdir().unwrap();
+    let modern = with(
+        server(&["modern", "stateful-newcomer"]),
+        json!({ "era": "modern", "cwd": place.path() }),
+    );
+    let stage = Stage::new(json!({ "s": modern }));
+    stage.open("two");
+    stage.catalog_of("two");
+    let pid_of = |session: &str| stage.status_of(session, "s")["pid"].clone();
+    assert_eq!(pid_of("one"), pid_of("two"));
+    let shared = pid_of("one").as_u64().unwrap();
+    assert_eq!(stage.text("change", json!({})), "changed");
+    until("each has its own", || {
+        let (one, two) = (pid_of("one"), pid_of("two"));
+        assert!(stage.tool("echo").is_some(), "its tools stay");
+        one.is_u64() && two.is_u64() && one != two && one != shared && two != shared
+    });
+    until("the shared one is gone", || !super::stage::runs(shared));
+    assert_eq!(stage.text("count", json!({})), "1");
+}
