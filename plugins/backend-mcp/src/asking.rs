@@ -98,13 +98,30 @@ impl Policy {
             url: url.map(str::to_owned),
         };
         let answer = cx.elicit_async(&question).await;
-        let answer = answer.map_err(|error| failed(error.message()))?;
+        let mut answer = answer.map_err(|error| failed(error.message()))?;
+        if answer.action == "accept" {
+            for (field, default) in defaults(params) {
+                answer.content.entry(field).or_insert(default);
+            }
+        }
         Ok(if answer.action == "accept" && url.is_none() {
             json!({ "action": answer.action, "content": answer.content })
         } else {
             json!({ "action": answer.action })
         })
     }
+}
+
+/// What the fields of a form are when the person leaves them out.
+fn defaults(params: &Value) -> impl Iterator<Item = (String, Value)> + '_ {
+    let fields = params
+        .get("requestedSchema")
+        .and_then(|schema| schema.get("properties"))
+        .and_then(Value::as_object);
+    fields.into_iter().flatten().filter_map(|(name, field)| {
+        let default = field.get("default")?;
+        Some((name.clone(), default.clone()))
+    })
 }
 
 async fn sample(cx: &Cx, params: &Value) -> Result<Value, ErrorData> {

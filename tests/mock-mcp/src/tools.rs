@@ -205,7 +205,10 @@ async fn question(server: &Server, peer: &Peer, params: &Value) -> Result<Value,
         "ask" => (
             "elicitation/create",
             json!({ "message": "Go on?", "requestedSchema": {
-                "type": "object", "properties": { "sure": { "type": "boolean" } } } }),
+                "type": "object", "properties": {
+                    "sure": { "type": "boolean" },
+                    "note": { "type": "string", "default": "none" },
+                } } }),
         ),
         "sample" => (
             "sampling/createMessage",

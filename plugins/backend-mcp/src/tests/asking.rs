@@ -11,7 +11,7 @@ fn open(traits: &[&str], era: &str) -> Value {
 
 fn answers(stage: &Stage) {
     let asked: Value = serde_json::from_str(&stage.text("ask", json!({}))).unwrap();
-    let content = json!({ "asked": "[s] Go on?" });
+    let content = json!({ "asked": "[s] Go on?", "note": "none" });
     assert_eq!(asked, json!({ "action": "accept", "content": content }));
     let sampled: Value = serde_json::from_str(&stage.text("sample", json!({}))).unwrap();
     assert_eq!(sampled["content"]["text"], "answer to Who?");
