@@ -32,8 +32,9 @@ impl Cache {
         Self(data_dir.map(|dir| Path::new(dir).join("servers")))
     }
 
-    /// What a server listed, and the era that it spoke. What cannot be read is not there.
-    pub(crate) fn load(&self, server: &Server) -> Option<(Era, Listing)> {
+    /// What a server listed. Which era it speaks is asked again: it may be a newer one now. What
+    /// cannot be read is not there.
+    pub(crate) fn load(&self, server: &Server) -> Option<Listing> {
         let bytes = std::fs::read(self.path(server)?).ok()?;
         let kept: Kept = serde_json::from_slice(&bytes).ok()?;
         let era = if kept.modern {
@@ -41,8 +42,12 @@ impl Cache {
         } else {
             Era::Legacy
         };
-        let listing = Listing::of_tools(kept.tools, kept.instructions, server, era);
-        Some((era, listing))
+        Some(Listing::of_tools(
+            kept.tools,
+            kept.instructions,
+            server,
+            era,
+        ))
     }
 
     /// Keeps what a server listed.

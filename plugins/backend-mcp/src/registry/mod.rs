@@ -85,8 +85,7 @@ impl Registry {
             session: Some(session.to_owned()),
         };
         let entry = Entry::new(key.clone(), Arc::clone(server), working_dir);
-        if let Some((era, listing)) = self.cache.load(server) {
-            self.learn_era(&server.hash, Some(era));
+        if let Some(listing) = self.cache.load(server) {
             entry.remember(Arc::new(listing));
         }
         entry.add(session);

@@ -13,14 +13,12 @@ use rmcp::service::TxJsonRpcMessage;
 use rmcp::transport::Transport;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{ChildStdin, ChildStdout};
-use tokio::sync::mpsc;
+use tokio::sync::Mutex;
 
 use super::stderr::Tail;
 use crate::link::Link;
 use crate::wire;
 
-/// Messages that may wait to be written.
-const WAITING: usize = 64;
 /// How much is read at once.
 const PIECE: usize = 32 * 1024;
 /// How many lines that are no messages are noted beside standard error.
@@ -28,7 +26,8 @@ const NOTED: usize = 20;
 
 /// The pipes of a server.
 pub(crate) struct Pipe {
-    out: Option<mpsc::Sender<Vec<u8>>>,
+    /// There until the end of its input is to tell the server to end.
+    stdin: Arc<Mutex<Option<ChildStdin>>>,
     stdout: ChildStdout,
     /// What was read and not looked at: the beginning of a line.
     buffer: Vec<u8>,
@@ -52,10 +51,8 @@ impl Pipe {
         link: Arc<Link>,
         tail: Tail,
     ) -> Self {
-        let (out, waiting) = mpsc::channel(WAITING);
-        tokio::spawn(write(stdin, waiting));
         Self {
-            out: Some(out),
+            stdin: Arc::new(Mutex::new(Some(stdin))),
             stdout,
             buffer: Vec::new(),
             searched: 0,
@@ -123,14 +120,6 @@ impl Pipe {
     }
 }
 
-async fn write(mut stdin: ChildStdin, mut waiting: mpsc::Receiver<Vec<u8>>) {
-    while let Some(bytes) = waiting.recv().await {
-        if stdin.write_all(&bytes).await.is_err() || stdin.flush().await.is_err() {
-            return;
-        }
-    }
-}
-
 impl Transport<RoleClient> for Pipe {
     type Error = io::Error;
 
@@ -142,11 +131,12 @@ impl Transport<RoleClient> for Pipe {
             line.push(b'\n');
             line
         });
-        let out = self.out.clone();
+        let stdin = Arc::clone(&self.stdin);
         async move {
+            let line = line?;
+            let mut stdin = stdin.lock().await;
             let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
-            let out = out.ok_or_else(gone)?;
-            out.send(line?).await.map_err(|_| gone())
+            stdin.as_mut().ok_or_else(gone)?.write_all(&line).await
         }
     }
 
@@ -175,8 +165,10 @@ impl Transport<RoleClient> for Pipe {
     }
 
     async fn close(&mut self) -> Result<(), Self::Error> {
-        // The end of its input is what tells a server to end.
-        self.out = None;
+        // A write that the server does not take ends with its process.
+        if let Ok(mut stdin) = self.stdin.try_lock() {
+            *stdin = None;
+        }
         self.link.close("the connection was closed");
         Ok(())
     }
