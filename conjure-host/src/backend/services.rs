@@ -329,7 +329,8 @@ impl Answering {
     }
 
     fn secret(&self, SecretGet { name }: &SecretGet) -> Result<Vec<u8>, Fault> {
-        if !self.permissions.secrets.contains(name) {
+        let mut asked_for = self.permissions.secrets.iter();
+        if !asked_for.any(|pattern| secret_fits(pattern, name)) {
             return Err(denied(
                 &format!("the secret `{name}`"),
                 "permissions.secrets",
@@ -449,6 +450,15 @@ fn denied(what: &str, field: &str) -> Fault {
     )
 }
 
+/// Whether a name is the one that is asked for, or begins as `PREFIX_*` says. A lone `*` is no
+/// pattern: no plugin gets everything.
+fn secret_fits(pattern: &str, name: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(prefix) => !prefix.is_empty() && name.starts_with(prefix),
+        None => pattern == name,
+    }
+}
+
 fn host_fits(pattern: &str, host: &str) -> bool {
     match pattern.strip_prefix("*.") {
         Some(parent) => host
@@ -476,4 +486,16 @@ fn parse<T: DeserializeOwned>(op: &str, json: &[u8]) -> Result<T, Fault> {
 
 fn reply<T: Serialize>(value: &T) -> Result<Vec<u8>, Fault> {
     serde_json::to_vec(value).map_err(|error| Fault::new(code::FAILED, error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_of_secrets_is_a_prefix_and_never_everything() {
+        assert!(secret_fits("KEY", "KEY") && !secret_fits("KEY", "KEYS"));
+        assert!(secret_fits("MCP_*", "MCP_GITHUB") && !secret_fits("MCP_*", "GITHUB"));
+        assert!(!secret_fits("*", "KEY") && !secret_fits("", "KEY"));
+    }
 }

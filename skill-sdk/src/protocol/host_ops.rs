@@ -55,7 +55,7 @@ pub struct KvKeys {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SecretGet {
-    /// A name from the manifest's `permissions.secrets`.
+    /// A name that fits the manifest's `permissions.secrets`.
     pub name: String,
 }
 

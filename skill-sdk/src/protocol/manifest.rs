@@ -63,7 +63,7 @@ pub struct Requires {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Permissions {
-    /// Names that `secret.get` may ask for.
+    /// Names that `secret.get` may ask for. One that ends in `*` stands for all that begin so.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
     /// Hosts that `http.send` may reach, such as `api.example.com` or `*.example.com`.

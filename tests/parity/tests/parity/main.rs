@@ -31,6 +31,8 @@ mod interrupted;
 mod killed;
 mod long_talks;
 #[cfg(test)]
+mod mcp;
+#[cfg(test)]
 mod misbehaving;
 #[cfg(test)]
 mod native;

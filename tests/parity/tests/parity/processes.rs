@@ -56,7 +56,7 @@ fn alive(pids: &[u32]) -> Vec<u32> {
 }
 
 /// Waits until processes are gone.
-fn gone(pids: &[u32]) {
+pub(crate) fn gone(pids: &[u32]) {
     let until = Instant::now() + Duration::from_secs(20);
     let mut left = alive(pids);
     while !left.is_empty() && Instant::now() < until {

@@ -1,0 +1,392 @@
+//! The operations of a backend on the registry.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use conjure_skill_sdk::protocol::{
+    BackendCall, CatalogReply, Complete, Completions, FileRef, FilesGet, FilesPut, Open, PromptGet,
+    PromptText, Prompts as PromptList, ResourceRead, Resources as ResourceList, ToolResult,
+};
+use conjure_skill_sdk::{Backend, Cx, Error, Files, Prompts, Resources, Result, Setup};
+use futures_util::future::join_all;
+use rmcp::model::{
+    ClientRequest, CompleteRequest, CompleteRequestParams, GetPromptRequest,
+    GetPromptRequestParams, ReadResourceRequest, ReadResourceRequestParams,
+};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::cache::Cache;
+use crate::calls::{Call, arguments};
+use crate::config::Settings;
+use crate::connection::Trouble;
+use crate::failure::Failure;
+use crate::hub::Hub;
+use crate::registry::{Entry, Registry};
+use crate::result;
+use crate::server::Server;
+use crate::session::Session;
+
+/// The most bytes of a resource that becomes a file.
+const MOST_BYTES: usize = 64 * 1024 * 1024;
+
+/// One instance of the backend.
+pub(crate) struct Mcp {
+    settings: Settings,
+    registry: Arc<Registry>,
+    hub: Arc<Hub>,
+    sessions: Mutex<HashMap<String, Arc<Session>>>,
+}
+
+impl Mcp {
+    /// Starts nothing yet.
+    pub(crate) fn new(setup: &Setup) -> Result<Self> {
+        let settings = Settings::from_setup(setup)?;
+        let hub = Arc::new(Hub::default());
+        let cache = Cache::new(setup.create.data_dir.as_deref());
+        Ok(Self {
+            registry: Registry::new(settings.max_starting, Arc::clone(&hub), cache),
+            hub,
+            settings,
+            sessions: Mutex::default(),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Session>>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn session(&self, cx: &Cx) -> Result<Arc<Session>> {
+        let session = self.lock().get(id(cx)?).cloned();
+        session.ok_or_else(|| Error::not_found("the session is not open here"))
+    }
+
+    /// The session's entries in the order of the configuration.
+    async fn entries(&self, session: &Session) -> Vec<Arc<Entry>> {
+        let mut entries = Vec::new();
+        for (name, _) in &session.servers {
+            if let Ok(entry) = session.entry(&self.registry, name).await {
+                entries.push(entry);
+            }
+        }
+        entries
+    }
+
+    /// Sends a request that is no tool call to a server of the session.
+    async fn ask(&self, cx: &Cx, entry: &Entry, request: ClientRequest) -> Result<Value> {
+        let limits = entry.server.config.limits();
+        let until = Instant::now() + limits.idle;
+        let connection = entry.ready(0, until).await.map_err(Error::new)?;
+        let sent = connection.request(request, limits, Some(cx), None).await;
+        sent.map_err(|trouble| match trouble {
+            Trouble::Lost(why) => Error::new(format!("the connection went: {why}")),
+            Trouble::Failed(failure) => Error::new(failure.to_string()),
+        })
+    }
+
+    /// The entry whose server lists this; the only one when there is one only.
+    async fn entry_with(
+        &self,
+        session: &Session,
+        what: &str,
+        has: impl Fn(&crate::listing::Listing) -> bool,
+    ) -> Result<Arc<Entry>> {
+        let entries = self.entries(session).await;
+        let listing = |entry: &Arc<Entry>| entry.listed().listing;
+        let found = entries
+            .iter()
+            .find(|entry| listing(entry).is_some_and(|listing| has(&listing)));
+        match (found, entries.as_slice()) {
+            (Some(entry), _) | (None, [entry]) => Ok(Arc::clone(entry)),
+            _ => Err(Error::not_found(format!("no MCP server lists {what}"))),
+        }
+    }
+
+    async fn read(&self, cx: &Cx, entry: &Entry, uri: &str) -> Result<Value> {
+        let params = ReadResourceRequestParams::new(uri);
+        let request = ClientRequest::ReadResourceRequest(ReadResourceRequest::new(params));
+        self.ask(cx, entry, request).await
+    }
+
+    async fn called(&self, cx: &Cx, mut request: BackendCall) -> Result<ToolResult, Failure> {
+        let invalid = |error: Error| Failure::Invalid(error.message().to_owned());
+        let session = self.session(cx).map_err(invalid)?;
+        let server = request.skill.clone().unwrap_or_default();
+        let entry = session.entry(&self.registry, &server).await;
+        let entry = entry.map_err(|why| Failure::NotReady {
+            server: server.clone(),
+            why,
+        })?;
+        let listing = entry.listed().listing;
+        let tool = listing
+            .as_ref()
+            .and_then(|listing| listing.tool(&request.name));
+        let tool = tool.ok_or_else(|| {
+            let text = format!(
+                "the MCP server `{server}` has no tool `{}` (any more)",
+                request.name
+            );
+            Failure::Invalid(text)
+        })?;
+        let call = Call {
+            cx,
+            session: &session,
+            entry: &entry,
+            tool,
+            arguments: arguments(&mut request)?,
+            trace: trace(cx, &session),
+        };
+        call.run().await
+    }
+}
+
+impl Backend for Mcp {
+    async fn open(&self, cx: Cx, _request: Open) -> Result<()> {
+        let session = id(&cx)?;
+        let mut servers = Vec::new();
+        for (name, configured) in &self.settings.servers {
+            let resolved = match configured {
+                Ok(config) if !config.enabled => continue,
+                Ok(config) => Server::resolve(name, config, &cx).await.map(Arc::new),
+                Err(why) => Err(why.clone()),
+            };
+            servers.push((name.clone(), resolved));
+        }
+        let session = Arc::new(Session::new(session, cx.working_dir(), servers));
+        let before = self.lock().insert(session.id.clone(), Arc::clone(&session));
+        if let Some(before) = before {
+            release(&self.registry, &before).await;
+        }
+        // They start here, in the background.
+        self.entries(&session).await;
+        Ok(())
+    }
+
+    async fn catalog(&self, cx: Cx) -> Result<CatalogReply> {
+        let session = self.session(&cx)?;
+        let entries = self.entries(&session).await;
+        // Later on whoever is late is told of when it is there.
+        if session.waits_first() {
+            let listed = join_all(entries.iter().map(|entry| entry.until_listed()));
+            let _ = tokio::time::timeout(self.settings.catalog_wait, listed).await;
+        }
+        let mut catalog = CatalogReply::default();
+        let mut instructions = Vec::new();
+        let mut states = Vec::new();
+        for entry in &entries {
+            let name = &entry.server.name;
+            states.push(json!(entry.status()));
+            let Some(listing) = entry.listed().listing else {
+                continue;
+            };
+            catalog
+                .tools
+                .extend(listing.tools.iter().map(|tool| tool.decl.clone()));
+            catalog.resources.extend(listing.resources.iter().cloned());
+            catalog
+                .resource_templates
+                .extend(listing.templates.iter().cloned());
+            catalog.prompts.extend(listing.prompts.iter().cloned());
+            if let Some(text) = &listing.instructions {
+                instructions.push(format!("{name}: {text}"));
+            }
+            session.give(name, &listing);
+        }
+        for (name, server) in &session.servers {
+            if let Err(why) = server {
+                states.push(json!({ "server": name, "state": "failed", "why": why }));
+            }
+        }
+        catalog.instructions = (!instructions.is_empty()).then(|| instructions.join("\n\n"));
+        catalog.meta = Some(json!({ "servers": states }));
+        Ok(catalog)
+    }
+
+    async fn call(&self, cx: Cx, request: BackendCall) -> Result<ToolResult> {
+        match self.called(&cx, request).await {
+            Ok(result) => Ok(result),
+            Err(Failure::Cancelled { .. }) => Err(Error::cancelled()),
+            Err(failure) => Ok(failure.into_result()),
+        }
+    }
+
+    async fn close(&self, cx: Cx) -> Result<()> {
+        let closed = self.lock().remove(id(&cx)?);
+        if let Some(session) = closed {
+            self.hub.forget(&session.id);
+            release(&self.registry, &session).await;
+        }
+        Ok(())
+    }
+
+    async fn watch(&self, cx: Cx) -> Result<()> {
+        let session = self.session(&cx)?;
+        self.hub.watch(&session.id, cx.clone());
+        // What changed before anybody watched was told to nobody.
+        let is_news = self.entries(&session).await.iter().any(|entry| {
+            let listing = entry.listed().listing;
+            listing.is_some_and(|listing| !session.has(&entry.server.name, &listing))
+        });
+        if is_news {
+            self.hub.catalog_changed(std::slice::from_ref(&session.id));
+        }
+        for (name, server) in &session.servers {
+            if let Err(why) = server {
+                self.hub
+                    .notice(&session.id, &format!("MCP server `{name}`: {why}"));
+            }
+        }
+        for entry in session.entries() {
+            entry.tell_trouble(&self.hub, &session.id);
+        }
+        cx.until_cancelled().await;
+        Ok(())
+    }
+}
+
+impl Files for Mcp {
+    async fn put(&self, _cx: Cx, request: FilesPut) -> Result<FileRef> {
+        // A server on this machine reads it where it is.
+        Ok(request.file)
+    }
+
+    async fn get(&self, cx: Cx, request: FilesGet) -> Result<FileRef> {
+        let Some((server, uri)) = result::lazy_file(&request.id) else {
+            return Err(Error::not_found("there is no such file on an MCP server"));
+        };
+        let session = self.session(&cx)?;
+        let entry = session.entry(&self.registry, server).await;
+        let entry = entry.map_err(Error::not_found)?;
+        let read = self.read(&cx, &entry, uri).await?;
+        let first = read.get("contents").and_then(|contents| contents.get(0));
+        let bytes = first.and_then(result::bytes);
+        let bytes = bytes.ok_or_else(|| Error::new(format!("`{uri}` has no content")))?;
+        if bytes.len() > MOST_BYTES {
+            let text = format!("`{uri}` has more than {MOST_BYTES} bytes");
+            return Err(Error::new(text));
+        }
+        result::write_new(Path::new(&request.to), &bytes)?;
+        Ok(FileRef::at(request.to))
+    }
+}
+
+impl Resources for Mcp {
+    async fn list(&self, cx: Cx) -> Result<ResourceList> {
+        let session = self.session(&cx)?;
+        let mut resources = Vec::new();
+        for entry in self.entries(&session).await {
+            if let Some(listing) = entry.listed().listing {
+                resources.extend(listing.resources.iter().cloned());
+            }
+        }
+        Ok(ResourceList { resources })
+    }
+
+    async fn read(&self, cx: Cx, request: ResourceRead) -> Result<ToolResult> {
+        let session = self.session(&cx)?;
+        let uri = &request.uri;
+        let what = format!("`{uri}`");
+        let listed = self.entry_with(&session, &what, |listing| {
+            listing.resources.iter().any(|known| known.uri == *uri)
+        });
+        let entry = listed.await?;
+        let read = Mcp::read(self, &cx, &entry, uri).await?;
+        let content = result::contents(&entry.server.name, &read, cx.exchange_dir());
+        Ok(ToolResult {
+            content,
+            ..ToolResult::default()
+        })
+    }
+
+    async fn complete(&self, cx: Cx, request: Complete) -> Result<Completions> {
+        let session = self.session(&cx)?;
+        let reference = &request.reference;
+        let uri = reference.get("uri").and_then(Value::as_str);
+        let name = reference.get("name").and_then(Value::as_str);
+        let listed = self.entry_with(&session, "what is to be completed", |listing| {
+            let template = |known: &Value| known.get("uriTemplate").and_then(Value::as_str) == uri;
+            (uri.is_some() && listing.templates.iter().any(template))
+                || listing
+                    .prompts
+                    .iter()
+                    .any(|known| Some(known.name.as_str()) == name)
+        });
+        let entry = listed.await?;
+        let params = json!({
+            "ref": reference,
+            "argument": { "name": request.argument, "value": request.value },
+            "context": { "arguments": request.context },
+        });
+        let params: CompleteRequestParams = serde_json::from_value(params)?;
+        let request = ClientRequest::CompleteRequest(CompleteRequest::new(params));
+        let answer = self.ask(&cx, &entry, request).await?;
+        let completion = answer.get("completion").cloned().unwrap_or_default();
+        let values = completion.get("values").and_then(Value::as_array);
+        let values = values.into_iter().flatten().filter_map(Value::as_str);
+        Ok(Completions {
+            values: values.take(100).map(str::to_owned).collect(),
+            more: completion.get("hasMore").and_then(Value::as_bool) == Some(true),
+        })
+    }
+}
+
+impl Prompts for Mcp {
+    async fn list(&self, cx: Cx) -> Result<PromptList> {
+        let session = self.session(&cx)?;
+        let mut prompts = Vec::new();
+        for entry in self.entries(&session).await {
+            if let Some(listing) = entry.listed().listing {
+                prompts.extend(listing.prompts.iter().cloned());
+            }
+        }
+        Ok(PromptList { prompts })
+    }
+
+    async fn get(&self, cx: Cx, request: PromptGet) -> Result<PromptText> {
+        let session = self.session(&cx)?;
+        let name = &request.name;
+        let what = format!("the prompt `{name}`");
+        let listed = self.entry_with(&session, &what, |listing| {
+            listing.prompts.iter().any(|known| known.name == *name)
+        });
+        let entry = listed.await?;
+        let arguments = request
+            .arguments
+            .into_iter()
+            .map(|(name, value)| (name, Value::from(value)))
+            .collect();
+        let params = GetPromptRequestParams::new(request.name).with_arguments(arguments);
+        let request = ClientRequest::GetPromptRequest(GetPromptRequest::new(params));
+        let mut answer = self.ask(&cx, &entry, request).await?;
+        let description = answer.get("description").and_then(Value::as_str);
+        Ok(PromptText {
+            description: description.map(str::to_owned),
+            messages: match answer.get_mut("messages").map(Value::take) {
+                Some(Value::Array(messages)) => messages,
+                _ => Vec::new(),
+            },
+        })
+    }
+}
+
+/// Ends a session's use of its entries, all at the same time.
+async fn release(registry: &Arc<Registry>, session: &Session) {
+    let entries = session.entries();
+    let released = entries
+        .iter()
+        .map(|entry| registry.release(entry, &session.id));
+    let _ = tokio::time::timeout(Duration::from_secs(10), join_all(released)).await;
+}
+
+fn id(cx: &Cx) -> Result<&str> {
+    let none = || Error::invalid("the request names no session");
+    cx.session().ok_or_else(none)
+}
+
+/// The host's trace of the call, else the session's.
+fn trace(cx: &Cx, session: &Session) -> String {
+    let own = cx.envelope().traceparent;
+    own.unwrap_or_else(|| session.trace().to_owned())
+}

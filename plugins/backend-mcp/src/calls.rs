@@ -1,0 +1,233 @@
+//! Calls of tools, by their mode.
+//!
+//! A *stateful* call runs behind the ones before it, on the connection that they ran on, and never
+//! twice. A *stateless* one runs at once on whatever connection there is, and again on the next
+//! one when the first went and repeating does no harm.
+
+use std::sync::Arc;
+
+use conjure_skill_sdk::Cx;
+use conjure_skill_sdk::protocol::{BackendCall, ToolMode, ToolResult};
+use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, JsonObject};
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+
+use crate::asking::Policy;
+use crate::connection::{Connection, Trouble};
+use crate::failure::Failure;
+use crate::listing::Tool;
+use crate::registry::Entry;
+use crate::result;
+use crate::session::Session;
+
+/// How often a call may be sent again with answers to a server's questions.
+const ROUNDS: usize = 10;
+/// A capability by which a peer declares that it keeps nothing: `{"mode": "stateless"}`.
+const SESSION: &str = "dev.conjure/session";
+
+/// One call of a tool.
+pub(crate) struct Call<'a> {
+    pub(crate) cx: &'a Cx,
+    pub(crate) session: &'a Session,
+    pub(crate) entry: &'a Arc<Entry>,
+    pub(crate) tool: &'a Tool,
+    pub(crate) arguments: JsonObject,
+    pub(crate) trace: String,
+}
+
+/// The arguments of a call as an object.
+pub(crate) fn arguments(request: &mut BackendCall) -> Result<JsonObject, Failure> {
+    match request.arguments.take() {
+        Value::Object(fields) => Ok(fields),
+        Value::Null => Ok(Map::new()),
+        other => Err(Failure::Invalid(format!(
+            "the arguments of `{}` are an object, not {other}",
+            request.name
+        ))),
+    }
+}
+
+impl Call<'_> {
+    /// Runs it.
+    pub(crate) async fn run(self) -> Result<ToolResult, Failure> {
+        let value = match self.tool.decl.mode {
+            ToolMode::Stateful => self.stateful().await?,
+            ToolMode::Stateless => self.stateless().await?,
+        };
+        let server = self.server();
+        result::result(server, value, self.cx.exchange_dir()).map_err(|why| self.bad(&why))
+    }
+
+    async fn stateful(&self) -> Result<Value, Failure> {
+        let server = self.server();
+        self.entry.require_session();
+        if self.entry.server.config.stateless_only {
+            return Err(self.mismatch());
+        }
+        let until = self.until();
+        let in_order = tokio::time::timeout_at(until, self.entry.in_order.lock());
+        let turn = tokio::select! {
+            turn = in_order => turn,
+            () = self.cx.until_cancelled() => return Err(self.cancelled()),
+        };
+        let _turn = turn.map_err(|_| self.not_ready("the stateful calls before it still run"))?;
+        let connection = self.ready(0, until).await?;
+        if keeps_nothing(&connection) {
+            return Err(self.mismatch());
+        }
+        if self.session.pin(server, connection.generation).is_some() {
+            return Err(Failure::SessionLost {
+                server: server.to_owned(),
+                why: "it was connected anew".to_owned(),
+                sent: "The call was not sent.",
+            });
+        }
+        self.rounds(&connection)
+            .await
+            .map_err(|trouble| match trouble {
+                Trouble::Failed(failure) => failure,
+                Trouble::Lost(why) => {
+                    // It is said once; what comes next begins anew.
+                    self.session.unpin(server);
+                    Failure::SessionLost {
+                        server: server.to_owned(),
+                        why: self.with_stderr(why, &connection),
+                        sent: "The call was sent, and it is not known whether it took effect.",
+                    }
+                }
+            })
+    }
+
+    async fn stateless(&self) -> Result<Value, Failure> {
+        let mut after = 0;
+        loop {
+            let until = self.until();
+            let connection = self.ready(after, until).await?;
+            let slot = tokio::time::timeout_at(until, connection.slots.acquire()).await;
+            let Ok(Ok(_slot)) = slot else {
+                return Err(self.not_ready("too many calls run on it already"));
+            };
+            match self.rounds(&connection).await {
+                Ok(value) => return Ok(value),
+                Err(Trouble::Failed(failure)) => return Err(failure),
+                // Once only, or a call that ends a server would end it for ever.
+                Err(Trouble::Lost(_)) if self.tool.idempotent && after == 0 => {
+                    after = connection.generation;
+                }
+                Err(Trouble::Lost(why)) => {
+                    return Err(Failure::ConnectionLost {
+                        server: self.server().to_owned(),
+                        why: self.with_stderr(why, &connection),
+                    });
+                }
+            }
+        }
+    }
+
+    /// Sends the call, and again with answers for as long as the server asks.
+    async fn rounds(&self, connection: &Connection) -> Result<Value, Trouble> {
+        let mut params = CallToolRequestParams::new(self.tool.decl.name.clone())
+            .with_arguments(self.arguments.clone());
+        for _ in 0..ROUNDS {
+            let request = ClientRequest::CallToolRequest(CallToolRequest::new(params.clone()));
+            let value = connection
+                .request(request, self.tool.limits, Some(self.cx), Some(&self.trace))
+                .await?;
+            match value.get("resultType").and_then(Value::as_str) {
+                None | Some("complete") => return Ok(value),
+                Some("input_required") => {}
+                Some(other) => {
+                    return Err(self.bad(&format!("its kind is `{other}`")).into());
+                }
+            }
+            params.input_responses = None;
+            if let Some(asked) = value.get("inputRequests").and_then(Value::as_object) {
+                params = params.with_input_responses(self.answers(asked).await?);
+            }
+            let state = value.get("requestState").and_then(Value::as_str);
+            params.request_state = state.map(str::to_owned);
+        }
+        let why = format!("it asked for input more than {ROUNDS} times");
+        Err(self.bad(&why).into())
+    }
+
+    async fn answers(
+        &self,
+        asked: &Map<String, Value>,
+    ) -> Result<std::collections::BTreeMap<String, Value>, Failure> {
+        let policy = Policy::new(self.server(), &self.entry.server.config);
+        let mut answers = std::collections::BTreeMap::new();
+        for (key, question) in asked {
+            let method = question.get("method").and_then(Value::as_str);
+            let params = question.get("params").unwrap_or(&Value::Null);
+            let answer = policy
+                .answer(Some(self.cx), method.unwrap_or_default(), params)
+                .await
+                .map_err(|error| self.bad(&format!("it needs input: {}", error.message)))?;
+            answers.insert(key.clone(), answer);
+        }
+        Ok(answers)
+    }
+
+    async fn ready(&self, after: u64, until: Instant) -> Result<Arc<Connection>, Failure> {
+        tokio::select! {
+            ready = self.entry.ready(after, until) => ready.map_err(|why| self.not_ready(&why)),
+            () = self.cx.until_cancelled() => Err(self.cancelled()),
+        }
+    }
+
+    /// How long it may wait for a connection.
+    fn until(&self) -> Instant {
+        let idle = self.tool.limits.idle;
+        Instant::now() + self.cx.time_limit().map_or(idle, |limit| limit.min(idle))
+    }
+
+    fn server(&self) -> &str {
+        &self.entry.server.name
+    }
+
+    fn with_stderr(&self, why: String, connection: &Connection) -> String {
+        let lines = connection.tail().last(3);
+        if lines.is_empty() || self.entry.server.config.url.is_some() {
+            return why;
+        }
+        format!("{why}; it wrote: {}", lines.join(" | "))
+    }
+
+    fn mismatch(&self) -> Failure {
+        Failure::ModeMismatch {
+            server: self.server().to_owned(),
+            tool: self.tool.decl.name.clone(),
+        }
+    }
+
+    fn not_ready(&self, why: &str) -> Failure {
+        Failure::NotReady {
+            server: self.server().to_owned(),
+            why: why.to_owned(),
+        }
+    }
+
+    fn cancelled(&self) -> Failure {
+        Failure::Cancelled {
+            server: self.server().to_owned(),
+        }
+    }
+
+    fn bad(&self, why: &str) -> Failure {
+        Failure::BadAnswer {
+            server: self.server().to_owned(),
+            why: why.to_owned(),
+        }
+    }
+}
+
+/// Whether the peer declares that it keeps nothing between calls: by the capability, or because
+/// it speaks the newer protocol over HTTP, where there is nothing that could be kept.
+fn keeps_nothing(connection: &Connection) -> bool {
+    let experimental = connection.info.capabilities.experimental.as_ref();
+    let declared = experimental.and_then(|all| all.get(SESSION)?.get("mode")?.as_str());
+    let over_http = connection.pid.is_none();
+    let modern = connection.era == crate::connection::Era::Modern;
+    declared == Some("stateless") || (modern && over_http)
+}

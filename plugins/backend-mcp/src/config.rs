@@ -1,0 +1,323 @@
+//! What a person configures: servers, how to reach them, and how far they are trusted.
+//!
+//! Read once an instance. A server that does not fit is a server in the state `failed`, with the
+//! reason; the others work. Secrets are named here and asked of the host when a session opens.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use conjure_skill_sdk::protocol::ToolMode;
+use conjure_skill_sdk::{Error, Result, Setup};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+/// The instance's configuration.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Config {
+    #[serde(default)]
+    servers: Map<String, Value>,
+    #[serde(default = "four")]
+    max_starting: usize,
+    #[serde(default = "catalog_wait")]
+    catalog_wait_ms: u64,
+}
+
+/// The settings of one instance.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    /// The servers in the order of the configuration; those that do not fit with the reason.
+    pub(crate) servers: Vec<(String, Result<ServerConfig, String>)>,
+    /// How many servers may be starting at the same time.
+    pub(crate) max_starting: usize,
+    /// How long a session waits for the tools of servers that are starting.
+    pub(crate) catalog_wait: Duration,
+}
+
+/// One server.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ServerConfig {
+    /// The program of a server that speaks over its standard input and output.
+    pub(crate) command: Option<String>,
+    #[serde(default)]
+    pub(crate) args: Vec<String>,
+    /// Variables beside those of the allowlist.
+    #[serde(default)]
+    pub(crate) env: BTreeMap<String, Setting>,
+    /// Names of more variables of the host's that the server sees.
+    #[serde(default)]
+    pub(crate) pass_env: Vec<String>,
+    pub(crate) cwd: Option<String>,
+    /// The endpoint of a server that speaks streamable HTTP.
+    pub(crate) url: Option<String>,
+    #[serde(default)]
+    pub(crate) headers: BTreeMap<String, Setting>,
+    #[serde(default)]
+    pub(crate) era: EraChoice,
+    #[serde(default = "yes")]
+    pub(crate) enabled: bool,
+    #[serde(default)]
+    pub(crate) start: Start,
+    #[serde(default = "request_timeout")]
+    request_timeout_ms: u64,
+    #[serde(default = "initialize_timeout")]
+    initialize_timeout_ms: u64,
+    #[serde(default = "probe_timeout")]
+    probe_timeout_ms: u64,
+    #[serde(default = "total_timeout")]
+    total_timeout_ms: u64,
+    #[serde(default = "message_bytes")]
+    pub(crate) max_message_bytes: usize,
+    /// The mode of tools that have none of their own.
+    pub(crate) mode: Option<ToolMode>,
+    /// Whether the server keeps nothing between calls: stateful calls are refused.
+    #[serde(default)]
+    pub(crate) stateless_only: bool,
+    #[serde(default)]
+    pub(crate) tools: BTreeMap<String, ToolConfig>,
+    /// Whether `readOnlyHint` counts: then such a tool may run without asking.
+    #[serde(default)]
+    pub(crate) trust_annotations: bool,
+    #[serde(default = "yes")]
+    pub(crate) elicitation: bool,
+    #[serde(default)]
+    pub(crate) sampling: bool,
+    #[serde(default = "yes")]
+    pub(crate) roots: bool,
+}
+
+/// What is set for one tool.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ToolConfig {
+    pub(crate) mode: Option<ToolMode>,
+    pub(crate) idempotent: Option<bool>,
+    request_timeout_ms: Option<u64>,
+    total_timeout_ms: Option<u64>,
+}
+
+/// A value as it is, or the name of a secret.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Setting {
+    Plain(String),
+    Secret(SecretName),
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SecretName {
+    pub(crate) secret: String,
+    /// Put before the secret, such as `Bearer `.
+    #[serde(default)]
+    pub(crate) prefix: String,
+}
+
+/// Which era of the protocol is spoken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum EraChoice {
+    /// The newer one that the server speaks.
+    #[default]
+    Auto,
+    /// 2025-11-25 and before: a handshake, and sessions over HTTP.
+    Legacy,
+    /// 2026-07-28: neither.
+    Modern,
+}
+
+/// When a server is started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Start {
+    /// With the session, in the background.
+    #[default]
+    Background,
+    /// When its tools are called. They are offered once they were listed at some time.
+    Lazy,
+}
+
+/// The time limits of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// Without an answer or progress.
+    pub(crate) idle: Duration,
+    /// Whatever happens.
+    pub(crate) total: Duration,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn four() -> usize {
+    4
+}
+
+fn catalog_wait() -> u64 {
+    5_000
+}
+
+fn request_timeout() -> u64 {
+    30_000
+}
+
+fn initialize_timeout() -> u64 {
+    10_000
+}
+
+fn probe_timeout() -> u64 {
+    3_000
+}
+
+fn total_timeout() -> u64 {
+    600_000
+}
+
+fn message_bytes() -> usize {
+    16 * 1024 * 1024
+}
+
+impl Settings {
+    /// Reads the configuration.
+    pub(crate) fn from_setup(setup: &Setup) -> Result<Self> {
+        let config: Config = setup.config()?;
+        let read = |(name, value): (String, Value)| {
+            let server = serde_json::from_value::<ServerConfig>(value)
+                .map_err(|error| error.to_string())
+                .and_then(ServerConfig::checked);
+            (name, server)
+        };
+        if config.max_starting == 0 {
+            return Err(Error::invalid("`max_starting` is 0; it must be at least 1"));
+        }
+        Ok(Self {
+            servers: config.servers.into_iter().map(read).collect(),
+            max_starting: config.max_starting,
+            catalog_wait: Duration::from_millis(config.catalog_wait_ms),
+        })
+    }
+}
+
+impl ServerConfig {
+    fn checked(self) -> Result<Self, String> {
+        match (&self.command, &self.url) {
+            (Some(_), Some(_)) => {
+                Err("it has a `command` and a `url`: a server is reached by one of them".to_owned())
+            }
+            (None, None) => Err("it has neither a `command` nor a `url`".to_owned()),
+            (Some(_), None) if !self.headers.is_empty() => {
+                Err("`headers` are for servers with a `url`".to_owned())
+            }
+            (None, Some(url)) if !url.starts_with("http://") && !url.starts_with("https://") => {
+                Err(format!(
+                    "`url` is `{url}`: it begins with http:// or https://"
+                ))
+            }
+            _ if self.request_timeout_ms == 0
+                || self.total_timeout_ms == 0
+                || self.initialize_timeout_ms == 0 =>
+            {
+                Err("a time-out is 0; each must be at least 1 ms".to_owned())
+            }
+            _ => Ok(self),
+        }
+    }
+
+    /// The limits of a request that is no tool call.
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            idle: Duration::from_millis(self.request_timeout_ms),
+            total: Duration::from_millis(self.total_timeout_ms),
+        }
+    }
+
+    /// The limits of a tool's calls.
+    pub(crate) fn limits_of(&self, tool: &str) -> Limits {
+        let own = self.tools.get(tool);
+        let idle = own.and_then(|own| own.request_timeout_ms);
+        let total = own.and_then(|own| own.total_timeout_ms);
+        Limits {
+            idle: Duration::from_millis(idle.unwrap_or(self.request_timeout_ms)),
+            total: Duration::from_millis(total.unwrap_or(self.total_timeout_ms)),
+        }
+    }
+
+    /// The limit of the handshake.
+    pub(crate) fn initialize(&self) -> Duration {
+        Duration::from_millis(self.initialize_timeout_ms)
+    }
+
+    /// How long a server may be silent when it is asked for its era.
+    pub(crate) fn probe(&self) -> Duration {
+        Duration::from_millis(self.probe_timeout_ms)
+    }
+}
+
+/// JSON Schema of the configuration.
+pub(crate) fn schema() -> Value {
+    let setting = json!({
+        "anyOf": [
+            { "type": "string" },
+            {
+                "type": "object",
+                "required": ["secret"],
+                "properties": {
+                    "secret": { "type": "string", "pattern": "^MCP_" },
+                    "prefix": { "type": "string" }
+                },
+                "additionalProperties": false
+            }
+        ]
+    });
+    let milliseconds = json!({ "type": "integer", "minimum": 1 });
+    let mode = json!({ "enum": ["stateful", "stateless"] });
+    let tool = json!({
+        "type": "object",
+        "properties": {
+            "mode": mode,
+            "idempotent": { "type": "boolean" },
+            "request_timeout_ms": milliseconds,
+            "total_timeout_ms": milliseconds
+        },
+        "additionalProperties": false
+    });
+    let server = json!({
+        "type": "object",
+        "properties": {
+            "command": { "type": "string" },
+            "args": { "type": "array", "items": { "type": "string" } },
+            "env": { "type": "object", "additionalProperties": setting },
+            "pass_env": { "type": "array", "items": { "type": "string" } },
+            "cwd": { "type": "string" },
+            "url": { "type": "string" },
+            "headers": { "type": "object", "additionalProperties": setting },
+            "era": { "enum": ["auto", "legacy", "modern"] },
+            "enabled": { "type": "boolean" },
+            "start": { "enum": ["background", "lazy"] },
+            "request_timeout_ms": milliseconds,
+            "initialize_timeout_ms": milliseconds,
+            "probe_timeout_ms": milliseconds,
+            "total_timeout_ms": milliseconds,
+            "max_message_bytes": { "type": "integer", "minimum": 1024 },
+            "mode": mode,
+            "stateless_only": { "type": "boolean" },
+            "tools": { "type": "object", "additionalProperties": tool },
+            "trust_annotations": { "type": "boolean" },
+            "elicitation": { "type": "boolean" },
+            "sampling": { "type": "boolean" },
+            "roots": { "type": "boolean" }
+        },
+        "additionalProperties": false
+    });
+    json!({
+        "type": "object",
+        "properties": {
+            "servers": { "type": "object", "additionalProperties": server },
+            "max_starting": { "type": "integer", "minimum": 1 },
+            "catalog_wait_ms": { "type": "integer", "minimum": 0 }
+        },
+        "additionalProperties": false
+    })
+}

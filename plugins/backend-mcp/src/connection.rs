@@ -1,0 +1,368 @@
+//! One connection to one server: requests with limits, and its end.
+//!
+//! rmcp waits for ever, so every request here has an idle limit, which progress extends, and a
+//! total one. Both stand still while the server waits for a person. Whatever ends a request
+//! before its answer tells the server so.
+
+use std::process::ExitStatus;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use conjure_skill_sdk::Cx;
+use conjure_skill_sdk::abi::EmitKind;
+use conjure_skill_sdk::protocol::{PluginEvent, Progress};
+use rmcp::RoleClient;
+use rmcp::model::{
+    CancelledNotification, CancelledNotificationParam, ClientNotification, ClientRequest,
+    RequestId, RequestMetaObject, ServerPeerInfo, ServerResult,
+};
+use rmcp::service::{
+    Peer, PeerRequestOptions, RunningService, RunningServiceCancellationToken, ServiceError,
+};
+use serde_json::Value;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::config::Limits;
+use crate::failure::Failure;
+use crate::handler::Handler;
+use crate::http;
+use crate::link::Link;
+use crate::stdio::{Process, Tail};
+
+/// Calls that may run on a connection at the same time.
+const AT_ONCE: usize = 64;
+/// How long an answer that came with the end of the connection may take to arrive.
+const LAST_WORDS: Duration = Duration::from_millis(100);
+/// How long telling a server that a request is cancelled may take.
+const TELLING: Duration = Duration::from_secs(2);
+/// How long the polite end of a connection may take.
+const CLOSING: Duration = Duration::from_secs(3);
+
+/// The two kinds of the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Era {
+    /// Up to 2025-11-25: a handshake, a session over HTTP.
+    Legacy,
+    /// From 2026-07-28: neither.
+    Modern,
+}
+
+impl Era {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Legacy => "legacy",
+            Self::Modern => "modern",
+        }
+    }
+}
+
+/// A connection that is ready.
+pub(crate) struct Connection {
+    server: String,
+    /// Counts the connections of one entry of the registry.
+    pub(crate) generation: u64,
+    pub(crate) era: Era,
+    pub(crate) info: ServerPeerInfo,
+    pub(crate) pid: Option<u32>,
+    peer: Peer<RoleClient>,
+    link: Arc<Link>,
+    pub(crate) slots: Semaphore,
+    ending: Mutex<Option<Ending>>,
+    tail: Tail,
+}
+
+struct Ending {
+    token: RunningServiceCancellationToken,
+    service: JoinHandle<()>,
+    process: Option<Process>,
+}
+
+/// How a request went wrong.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// The connection is gone, and with it whatever was to come.
+    Lost(String),
+    /// Anything else.
+    Failed(Failure),
+}
+
+impl From<Failure> for Trouble {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl Connection {
+    /// Takes over a service that has done its handshake.
+    pub(crate) fn new(
+        server: &str,
+        generation: u64,
+        era: Era,
+        service: RunningService<RoleClient, Handler>,
+        process: Option<Process>,
+        link: Arc<Link>,
+        tail: Tail,
+    ) -> Result<Self, String> {
+        let peer = service.peer().clone();
+        let info = peer.peer_info().ok_or("it said nothing of itself")?;
+        let token = service.cancellation_token();
+        let over = Arc::clone(&link);
+        let running = tokio::spawn(async move {
+            let _ = service.waiting().await;
+            over.close("the connection ended");
+        });
+        Ok(Self {
+            server: server.to_owned(),
+            generation,
+            era,
+            info: (*info).clone(),
+            pid: process.as_ref().and_then(Process::id),
+            peer,
+            link,
+            slots: Semaphore::new(AT_ONCE),
+            ending: Mutex::new(Some(Ending {
+                token,
+                service: running,
+                process,
+            })),
+            tail,
+        })
+    }
+
+    /// The other side of the protocol.
+    pub(crate) fn peer(&self) -> &Peer<RoleClient> {
+        &self.peer
+    }
+
+    /// What its tasks share.
+    pub(crate) fn link(&self) -> &Arc<Link> {
+        &self.link
+    }
+
+    /// Sends a request and waits for its result, as it came.
+    pub(crate) async fn request(
+        &self,
+        request: ClientRequest,
+        limits: Limits,
+        caller: Option<&Cx>,
+        trace: Option<&str>,
+    ) -> Result<Value, Trouble> {
+        if let Some(why) = self.link.closed() {
+            return Err(Trouble::Lost(why));
+        }
+        let mut options = PeerRequestOptions::no_options();
+        if let Some(trace) = trace {
+            let mut meta = RequestMetaObject::new();
+            meta.set_traceparent(trace);
+            options = options.with_meta(meta);
+        }
+        let sent = self.peer.send_request_with_option(request, options);
+        let mut handle = match tokio::time::timeout(limits.idle, sent).await {
+            Ok(Ok(handle)) => handle,
+            Ok(Err(error)) => return Err(self.trouble(error)),
+            Err(_) => return Err(self.timed_out("took no request", limits.idle)),
+        };
+        let mut noted = self.link.begin(
+            handle.id.clone(),
+            handle.progress_token.clone(),
+            caller.cloned(),
+        );
+        let mut told = TellCancelled {
+            peer: &self.peer,
+            id: Some(handle.id.clone()),
+        };
+        let mut clock = Clock::new(limits);
+        let cancelled = async {
+            match caller {
+                Some(cx) => cx.until_cancelled().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::pin!(cancelled);
+        loop {
+            tokio::select! {
+                biased;
+                answer = &mut handle.rx => {
+                    told.id = None;
+                    return self.answer(answer.map_err(|_| ServiceError::TransportClosed).flatten());
+                }
+                why = self.link.until_closed() => {
+                    told.id = None;
+                    let last = tokio::time::timeout(LAST_WORDS, &mut handle.rx).await;
+                    return match last {
+                        Ok(Ok(Ok(result))) => self.answer(Ok(result)),
+                        _ => Err(Trouble::Lost(why)),
+                    };
+                }
+                Ok(()) = noted.progress.changed() => {
+                    clock.progress();
+                    let progress = noted.progress.borrow_and_update().clone();
+                    if let (Some(cx), Some(progress)) = (caller, progress) {
+                        show(cx, progress);
+                    }
+                }
+                Ok(()) = noted.asking.changed() => {
+                    clock.asking(*noted.asking.borrow_and_update() > 0);
+                }
+                () = &mut cancelled => {
+                    return Err(Failure::Cancelled { server: self.server.clone() }.into());
+                }
+                () = clock.over() => {
+                    let (what, limit) = clock.which();
+                    return Err(self.timed_out(what, limit));
+                }
+            }
+        }
+    }
+
+    /// Ends the connection and, if there is one, the server's process.
+    pub(crate) async fn end(&self) -> Option<ExitStatus> {
+        let ending = self
+            .ending
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let Ending {
+            token,
+            service,
+            process,
+        } = ending?;
+        self.link.close("the connection was closed");
+        token.cancel();
+        let _ = tokio::time::timeout(CLOSING, service).await;
+        process?.end().await
+    }
+
+    /// The last lines of the server's standard error.
+    pub(crate) fn tail(&self) -> &Tail {
+        &self.tail
+    }
+
+    fn answer(&self, answer: Result<ServerResult, ServiceError>) -> Result<Value, Trouble> {
+        match answer {
+            Ok(ServerResult::CustomResult(result)) => Ok(result.0),
+            Ok(result) => serde_json::to_value(&result).map_err(|error| self.bad(&error)),
+            Err(error) => Err(self.trouble(error)),
+        }
+    }
+
+    fn trouble(&self, error: ServiceError) -> Trouble {
+        match error {
+            ServiceError::McpError(error) => Trouble::Failed(Failure::Refused {
+                server: self.server.clone(),
+                code: error.code.0,
+                message: error.message.into_owned(),
+            }),
+            ServiceError::TransportClosed => {
+                let why = self.link.closed();
+                Trouble::Lost(why.unwrap_or_else(|| "the connection ended".to_owned()))
+            }
+            ServiceError::TransportSend(error) => {
+                let sent = http::judge(&self.server, error.error.as_ref());
+                if let Trouble::Lost(why) = &sent {
+                    self.link.close(why);
+                }
+                sent
+            }
+            other => self.bad(&other),
+        }
+    }
+
+    fn bad(&self, why: &dyn std::fmt::Display) -> Trouble {
+        Trouble::Failed(Failure::BadAnswer {
+            server: self.server.clone(),
+            why: why.to_string(),
+        })
+    }
+
+    fn timed_out(&self, what: &'static str, limit: Duration) -> Trouble {
+        Trouble::Failed(Failure::TimedOut {
+            server: self.server.clone(),
+            what,
+            limit,
+        })
+    }
+}
+
+/// Shows progress to the person; what does not fit into the queue is left out.
+fn show(cx: &Cx, progress: Progress) {
+    if let Ok(event) = serde_json::to_vec(&PluginEvent::Progress(progress)) {
+        cx.try_emit(EmitKind::Event, &event);
+    }
+}
+
+/// Tells the server that nobody waits for an answer any more, unless there was one.
+struct TellCancelled<'a> {
+    peer: &'a Peer<RoleClient>,
+    id: Option<RequestId>,
+}
+
+impl Drop for TellCancelled<'_> {
+    fn drop(&mut self) {
+        let Some(id) = self.id.take() else { return };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        let peer = self.peer.clone();
+        let param = CancelledNotificationParam::new(Some(id), Some("no longer wanted".to_owned()));
+        runtime.spawn(async move {
+            let notification =
+                ClientNotification::CancelledNotification(CancelledNotification::new(param));
+            let _ = tokio::time::timeout(TELLING, peer.send_notification(notification)).await;
+        });
+    }
+}
+
+/// The two limits of a request.
+struct Clock {
+    limits: Limits,
+    idle: Instant,
+    total: Instant,
+    stopped: Option<Instant>,
+}
+
+impl Clock {
+    fn new(limits: Limits) -> Self {
+        let now = Instant::now();
+        Self {
+            limits,
+            idle: now + limits.idle,
+            total: now + limits.total,
+            stopped: None,
+        }
+    }
+
+    fn progress(&mut self) {
+        self.idle = Instant::now() + self.limits.idle;
+    }
+
+    fn asking(&mut self, is_asking: bool) {
+        match (is_asking, self.stopped) {
+            (true, None) => self.stopped = Some(Instant::now()),
+            (false, Some(since)) => {
+                let waited = since.elapsed();
+                self.idle += waited;
+                self.total += waited;
+                self.stopped = None;
+            }
+            _ => {}
+        }
+    }
+
+    async fn over(&self) {
+        if self.stopped.is_some() {
+            std::future::pending::<()>().await;
+        }
+        tokio::time::sleep_until(self.idle.min(self.total)).await;
+    }
+
+    fn which(&self) -> (&'static str, Duration) {
+        if self.total <= self.idle {
+            ("was not done", self.limits.total)
+        } else {
+            ("neither answered nor made progress", self.limits.idle)
+        }
+    }
+}

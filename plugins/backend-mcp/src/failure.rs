@@ -1,0 +1,106 @@
+//! Why something did not work, in words that tell a model how to go on.
+
+use std::time::Duration;
+
+use conjure_skill_sdk::protocol::ToolResult;
+use serde_json::{Map, Value};
+
+/// Why a request has no result. The text begins with the name of the kind, which programs find in
+/// the result's `meta.error` too.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Failure {
+    /// There is no connection within the time that the call has.
+    #[error(
+        "NotReady: the MCP server `{server}` has no connection ({why}). Nothing was sent; try \
+         again later, or go on without it"
+    )]
+    NotReady { server: String, why: String },
+    /// The connection that the earlier stateful calls of the session ran on is gone.
+    #[error(
+        "SessionLost: the connection to the MCP server `{server}` that earlier calls ran on is \
+         gone ({why}). What they made on the server (handles, open pages, logins) may be gone too. \
+         {sent} Make it again, then go on"
+    )]
+    SessionLost {
+        server: String,
+        why: String,
+        sent: &'static str,
+    },
+    /// A stateful call to a peer that keeps nothing.
+    #[error(
+        "ModeMismatch: `{tool}` is a stateful tool, and the MCP server `{server}` declares that it \
+         keeps nothing between calls. The call was not sent. The tool's `mode` is set in the \
+         session's configuration"
+    )]
+    ModeMismatch { server: String, tool: String },
+    /// The connection went while a stateless call ran.
+    #[error(
+        "ConnectionLost: the connection to the MCP server `{server}` went while the call ran \
+         ({why}). It is not known whether it took effect, and it was not repeated; see what \
+         happened before you try again"
+    )]
+    ConnectionLost { server: String, why: String },
+    /// No answer and no progress, or not done in the total time.
+    #[error(
+        "TimedOut: the MCP server `{server}` {what} within {limit:?}. It was told to cancel; it is \
+         not known whether the call took effect"
+    )]
+    TimedOut {
+        server: String,
+        what: &'static str,
+        limit: Duration,
+    },
+    /// The call was cancelled by the person or the host.
+    #[error("Cancelled: the call was cancelled, and the MCP server `{server}` was told so")]
+    Cancelled { server: String },
+    /// The server answered with an error of the protocol.
+    #[error("the MCP server `{server}` refused the request: {message} (code {code})")]
+    Refused {
+        server: String,
+        code: i32,
+        message: String,
+    },
+    /// The server's answer cannot be used.
+    #[error(
+        "BadAnswer: the answer of the MCP server `{server}` cannot be used: {why}. The call may \
+         have taken effect"
+    )]
+    BadAnswer { server: String, why: String },
+    /// The server wants a login.
+    #[error(
+        "NeedsAuth: the MCP server `{server}` refuses without valid credentials ({why}). The \
+         person sets them in the session's configuration (`headers`, with a secret)"
+    )]
+    NeedsAuth { server: String, why: String },
+    /// The call does not fit.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+impl Failure {
+    /// The name of the kind.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::NotReady { .. } => "NotReady",
+            Self::SessionLost { .. } => "SessionLost",
+            Self::ModeMismatch { .. } => "ModeMismatch",
+            Self::ConnectionLost { .. } => "ConnectionLost",
+            Self::TimedOut { .. } => "TimedOut",
+            Self::Cancelled { .. } => "Cancelled",
+            Self::Refused { .. } => "Refused",
+            Self::BadAnswer { .. } => "BadAnswer",
+            Self::NeedsAuth { .. } => "NeedsAuth",
+            Self::Invalid(_) => "Invalid",
+        }
+    }
+
+    /// The failure as the result of a call.
+    pub(crate) fn into_result(self) -> ToolResult {
+        let mut meta = Map::new();
+        meta.insert("error".to_owned(), Value::from(self.kind()));
+        ToolResult {
+            meta: Some(meta),
+            ..ToolResult::error(self.to_string())
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! The client's side of what a server begins itself: its requests and notifications.
+
+use std::sync::Arc;
+
+use conjure_skill_sdk::Cx;
+use conjure_skill_sdk::protocol::Progress;
+use rmcp::RoleClient;
+use rmcp::model::{
+    ClientConfig, ClientResult, CustomResult, ErrorCode, ErrorData, Implementation,
+    ProtocolVersion, ServerNotification, ServerRequest,
+};
+use rmcp::service::{InboundStreamOrigin, NotificationContext, RequestContext, Service};
+use serde_json::Value;
+use tokio::sync::Semaphore;
+
+use crate::asking::Policy;
+use crate::link::{Link, Underway};
+
+/// Questions of one server that may wait for an answer at the same time.
+const ASKING: usize = 8;
+
+/// Who is asked when no call runs.
+pub(crate) type Standing = Arc<dyn Fn() -> Option<Cx> + Send + Sync>;
+
+/// Serves one connection.
+pub(crate) struct Handler {
+    link: Arc<Link>,
+    policy: Policy,
+    standing: Standing,
+    asking: Semaphore,
+}
+
+impl Handler {
+    /// For a connection that asks in the name of `policy`'s server.
+    pub(crate) fn new(link: Arc<Link>, policy: Policy, standing: Standing) -> Self {
+        Self {
+            link,
+            policy,
+            standing,
+            asking: Semaphore::new(ASKING),
+        }
+    }
+}
+
+impl Service<RoleClient> for Handler {
+    async fn handle_request(
+        &self,
+        request: ServerRequest,
+        context: RequestContext<RoleClient>,
+    ) -> Result<ClientResult, ErrorData> {
+        if matches!(request, ServerRequest::PingRequest(_)) {
+            return Ok(ClientResult::empty(()));
+        }
+        let Ok(_permit) = self.asking.try_acquire() else {
+            let busy = format!("{ASKING} questions wait for an answer already");
+            return Err(ErrorData::new(ErrorCode::INTERNAL_ERROR, busy, None));
+        };
+        let origin = context.extensions.get::<InboundStreamOrigin>();
+        let id = match origin {
+            Some(InboundStreamOrigin::OutboundRequest(id)) => Some(id),
+            _ => None,
+        };
+        let underway = self.link.asked_for(id);
+        let _asking = underway.as_ref().map(Underway::ask);
+        let own = underway.as_ref().and_then(|request| request.cx.clone());
+        let cx = own.or_else(|| (self.standing)());
+        let value = serde_json::to_value(&request).unwrap_or_default();
+        let method = value.get("method").and_then(Value::as_str);
+        let params = value.get("params").unwrap_or(&Value::Null);
+        let answer = self
+            .policy
+            .answer(cx.as_ref(), method.unwrap_or_default(), params);
+        tokio::select! {
+            answer = answer => Ok(ClientResult::CustomResult(CustomResult(answer?))),
+            () = context.ct.cancelled() => {
+                Err(ErrorData::new(ErrorCode::INTERNAL_ERROR, "it was cancelled", None))
+            }
+        }
+    }
+
+    async fn handle_notification(
+        &self,
+        notification: ServerNotification,
+        _context: NotificationContext<RoleClient>,
+    ) -> Result<(), ErrorData> {
+        match notification {
+            ServerNotification::ProgressNotification(notification) => {
+                let params = notification.params;
+                let progress = Progress {
+                    done: params.progress,
+                    total: params.total,
+                    message: params.message,
+                };
+                self.link.progress(&params.progress_token, progress);
+            }
+            ServerNotification::ToolListChangedNotification(_)
+            | ServerNotification::PromptListChangedNotification(_)
+            | ServerNotification::ResourceListChangedNotification(_) => self.link.change(),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn get_info(&self) -> ClientConfig {
+        // rmcp's default says 2026-07-28 even for the handshake of the era before.
+        ClientConfig::new(
+            self.policy.capabilities(),
+            Implementation::new("conjure", env!("CARGO_PKG_VERSION")),
+        )
+        .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+    }
+}

@@ -1,0 +1,69 @@
+//! The ways to the sessions while no call runs: events for the host, questions for the person.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use conjure_skill_sdk::Cx;
+use conjure_skill_sdk::abi::EmitKind;
+use conjure_skill_sdk::protocol::PluginEvent;
+
+/// The contexts of `backend.watch`, by session.
+#[derive(Default)]
+pub(crate) struct Hub {
+    watching: Mutex<BTreeMap<String, Cx>>,
+}
+
+impl Hub {
+    /// A session watches.
+    pub(crate) fn watch(&self, session: &str, cx: Cx) {
+        self.lock().insert(session.to_owned(), cx);
+    }
+
+    /// It does no more.
+    pub(crate) fn forget(&self, session: &str) {
+        self.lock().remove(session);
+    }
+
+    /// The context of one of these sessions.
+    pub(crate) fn one_of(&self, sessions: &[String]) -> Option<Cx> {
+        let watching = self.lock();
+        sessions
+            .iter()
+            .find_map(|session| watching.get(session))
+            .cloned()
+    }
+
+    /// The catalogs of these sessions are others now.
+    pub(crate) fn catalog_changed(&self, sessions: &[String]) {
+        for session in sessions {
+            let event = PluginEvent::CatalogChanged {
+                sessions: vec![session.clone()],
+            };
+            self.send(std::slice::from_ref(session), &event);
+        }
+    }
+
+    /// Tells a session's person something.
+    pub(crate) fn notice(&self, session: &str, text: &str) {
+        let event = PluginEvent::Notice {
+            level: "warn".to_owned(),
+            text: text.to_owned(),
+        };
+        self.send(&[session.to_owned()], &event);
+    }
+
+    /// Hands an event to these sessions. A queue that is full loses it.
+    pub(crate) fn send(&self, sessions: &[String], event: &PluginEvent) {
+        let Ok(bytes) = serde_json::to_vec(event) else {
+            return;
+        };
+        let watching = self.lock();
+        for cx in sessions.iter().filter_map(|session| watching.get(session)) {
+            cx.try_emit(EmitKind::Event, &bytes);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Cx>> {
+        self.watching.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,50 @@
+//! The MCP backend: the tools of Model Context Protocol servers, over stdio and streamable HTTP,
+//! of both eras of the protocol.
+//!
+//! Servers are other people's programs: they lie, flood, hang and die. Each costs only itself.
+//! Every connection lives in the registry; see `conjure-host/docs/mcp.md`.
+
+#[cfg(not(unix))]
+compile_error!("the MCP backend needs a Unix system");
+
+mod asking;
+mod backend;
+mod cache;
+mod calls;
+mod config;
+mod connection;
+mod failure;
+mod handler;
+mod http;
+mod hub;
+mod link;
+mod listing;
+mod registry;
+mod result;
+mod server;
+mod session;
+mod stdio;
+mod subscription;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+use conjure_skill_sdk::protocol::Permissions;
+use conjure_skill_sdk::{BackendPlugin, export_backend};
+
+use crate::backend::Mcp;
+
+fn plugin() -> BackendPlugin<Mcp> {
+    BackendPlugin::new("mcp", "Tools of MCP servers", |setup| Mcp::new(&setup))
+        .config_schema(config::schema())
+        .permissions(Permissions {
+            secrets: vec!["MCP_*".to_owned()],
+            sample: true,
+            ..Permissions::default()
+        })
+        .with_files()
+        .with_resources()
+        .with_prompts()
+}
+
+export_backend!(plugin, name = "mcp");

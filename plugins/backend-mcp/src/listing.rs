@@ -1,0 +1,326 @@
+//! What a server lists: tools, resources, prompts; page by page and item by item.
+//!
+//! An item that cannot be used costs only itself. Pages are counted, and a cursor that comes
+//! again ends the list.
+
+use std::collections::HashSet;
+
+use conjure_skill_sdk::protocol::{Effects, Prompt, Resource, ToolDecl, ToolMode};
+use rmcp::model::{
+    ClientRequest, ListPromptsRequest, ListResourceTemplatesRequest, ListResourcesRequest,
+    ListToolsRequest, PaginatedRequestParams,
+};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::config::{Limits, ServerConfig};
+use crate::connection::{Connection, Era, Trouble};
+use crate::failure::Failure;
+use crate::server::Server;
+
+/// The most pages of a list, and the most items.
+const PAGES: usize = 100;
+const ITEMS: usize = 5_000;
+/// The most bytes of a schema, and how deep it may go.
+const SCHEMA_BYTES: usize = 256 * 1024;
+const SCHEMA_DEPTH: usize = 64;
+/// The most bytes of a name and of a description.
+const NAME: usize = 1_024;
+const DESCRIPTION: usize = 16 * 1024;
+/// JSON-RPC's code for a method that is not served.
+const NOT_SERVED: i32 = -32601;
+/// Where a tool says its mode itself.
+const MODE: &str = "dev.conjure/mode";
+
+/// Everything that a server lists, in a stable order.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Listing {
+    pub(crate) tools: Vec<Tool>,
+    pub(crate) quarantined: Vec<Quarantined>,
+    pub(crate) resources: Vec<Resource>,
+    pub(crate) templates: Vec<Value>,
+    pub(crate) prompts: Vec<Prompt>,
+    pub(crate) instructions: Option<String>,
+}
+
+/// A tool that can be called.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Tool {
+    pub(crate) decl: ToolDecl,
+    /// Whether a call may be repeated when nobody knows whether it took effect.
+    pub(crate) idempotent: bool,
+    pub(crate) limits: Limits,
+}
+
+/// An item that was left out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Quarantined {
+    pub(crate) name: String,
+    pub(crate) why: String,
+}
+
+impl Listing {
+    /// Asks for all lists that the server has.
+    ///
+    /// # Errors
+    /// When the tools cannot be listed. Resources and prompts are only missing then.
+    pub(crate) async fn load(connection: &Connection, server: &Server) -> Result<Self, Trouble> {
+        let mut listing = Self {
+            instructions: connection.info.instructions.clone(),
+            ..Self::default()
+        };
+        let limits = server.config.limits();
+        let raw = pages(connection, &server.name, limits, "tools", |params| {
+            ClientRequest::ListToolsRequest(ListToolsRequest::with_param(params))
+        });
+        listing.take_tools(raw.await?, server, connection.era);
+        let capabilities = &connection.info.capabilities;
+        if capabilities.resources.is_some() {
+            let raw = pages(connection, &server.name, limits, "resources", |params| {
+                ClientRequest::ListResourcesRequest(ListResourcesRequest::with_param(params))
+            });
+            let raw = raw.await.unwrap_or_default();
+            listing.resources = raw.iter().filter_map(|r| resource(r, server)).collect();
+            let raw = pages(
+                connection,
+                &server.name,
+                limits,
+                "resourceTemplates",
+                |params| {
+                    let request = ListResourceTemplatesRequest::with_param(params);
+                    ClientRequest::ListResourceTemplatesRequest(request)
+                },
+            );
+            listing.templates = raw.await.unwrap_or_default();
+        }
+        if capabilities.prompts.is_some() {
+            let raw = pages(connection, &server.name, limits, "prompts", |params| {
+                ClientRequest::ListPromptsRequest(ListPromptsRequest::with_param(params))
+            });
+            let raw = raw.await.unwrap_or_default();
+            listing.prompts = raw.iter().filter_map(|p| prompt(p, server)).collect();
+        }
+        Ok(listing)
+    }
+
+    /// A list of tools that was read at an earlier time.
+    pub(crate) fn of_tools(
+        raw: Vec<Value>,
+        instructions: Option<String>,
+        server: &Server,
+        era: Era,
+    ) -> Self {
+        let mut listing = Self {
+            instructions,
+            ..Self::default()
+        };
+        listing.take_tools(raw, server, era);
+        listing
+    }
+
+    /// A tool by its own name.
+    pub(crate) fn tool(&self, name: &str) -> Option<&Tool> {
+        self.tools.iter().find(|tool| tool.decl.name == name)
+    }
+
+    fn take_tools(&mut self, raw: Vec<Value>, server: &Server, era: Era) {
+        let mut names = HashSet::new();
+        for (at, raw) in raw.into_iter().enumerate() {
+            let name = raw.get("name").and_then(Value::as_str);
+            let shown = name.map_or_else(|| format!("tool {}", at + 1), |name| format!("`{name}`"));
+            let tool = tool(&raw, server, era).and_then(|tool| {
+                if names.insert(tool.decl.name.clone()) {
+                    Ok(tool)
+                } else {
+                    Err("the server has another tool of this name".to_owned())
+                }
+            });
+            match tool {
+                Ok(tool) => self.tools.push(tool),
+                Err(why) => self.quarantined.push(Quarantined { name: shown, why }),
+            }
+        }
+        // A server's own order may change from list to list.
+        self.tools.sort_by(|a, b| a.decl.name.cmp(&b.decl.name));
+    }
+}
+
+/// All items of a list.
+async fn pages(
+    connection: &Connection,
+    server: &str,
+    limits: Limits,
+    field: &str,
+    request: impl Fn(PaginatedRequestParams) -> ClientRequest,
+) -> Result<Vec<Value>, Trouble> {
+    let mut items = Vec::new();
+    let mut seen = HashSet::new();
+    let mut cursor = None;
+    for _ in 0..PAGES {
+        let params = PaginatedRequestParams::default().with_cursor(cursor);
+        let page = connection
+            .request(request(params), limits, None, None)
+            .await;
+        let mut page = match page {
+            Ok(page) => page,
+            Err(Trouble::Failed(Failure::Refused { code, .. }))
+                if code == NOT_SERVED && items.is_empty() =>
+            {
+                return Ok(items);
+            }
+            Err(trouble) => return Err(trouble),
+        };
+        let Some(Value::Array(more)) = page.get_mut(field).map(Value::take) else {
+            return Err(Trouble::Failed(Failure::BadAnswer {
+                server: server.to_owned(),
+                why: format!("it has no list of {field}"),
+            }));
+        };
+        items.extend(more);
+        if items.len() >= ITEMS {
+            items.truncate(ITEMS);
+            break;
+        }
+        // An empty cursor is a cursor too.
+        match page.get("nextCursor").and_then(Value::as_str) {
+            Some(next) if seen.insert(next.to_owned()) => cursor = Some(next.to_owned()),
+            _ => break,
+        }
+    }
+    Ok(items)
+}
+
+fn tool(raw: &Value, server: &Server, era: Era) -> Result<Tool, String> {
+    let config = &server.config;
+    let name = match raw.get("name") {
+        Some(Value::String(name)) if !name.is_empty() && name.len() <= NAME => name.clone(),
+        Some(Value::String(_)) => return Err(format!("its name has not 1 to {NAME} bytes")),
+        _ => return Err("its name is no text".to_owned()),
+    };
+    let input_schema = schema(raw.get("inputSchema"))?;
+    let output_schema = match raw.get("outputSchema") {
+        None | Some(Value::Null) => None,
+        // A bad one costs only itself.
+        other => schema(other).ok(),
+    };
+    let text = |field: &str| raw.get(field).and_then(Value::as_str).map(str::to_owned);
+    let annotations = raw.get("annotations").filter(|value| value.is_object());
+    let hint = |name: &str| {
+        let hint = annotations.and_then(|annotations| annotations.get(name));
+        hint.and_then(Value::as_bool)
+    };
+    let mut decl = ToolDecl::new(&name, cut(text("description")), input_schema);
+    let title = annotations.and_then(|a| a.get("title")?.as_str().map(str::to_owned));
+    decl.title = text("title").or(title);
+    decl.skill = Some(server.name.clone());
+    decl.output_schema = output_schema;
+    decl.annotations = annotations.cloned();
+    let reads_only = hint("readOnlyHint") == Some(true);
+    decl.effects = if reads_only && config.trust_annotations {
+        Effects::Read
+    } else if !reads_only && hint("destructiveHint") == Some(true) {
+        Effects::Destructive
+    } else {
+        Effects::Write
+    };
+    decl.mode = mode(&name, raw, config, era);
+    let limits = config.limits_of(&name);
+    // The host's own limit is for a plugin that keeps to none.
+    let most = limits.total + limits.idle + std::time::Duration::from_secs(5);
+    decl.timeout_ms = u64::try_from(most.as_millis()).ok();
+    let own = config.tools.get(&name).and_then(|own| own.idempotent);
+    let idempotent = own.unwrap_or(reads_only || hint("idempotentHint") == Some(true));
+    decl.meta = Some(json!({ "mcp": raw }));
+    Ok(Tool {
+        decl,
+        idempotent,
+        limits,
+    })
+}
+
+/// What is configured for the tool, what it says itself, what is configured for the server, and
+/// then the era.
+fn mode(name: &str, raw: &Value, config: &ServerConfig, era: Era) -> ToolMode {
+    let own = config.tools.get(name).and_then(|own| own.mode);
+    let said = raw.get("_meta").and_then(|meta| meta.get(MODE)?.as_str());
+    let said = said.and_then(|mode| match mode {
+        "stateless" => Some(ToolMode::Stateless),
+        "stateful" => Some(ToolMode::Stateful),
+        _ => None,
+    });
+    own.or(said).or(config.mode).unwrap_or(match era {
+        Era::Legacy => ToolMode::Stateful,
+        Era::Modern => ToolMode::Stateless,
+    })
+}
+
+/// A schema that a request can have.
+fn schema(raw: Option<&Value>) -> Result<Value, String> {
+    let Some(Value::Object(fields)) = raw else {
+        return Err("its `inputSchema` is no object".to_owned());
+    };
+    match fields.get("type") {
+        None => {
+            let mut fields: Map<String, Value> = fields.clone();
+            fields.insert("type".to_owned(), "object".into());
+            return bounded(Value::Object(fields));
+        }
+        Some(Value::String(kind)) if kind == "object" => {}
+        Some(other) => return Err(format!("its `inputSchema` is of type {other}, not object")),
+    }
+    bounded(Value::Object(fields.clone()))
+}
+
+fn bounded(schema: Value) -> Result<Value, String> {
+    if schema.to_string().len() > SCHEMA_BYTES {
+        return Err(format!("its schema has more than {SCHEMA_BYTES} bytes"));
+    }
+    if depth(&schema) > SCHEMA_DEPTH {
+        return Err(format!("its schema is deeper than {SCHEMA_DEPTH} levels"));
+    }
+    Ok(schema)
+}
+
+fn depth(value: &Value) -> usize {
+    let below = match value {
+        Value::Array(values) => values.iter().map(depth).max(),
+        Value::Object(fields) => fields.values().map(depth).max(),
+        _ => return 0,
+    };
+    1 + below.unwrap_or_default()
+}
+
+fn cut(text: Option<String>) -> String {
+    let mut text = text.unwrap_or_default();
+    if text.len() > DESCRIPTION {
+        let end = (0..=DESCRIPTION)
+            .rev()
+            .find(|end| text.is_char_boundary(*end));
+        text.truncate(end.unwrap_or_default());
+        text.push_str(" [cut]");
+    }
+    text
+}
+
+fn resource(raw: &Value, server: &Server) -> Option<Resource> {
+    let text = |field: &str| raw.get(field).and_then(Value::as_str).map(str::to_owned);
+    let uri = text("uri")?;
+    Some(Resource {
+        name: text("name").unwrap_or_else(|| uri.clone()),
+        uri,
+        description: text("description"),
+        media_type: text("mimeType"),
+        meta: Some(json!({ "server": server.name, "mcp": raw })),
+    })
+}
+
+fn prompt(raw: &Value, server: &Server) -> Option<Prompt> {
+    let text = |field: &str| raw.get(field).and_then(Value::as_str).map(str::to_owned);
+    let arguments = raw.get("arguments").and_then(Value::as_array);
+    Some(Prompt {
+        name: text("name")?,
+        description: text("description"),
+        arguments: arguments.cloned().unwrap_or_default(),
+        meta: Some(json!({ "server": server.name, "mcp": raw })),
+    })
+}

@@ -1,0 +1,252 @@
+//! Making a connection: a process or an endpoint, the era, the handshake.
+//!
+//! Nothing outside the registry can reach this.
+//!
+//! Which era a server speaks is asked with `server/discover`. A server of the era before may
+//! answer with an error, say nothing, or exit; the last two get a second start, with the
+//! handshake. The answer is kept for the configuration.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::RoleClient;
+use rmcp::model::ProtocolVersion;
+use rmcp::service::{
+    ClientInitializeError, ClientLifecycleMode, RunningService, serve_client_with_lifecycle,
+};
+use rmcp::transport::StreamableHttpClientTransport;
+
+use crate::asking::Policy;
+use crate::config::EraChoice;
+use crate::connection::{Connection, Era, Trouble};
+use crate::handler::{Handler, Standing};
+use crate::http;
+use crate::link::Link;
+use crate::server::Server;
+use crate::stdio::{Guardian, Launch, Pipe, Process, Tail, launch};
+
+/// How long the last words of a server that failed may take to arrive.
+const LAST_WORDS: Duration = Duration::from_millis(100);
+/// How many lines of standard error a reason has.
+const LINES: usize = 5;
+
+/// Everything that a connection is made from.
+pub(super) struct Opening<'a> {
+    pub(super) server: &'a Server,
+    pub(super) working_dir: Option<&'a Path>,
+    pub(super) guardian: &'a Arc<Guardian>,
+    pub(super) standing: Standing,
+    pub(super) generation: u64,
+    pub(super) tail: &'a Tail,
+    /// The era that the server spoke before.
+    pub(super) known: Option<Era>,
+}
+
+/// Why there is no connection.
+#[derive(Debug)]
+pub(super) enum OpenError {
+    /// The server wants credentials.
+    NeedsAuth(String),
+    /// It will not work until somebody changes something.
+    Permanent(String),
+    /// It may work later.
+    Transient(String),
+}
+
+/// Makes one.
+pub(super) async fn open(opening: &Opening<'_>) -> Result<Connection, OpenError> {
+    let config = &opening.server.config;
+    let chosen = match config.era {
+        EraChoice::Legacy => Some(Era::Legacy),
+        EraChoice::Modern => Some(Era::Modern),
+        EraChoice::Auto => opening.known,
+    };
+    match chosen {
+        Some(era) => opening.attempt(Some(era), Link::new()).await,
+        None => opening.probe().await,
+    }
+}
+
+impl Opening<'_> {
+    /// Asks for the modern era. Beside a server that is silent for too long a second one is
+    /// started, with the handshake: the first may only be slow, and then it is still first.
+    async fn probe(&self) -> Result<Connection, OpenError> {
+        let link = Link::new();
+        let mut asked = Box::pin(self.attempt(None, Arc::clone(&link)));
+        let silent = async {
+            tokio::time::sleep(self.server.config.probe()).await;
+            link.heard_something()
+        };
+        let probed = tokio::select! {
+            asked = &mut asked => Some(asked),
+            heard = silent => if heard { Some(asked.as_mut().await) } else { None },
+        };
+        let handshake = || Box::pin(self.attempt(Some(Era::Legacy), Link::new()));
+        match probed {
+            Some(Err(OpenError::Transient(probed))) => {
+                handshake().await.map_err(|error| both(error, &probed))
+            }
+            Some(done) => done,
+            None => {
+                let mut second = handshake();
+                tokio::select! {
+                    asked = &mut asked => match asked {
+                        Err(OpenError::Transient(probed)) => {
+                            second.await.map_err(|error| both(error, &probed))
+                        }
+                        done => done,
+                    },
+                    done = &mut second => match done {
+                        Err(OpenError::Transient(why)) => {
+                            asked.await.map_err(|error| both(error, &why))
+                        }
+                        done => done,
+                    },
+                }
+            }
+        }
+    }
+
+    /// One start and one handshake, of one era or, for `None`, of the newer that the server knows.
+    async fn attempt(&self, era: Option<Era>, link: Arc<Link>) -> Result<Connection, OpenError> {
+        let config = &self.server.config;
+        let policy = Policy::new(&self.server.name, config);
+        let handler = Handler::new(Arc::clone(&link), policy, Arc::clone(&self.standing));
+        let lifecycle = match era {
+            Some(Era::Legacy) => ClientLifecycleMode::Initialize,
+            Some(Era::Modern) => ClientLifecycleMode::Discover {
+                preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+            },
+            None => ClientLifecycleMode::Auto {
+                preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+                legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
+            },
+        };
+        let (service, process) = if let Some(url) = &config.url {
+            let client = http::Client::new(Arc::clone(&link))
+                .map_err(|error| OpenError::Permanent(http::chain(&error)))?;
+            let settings =
+                http::transport(url, self.server.headers.clone(), config.max_message_bytes);
+            let transport = StreamableHttpClientTransport::with_client(client, settings);
+            let serving = serve_client_with_lifecycle(handler, transport, lifecycle);
+            (self.served(serving).await?, None)
+        } else {
+            let (process, pipe) = self.start(&link)?;
+            let serving = serve_client_with_lifecycle(handler, pipe, lifecycle);
+            let service = self.served(serving).await?;
+            (service, Some(process))
+        };
+        let version = service.peer().peer_info();
+        let says_modern =
+            version.is_some_and(|info| info.protocol_version >= ProtocolVersion::NO_INITIALIZE);
+        // What was asked decides; a server that claims another revision in a handshake does not.
+        let era = era.unwrap_or(if says_modern {
+            Era::Modern
+        } else {
+            Era::Legacy
+        });
+        let tail = self.tail.clone();
+        Connection::new(
+            &self.server.name,
+            self.generation,
+            era,
+            service,
+            process,
+            link,
+            tail,
+        )
+        .map_err(OpenError::Transient)
+    }
+
+    fn start(&self, link: &Arc<Link>) -> Result<(Process, Pipe), OpenError> {
+        let config = &self.server.config;
+        let dir = match &config.cwd {
+            Some(dir) => Some(Path::new(dir)),
+            None => self.working_dir,
+        };
+        let how = Launch {
+            command: config.command.as_deref().unwrap_or_default(),
+            args: &config.args,
+            env: &self.server.env,
+            pass_env: &config.pass_env,
+            cwd: dir,
+        };
+        let (process, pipes) = launch(&how, self.guardian).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound | std::io::ErrorKind::PermissionDenied => {
+                OpenError::Permanent(error.to_string())
+            }
+            _ => OpenError::Transient(error.to_string()),
+        })?;
+        tokio::spawn(self.tail.clone().drain(pipes.stderr));
+        let pipe = Pipe::new(
+            pipes.stdin,
+            pipes.stdout,
+            config.max_message_bytes,
+            Arc::clone(link),
+            self.tail.clone(),
+        );
+        Ok((process, pipe))
+    }
+
+    async fn served(
+        &self,
+        serving: impl Future<
+            Output = Result<RunningService<RoleClient, Handler>, ClientInitializeError>,
+        >,
+    ) -> Result<RunningService<RoleClient, Handler>, OpenError> {
+        let serving = Box::pin(serving);
+        let limit = self.server.config.initialize();
+        let why = match tokio::time::timeout(limit, serving).await {
+            Ok(Ok(service)) => return Ok(service),
+            Ok(Err(error)) => return Err(self.refused(&error).await),
+            Err(_) => format!("it did not finish the handshake within {limit:?}"),
+        };
+        Err(OpenError::Transient(self.with_last_words(why).await))
+    }
+
+    async fn refused(&self, error: &ClientInitializeError) -> OpenError {
+        if error.is_authorization_required() {
+            return OpenError::NeedsAuth(error.to_string());
+        }
+        if let ClientInitializeError::TransportError { error, .. } = error {
+            return match http::judge(&self.server.name, error.error.as_ref()) {
+                Trouble::Lost(why) => OpenError::Transient(self.with_last_words(why).await),
+                Trouble::Failed(failure) if failure.kind() == "NeedsAuth" => {
+                    OpenError::NeedsAuth(failure.to_string())
+                }
+                Trouble::Failed(failure) => OpenError::Transient(failure.to_string()),
+            };
+        }
+        let mut why = error.to_string();
+        if why.len() > 500 {
+            let end = (0..=500).rev().find(|end| why.is_char_boundary(*end));
+            why.truncate(end.unwrap_or_default());
+            why.push_str("...");
+        }
+        OpenError::Transient(self.with_last_words(why).await)
+    }
+
+    /// The reason with the last lines of the server's standard error.
+    async fn with_last_words(&self, why: String) -> String {
+        if self.server.config.url.is_some() {
+            return why;
+        }
+        tokio::time::sleep(LAST_WORDS).await;
+        let lines = self.tail.last(LINES);
+        if lines.is_empty() {
+            return why;
+        }
+        format!("{why}; it wrote: {}", lines.join(" | "))
+    }
+}
+
+/// A failure with the one before it.
+fn both(error: OpenError, before: &str) -> OpenError {
+    match error {
+        OpenError::Transient(why) => {
+            OpenError::Transient(format!("{why}; and started in the other way: {before}"))
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,171 @@
+//! The registry: every connection, and the only place where one starts.
+//!
+//! Entries are told apart by configuration, credentials and era, and by session. Only a server of
+//! 2026-07-28 whose tools are all stateless is shared by sessions: there is nothing that one could
+//! see of another.
+
+mod backoff;
+mod connect;
+mod entry;
+mod state;
+mod status;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Semaphore;
+
+use crate::cache::Cache;
+use crate::connection::Era;
+use crate::hub::Hub;
+use crate::server::Server;
+use crate::stdio::Guardian;
+
+pub(crate) use entry::Entry;
+pub(crate) use state::State;
+pub(crate) use status::Status;
+
+/// Whose connection it is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    config: String,
+    principal: String,
+    /// Known once it was connected.
+    era: Option<Era>,
+    /// Absent when sessions share it.
+    session: Option<String>,
+}
+
+/// All connections of an instance.
+pub(crate) struct Registry {
+    entries: Mutex<HashMap<Key, Arc<Entry>>>,
+    /// The era that servers spoke, by configuration.
+    eras: Mutex<HashMap<String, Era>>,
+    starting: Semaphore,
+    guardian: Arc<Guardian>,
+    hub: Arc<Hub>,
+    cache: Cache,
+}
+
+impl Registry {
+    /// An empty one that starts at most `starting` servers at the same time.
+    pub(crate) fn new(starting: usize, hub: Arc<Hub>, cache: Cache) -> Arc<Self> {
+        Arc::new(Self {
+            entries: Mutex::default(),
+            eras: Mutex::default(),
+            starting: Semaphore::new(starting),
+            guardian: Guardian::new(),
+            hub,
+            cache,
+        })
+    }
+
+    /// The entry that a session uses for a server; made when there is none.
+    pub(crate) fn acquire(
+        self: &Arc<Self>,
+        server: &Arc<Server>,
+        session: &str,
+        working_dir: Option<&Path>,
+    ) -> Arc<Entry> {
+        let mut entries = self.lock();
+        let found = entries.iter().find(|(key, _)| {
+            key.config == server.hash
+                && key.principal == server.principal
+                && key.session.as_deref().is_none_or(|own| own == session)
+        });
+        if let Some((_, entry)) = found {
+            entry.add(session);
+            return Arc::clone(entry);
+        }
+        let key = Key {
+            config: server.hash.clone(),
+            principal: server.principal.clone(),
+            era: None,
+            session: Some(session.to_owned()),
+        };
+        let entry = Entry::new(key.clone(), Arc::clone(server), working_dir);
+        if let Some(listing) = self.cache.load(server) {
+            entry.remember(Arc::new(listing));
+        }
+        entry.add(session);
+        entries.insert(key, Arc::clone(&entry));
+        drop(entries);
+        entry.run(Arc::clone(self));
+        entry
+    }
+
+    /// A session uses an entry no more; who was the last ends it.
+    pub(crate) async fn release(&self, entry: &Arc<Entry>, session: &str) {
+        let last = {
+            let mut entries = self.lock();
+            let last = entry.remove(session);
+            if last {
+                entries.retain(|_, known| !Arc::ptr_eq(known, entry));
+            }
+            last
+        };
+        if last {
+            entry.close().await;
+        }
+    }
+
+    /// The era that a configuration's server spoke before.
+    fn known_era(&self, config: &str) -> Option<Era> {
+        let eras = self.eras.lock().unwrap_or_else(PoisonError::into_inner);
+        eras.get(config).copied()
+    }
+
+    fn learn_era(&self, config: &str, era: Option<Era>) {
+        let mut eras = self.eras.lock().unwrap_or_else(PoisonError::into_inner);
+        match era {
+            Some(era) => eras.insert(config.to_owned(), era),
+            None => eras.remove(config),
+        };
+    }
+
+    /// Puts an entry under the key that its era and tools give it. One that must not be shared
+    /// (any more) and has several users is retired: each gets one of its own.
+    fn place(&self, entry: &Arc<Entry>, era: Era, may_be_shared: bool) {
+        let mut entries = self.lock();
+        if !entries.values().any(|known| Arc::ptr_eq(known, entry)) {
+            return;
+        }
+        let mut key = entry.key();
+        key.era = Some(era);
+        if may_be_shared {
+            key.session = None;
+            if entries
+                .get(&key)
+                .is_some_and(|other| !Arc::ptr_eq(other, entry))
+            {
+                // Somebody was faster; this one stays its session's.
+                return;
+            }
+        } else if key.session.is_none() {
+            let users = entry.users();
+            let [only] = users.as_slice() else {
+                entries.retain(|_, known| !Arc::ptr_eq(known, entry));
+                entry.retire();
+                return;
+            };
+            key.session = Some(only.clone());
+        }
+        entries.retain(|_, known| !Arc::ptr_eq(known, entry));
+        entry.set_key(key.clone());
+        entries.insert(key, Arc::clone(entry));
+    }
+
+    /// The entry that holds itself, if it is still one of these.
+    fn entry_of(&self, entry: &Entry) -> Option<Arc<Entry>> {
+        let entries = self.lock();
+        let found = entries
+            .values()
+            .find(|known| std::ptr::eq(Arc::as_ptr(known), entry));
+        found.cloned()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<Entry>>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

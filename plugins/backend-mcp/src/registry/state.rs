@@ -1,0 +1,60 @@
+//! The states of an entry, as people and programs see them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::connection::Connection;
+
+/// Where an entry is.
+#[derive(Clone)]
+pub(crate) enum State {
+    /// Not wanted yet.
+    Idle,
+    /// Being connected, or waiting for its turn to be.
+    Starting,
+    /// Connected.
+    Ready(Arc<Connection>),
+    /// Waiting before the next try.
+    Backoff {
+        /// How many tries failed in a row.
+        tries: u32,
+        /// How long this wait is.
+        wait: Duration,
+        why: String,
+    },
+    /// The server wants credentials that it does not have.
+    NeedsAuth(String),
+    /// It will not work until somebody changes something; tried again when it is wanted.
+    Failed(String),
+    /// Over.
+    Closed,
+}
+
+impl State {
+    /// The state's name.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Starting => "starting",
+            Self::Ready(_) => "ready",
+            Self::Backoff { .. } => "backoff",
+            Self::NeedsAuth(_) => "needs_auth",
+            Self::Failed(_) => "failed",
+            Self::Closed => "closed",
+        }
+    }
+
+    /// Why it is not ready.
+    pub(crate) fn why(&self) -> String {
+        match self {
+            Self::Idle => "it was not started".to_owned(),
+            Self::Starting => "it is still starting".to_owned(),
+            Self::Ready(_) => String::new(),
+            Self::Backoff { tries, wait, why } => {
+                format!("{why}; tried {tries} times, again in {wait:.1?}")
+            }
+            Self::NeedsAuth(why) | Self::Failed(why) => why.clone(),
+            Self::Closed => "it was closed".to_owned(),
+        }
+    }
+}

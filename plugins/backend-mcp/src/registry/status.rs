@@ -1,0 +1,41 @@
+//! How an entry is, for people and programs: in the `meta` of the catalog.
+
+use serde::Serialize;
+
+use crate::listing::Quarantined;
+
+/// How an entry is.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Status {
+    pub(crate) server: String,
+    /// `idle`, `starting`, `ready`, `backoff`, `needs_auth`, `failed` or `closed`.
+    pub(crate) state: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) why: String,
+    /// `required` once a stateful tool was advertised or invoked, else `optional`.
+    pub(crate) session_mode: &'static str,
+    /// Whether sessions share it.
+    pub(crate) shared: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) era: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) protocol: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) generation: Option<u64>,
+    /// The server and the generation that stateful calls are pinned to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) session_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) pid: Option<u32>,
+    /// Pieces of output that were no messages.
+    pub(crate) skipped: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tools: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) list_error: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) quarantined: Vec<Quarantined>,
+    /// The last lines of its standard error.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) stderr: Vec<String>,
+}

@@ -1,0 +1,132 @@
+//! One session of the host: its servers, and which connections its stateful calls ran on.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use sha2::{Digest as _, Sha256};
+
+use crate::listing::Listing;
+use crate::registry::{Entry, Registry};
+use crate::server::Server;
+
+/// An open session.
+pub(crate) struct Session {
+    pub(crate) id: String,
+    working_dir: Option<PathBuf>,
+    /// In the order of the configuration; a server that cannot be used with the reason.
+    pub(crate) servers: Vec<(String, Result<Arc<Server>, String>)>,
+    entries: Mutex<HashMap<String, Arc<Entry>>>,
+    /// The generations that stateful calls ran on, by server.
+    pins: Mutex<HashMap<String, u64>>,
+    /// What the host was told last, by server.
+    given: Mutex<HashMap<String, Arc<Listing>>>,
+    /// Somebody waited for its servers already.
+    waited: AtomicBool,
+    /// Shared by the session's requests when the host has no trace of its own.
+    trace: String,
+}
+
+impl Session {
+    pub(crate) fn new(
+        id: &str,
+        working_dir: Option<&Path>,
+        servers: Vec<(String, Result<Arc<Server>, String>)>,
+    ) -> Self {
+        Self {
+            id: id.to_owned(),
+            working_dir: working_dir.map(Path::to_path_buf),
+            servers,
+            entries: Mutex::default(),
+            pins: Mutex::default(),
+            given: Mutex::default(),
+            waited: AtomicBool::new(false),
+            trace: trace(id),
+        }
+    }
+
+    /// The trace context of requests.
+    pub(crate) fn trace(&self) -> &str {
+        &self.trace
+    }
+
+    /// The entry for a server; a retired one is replaced.
+    ///
+    /// # Errors
+    /// Why the server cannot be used.
+    pub(crate) async fn entry(
+        &self,
+        registry: &Arc<Registry>,
+        server: &str,
+    ) -> Result<Arc<Entry>, String> {
+        let known = lock(&self.entries).get(server).cloned();
+        let old = match known {
+            Some(entry) if !entry.is_retired() => return Ok(entry),
+            other => other,
+        };
+        let found = self.servers.iter().find(|(name, _)| name == server);
+        let configured = match found {
+            Some((_, Ok(server))) => server,
+            Some((_, Err(why))) => return Err(why.clone()),
+            None => return Err(format!("there is no MCP server `{server}`")),
+        };
+        let entry = registry.acquire(configured, &self.id, self.working_dir.as_deref());
+        lock(&self.entries).insert(server.to_owned(), Arc::clone(&entry));
+        if let Some(old) = old {
+            // Its tools are offered until the new one has listed them itself.
+            if let (Some(known), None) = (old.listed().listing, entry.listed().listing) {
+                entry.remember(known);
+            }
+            registry.release(&old, &self.id).await;
+        }
+        Ok(entry)
+    }
+
+    /// Whether this is the first time that its servers are waited for.
+    pub(crate) fn waits_first(&self) -> bool {
+        !self.waited.swap(true, Ordering::Relaxed)
+    }
+
+    /// All entries that it uses.
+    pub(crate) fn entries(&self) -> Vec<Arc<Entry>> {
+        lock(&self.entries).values().cloned().collect()
+    }
+
+    /// Pins stateful calls to a generation. Gives back the one before if it is another.
+    pub(crate) fn pin(&self, server: &str, generation: u64) -> Option<u64> {
+        let before = lock(&self.pins).insert(server.to_owned(), generation);
+        before.filter(|before| *before != generation)
+    }
+
+    /// The next stateful call begins anew.
+    pub(crate) fn unpin(&self, server: &str) {
+        lock(&self.pins).remove(server);
+    }
+
+    /// Notes what the host is told of a server.
+    pub(crate) fn give(&self, server: &str, listing: &Arc<Listing>) {
+        lock(&self.given).insert(server.to_owned(), Arc::clone(listing));
+    }
+
+    /// Whether the host was told this.
+    pub(crate) fn has(&self, server: &str, listing: &Arc<Listing>) -> bool {
+        let given = lock(&self.given);
+        given
+            .get(server)
+            .is_some_and(|given| Arc::ptr_eq(given, listing) || given == listing)
+    }
+}
+
+/// A trace context that is the same for all of a session.
+fn trace(session: &str) -> String {
+    let hash = Sha256::digest(format!("conjure mcp session {session}"));
+    let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    let (trace, rest) = hex.split_at(32);
+    let span = rest.get(..16).unwrap_or_default();
+    format!("00-{trace}-{span}-01")
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,98 @@
+//! What a server wrote to its standard error: drained always, and the end of it kept.
+//!
+//! A pipe that nobody reads stops the server that writes to it.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+
+/// The most lines that are kept, and the most bytes of one.
+const LINES: usize = 100;
+const LINE_BYTES: usize = 2 * 1024;
+
+/// The last lines of a server's standard error.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Tail {
+    lines: Arc<Mutex<VecDeque<String>>>,
+    /// What must not be shown.
+    secrets: Arc<[String]>,
+}
+
+impl Tail {
+    /// An empty tail that shows none of these.
+    pub(crate) fn hiding(secrets: impl IntoIterator<Item = String>) -> Self {
+        Self {
+            lines: Arc::default(),
+            // Short ones would hide half of any text.
+            secrets: secrets.into_iter().filter(|text| text.len() >= 4).collect(),
+        }
+    }
+
+    /// The last lines, the oldest first.
+    pub(crate) fn last(&self, lines: usize) -> Vec<String> {
+        let kept = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let from = kept.len().saturating_sub(lines);
+        kept.iter().skip(from).cloned().collect()
+    }
+
+    /// A line of the host's own, between those of the server.
+    pub(crate) fn note(&self, line: &str) {
+        self.push(line.as_bytes());
+    }
+
+    /// Reads until the end.
+    pub(crate) async fn drain(self, mut from: impl AsyncRead + Unpin) {
+        let mut piece = vec![0; 8 * 1024];
+        let mut line = Vec::new();
+        while let Ok(read @ 1..) = from.read(&mut piece).await {
+            for byte in piece.get(..read).unwrap_or_default() {
+                if *byte == b'\n' {
+                    self.push(&line);
+                    line.clear();
+                } else if line.len() < LINE_BYTES {
+                    line.push(*byte);
+                }
+            }
+        }
+        if !line.is_empty() {
+            self.push(&line);
+        }
+    }
+
+    fn push(&self, line: &[u8]) {
+        let mut text = String::from_utf8_lossy(line).trim_end().to_owned();
+        if text.is_empty() {
+            return;
+        }
+        for secret in self.secrets.iter() {
+            if text.contains(secret.as_str()) {
+                text = text.replace(secret.as_str(), "[secret]");
+            }
+        }
+        let mut kept = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() >= LINES {
+            kept.pop_front();
+        }
+        kept.push_back(text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_end_is_kept_and_secrets_are_not() {
+        let tail = Tail::hiding(["hunter2".to_owned()]);
+        let mut text: String = (0..1_000).map(|n| format!("line {n}\n")).collect();
+        text.push_str("the key is hunter2, without a line break");
+        tail.clone().drain(text.as_bytes()).await;
+        let last = tail.last(2);
+        assert_eq!(
+            last,
+            ["line 999", "the key is [secret], without a line break"]
+        );
+        assert_eq!(tail.last(1_000).len(), LINES);
+    }
+}

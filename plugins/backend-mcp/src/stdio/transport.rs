@@ -1,0 +1,175 @@
+//! The transport over a process's standard input and output, for rmcp's client.
+//!
+//! rmcp's own one cannot be told how long a line may be, answers output that is no message with
+//! an error that no server expects, and loses what it cannot read whole.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+use rmcp::RoleClient;
+use rmcp::model::ServerJsonRpcMessage;
+use rmcp::service::TxJsonRpcMessage;
+use rmcp::transport::Transport;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::{ChildStdin, ChildStdout};
+use tokio::sync::Mutex;
+
+use super::stderr::Tail;
+use crate::link::Link;
+use crate::wire;
+
+/// How much is read at once.
+const PIECE: usize = 32 * 1024;
+/// How many lines that are no messages are noted beside standard error.
+const NOTED: usize = 20;
+
+/// The pipes of a server.
+pub(crate) struct Pipe {
+    /// There until the end of its input is to tell the server to end.
+    stdin: Arc<Mutex<Option<ChildStdin>>>,
+    stdout: ChildStdout,
+    /// What was read and not looked at: the beginning of a line.
+    buffer: Vec<u8>,
+    /// How much of the buffer has no line break.
+    searched: usize,
+    /// A line that is too long is being passed over.
+    passing_over: bool,
+    most: usize,
+    messages: VecDeque<ServerJsonRpcMessage>,
+    link: Arc<Link>,
+    tail: Tail,
+    skipped: usize,
+}
+
+impl Pipe {
+    /// Over these pipes, with lines of at most `most` bytes.
+    pub(crate) fn new(
+        stdin: ChildStdin,
+        stdout: ChildStdout,
+        most: usize,
+        link: Arc<Link>,
+        tail: Tail,
+    ) -> Self {
+        Self {
+            stdin: Arc::new(Mutex::new(Some(stdin))),
+            stdout,
+            buffer: Vec::new(),
+            searched: 0,
+            passing_over: false,
+            most,
+            messages: VecDeque::new(),
+            link,
+            tail,
+            skipped: 0,
+        }
+    }
+
+    /// Takes the lines out of the buffer that are whole.
+    fn lines(&mut self) {
+        let buffer = std::mem::take(&mut self.buffer);
+        let mut rest = buffer.as_slice();
+        let mut searched = self.searched;
+        while let Some(end) = rest
+            .get(searched..)
+            .and_then(|new| new.iter().position(|byte| *byte == b'\n'))
+        {
+            let (line, after) = rest.split_at(searched + end);
+            if std::mem::take(&mut self.passing_over) {
+                self.skip(b"[the rest of a line that is too long]");
+            } else {
+                self.line(line);
+            }
+            rest = after.get(1..).unwrap_or_default();
+            searched = 0;
+        }
+        if rest.len() > self.most || self.passing_over {
+            if !self.passing_over {
+                let answer = wire::too_long(rest, self.most);
+                self.messages.extend(answer);
+                self.skip(b"[a line that is too long]");
+            }
+            self.passing_over = true;
+            rest = &[];
+        }
+        self.searched = rest.len();
+        if rest.len() == buffer.len() {
+            self.buffer = buffer;
+        } else {
+            self.buffer = rest.to_vec();
+        }
+    }
+
+    fn line(&mut self, line: &[u8]) {
+        let read = wire::read(line);
+        self.messages.extend(read.messages);
+        if read.skipped > 0 {
+            self.skip(line);
+        }
+    }
+
+    fn skip(&mut self, line: &[u8]) {
+        self.skipped += 1;
+        self.link.skipped();
+        if self.skipped <= NOTED {
+            let shown = line.get(..line.len().min(200)).unwrap_or_default();
+            let shown = String::from_utf8_lossy(shown);
+            self.tail
+                .note(&format!("[no message, on standard output] {shown}"));
+        }
+    }
+}
+
+impl Transport<RoleClient> for Pipe {
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        item: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        let line = serde_json::to_vec(&item).map(|mut line| {
+            line.push(b'\n');
+            line
+        });
+        let stdin = Arc::clone(&self.stdin);
+        async move {
+            let line = line?;
+            let mut stdin = stdin.lock().await;
+            let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
+            stdin.as_mut().ok_or_else(gone)?.write_all(&line).await
+        }
+    }
+
+    async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
+        loop {
+            if let Some(message) = self.messages.pop_front() {
+                self.link.heard();
+                return Some(message);
+            }
+            self.buffer.reserve(PIECE);
+            // Nothing is lost when this future is dropped here.
+            match self.stdout.read_buf(&mut self.buffer).await {
+                Ok(1..) => self.lines(),
+                Ok(0) | Err(_) => {
+                    let line = std::mem::take(&mut self.buffer);
+                    if !line.is_empty() && !self.passing_over {
+                        self.line(&line);
+                    }
+                    if self.messages.is_empty() {
+                        self.link.close("it closed its standard output");
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), Self::Error> {
+        // A write that the server does not take ends with its process.
+        if let Ok(mut stdin) = self.stdin.try_lock() {
+            *stdin = None;
+        }
+        self.link.close("the connection was closed");
+        Ok(())
+    }
+}

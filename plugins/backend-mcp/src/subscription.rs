@@ -1,0 +1,66 @@
+//! The subscription of 2026-07-28: one long request whose answers tell of changed lists.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::model::SubscriptionFilter;
+use tokio::task::JoinHandle;
+
+use crate::connection::Connection;
+
+/// How long a subscription may take to be acknowledged.
+const ACKNOWLEDGED: Duration = Duration::from_secs(10);
+/// The waits before it is made again.
+const FIRST: Duration = Duration::from_secs(1);
+const MOST: Duration = Duration::from_secs(30);
+
+/// Ends the subscription when it is dropped.
+pub(crate) struct Kept(JoinHandle<()>);
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Subscribes to whatever lists the server says that it tells of, and again whenever that ends.
+pub(crate) fn keep(connection: Arc<Connection>) -> Kept {
+    Kept(tokio::spawn(async move {
+        let filter = filter(&connection);
+        if filter == SubscriptionFilter::default() {
+            return;
+        }
+        let mut wait = FIRST;
+        while connection.link().closed().is_none() {
+            let listening = connection.peer().listen(filter.clone());
+            if let Ok(Ok(mut subscription)) = tokio::time::timeout(ACKNOWLEDGED, listening).await {
+                wait = FIRST;
+                // What changed before the acknowledgement was told to nobody.
+                connection.link().change();
+                while let Ok(Some(_)) = subscription.next().await {
+                    connection.link().change();
+                }
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(MOST);
+        }
+    }))
+}
+
+fn filter(connection: &Connection) -> SubscriptionFilter {
+    let capabilities = &connection.info.capabilities;
+    let mut filter = SubscriptionFilter::default();
+    let tools = capabilities.tools.as_ref();
+    filter.tools_list_changed = tools
+        .and_then(|tools| tools.list_changed)
+        .filter(|yes| *yes);
+    let prompts = capabilities.prompts.as_ref();
+    filter.prompts_list_changed = prompts
+        .and_then(|prompts| prompts.list_changed)
+        .filter(|yes| *yes);
+    let resources = capabilities.resources.as_ref();
+    filter.resources_list_changed = resources
+        .and_then(|resources| resources.list_changed)
+        .filter(|yes| *yes);
+    filter
+}

@@ -1,0 +1,92 @@
+//! Ends: of servers, of sessions, of the host; nothing is left running.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::stage::{Stage, runs, server, until, with};
+
+fn pids(stage: &Stage) -> Vec<u64> {
+    let text = stage.text("spawn", json!({}));
+    text.split(' ').map(|pid| pid.parse().unwrap()).collect()
+}
+
+#[test]
+fn trap10_nothing_that_a_server_started_outlives_its_session() {
+    for traits in [&[][..], &["ignore-eof"], &["ignore-eof", "ignore-term"]] {
+        let stage = Stage::new(json!({ "s": server(traits) }));
+        let pids = pids(&stage);
+        assert!(pids.iter().all(|pid| runs(*pid)), "{pids:?}");
+        stage.close("one");
+        // What left the group is the guardian's, at the end of the instance.
+        assert!(!runs(pids[0]) && !runs(pids[1]), "{traits:?}");
+        drop(stage);
+        until("the last is gone", || !runs(pids[2]));
+    }
+}
+
+#[test]
+fn trap11_servers_end_at_the_same_time() {
+    let stubborn = || server(&["ignore-eof", "ignore-term"]);
+    let stage = Stage::new(json!({ "s": stubborn(), "t": stubborn(), "u": stubborn() }));
+    let pids: Vec<u64> = ["s", "t", "u"]
+        .iter()
+        .map(|name| stage.status_of("one", name)["pid"].as_u64().unwrap())
+        .collect();
+    let begun = Instant::now();
+    stage.close("one");
+    assert!(
+        begun.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert!(!pids.iter().any(|pid| runs(*pid)));
+}
+
+#[test]
+fn a_server_that_dies_is_started_again_and_its_last_words_are_told() {
+    let stage = Stage::new(json!({ "s": server(&[]) }));
+    let lost = stage.call("crash", json!({}));
+    assert!(lost.text().contains("out of cheese"), "{}", lost.text());
+    until("it is back", || stage.status()["generation"] == 2);
+    assert_eq!(stage.text("echo", json!({ "text": "back" })), "back");
+    assert!(stage.watched(|seen| {
+        let notice = |event: &Value| {
+            event["event"] == "notice" && event["text"].to_string().contains("exit status: 1")
+        };
+        seen.events.iter().any(notice)
+    }));
+}
+
+#[test]
+fn a_server_that_does_not_start_says_why_and_is_tried_again_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    let stage = Stage::new(json!({ "s": server(&["no-start", "--log", path.to_str().unwrap()]) }));
+    until("it is tried again", || super::stage::log(&path).len() >= 2);
+    let status = stage.status();
+    let why = status["why"].as_str().unwrap_or_default();
+    assert!(
+        status["state"] == "starting" || why.contains("the licence has expired"),
+        "{status}"
+    );
+    assert!(stage.watched(|seen| {
+        let notice = |event: &Value| {
+            event["event"] == "notice" && event["text"].to_string().contains("did not start")
+        };
+        seen.events.iter().any(notice)
+    }));
+}
+
+#[test]
+fn servers_start_at_the_same_time() {
+    let slow = || with(server(&["slow-start"]), json!({}));
+    let begun = Instant::now();
+    let stage = Stage::new(json!({ "s": slow(), "t": slow(), "u": slow(), "v": slow() }));
+    assert!(stage.catalog().tools.len() > 40);
+    assert!(
+        begun.elapsed() < Duration::from_millis(1_900),
+        "{:?}",
+        begun.elapsed()
+    );
+}

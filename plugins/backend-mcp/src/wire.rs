@@ -1,0 +1,292 @@
+//! From bytes that a server sent to messages: what can be used is, and the rest is counted.
+//!
+//! Results are kept as they came, so one bad member of one of them never costs a whole answer. A
+//! line may begin with text that was printed without a line break, hold several messages, or an
+//! old batch.
+
+use rmcp::model::{
+    CustomResult, DiscoverResult, ErrorCode, ErrorData, InitializeResult, RequestId,
+    ServerJsonRpcMessage, ServerNotification, ServerRequest, ServerResult,
+};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+/// The most messages of one batch.
+const MOST_OF_A_BATCH: usize = 1_000;
+/// How every message begins, when something else was printed before it.
+const BEGINNING: &[u8] = b"{\"jsonrpc\"";
+/// How much of a message that is too long is looked at for its id.
+const HEAD: usize = 4 * 1024;
+
+/// What a piece of input held.
+#[derive(Debug, Default)]
+pub(crate) struct Read {
+    pub(crate) messages: Vec<ServerJsonRpcMessage>,
+    /// Pieces that are no messages.
+    pub(crate) skipped: usize,
+}
+
+/// Reads a line, or the data of an event.
+pub(crate) fn read(line: &[u8]) -> Read {
+    let mut read = Read::default();
+    let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
+    let line = line.trim_ascii();
+    if line.is_empty() {
+        return read;
+    }
+    if let Ok(value) = serde_json::from_slice::<Value>(line) {
+        take(value, &mut read);
+        return read;
+    }
+    // Something is around it.
+    let from = line
+        .windows(BEGINNING.len())
+        .position(|window| window == BEGINNING);
+    let Some(rest) = from.and_then(|from| line.get(from..)) else {
+        read.skipped += 1;
+        return read;
+    };
+    if from != Some(0) {
+        read.skipped += 1;
+    }
+    for value in serde_json::Deserializer::from_slice(rest)
+        .into_iter::<Value>()
+        .take(MOST_OF_A_BATCH)
+    {
+        match value {
+            Ok(value) => take(value, &mut read),
+            Err(_) => {
+                read.skipped += 1;
+                break;
+            }
+        }
+    }
+    read
+}
+
+/// An answer in place of one that is too long, when the beginning tells which request it is for.
+pub(crate) fn too_long(head: &[u8], most: usize) -> Option<ServerJsonRpcMessage> {
+    let head = head.get(..head.len().min(HEAD))?;
+    let text = String::from_utf8_lossy(head);
+    if text.contains("\"method\"") {
+        return None;
+    }
+    let after = text.split_once("\"id\"")?.1.trim_start();
+    let after = after.strip_prefix(':')?.trim_start();
+    let id = serde_json::Deserializer::from_str(after)
+        .into_iter::<Value>()
+        .next()?
+        .ok()?;
+    let message = format!("its answer is longer than {most} bytes and was left out");
+    Some(ServerJsonRpcMessage::error(
+        ErrorData::new(ErrorCode::INTERNAL_ERROR, message, None),
+        Some(id_of(&id)?),
+    ))
+}
+
+fn take(value: Value, read: &mut Read) {
+    match value {
+        Value::Array(values) => {
+            for value in values.into_iter().take(MOST_OF_A_BATCH) {
+                match value {
+                    Value::Object(object) => one(object, read),
+                    _ => read.skipped += 1,
+                }
+            }
+        }
+        Value::Object(object) => one(object, read),
+        _ => read.skipped += 1,
+    }
+}
+
+fn one(mut object: Map<String, Value>, read: &mut Read) {
+    if object.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
+        read.skipped += 1;
+        return;
+    }
+    let id = object.get("id").and_then(id_of);
+    let message = if object.contains_key("method") {
+        object.remove("id");
+        object.remove("jsonrpc");
+        object.remove("result");
+        object.remove("error");
+        let value = Value::Object(object);
+        match id {
+            Some(id) => ServerRequest::deserialize(value)
+                .ok()
+                .map(|request| ServerJsonRpcMessage::request(request, id)),
+            // What nobody here listens to is cheap, however much of it comes.
+            None if !is_of_use(&value) => return,
+            None => ServerNotification::deserialize(value)
+                .ok()
+                .map(ServerJsonRpcMessage::notification),
+        }
+    } else {
+        answer(object, id)
+    };
+    match message {
+        Some(message) => read.messages.push(message),
+        None => read.skipped += 1,
+    }
+}
+
+fn is_of_use(notification: &Value) -> bool {
+    let method = notification.get("method").and_then(Value::as_str);
+    matches!(
+        method.unwrap_or_default(),
+        "notifications/progress"
+            | "notifications/cancelled"
+            | "notifications/tools/list_changed"
+            | "notifications/prompts/list_changed"
+            | "notifications/resources/list_changed"
+            | "notifications/subscriptions/acknowledged"
+    )
+}
+
+fn answer(mut object: Map<String, Value>, id: Option<RequestId>) -> Option<ServerJsonRpcMessage> {
+    match object.remove("error") {
+        None | Some(Value::Null) => {}
+        Some(error) => return Some(ServerJsonRpcMessage::error(error_of(error), id)),
+    }
+    let result = object.remove("result")?;
+    Some(ServerJsonRpcMessage::response(result_of(result), id?))
+}
+
+/// The results of the handshake as types, all others as they came.
+fn result_of(value: Value) -> ServerResult {
+    if value.get("supportedVersions").is_some()
+        && let Ok(result) = DiscoverResult::deserialize(&value)
+    {
+        return ServerResult::DiscoverResult(result);
+    }
+    if value.get("protocolVersion").is_some()
+        && let Ok(result) = InitializeResult::deserialize(&value)
+    {
+        return ServerResult::InitializeResult(result);
+    }
+    ServerResult::CustomResult(CustomResult(value))
+}
+
+fn error_of(error: Value) -> ErrorData {
+    let Value::Object(mut fields) = error else {
+        let text = match error {
+            Value::String(text) => text,
+            other => other.to_string(),
+        };
+        return ErrorData::new(ErrorCode::INTERNAL_ERROR, text, None);
+    };
+    let code = fields
+        .get("code")
+        .and_then(Value::as_i64)
+        .and_then(|code| i32::try_from(code).ok())
+        .map_or(ErrorCode::INTERNAL_ERROR, ErrorCode);
+    let message = match fields.remove("message") {
+        Some(Value::String(message)) => message,
+        Some(other) => other.to_string(),
+        None => "no message".to_owned(),
+    };
+    ErrorData::new(code, message, fields.remove("data"))
+}
+
+fn id_of(value: &Value) -> Option<RequestId> {
+    match value {
+        Value::String(text) => Some(RequestId::String(text.as_str().into())),
+        Value::Number(number) => {
+            let whole = number.as_i64().or_else(|| {
+                let float = number.as_f64()?;
+                (float.fract() == 0.0 && float.abs() < 1e15).then_some(float as i64)
+            })?;
+            Some(RequestId::Number(whole))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn texts(line: &str) -> (Vec<Value>, usize) {
+        let read = read(line.as_bytes());
+        let messages = read
+            .messages
+            .iter()
+            .map(|m| serde_json::to_value(m).unwrap());
+        (messages.collect(), read.skipped)
+    }
+
+    fn result(id: impl Into<Value>) -> Value {
+        json!({ "jsonrpc": "2.0", "id": id.into(), "result": { "odd": [1] } })
+    }
+
+    #[test]
+    fn a_result_is_kept_as_it_came() {
+        let line = result(7).to_string();
+        assert_eq!(texts(&line), (vec![result(7)], 0));
+    }
+
+    #[test]
+    fn bom_and_carriage_return_are_no_part_of_a_message() {
+        let line = format!("\u{feff}{}\r\n", result(7));
+        assert_eq!(texts(&line), (vec![result(7)], 0));
+    }
+
+    #[test]
+    fn a_print_without_a_line_break_costs_only_itself() {
+        let line = format!("loading...{}", result(7));
+        assert_eq!(texts(&line), (vec![result(7)], 1));
+    }
+
+    #[test]
+    fn several_messages_of_a_line_are_all_read() {
+        let line = format!("{}{}", result(7), result("8"));
+        assert_eq!(texts(&line), (vec![result(7), result("8")], 0));
+        let batch = json!([result(7), 5, result(8)]).to_string();
+        assert_eq!(texts(&batch), (vec![result(7), result(8)], 1));
+    }
+
+    #[test]
+    fn json_that_is_no_message_is_skipped() {
+        for line in [
+            "{\"level\":\"info\"}",
+            "\"text\"",
+            "17",
+            "garbage",
+            "[1,2]",
+            "{}",
+        ] {
+            let (messages, skipped) = texts(line);
+            assert!(messages.is_empty() && skipped > 0, "{line}");
+        }
+        assert_eq!(texts(""), (vec![], 0));
+    }
+
+    #[test]
+    fn an_error_of_null_is_none_and_one_of_text_is_one() {
+        let line = json!({ "jsonrpc": "2.0", "id": 7, "result": { "odd": [1] }, "error": null });
+        assert_eq!(texts(&line.to_string()), (vec![result(7)], 0));
+        let line = json!({ "jsonrpc": "2.0", "id": 7, "error": "no luck" });
+        let error = json!({ "code": -32603, "message": "no luck" });
+        let expected = json!({ "jsonrpc": "2.0", "id": 7, "error": error });
+        assert_eq!(texts(&line.to_string()), (vec![expected], 0));
+    }
+
+    #[test]
+    fn the_id_of_what_is_too_long_is_found() {
+        let found = too_long(
+            b"{\"jsonrpc\":\"2.0\",\"id\": 12,\"result\":{\"content\":[",
+            9,
+        );
+        let value = serde_json::to_value(found.unwrap()).unwrap();
+        assert_eq!(value["id"], 12);
+        assert!(too_long(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\"", 9).is_none());
+        assert!(too_long(b"aaaaaaaaaa", 9).is_none());
+    }
+
+    #[test]
+    fn a_float_that_is_whole_is_an_id() {
+        assert_eq!(texts(&result(7.0).to_string()).0, [result(7)]);
+    }
+}

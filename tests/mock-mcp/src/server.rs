@@ -1,0 +1,347 @@
+//! The protocol: what is answered to which message, without the transport.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::tools;
+
+/// How the server is difficult, by name:
+///
+/// - `modern`, `dual`: it speaks 2026-07-28 (too);
+/// - `exit-on-unknown`, `silent`: what it does when it is asked for that and does not;
+/// - `echo-version`: it agrees to any revision that it hears;
+/// - `no-initialize`: it never answers the handshake;
+/// - `bad-tools`, `same-cursor`, `endless-cursor`, `empty-cursor`, `hang-list`: its list of tools;
+/// - `noise`: it prints between its messages;
+/// - `stderr-flood`: it writes a megabyte to standard error before it answers a call;
+/// - `ignore-eof`, `ignore-term`: how it ends;
+/// - `no-start`: it writes a reason and exits; `once`: every start but the first does so;
+/// - `slow-start`: it is silent for half a second;
+/// - `stateless-only`: it declares that it keeps nothing;
+/// - `stateful-newcomer`: the tool that it gets by `change` is stateful;
+/// - `auth`, `json`: over HTTP only.
+#[derive(Default)]
+pub(crate) struct Traits {
+    pub(crate) names: Vec<String>,
+    pub(crate) log: Option<PathBuf>,
+}
+
+/// One server with what it remembers.
+pub(crate) struct Server {
+    traits: Traits,
+    pub(crate) counter: AtomicU64,
+    pub(crate) changed: AtomicBool,
+    pub(crate) changes: watch::Sender<u64>,
+    /// Cuts all subscriptions.
+    pub(crate) cut: watch::Sender<u64>,
+    log: Mutex<()>,
+}
+
+/// The other side: where messages go, and the answers that are waited for.
+#[derive(Clone)]
+pub(crate) struct Peer {
+    out: mpsc::UnboundedSender<String>,
+    waiting: Arc<Mutex<BTreeMap<u64, oneshot::Sender<Value>>>>,
+    next: Arc<AtomicU64>,
+}
+
+impl Peer {
+    pub(crate) fn new(out: mpsc::UnboundedSender<String>) -> Self {
+        Self {
+            out,
+            waiting: Arc::default(),
+            next: Arc::new(AtomicU64::new(1)),
+        }
+    }
+
+    /// Over another way out, with the same answers.
+    pub(crate) fn over(&self, out: mpsc::UnboundedSender<String>) -> Self {
+        Self {
+            out,
+            ..self.clone()
+        }
+    }
+
+    pub(crate) fn send(&self, message: &Value) {
+        let _ = self.out.send(format!("{message}\n"));
+    }
+
+    /// Sends bytes as they are.
+    pub(crate) fn print(&self, text: impl Into<String>) {
+        let _ = self.out.send(text.into());
+    }
+
+    /// Asks the client and waits.
+    pub(crate) async fn ask(&self, method: &str, params: Value) -> Value {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let (answer, answered) = oneshot::channel();
+        lock(&self.waiting).insert(id, answer);
+        self.send(&json!({
+            "jsonrpc": "2.0", "id": format!("s{id}"), "method": method, "params": params
+        }));
+        answered.await.unwrap_or_default()
+    }
+
+    fn answered(&self, message: &Value) {
+        let id = message["id"]
+            .as_str()
+            .and_then(|id| id.strip_prefix('s')?.parse().ok());
+        if let Some(answer) = id.and_then(|id: u64| lock(&self.waiting).remove(&id)) {
+            let result = message.get("result").or_else(|| message.get("error"));
+            let _ = answer.send(result.cloned().unwrap_or_default());
+        }
+    }
+}
+
+impl Server {
+    pub(crate) fn new(traits: Traits) -> Self {
+        Self {
+            traits,
+            counter: AtomicU64::new(0),
+            changed: AtomicBool::new(false),
+            changes: watch::Sender::new(0),
+            cut: watch::Sender::new(0),
+            log: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.traits.names.iter().any(|known| known == name)
+    }
+
+    /// Appends to the log.
+    pub(crate) fn note(&self, value: &Value) {
+        let _one = lock(&self.log);
+        let Some(path) = &self.traits.log else { return };
+        let file = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(path);
+        if let Ok(mut file) = file {
+            let _ = file.write_all(format!("{value}\n").as_bytes());
+        }
+    }
+
+    pub(crate) async fn at_start(&self) {
+        let log = self.traits.log.as_ref();
+        let starts = log
+            .and_then(|path| std::fs::read_to_string(path).ok())
+            .map_or(0, |text| text.matches("{\"start\"").count());
+        if self.has("no-start") || (self.has("once") && starts > 1) {
+            let _ = std::io::stderr().write_all(b"the licence has expired\n");
+            std::process::exit(3);
+        }
+        if self.has("slow-start") {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    }
+
+    /// Tells that the list of tools is another one.
+    pub(crate) fn change(&self) {
+        self.changed.store(true, Ordering::Relaxed);
+        self.changes.send_modify(|changes| *changes += 1);
+    }
+
+    fn is_modern(&self) -> bool {
+        self.has("modern") || self.has("dual")
+    }
+
+    /// Takes a message from the client.
+    pub(crate) async fn take(server: &Arc<Self>, peer: &Peer, message: Value) {
+        let method = message["method"].as_str().unwrap_or_default().to_owned();
+        if method.is_empty() {
+            peer.answered(&message);
+            return;
+        }
+        let Some(id) = message.get("id").cloned() else {
+            return;
+        };
+        if server.has("noise") {
+            peer.print("starting up...\n");
+            peer.print("{\"level\":\"info\",\"msg\":\"structured\"}\n\"text\"\n17\n");
+            peer.print("\u{feff}no line break after this: ");
+        }
+        let params = message["params"].clone();
+        match method.as_str() {
+            "initialize" => server.initialize(peer, &id, &params),
+            "server/discover" => server.discover(peer, &id),
+            "tools/list" if server.has("hang-list") => {}
+            "tools/list" => peer.send(&result(&id, server.tools(&params))),
+            "tools/call" => {
+                let (server, peer) = (Arc::clone(server), peer.clone());
+                tokio::spawn(async move { tools::call(&server, &peer, &id, &params).await });
+            }
+            "subscriptions/listen" => server.listen(peer, &id, &params),
+            "resources/list" => {
+                let resource = json!({ "uri": "mock://a", "name": "a", "mimeType": "text/plain" });
+                peer.send(&result(&id, json!({ "resources": [resource, 5] })));
+            }
+            "resources/templates/list" => {
+                peer.send(&result(&id, json!({ "resourceTemplates": [] })));
+            }
+            "resources/read" => {
+                let contents = json!([{ "uri": params["uri"], "text": "what a says" }]);
+                peer.send(&result(&id, json!({ "contents": contents })));
+            }
+            "prompts/list" => {
+                peer.send(&result(
+                    &id,
+                    json!({ "prompts": [{ "name": "p" }, { "x": 1 }] }),
+                ));
+            }
+            "prompts/get" => {
+                let message = json!({ "role": "user", "content": { "type": "text", "text": "p" } });
+                peer.send(&result(&id, json!({ "messages": [message] })));
+            }
+            "ping" => peer.send(&result(&id, json!({}))),
+            _ => server.unknown(peer, &id),
+        }
+    }
+
+    fn unknown(&self, peer: &Peer, id: &Value) {
+        if self.has("exit-on-unknown") {
+            std::process::exit(1);
+        }
+        if !self.has("silent") {
+            peer.send(&error(id, -32601, "method not found"));
+        }
+    }
+
+    fn initialize(&self, peer: &Peer, id: &Value, params: &Value) {
+        if self.has("no-initialize") {
+            return;
+        }
+        if self.has("modern") {
+            peer.send(&error(id, -32601, "no handshake here"));
+            return;
+        }
+        let asked = params["protocolVersion"].clone();
+        let version = if self.has("echo-version") {
+            asked
+        } else {
+            json!("2025-11-25")
+        };
+        peer.send(&result(
+            id,
+            json!({
+                "protocolVersion": version,
+                "capabilities": self.capabilities(),
+                "serverInfo": { "name": "mock", "version": "1" },
+                "instructions": "Be kind to it.",
+            }),
+        ));
+    }
+
+    /// Tells of changes from now on.
+    pub(crate) fn tell_changes(&self, peer: &Peer) {
+        let mut changes = self.changes.subscribe();
+        let peer = peer.clone();
+        tokio::spawn(async move {
+            while changes.changed().await.is_ok() {
+                peer.send(&json!({
+                    "jsonrpc": "2.0", "method": "notifications/tools/list_changed"
+                }));
+            }
+        });
+    }
+
+    fn discover(&self, peer: &Peer, id: &Value) {
+        if !self.is_modern() {
+            self.unknown(peer, id);
+            return;
+        }
+        peer.send(&result(
+            id,
+            json!({
+                "resultType": "complete",
+                "supportedVersions": ["2026-07-28"],
+                "capabilities": self.capabilities(),
+                "ttlMs": 0,
+                "cacheScope": "private",
+            }),
+        ));
+    }
+
+    fn capabilities(&self) -> Value {
+        let mut capabilities = json!({
+            "tools": { "listChanged": true },
+            "resources": {},
+            "prompts": {},
+        });
+        if self.has("stateless-only") {
+            capabilities["experimental"] =
+                json!({ "dev.conjure/session": { "mode": "stateless" } });
+        }
+        capabilities
+    }
+
+    fn tools(&self, params: &Value) -> Value {
+        let mut list = json!({ "tools": tools::list(self) });
+        if self.is_modern() {
+            list["resultType"] = json!("complete");
+            list["ttlMs"] = json!(0);
+            list["cacheScope"] = json!("private");
+        }
+        let page = params["cursor"]
+            .as_str()
+            .map_or(0, |cursor| cursor.len() + 1);
+        if self.has("same-cursor") {
+            list["nextCursor"] = json!("again");
+        } else if self.has("endless-cursor") {
+            list = json!({ "tools": [{ "name": format!("t{page}"), "inputSchema": { "type": "object" } }] });
+            list["nextCursor"] = json!("x".repeat(page));
+        } else if self.has("empty-cursor") && params.get("cursor").is_none() {
+            list = json!({ "tools": [], "nextCursor": "" });
+        }
+        list
+    }
+
+    /// The long request of 2026-07-28. A change before the acknowledgement is lost, as in rmcp.
+    fn listen(&self, peer: &Peer, id: &Value, params: &Value) {
+        if self.has("change-before-ack") {
+            self.change();
+        }
+        let meta = json!({ "io.modelcontextprotocol/subscriptionId": id });
+        let mut changes = self.changes.subscribe();
+        let mut cut = self.cut.subscribe();
+        peer.send(&json!({
+            "jsonrpc": "2.0",
+            "method": "notifications/subscriptions/acknowledged",
+            "params": { "_meta": meta, "notifications": params["notifications"] },
+        }));
+        let peer = peer.clone();
+        tokio::spawn(async move {
+            loop {
+                tokio::select! {
+                    changed = changes.changed() => if changed.is_err() { return },
+                    _ = cut.changed() => return,
+                }
+                peer.send(&json!({
+                    "jsonrpc": "2.0",
+                    "method": "notifications/tools/list_changed",
+                    "params": { "_meta": meta },
+                }));
+            }
+        });
+    }
+}
+
+pub(crate) fn result(id: &Value, result: impl Into<Value>) -> Value {
+    let result = result.into();
+    json!({ "jsonrpc": "2.0", "id": id, "result": result })
+}
+
+pub(crate) fn error(id: &Value, code: i32, message: &str) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": message } })
+}
+
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,250 @@
+//! The tools: some behave, some do not.
+
+use std::io::Write as _;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::server::{Peer, Server, error, result};
+
+/// Names, descriptions and annotations.
+const TOOLS: &[(&str, &str, &str)] = &[
+    ("ask", "Asks the person", ""),
+    ("big", "Answers with so many bytes", "read"),
+    ("change", "Changes the list of tools", ""),
+    ("content", "Answers with every kind of content", ""),
+    ("count", "Counts its calls", ""),
+    ("crash", "Exits in the middle", ""),
+    (
+        "crash_once",
+        "Exits in the middle of its first call",
+        "idempotent",
+    ),
+    ("echo", "Says what it is told", "read"),
+    ("environment", "Names its variables", ""),
+    ("fail", "Fails", ""),
+    ("flood", "Sends notifications before it answers", ""),
+    ("hang", "Never answers", ""),
+    ("meta", "Shows the metadata of its call", ""),
+    ("odd", "Answers in an odd way", ""),
+    ("progress", "Makes progress, slowly", ""),
+    ("roots", "Asks for the directories", ""),
+    ("sample", "Asks the model", ""),
+    ("spawn", "Starts programs that outlive it", ""),
+];
+
+pub(crate) fn list(server: &Server) -> Vec<Value> {
+    let mut tools: Vec<Value> = TOOLS
+        .iter()
+        .map(|(name, description, kind)| {
+            let annotations = match *kind {
+                "read" => json!({ "readOnlyHint": true }),
+                "idempotent" => json!({ "idempotentHint": true }),
+                _ => json!({}),
+            };
+            json!({
+                "name": name,
+                "description": description,
+                "inputSchema": { "type": "object" },
+                "annotations": annotations,
+                "vendor": { "kept": true },
+            })
+        })
+        .collect();
+    if server.changed.load(Ordering::Relaxed) {
+        let mut newcomer = json!({ "name": "newcomer", "inputSchema": { "type": "object" } });
+        if server.has("stateful-newcomer") {
+            newcomer["_meta"] = json!({ "dev.conjure/mode": "stateful" });
+        }
+        tools.push(newcomer);
+    }
+    if server.has("bad-tools") {
+        let schema = json!({ "type": "object" });
+        tools.extend([
+            json!({ "name": "no_schema" }),
+            json!({ "name": "null_schema", "inputSchema": null }),
+            json!({ "name": "bool_schema", "inputSchema": true }),
+            json!({ "name": 7, "inputSchema": schema }),
+            json!({ "name": "odd_annotation", "inputSchema": schema,
+                "annotations": { "readOnlyHint": "yes" } }),
+            json!({ "name": "echo", "inputSchema": schema }),
+            json!("no tool"),
+        ]);
+    }
+    tools
+}
+
+/// Runs a call; it may end without an answer.
+pub(crate) async fn call(server: &Server, peer: &Peer, id: &Value, params: &Value) {
+    if server.has("stderr-flood") {
+        let line = [b"x".repeat(1023).as_slice(), b"\n"].concat();
+        for _ in 0..1024 {
+            let _ = std::io::stderr().write_all(&line);
+        }
+    }
+    let arguments = &params["arguments"];
+    let number = |name: &str| arguments[name].as_u64().unwrap_or_default();
+    let answer = match params["name"].as_str().unwrap_or_default() {
+        "echo" => text(arguments["text"].as_str().unwrap_or_default()),
+        "count" => text(&(server.counter.fetch_add(1, Ordering::Relaxed) + 1).to_string()),
+        "crash" => {
+            let _ = std::io::stderr().write_all(b"out of cheese\n");
+            std::process::exit(1);
+        }
+        "crash_once" => {
+            let mark = std::path::PathBuf::from(arguments["mark"].as_str().unwrap_or_default());
+            if !mark.exists() {
+                let _ = std::fs::write(&mark, "");
+                std::process::exit(1);
+            }
+            text("survived")
+        }
+        "hang" => {
+            server.note(&json!({ "hanging": id }));
+            return;
+        }
+        "fail" => json!({ "content": [{ "type": "text", "text": "no" }], "isError": true }),
+        "environment" => {
+            let mut names: Vec<String> = std::env::vars().map(|(name, _)| name).collect();
+            names.sort();
+            text(&names.join(" "))
+        }
+        "meta" => json!({
+            "content": [{ "type": "text", "text": params["_meta"].to_string() }],
+            "structuredContent": params["_meta"],
+        }),
+        "big" => text(&"x".repeat(usize::try_from(number("bytes")).unwrap_or_default())),
+        "progress" => {
+            let token = params["_meta"]["progressToken"].clone();
+            for done in 1..=number("steps") {
+                tokio::time::sleep(Duration::from_millis(number("ms"))).await;
+                peer.send(&json!({
+                    "jsonrpc": "2.0", "method": "notifications/progress",
+                    "params": { "progressToken": token, "progress": done, "message": "going on" },
+                }));
+            }
+            text("arrived")
+        }
+        "change" => {
+            server.change();
+            text("changed")
+        }
+        "flood" => {
+            let drop = json!({
+                "jsonrpc": "2.0", "method": "notifications/message",
+                "params": { "level": "info", "data": "flood" },
+            });
+            let times = usize::try_from(number("times")).unwrap_or_default();
+            peer.print(format!("{drop}\n").repeat(times));
+            text("dry again")
+        }
+        "spawn" => text(&spawn()),
+        "ask" | "sample" | "roots" => match question(server, peer, params).await {
+            Ok(answer) => text(&answer.to_string()),
+            Err(asked) => asked,
+        },
+        "content" => json!({
+            "content": [
+                { "type": "text", "text": "words" },
+                { "type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png" },
+                { "type": "audio", "data": "UklGRg==", "mimeType": "audio/wav" },
+                { "type": "resource_link", "uri": "mock://a", "name": "a.txt" },
+                { "type": "resource", "resource": { "uri": "mock://e", "text": "embedded" } },
+                { "type": "hologram", "depth": 3 },
+                { "type": "text", "text": 5 },
+            ],
+            "structuredContent": { "answer": 42 },
+        }),
+        "odd" => {
+            odd(peer, id, arguments["kind"].as_str().unwrap_or_default());
+            return;
+        }
+        "newcomer" => text("hello"),
+        _ => {
+            peer.send(&error(id, -32602, "no such tool"));
+            return;
+        }
+    };
+    peer.send(&result(id, answer));
+}
+
+/// Answers that the protocol does not know, each around the text `odd`.
+fn odd(peer: &Peer, id: &Value, kind: &str) {
+    let whole = result(id, text("odd"));
+    match kind {
+        "error_null" => {
+            let mut both = whole;
+            both["error"] = Value::Null;
+            peer.send(&both);
+        }
+        "error_string" => {
+            peer.send(&json!({ "jsonrpc": "2.0", "id": id, "error": "just text" }));
+        }
+        "batch" => peer.send(&json!([whole])),
+        "glued" => peer.print(format!("Loading model... {whole}\n")),
+        "twice" => {
+            peer.send(&whole);
+            peer.send(&result(id, text("odd again")));
+        }
+        "other_id" => {
+            peer.send(&result(&json!(987_654), text("not yours")));
+            peer.send(&whole);
+        }
+        "string_id" => peer.send(&result(&json!(id.to_string()), text("odd"))),
+        "crlf" => peer.print(format!("{whole}\r\n")),
+        "no_object" => peer.send(&result(id, json!("no object"))),
+        "result_type" => peer.send(&result(id, json!({ "resultType": "surprise" }))),
+        _ => {}
+    }
+}
+
+/// Asks the client: by a request, or in the modern era by an answer that is a question.
+async fn question(server: &Server, peer: &Peer, params: &Value) -> Result<Value, Value> {
+    let (method, body) = match params["name"].as_str().unwrap_or_default() {
+        "ask" => (
+            "elicitation/create",
+            json!({ "message": "Go on?", "requestedSchema": {
+                "type": "object", "properties": {
+                    "sure": { "type": "boolean" },
+                    "note": { "type": "string", "default": "none" },
+                } } }),
+        ),
+        "sample" => (
+            "sampling/createMessage",
+            json!({ "maxTokens": 9, "messages": [
+                { "role": "user", "content": { "type": "text", "text": "Who?" } }] }),
+        ),
+        _ => ("roots/list", json!({})),
+    };
+    if !server.has("modern") {
+        return Ok(peer.ask(method, body).await);
+    }
+    if params["requestState"] == "opaque" {
+        return Ok(params["inputResponses"]["q"].clone());
+    }
+    Err(json!({
+        "resultType": "input_required",
+        "inputRequests": { "q": { "method": method, "params": body } },
+        "requestState": "opaque",
+    }))
+}
+
+/// Starts a program in the server's group and one in a group of its own.
+fn spawn() -> String {
+    let sleep = |own_group: bool| {
+        let mut command = std::process::Command::new("sleep");
+        command.arg("300").stdin(std::process::Stdio::null());
+        command.stdout(std::process::Stdio::null());
+        if own_group {
+            use std::os::unix::process::CommandExt as _;
+            command.process_group(0);
+        }
+        command.spawn().map_or(0, |child| child.id())
+    };
+    format!("{} {} {}", std::process::id(), sleep(false), sleep(true))
+}
+
+fn text(text: &str) -> Value {
+    json!({ "content": [{ "type": "text", "text": text }] })
+}
