@@ -138,6 +138,13 @@ impl Script {
         self
     }
 
+    /// As [`Script::hosted`], unless it was said already.
+    #[must_use]
+    pub fn hosted_unless_set(mut self, hosted: Hosted) -> Self {
+        self.hosted.get_or_insert(hosted);
+        self
+    }
+
     /// Takes the answer for a request, using it up.
     pub(crate) fn take(&mut self, request: &Request) -> Option<Answer> {
         self.take_step(request, |_| true)

@@ -69,7 +69,7 @@ impl Hosted {
             ("GET", [_]) => {
                 let all: Vec<Value> = self.files.iter().map(StoredFile::metadata).collect();
                 let (data, next) = page(request, &all, 1000)?;
-                Ok(listed(&data, next, false))
+                Ok(listed(&data, next.as_deref(), false))
             }
             ("GET", [_, id]) => Ok(Body::Json(self.stored(id)?.metadata())),
             ("GET", [_, id, "content"]) => {

@@ -157,8 +157,10 @@ impl Hosted {
             }
         });
         Some(match answered {
-            Ok(Body::Json(json)) => Answered::of(200, "application/json", json.to_string().into()),
-            Ok(Body::Bytes(bytes)) => Answered::of(200, "application/octet-stream", bytes),
+            Ok(Body::Json(json)) => {
+                Answered::of(200, "application/json", json.to_string().as_bytes())
+            }
+            Ok(Body::Bytes(bytes)) => Answered::of(200, "application/octet-stream", &bytes),
             Err(refused) => Answered {
                 rendered: Wire::Anthropic.error(
                     &ErrorReply::new(refused.status).message(refused.message.clone()),
@@ -185,7 +187,7 @@ impl Hosted {
 }
 
 impl Answered {
-    fn of(status: u16, media_type: &str, bytes: Vec<u8>) -> Self {
+    fn of(status: u16, media_type: &str, bytes: &[u8]) -> Self {
         Self {
             rendered: Rendered {
                 status,
@@ -193,7 +195,7 @@ impl Answered {
                     ("content-type".to_owned(), media_type.to_owned()),
                     ("request-id".to_owned(), "req_hosted".to_owned()),
                 ],
-                body: vec![Part(vec![Piece::new(&bytes, 1)])],
+                body: vec![Part(vec![Piece::new(bytes, 1)])],
                 stream: false,
             },
             violation: None,
@@ -242,10 +244,10 @@ fn page<T: Clone>(
     Ok((data, (to < all.len()).then(|| format!("page_{to}"))))
 }
 
-fn listed(data: &[Value], next: Option<String>, old: bool) -> Body {
+fn listed(data: &[Value], next: Option<&str>, old: bool) -> Body {
     let mut list = json!({"data": data, "next_page": next});
-    if old {
-        list["has_more"] = next.is_some().into();
+    if let (true, Some(fields)) = (old, list.as_object_mut()) {
+        fields.insert("has_more".to_owned(), next.is_some().into());
     }
     Body::Json(list)
 }

@@ -61,23 +61,20 @@ impl StoredSkill {
 
     fn told(&self, old: bool) -> Value {
         let latest = self.versions.last().map(|version| version.id.as_str());
-        let times =
-            json!({"created_at": "2026-08-20T00:00:00Z", "updated_at": "2026-08-20T00:00:00Z"});
-        let mut told = if old {
+        let at = "2026-08-20T00:00:00Z";
+        if old {
             json!({
                 "id": self.id, "type": "skill", "display_title": self.title,
                 "latest_version": latest, "source": self.source,
+                "created_at": at, "updated_at": at,
             })
         } else {
             json!({
                 "id": self.id, "type": "skill", "display_name": self.title,
                 "latest_version_id": latest, "source": {"type": self.source},
+                "created_at": at, "updated_at": at,
             })
-        };
-        for (name, time) in times.as_object().into_iter().flatten() {
-            told[name] = time.clone();
         }
-        told
     }
 }
 
@@ -92,17 +89,19 @@ impl StoredVersion {
     }
 
     fn told(&self, skill: &str, old: bool) -> Value {
-        let mut told = json!({
-            "id": self.id, "type": "skill_version", "skill_id": skill,
-            "name": self.name, "description": self.description,
-            "created_at": "2026-08-20T00:00:00Z",
-        });
+        let at = "2026-08-20T00:00:00Z";
         if old {
-            told["id"] = format!("skillver_{}", self.id).into();
-            told["version"] = self.id.as_str().into();
-            told["directory"] = self.name.as_str().into();
+            json!({
+                "id": format!("skillver_{}", self.id), "type": "skill_version",
+                "version": self.id, "directory": self.name, "skill_id": skill,
+                "name": self.name, "description": self.description, "created_at": at,
+            })
+        } else {
+            json!({
+                "id": self.id, "type": "skill_version", "skill_id": skill,
+                "name": self.name, "description": self.description, "created_at": at,
+            })
         }
-        told
     }
 }
 
@@ -120,7 +119,7 @@ impl Hosted {
                     .map(|skill| skill.told(old))
                     .collect();
                 let (data, next) = page(request, &all, if old { 100 } else { 1000 })?;
-                Ok(listed(&data, next, old))
+                Ok(listed(&data, next.as_deref(), old))
             }
             ("GET", [_, id]) => Ok(Body::Json(self.known(id)?.told(old))),
             ("DELETE", [_, id]) => {
@@ -153,7 +152,7 @@ impl Hosted {
                 let versions = self.known(id)?.versions.iter();
                 let all: Vec<Value> = versions.map(|version| version.told(id, old)).collect();
                 let (data, next) = page(request, &all, if old { 100 } else { 1000 })?;
-                Ok(listed(&data, next, old))
+                Ok(listed(&data, next.as_deref(), old))
             }
             ("GET", [_, id, "versions", version]) => {
                 let versions = &self.known(id)?.versions;
