@@ -3,7 +3,7 @@
 use insta::assert_snapshot;
 
 /// Every verb, as it is written after `conjure`.
-const VERBS: [&str; 26] = [
+const VERBS: [&str; 30] = [
     "",
     "run",
     "chat",
@@ -18,6 +18,10 @@ const VERBS: [&str; 26] = [
     "skill list",
     "skill validate",
     "skill show",
+    "skill upload",
+    "skill remote",
+    "skill remote list",
+    "skill remote delete",
     "skill trust",
     "models",
     "thread",

@@ -64,6 +64,7 @@ fn file(name: &str) -> Request {
     form("/v1/files", &[("file", Some(name), "a,b")])
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "tests write them in place")]
 fn ask(container: Value, messages: Value) -> Request {
     let body = json!({
         "model": "claude-test",
