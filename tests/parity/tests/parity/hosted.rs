@@ -3,7 +3,7 @@
 //! The provider is the mock with a memory: it refuses a container that it does not know, a paused
 //! turn that comes back changed, a mixed turn that is answered with more than results.
 
-use conjure_mock_llm::{Hosted, Message, Rule, Script, Wire};
+use conjure_mock_llm::{Block, Hosted, Message, Rule, Script, ToolBlock, Wire};
 use serde_json::{Value, json};
 
 use crate::hosted_stage::{Place, RAN, bash_use, blocks, container, made, ran, xlsx};
@@ -106,6 +106,51 @@ async fn h06_b12_b14_a_paused_turn_goes_on_in_its_container_as_it_was() {
         assert_eq!(request.body["container"]["id"], "container_1");
         let last = request.messages().last().unwrap();
         assert_eq!(last["role"], "assistant", "{last:#}");
+    }
+    place.no_violations();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b13_calls_in_a_refusal_are_not_run() {
+    let refused = bash_use("srvtoolu_1", "ls")
+        .tool_use("toolu_1", "local_bash_tool", bash("touch ran"))
+        .stop_reason("refusal")
+        .container(container("container_1"));
+    let place = Place::new(Script::new().reply(refused), &[]).await;
+    let session = place.anthropic([local(), place.hosted(xlsx())]).await;
+    let answer = in_time(session.chat("Go on.")).await.unwrap();
+    assert_eq!(answer.stop_reason.as_deref(), Some("refusal"));
+    assert!(!place.workspace.work().join("ran").exists());
+    assert_eq!(place.messages().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b12_a_call_from_inside_the_container_is_answered_with_its_container_and_its_caller() {
+    let mut call = ToolBlock::new("toolu_1", "local_bash_tool", bash("echo one"));
+    call.caller = json!({"type": "code_execution_20260120", "tool_id": "srvtoolu_1"});
+    let script = Script::new()
+        .reply(
+            Message::new()
+                .reasoning("Hm.")
+                .server_tool_use("srvtoolu_1", "code_execution", json!({"code": "call()"}))
+                .block(Block::ToolUse(call.clone()))
+                .container(container("container_1")),
+        )
+        .reply(
+            Message::new()
+                .raw_on(Wire::Anthropic, ran("srvtoolu_1", &[]))
+                .text("Done."),
+        )
+        .reply(Message::new().text("Bye."));
+    let place = Place::new(script, &[]).await;
+    let session = place.anthropic([local(), place.hosted(xlsx())]).await;
+    in_time(session.chat("Go on.")).await.unwrap();
+    in_time(session.chat("Thank you.")).await.unwrap();
+    for request in &place.messages()[1..] {
+        assert_eq!(request.body["container"]["id"], "container_1");
+        let blocks = blocks(request);
+        assert_eq!(blocks[1]["thinking"], "Hm.", "{blocks:#?}");
+        assert_eq!(blocks[3]["caller"], call.caller, "{blocks:#?}");
     }
     place.no_violations();
 }
