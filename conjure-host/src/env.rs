@@ -75,6 +75,16 @@ pub fn data_dir() -> PathBuf {
 /// Before the name of a secret that plugins may ask for, when their manifest names it.
 pub const SECRET_PREFIX: &str = "CONJURE_SECRET_";
 
+/// The keys of providers in the environment, by the names of their variables. A plugin gets one
+/// only when its manifest names it, as any secret.
+pub fn provider_keys() -> std::collections::BTreeMap<String, secrecy::SecretString> {
+    crate::provider::KNOWN
+        .iter()
+        .flat_map(|known| known.key_vars)
+        .filter_map(|name| Some(((*name).to_owned(), var(name)?.into())))
+        .collect()
+}
+
 /// The secrets in the environment, by name.
 pub fn secrets() -> std::collections::BTreeMap<String, secrecy::SecretString> {
     std::env::vars()

@@ -378,7 +378,8 @@ impl HostBuilder {
         let watcher = self
             .watch
             .then(|| Watcher::start(Arc::clone(&registry), dirs, WatchOptions::default()));
-        let mut secrets = crate::env::secrets();
+        let mut secrets = crate::env::provider_keys();
+        secrets.extend(crate::env::secrets());
         secrets.extend(self.secrets);
         let services = ServicesShared {
             key_values: KeyValues::new(self.data_dir.join("kv")),

@@ -14,10 +14,10 @@ use crate::dispatch::{answer, encode, refuse, unsupported};
 use crate::error::{Error, Result};
 use crate::export::{Exported, object};
 use crate::protocol::{
-    BackendCall, CatalogReply, Complete, Completions, Contribute, Contribution, Empty, FileRef,
-    FilesGet, FilesPut, Manifest, Observation, Observe, Open, Permissions, PromptGet, PromptText,
-    Prompts as PromptList, Requires, ResourceRead, Resources as ResourceList, State, StateScope,
-    ToolResult, op,
+    BackendCall, CatalogReply, CatalogRequest, Complete, Completions, Contribute, Contribution,
+    Empty, FileRef, FilesGet, FilesPut, Manifest, Observation, Observe, Open, Permissions,
+    PromptGet, PromptText, Prompts as PromptList, Requires, ResourceRead,
+    Resources as ResourceList, State, StateScope, ToolResult, op,
 };
 use crate::runtime::{Answer, AsyncDispatch, OnRuntime};
 use crate::setup::Setup;
@@ -29,6 +29,17 @@ pub trait Backend: Send + Sync + 'static {
 
     /// What the session is offered now, in a stable order.
     fn catalog(&self, cx: Cx) -> impl Future<Output = Result<CatalogReply>> + Send;
+
+    /// The same, where it depends on the session's model. What the model's own provider does for
+    /// the backend ([`Contributes`]) need not be offered as a tool.
+    fn catalog_for(
+        &self,
+        cx: Cx,
+        request: CatalogRequest,
+    ) -> impl Future<Output = Result<CatalogReply>> + Send {
+        let _ = request;
+        self.catalog(cx)
+    }
 
     /// Calls a tool. An `Err` becomes an error result with its message.
     fn call(&self, cx: Cx, request: BackendCall)
@@ -56,7 +67,7 @@ pub trait Contributes: Backend {
         request: Contribute,
     ) -> impl Future<Output = Result<Contribution>> + Send;
 
-    /// Takes files and state out of a response.
+    /// Takes files and state out of a response, or looks at why there is none.
     fn observe(&self, cx: Cx, request: Observe)
     -> impl Future<Output = Result<Observation>> + Send;
 }
@@ -352,7 +363,9 @@ impl<B: Backend> AsyncDispatch for Running<B> {
             op::BACKEND_OPEN => answer!(name, json, raw, |cx, body| async {
                 backend.open(cx, body).await.map(|()| Empty {})
             }),
-            op::BACKEND_CATALOG => answer!(name, json, raw, |cx, _body: Empty| backend.catalog(cx)),
+            op::BACKEND_CATALOG => {
+                answer!(name, json, raw, |cx, body| backend.catalog_for(cx, body))
+            }
             op::BACKEND_CALL => call(backend, json, raw),
             op::BACKEND_CLOSE => answer!(name, json, raw, |cx, _body: Empty| async {
                 backend.close(cx).await.map(|()| Empty {})

@@ -3,7 +3,11 @@
 use std::sync::Arc;
 
 use conjure_core::request::{ModelRequest, ProviderFragments};
-use conjure_skill_sdk::protocol::{Contribute, Contribution, Observation, Observe, op};
+use conjure_skill_sdk::protocol::{
+    Contribute, Contribution, Observation, Observe, RequestError, op,
+};
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, Shared};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
@@ -11,6 +15,7 @@ use super::lease::{BackendLease, ask};
 use super::results::fetch_with;
 use super::surroundings::Surroundings;
 use crate::artifacts::Artifacts;
+use crate::provider::ProviderError;
 use crate::session::Internal;
 
 /// The backends of a session that contribute, by instance name.
@@ -60,7 +65,7 @@ impl Contributors {
                 observe.clone(),
             )
             .await;
-            let Observation { files, state } = match observed {
+            let Observation { files, state, .. } = match observed {
                 Ok(observation) => observation,
                 Err(error) => {
                     tracing::warn!(backend = name, "did not observe the response: {error}");
@@ -92,6 +97,82 @@ impl Contributors {
                     .await;
             }
         }
+    }
+}
+
+/// The observing of a reply, which the next request waits for: what a backend saw in one reply it
+/// may need in the request after it.
+#[derive(Clone, Default)]
+pub(crate) struct Observed(Option<Shared<BoxFuture<'static, ()>>>);
+
+impl Observed {
+    /// Runs on a task of its own, whether somebody waits or not.
+    pub(crate) fn by(observing: impl Future<Output = ()> + Send + 'static) -> Self {
+        let task = tokio::spawn(observing);
+        let ended = async move {
+            let _ = task.await;
+        };
+        Self(Some(ended.boxed().shared()))
+    }
+
+    pub(crate) async fn wait(self) {
+        if let Some(ended) = self.0 {
+            ended.await;
+        }
+    }
+}
+
+/// A request, and the share that backends have in it.
+pub(crate) struct Share {
+    pub(crate) contributors: Contributors,
+    pub(crate) around: Surroundings,
+    pub(crate) observed: Observed,
+    pub(crate) internal: mpsc::Sender<Internal>,
+    pub(crate) request: ModelRequest,
+}
+
+impl Share {
+    /// The request with the fragments of now.
+    pub(crate) async fn prepared(&self) -> ModelRequest {
+        self.observed.clone().wait().await;
+        let contribution = self.contributors.contribute(&self.around, &self.request);
+        ModelRequest {
+            contribution: contribution.await,
+            ..self.request.clone()
+        }
+    }
+
+    /// Shows the backends a request that came to nothing. Whether one of them has other fragments
+    /// now, with which it may do better.
+    pub(crate) async fn is_renewed(&self, error: &ProviderError) -> bool {
+        let observe = Observe {
+            provider: self.request.provider.clone(),
+            model: self.request.model.clone(),
+            error: Some(RequestError {
+                kind: error.kind.clone(),
+                message: error.message.clone(),
+            }),
+            ..Observe::default()
+        };
+        let mut renewed = false;
+        for (backend, lease) in &self.contributors.0 {
+            let body = observe.clone();
+            let seen = ask(&lease.instance, &self.around, op::BACKEND_OBSERVE, body).await;
+            let Observation { state, retry, .. } = match seen {
+                Ok(observation) => observation,
+                Err(error) => {
+                    tracing::warn!(backend, "did not look at the failed request: {error}");
+                    continue;
+                }
+            };
+            renewed |= retry;
+            if let Some(state) = state {
+                let backend = backend.clone();
+                let said = Internal::BackendState { backend, state };
+                let _ = self.internal.send(said).await;
+            }
+        }
+        renewed
     }
 }
 

@@ -4,7 +4,9 @@
 //! behind each public name the instance that runs it. A snapshot never changes; a hot-added skill
 //! makes a new one.
 
-mod contributors;
+mod catalogs;
+pub(crate) mod contributors;
+mod handed;
 pub(crate) mod lease;
 mod offers;
 mod report;

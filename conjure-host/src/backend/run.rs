@@ -18,6 +18,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
+use super::handed::handed;
 use super::lease::{BackendLease, SkillLease};
 use super::report::CallReport;
 use super::results::{Output, fetch_with};
@@ -272,6 +273,29 @@ impl Runner<'_> {
         made.map_err(|reason| Failed::new(failure(&underway.call.name, &reason)))
     }
 
+    /// Waits for files that come from elsewhere, within the call's own limit.
+    async fn within_time<T>(
+        &self,
+        underway: &Underway<'_>,
+        ready: impl Future<Output = T>,
+    ) -> Result<T, Failed> {
+        let name = &underway.call.name;
+        tokio::select! {
+            biased;
+            ready = ready => Ok(ready),
+            () = self.cancel.cancelled() => Err(Failed {
+                text: failure(name, "the call was cancelled"),
+                end: CallEnd::Cancelled,
+            }),
+            () = tokio::time::sleep(underway.timeout) => Err(Failed {
+                text: failure(name, &format!(
+                    "its files were not there within {:?}", underway.timeout
+                )),
+                end: CallEnd::TimedOut,
+            }),
+        }
+    }
+
     /// Waits for a plugin to be ready, within the call's own limit.
     async fn within<T>(
         &self,
@@ -302,11 +326,21 @@ impl Runner<'_> {
         lease: &BackendLease,
         output: &mut Output<'_>,
     ) -> Result<Ran, Failed> {
+        let arguments = &underway.call.arguments;
+        let takes_files = lease.plugin.manifest().has("files.put/1");
+        let files = if takes_files && arguments.get("files").is_some() {
+            let handed = handed(self.artifacts, &self.around.working_dir, arguments);
+            self.within_time(underway, handed)
+                .await?
+                .map_err(|reason| Failed::new(failure(&underway.call.name, &reason)))?
+        } else {
+            Vec::new()
+        };
         let body = BackendCall {
             name: underway.route.tool().to_owned(),
             skill: underway.route.skill().map(str::to_owned),
-            arguments: underway.call.arguments.clone(),
-            files: Vec::new(),
+            arguments: arguments.clone(),
+            files,
         };
         let result = self
             .tool_result(&lease.instance, underway, op::BACKEND_CALL, &body, None)

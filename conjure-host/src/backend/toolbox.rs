@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use conjure_core::context::{SkillEntry, skills_prompt};
 use conjure_core::routing::{Catalog, Naming, Quarantined, RoutingError, RoutingTable, ToolName};
-use conjure_skill_sdk::protocol::{CatalogReply, Empty, Open, SkillMount, StateScope, op};
+use conjure_skill_sdk::protocol::{
+    CatalogReply, CatalogRequest, Empty, Open, SkillMount, StateScope, op,
+};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -29,25 +31,27 @@ const SHUTDOWN: Duration = Duration::from_secs(2);
 /// The backends of one session.
 pub struct Toolbox {
     shared: Arc<Shared>,
-    around: Surroundings,
+    pub(super) around: Surroundings,
+    /// Whom the session talks to.
+    pub(super) whom: CatalogRequest,
     services: SessionServices,
     naming: Naming,
     /// What backends handed out earlier in this thread.
     states: BTreeMap<String, Value>,
     changes: Arc<Changes>,
-    attached: Vec<Attached>,
+    pub(super) attached: Vec<Attached>,
     /// The native skills that this session uses, by plugin.
     leases: HashMap<PluginId, Arc<SkillLease>>,
 }
 
 /// A backend that was attached to the session.
-struct Attached {
-    name: String,
+pub(super) struct Attached {
+    pub(super) name: String,
     spec: BackendSpec,
-    kind: Kind,
+    pub(super) kind: Kind,
 }
 
-enum Kind {
+pub(super) enum Kind {
     /// Native skills: those named, or all.
     Native,
     /// An executor with its skill folders.
@@ -133,6 +137,7 @@ impl Toolbox {
     pub(crate) async fn attach(
         shared: Arc<Shared>,
         around: Surroundings,
+        whom: CatalogRequest,
         services: SessionServices,
         naming: Naming,
         states: BTreeMap<String, Value>,
@@ -141,6 +146,7 @@ impl Toolbox {
         let mut toolbox = Self {
             shared,
             around,
+            whom,
             services,
             naming,
             states,
@@ -207,7 +213,8 @@ impl Toolbox {
             return None;
         };
         let (lease, around) = (Arc::clone(lease), self.around.clone());
-        Some(async move { ask(&lease.instance, &around, op::BACKEND_CATALOG, Empty {}).await })
+        let whom = self.whom.clone();
+        Some(async move { ask(&lease.instance, &around, op::BACKEND_CATALOG, whom).await })
     }
 
     /// From the next snapshot on the backend offers this.
@@ -328,7 +335,8 @@ impl Toolbox {
         let _: Empty = ask(&instance, &self.around, op::BACKEND_OPEN, open)
             .await
             .map_err(|error| not_ready(error.to_string()))?;
-        let catalog = ask(&instance, &self.around, op::BACKEND_CATALOG, Empty {}).await;
+        let whom = self.whom.clone();
+        let catalog = ask(&instance, &self.around, op::BACKEND_CATALOG, whom).await;
         let catalog: CatalogReply = match catalog {
             Ok(catalog) => catalog,
             Err(error) => {

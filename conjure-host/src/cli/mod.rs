@@ -18,6 +18,7 @@ mod routes;
 mod run;
 mod signals;
 mod skill;
+mod skill_remote;
 mod spent;
 mod thread;
 mod thread_check;

@@ -15,8 +15,9 @@ use serde_json::{Value, json};
 use super::args::{Global, shown};
 use super::exit::{Exit, Failure};
 use super::output::{self, BOLD, DIM, GREEN, RED, RESET, Table, YELLOW};
+use super::skill_remote;
 
-/// Looks at skill folders and validates them.
+/// Looks at skill folders, validates and uploads them.
 ///
 /// A skill folder is a directory with a `SKILL.md` (the Agent Skills standard). Those of the
 /// current project (`.conjure/skills`, `.agents/skills`, `.claude/skills`) are used after the
@@ -49,6 +50,11 @@ enum Verb {
         /// The folder or package
         path: PathBuf,
     },
+    /// Upload a skill to Anthropic, after checking it
+    Upload(skill_remote::Upload),
+    /// Look at the skills that Anthropic keeps, and delete some
+    #[command(subcommand)]
+    Remote(skill_remote::Remote),
     /// Trust a project: its skills are used from now on
     Trust {
         /// The project's directory
@@ -65,6 +71,8 @@ pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, Failure> {
         Verb::List { dir } => Ok(list(global, dir.as_deref())),
         Verb::Validate { path, upload } => validate(global, path, *upload),
         Verb::Show { path } => show(global, path),
+        Verb::Upload(args) => skill_remote::upload(global, args),
+        Verb::Remote(verb) => skill_remote::remote(global, verb),
         Verb::Trust { dir, remove } => trust(global, dir, *remove),
     }
 }
@@ -351,7 +359,7 @@ fn show(global: &Global, path: &Path) -> Result<Exit, Failure> {
 
 /// Loads a folder or a package; the directory that a package was unpacked to ends with the second
 /// value.
-fn load(path: &Path) -> Result<(LoadedFolder, tempfile::TempDir), FolderError> {
+pub(crate) fn load(path: &Path) -> Result<(LoadedFolder, tempfile::TempDir), FolderError> {
     let unpacked = tempfile::tempdir().map_err(|source| FolderError::Io {
         path: path.to_owned(),
         source,

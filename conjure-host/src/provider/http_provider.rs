@@ -164,12 +164,31 @@ impl HttpProvider {
 
     /// Asks for a resource that is no answer of a model.
     pub(super) async fn get(&self, resource: &str) -> Result<reqwest::Response, Attempt> {
+        self.ask(reqwest::Method::GET, resource, None).await
+    }
+
+    /// The same with any method, and with a form.
+    pub(super) async fn ask(
+        &self,
+        method: reqwest::Method,
+        resource: &str,
+        form: Option<reqwest::multipart::Form>,
+    ) -> Result<reqwest::Response, Attempt> {
         // What the wire sends with every request, such as its version.
         let nothing = ModelRequest::empty(&self.target(""));
         let headers = self.wire.encode(&nothing, &self.endpoint).headers;
-        let builder = self.client.get(self.address.of(resource));
-        self.send(builder.headers(self.headers(&headers)), &self.endpoint)
-            .await
+        let mut headers = self.headers(&headers);
+        if form.is_some() {
+            // A form says itself what it is.
+            headers.remove(reqwest::header::CONTENT_TYPE);
+        }
+        let builder = self.client.request(method, self.address.of(resource));
+        let builder = builder.headers(headers);
+        let builder = match form {
+            Some(form) => builder.multipart(form),
+            None => builder,
+        };
+        self.send(builder, &self.endpoint).await
     }
 
     async fn answer(

@@ -26,6 +26,7 @@ use super::place::{Exchange, Place};
 use super::recorder::Recorder;
 use super::spec::SessionSpec;
 use crate::artifacts::{Artifact, Artifacts};
+use crate::backend::contributors::Observed;
 use crate::backend::sampling::{Asked, AskedModel};
 use crate::backend::surroundings::Surroundings;
 use crate::backend::{CallReport, Snapshot, Toolbox};
@@ -83,6 +84,10 @@ pub(super) struct Actor {
     pub(super) deferred: Vec<Deferred>,
     /// Resolves when the results that the model has seen are safe.
     pub(super) seen: Option<Settled>,
+    /// Whether the model is another provider's than the catalogs are for.
+    pub(super) outdated: bool,
+    /// Resolves when the backends have seen the newest reply.
+    pub(super) observed: Observed,
 }
 
 /// What a session is started with.
@@ -161,6 +166,8 @@ impl Actor {
             answers: Vec::new(),
             deferred: Vec::new(),
             seen: None,
+            outdated: false,
+            observed: Observed::default(),
         };
         tokio::spawn(actor.run(ended));
     }
@@ -196,6 +203,7 @@ impl Actor {
                     self.input(Input::WallTime);
                 }
             }
+            self.renew_catalogs().await;
             failure = self.commit().err();
         }
         self.stop(failure.map(|error| error.to_string())).await;
@@ -484,6 +492,22 @@ impl Actor {
         self.toolbox.close().await;
     }
 
+    /// Lets backends tell what they saw in the last reply, so that the log has it.
+    async fn see_observed(&mut self, deadline: tokio::time::Instant) {
+        let observed = tokio::time::timeout_at(deadline, self.observed.clone().wait());
+        tokio::pin!(observed);
+        loop {
+            tokio::select! {
+                biased;
+                Some(report) = self.reports.recv() => self.report(report),
+                _ = &mut observed => break,
+            }
+        }
+        while let Ok(report) = self.reports.try_recv() {
+            self.report(report);
+        }
+    }
+
     /// Lets running calls report their end, so that the log has it.
     async fn wind_down(&mut self) {
         self.input(Input::Cancel { drop_queued: true });
@@ -494,6 +518,7 @@ impl Actor {
                 _ => break,
             }
         }
+        self.see_observed(deadline).await;
         if let Err(error) = self.commit() {
             tracing::error!("the end of the session could not be written: {error}");
         }

@@ -8,7 +8,7 @@ use conjure_core::chat::FunctionCall;
 use conjure_core::routing::RoutingTable;
 use tokio_util::sync::CancellationToken;
 
-use super::derived::{call_timeout, most_bytes};
+use super::derived::{call_timeout, most_bytes, whom};
 use super::handle::SessionError;
 use super::place::Place;
 use super::spec::{BackendSpec, SessionSpec};
@@ -35,6 +35,7 @@ impl Calls {
         let mut toolbox = Toolbox::attach(
             shared,
             place.around.clone(),
+            whom(&spec),
             place.services.clone(),
             spec.routing.clone(),
             BTreeMap::new(),

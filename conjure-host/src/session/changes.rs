@@ -8,7 +8,7 @@ use conjure_core::routing::ToolName;
 use conjure_core::turn::{self, Input, When};
 
 use super::actor::Actor;
-use super::derived::turn_settings;
+use super::derived::{turn_settings, whom};
 use super::handle::{SessionError, Settings};
 use super::mailbox::Internal;
 use crate::backend::sampling::AskedModel;
@@ -101,8 +101,20 @@ impl Actor {
                 };
                 self.asked_by_plugins.store(Some(Arc::new(now)));
                 self.provider = provider;
+                self.outdated |= self.toolbox.talks_to(whom(&self.spec));
             }
             Err(error) => tracing::error!("the provider stays: {error}"),
+        }
+    }
+}
+
+impl Actor {
+    /// Asks for the catalogs that depend on the model, where it is another provider's now. Before
+    /// anything is sent to it.
+    pub(super) async fn renew_catalogs(&mut self) {
+        if std::mem::take(&mut self.outdated) {
+            self.toolbox.renew_catalogs().await;
+            self.plugins_changed();
         }
     }
 }

@@ -6,6 +6,7 @@ use conjure_core::context::{CompileSettings, Room};
 use conjure_core::repair::Target;
 use conjure_core::routing::{Decision as PolicyDecision, Pattern, Policy, Rule};
 use conjure_core::turn;
+use conjure_skill_sdk::protocol::CatalogRequest;
 
 use super::spec::{CompactAt, SessionSpec};
 use crate::backend::Snapshot;
@@ -31,6 +32,14 @@ pub(crate) fn policy(spec: &SessionSpec) -> Policy {
     Policy {
         rules: all,
         ..Policy::default()
+    }
+}
+
+/// Whom the session talks to, as backends are told.
+pub(crate) fn whom(spec: &SessionSpec) -> CatalogRequest {
+    CatalogRequest {
+        provider: spec.provider.clone(),
+        model: spec.model.clone(),
     }
 }
 

@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::actor::{Actor, Start};
 use super::asking::{ApprovalMode, PendingApproval};
 use super::compaction::UnfoldError;
+use super::derived::whom;
 use super::hub::{Hub, Subscription};
 use super::mailbox::{Command, MAILBOX};
 use super::place::Place;
@@ -72,6 +73,7 @@ impl Session {
         let mut toolbox = Toolbox::attach(
             Arc::clone(&shared),
             place.around.clone(),
+            whom(&spec),
             place.services.clone(),
             spec.routing.clone(),
             states,

@@ -12,6 +12,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
 use super::mailbox::Internal;
+use crate::backend::contributors::Share;
 use crate::provider::{Provider, ProviderError, ReplySink};
 
 /// A request on its way.
@@ -64,17 +65,14 @@ impl Pieces {
 }
 
 impl Request {
-    /// Sends a request. `prepare` is done on the task before it leaves.
-    pub(crate) fn send<F>(
+    /// Sends a request, with the share that backends have in it.
+    pub(crate) fn send(
         number: u64,
         provider: Arc<dyn Provider>,
         meta: Meta,
-        prepare: F,
+        share: Share,
         done: mpsc::Sender<Internal>,
-    ) -> Self
-    where
-        F: Future<Output = ModelRequest> + Send + 'static,
-    {
+    ) -> Self {
         let pieces = Arc::new(Pieces::default());
         let (stream, notices) = (Arc::clone(&pieces), Arc::clone(&pieces));
         let sink = Arc::new(ReplySink::new(
@@ -85,15 +83,14 @@ impl Request {
         let task = tokio::spawn({
             let (sink, meta) = (Arc::clone(&sink), meta.clone());
             async move {
-                let request = prepare.await;
-                let answer = AssertUnwindSafe(provider.respond(&request, &sink)).catch_unwind();
-                let answer = answer.await.unwrap_or_else(|_| {
-                    Err(ProviderError::new(
-                        provider.name(),
-                        "panic",
-                        "the provider's code panicked; this is a bug of it",
-                    ))
-                });
+                let mut answer = respond(&*provider, &share.prepared().await, &sink).await;
+                if let Err(error) = &answer
+                    && error.partial.is_none()
+                    && sink.partial().is_none()
+                    && share.is_renewed(error).await
+                {
+                    answer = respond(&*provider, &share.prepared().await, &sink).await;
+                }
                 let input = match answer {
                     Ok(response) => Input::ModelDone {
                         request: number,
@@ -165,6 +162,22 @@ impl Request {
             partial,
         }
     }
+}
+
+/// Asks the provider, whose code may be anybody's.
+async fn respond(
+    provider: &dyn Provider,
+    request: &ModelRequest,
+    sink: &ReplySink,
+) -> Result<Response, ProviderError> {
+    let answer = AssertUnwindSafe(provider.respond(request, sink)).catch_unwind();
+    answer.await.unwrap_or_else(|_| {
+        Err(ProviderError::new(
+            provider.name(),
+            "panic",
+            "the provider's code panicked; this is a bug of it",
+        ))
+    })
 }
 
 fn finished(mut meta: Meta, response: &Response, begun: Instant, sink: &ReplySink) -> Meta {

@@ -25,6 +25,7 @@ use super::derived::{call_timeout, compile_settings, most_bytes};
 use super::handle::ChatError;
 use super::mailbox::Internal;
 use super::model::Request;
+use crate::backend::contributors::{Observed, Share};
 use crate::backend::run::Runner;
 use crate::backend::{CallReport, LiveOutput, Snapshot};
 
@@ -127,15 +128,15 @@ impl Actor {
 
     /// Lets a request leave, with what backends add to it.
     pub(super) fn begin(&self, number: u64, request: ModelRequest, meta: Meta) -> Request {
-        let contributors = self.toolbox.contributors();
-        let around = self.around.clone();
-        let prepare = async move {
-            let mut request = request;
-            request.contribution = contributors.contribute(&around, &request).await;
-            request
+        let share = Share {
+            contributors: self.toolbox.contributors(),
+            around: self.around.clone(),
+            observed: self.observed.clone(),
+            internal: self.internal.clone(),
+            request,
         };
         let provider = Arc::clone(&self.provider);
-        Request::send(number, provider, meta, prepare, self.internal.clone())
+        Request::send(number, provider, meta, share, self.internal.clone())
     }
 
     /// Whom the conversation is sent to, and over which wire: the name alone does not say it.
@@ -248,10 +249,13 @@ impl Actor {
             model: settings.model.clone(),
             server_items,
             fields,
+            error: None,
         };
         let (around, artifacts) = (self.around.clone(), Arc::clone(&self.artifacts));
         let internal = self.internal.clone();
-        tokio::spawn(async move {
+        let before = self.observed.clone();
+        self.observed = Observed::by(async move {
+            before.wait().await;
             contributors
                 .observe(&around, &artifacts, observed, &internal)
                 .await;

@@ -22,6 +22,19 @@ pub struct Open {
     pub state: Option<Value>,
 }
 
+/// Asks what a backend offers a session: `backend.catalog`. A catalog may depend on the model;
+/// the host asks again when the session's model is another provider's.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct CatalogRequest {
+    /// The session's provider, such as `anthropic`, when it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// Its model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+}
+
 /// What a backend offers a session: the reply of `backend.catalog`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -131,7 +144,8 @@ pub struct Contribution {
     pub instructions: Option<String>,
 }
 
-/// Shows a response to a backend that contributed to its request: `backend.observe`.
+/// Shows a response to a backend that contributed to its request: `backend.observe`. A request
+/// that came to nothing is shown too, with its `error`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Observe {
@@ -145,6 +159,19 @@ pub struct Observe {
     /// Top-level fields of the response that the wire keeps, such as `container`.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub fields: Map<String, Value>,
+    /// Why there is no response.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<RequestError>,
+}
+
+/// Why a provider gave no response.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RequestError {
+    /// A word for programs, such as `bad_request`.
+    pub kind: String,
+    /// What failed, with what the provider said.
+    pub message: String,
 }
 
 /// What a backend saw in a response.
@@ -157,6 +184,10 @@ pub struct Observation {
     /// Opaque state; logged with the thread and handed back at `backend.open`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<Value>,
+    /// Whether a request that came to nothing is sent again, once, with fragments that are asked
+    /// for anew. Only of a request of which nothing came.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub retry: bool,
 }
 
 /// Reads a resource: `resource.read`. The reply is a [`super::ToolResult`].

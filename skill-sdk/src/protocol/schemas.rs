@@ -38,7 +38,7 @@ macro_rules! messages {
             ("executor.cleanup.reply", $of::<Empty>()),
             ("backend.open.request", $of::<Open>()),
             ("backend.open.reply", $of::<Empty>()),
-            ("backend.catalog.request", $of::<Empty>()),
+            ("backend.catalog.request", $of::<CatalogRequest>()),
             ("backend.catalog.reply", $of::<CatalogReply>()),
             ("backend.call.request", $of::<BackendCall>()),
             ("backend.call.reply", $of::<ToolResult>()),

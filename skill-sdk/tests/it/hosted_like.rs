@@ -153,6 +153,7 @@ impl Contributes for Hosted {
                     .container
                     .as_ref()
                     .map(|id| json!({ "container": id })),
+                ..Observation::default()
             }
         })
     }

@@ -51,12 +51,14 @@
 //! | `fault`, `bulk` | what goes wrong among the events of a stream, and what there is far too much of |
 //! | `delivery` | how bytes reach the socket: chunks, delays, holds, cuts |
 //! | `validate` | what the provider would refuse, one folder a wire |
+//! | `hosted` | Anthropic's Skills and Files APIs and its containers, which have a memory |
 //! | `server`, `http`, `perform` | the socket |
 
 mod bulk;
 mod delivery;
 mod dialect;
 mod fault;
+mod hosted;
 mod http;
 mod message;
 mod mint;
@@ -76,6 +78,7 @@ pub use dialect::{
     ResponsesDialect, StreamUsage,
 };
 pub use fault::{Faults, Pings, SecondStart, StreamError};
+pub use hosted::{Hosted, StoredFile, StoredSkill};
 pub use message::{Block, Message, ToolBlock, Usage};
 pub use mint::signature;
 pub use reply::{ErrorReply, HttpReply, Reply, ReplyKind};

@@ -29,6 +29,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
+use crate::hosted::Hosted;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::wire::Wire;
@@ -41,6 +42,7 @@ pub struct Script {
     pub(crate) fallback: Option<Answer>,
     pub(crate) lenient: bool,
     pub(crate) models: Vec<String>,
+    pub(crate) hosted: Option<Hosted>,
 }
 
 impl Default for Script {
@@ -50,6 +52,7 @@ impl Default for Script {
             fallback: None,
             lenient: false,
             models: MODELS.map(str::to_owned).to_vec(),
+            hosted: None,
         }
     }
 }
@@ -124,6 +127,21 @@ impl Script {
     #[must_use]
     pub fn models<I: Into<String>>(mut self, models: impl IntoIterator<Item = I>) -> Self {
         self.models = models.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Serves Anthropic's Skills and Files APIs, and judges what Messages say about containers. A
+    /// step whose matcher names a method or a path comes before them.
+    #[must_use]
+    pub fn hosted(mut self, hosted: Hosted) -> Self {
+        self.hosted = Some(hosted);
+        self
+    }
+
+    /// As [`Script::hosted`], unless it was said already.
+    #[must_use]
+    pub fn hosted_unless_set(mut self, hosted: Hosted) -> Self {
+        self.hosted.get_or_insert(hosted);
         self
     }
 

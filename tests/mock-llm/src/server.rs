@@ -12,6 +12,7 @@ use tokio::runtime::Runtime;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::delivery::{Act, Delivery, Part, Piece, Rendered, plan, plan_raw};
+use crate::hosted::Hosted;
 use crate::http::{Connection, ReadError};
 use crate::perform::perform;
 use crate::reply::{ErrorReply, Reply, ReplyKind};
@@ -146,6 +147,23 @@ impl MockLlm {
     #[must_use]
     pub fn violations(&self) -> Vec<Violation> {
         self.shared.ledger.state().violations.clone()
+    }
+
+    /// The memory of the hosted APIs as it is now; an empty one when the script has none.
+    #[must_use]
+    pub fn hosted(&self) -> Hosted {
+        let script = self.shared.script.lock();
+        let script = script.unwrap_or_else(PoisonError::into_inner);
+        script.hosted.clone().unwrap_or_default()
+    }
+
+    /// Ends a container: whoever names it is refused from now on.
+    pub fn expire_container(&self, id: &str) {
+        let script = self.shared.script.lock();
+        let mut script = script.unwrap_or_else(PoisonError::into_inner);
+        if let Some(hosted) = &mut script.hosted {
+            hosted.expire(id);
+        }
     }
 
     /// Lets answers pass the gate of this name, now and later.
@@ -294,21 +312,33 @@ impl Shared {
         let index = self.ledger.state().requests.len();
         request.index = index;
         let wire = Wire::of(&request);
-        let violations = match wire {
+        let mut violations = match wire {
             Some(wire) => self.violations(wire, &request),
             None => Vec::new(),
         };
+        if let (Some(hosted), Some(Wire::Anthropic)) = (&script.hosted, wire) {
+            violations.extend(hosted.violations(&request));
+        }
         let refusal = violations
             .first()
             .filter(|_| !script.lenient)
             .map(|first| Reply::from(first.refusal()));
         let list = wire::models(&script.models, &request);
-        let answer = match (&refusal, &list) {
-            (Some(_), _) => None,
-            (None, Some(_)) => script.take_named(&request),
-            (None, None) => script.take(&request),
+        let named = wire
+            .is_none()
+            .then(|| script.take_named(&request))
+            .flatten();
+        let hosted = match (&named, wire, &mut script.hosted) {
+            (None, None, Some(hosted)) => hosted.answer(&request),
+            _ => None,
         };
-        let expected = answer.is_some() || refusal.is_some() || list.is_some();
+        let answer = match (&refusal, &list, &hosted) {
+            (Some(_), ..) | (None, None, Some(_)) => None,
+            (None, Some(_), _) => named,
+            (None, None, None) => named.or_else(|| script.take(&request)),
+        };
+        let expected = answer.is_some() || refusal.is_some() || list.is_some() || hosted.is_some();
+        violations.extend(hosted.iter().filter_map(|it| it.violation.clone()));
         let request = Arc::new(request);
         self.ledger.change(|state| {
             state.violations.extend(violations);
@@ -320,6 +350,9 @@ impl Shared {
         });
         // The script's closures run without the lock: they may take their time.
         drop(script);
+        if let Some(answered) = hosted {
+            return (index, plan(&answered.rendered, &Delivery::default()));
+        }
         let reply = match (answer, refusal, list) {
             (Some(answer), ..) => answer.reply(&request),
             (None, Some(refusal), _) => refusal,
@@ -335,6 +368,10 @@ impl Shared {
             let model = request.model();
             self.ledger
                 .change(|state| state.issued.add(wire, model, message));
+            let mut script = self.script.lock().unwrap_or_else(PoisonError::into_inner);
+            if let (Some(hosted), Wire::Anthropic) = (&mut script.hosted, wire) {
+                hosted.note(&request, message);
+            }
         }
         (
             index,

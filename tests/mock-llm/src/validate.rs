@@ -163,6 +163,30 @@ pub enum Rule {
     UnknownItem,
     /// An item that was made after reasoning comes with that reasoning before it.
     ReasoningDropped,
+    /// A container that is named is there ([`crate::Hosted`], as all that follow).
+    ContainerUnknown,
+    /// A container that is named is not over.
+    ContainerExpired,
+    /// A conversation that ran in a container goes on in it.
+    ContainerOmitted,
+    /// A skill that is named is there, in the version that is named.
+    SkillUnknown,
+    /// A file for the container is there.
+    UploadUnknown,
+    /// A paused turn is continued by its content as it was, with the same tools, in the same
+    /// container, and by nothing else.
+    PausedChanged,
+    /// An upload is a whole form with the fields that it needs, and no others.
+    Multipart,
+    /// A skill is in one directory with a `SKILL.md`, without paths that lead elsewhere, below 30 MB.
+    SkillFiles,
+    /// A skill keeps its name, which its directory has too; its title is short (and with the beta
+    /// nobody else's).
+    SkillName,
+    /// A file's name has 1 to 255 characters, and none that a path could have.
+    FileName,
+    /// A list is asked for in pages that there are.
+    Paging,
 }
 
 impl Wire {
@@ -303,7 +327,7 @@ fn some<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
 }
 
 /// The text under a key, or an empty one.
-fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+pub(crate) fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 

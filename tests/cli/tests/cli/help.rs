@@ -3,7 +3,7 @@
 use insta::assert_snapshot;
 
 /// Every verb, as it is written after `conjure`.
-const VERBS: [&str; 28] = [
+const VERBS: [&str; 32] = [
     "",
     "run",
     "chat",
@@ -18,6 +18,10 @@ const VERBS: [&str; 28] = [
     "skill list",
     "skill validate",
     "skill show",
+    "skill upload",
+    "skill remote",
+    "skill remote list",
+    "skill remote delete",
     "skill trust",
     "docker",
     "docker build",

@@ -23,6 +23,8 @@ mod help;
 #[cfg(test)]
 mod help_groups;
 #[cfg(test)]
+mod help_remote;
+#[cfg(test)]
 mod hot_add;
 #[cfg(test)]
 mod plugin;
@@ -38,6 +40,8 @@ mod routes;
 mod run;
 #[cfg(test)]
 mod skill;
+#[cfg(test)]
+mod skill_remote;
 #[cfg(test)]
 mod stage;
 #[cfg(test)]

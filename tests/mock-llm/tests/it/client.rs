@@ -108,6 +108,7 @@ impl Client {
             query,
             headers,
             body,
+            raw_body,
             ..
         } = request;
         let query = if query.is_empty() {
@@ -115,10 +116,14 @@ impl Client {
         } else {
             format!("?{query}")
         };
-        let body = if body.is_null() {
-            String::new()
+        // What is no JSON says itself what it is.
+        let (media_type, body) = if body.is_null() {
+            ("", raw_body.clone())
         } else {
-            body.to_string()
+            (
+                "content-type: application/json\r\n",
+                body.to_string().into_bytes(),
+            )
         };
         let headers: String = headers
             .iter()
@@ -127,9 +132,9 @@ impl Client {
         let length = body.len();
         let head = format!(
             "{method} {path}{query} HTTP/1.1\r\nhost: mock\r\n{headers}connection: close\r\n\
-             content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+             {media_type}content-length: {length}\r\n\r\n"
         );
-        self.send(head.as_bytes());
+        self.send(&[head.as_bytes(), &body].concat());
     }
 
     pub(crate) fn send(&mut self, bytes: &[u8]) {

@@ -17,6 +17,8 @@ mod framing;
 #[cfg(test)]
 mod gates;
 #[cfg(test)]
+mod hosted;
+#[cfg(test)]
 mod messages;
 #[cfg(test)]
 mod models;

@@ -81,7 +81,10 @@ impl Contributes for Elsewhere {
             .filter_map(|output| output["file_id"].as_str())
             .map(|id| FileRef::lazy(id, format!("{id}.txt")))
             .collect();
-        Ok(Observation { files, state: None })
+        Ok(Observation {
+            files,
+            ..Observation::default()
+        })
     }
 }
 

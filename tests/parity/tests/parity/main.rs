@@ -26,6 +26,12 @@ mod files;
 #[cfg(test)]
 mod folders;
 #[cfg(test)]
+mod hosted;
+#[cfg(test)]
+mod hosted_delegated;
+#[cfg(test)]
+mod hosted_stage;
+#[cfg(test)]
 mod interrupted;
 #[cfg(test)]
 mod killed;

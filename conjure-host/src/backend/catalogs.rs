@@ -1,0 +1,57 @@
+//! Catalogs that depend on the session's model.
+//!
+//! A backend that has a share in one provider's requests offers other tools there than elsewhere:
+//! it is asked anew when the session changes to another provider.
+
+use std::time::Duration;
+
+use conjure_skill_sdk::protocol::{CatalogReply, CatalogRequest, op};
+
+use super::lease::ask;
+use super::toolbox::{Kind, Toolbox};
+
+/// Time for a backend to say what it offers.
+const LIMIT: Duration = Duration::from_secs(10);
+
+impl Toolbox {
+    /// The session talks to this model from now on. True when catalogs may be other ones.
+    pub(crate) fn talks_to(&mut self, whom: CatalogRequest) -> bool {
+        let is_another = self.whom.provider != whom.provider;
+        self.whom = whom;
+        is_another && !self.contributors().is_empty()
+    }
+
+    /// Asks the backends with a share in requests what they offer now. One that fails keeps its
+    /// catalog, and is said so in the log.
+    pub(crate) async fn renew_catalogs(&mut self) {
+        for attached in &mut self.attached {
+            let Kind::Backend { lease, catalog } = &mut attached.kind else {
+                continue;
+            };
+            if !lease.plugin.manifest().has("backend.contribute/1") {
+                continue;
+            }
+            let asked = ask(
+                &lease.instance,
+                &self.around,
+                op::BACKEND_CATALOG,
+                self.whom.clone(),
+            );
+            match tokio::time::timeout(LIMIT, asked).await {
+                Ok(Ok(now)) => {
+                    let now: CatalogReply = now;
+                    *catalog = now;
+                }
+                Ok(Err(error)) => {
+                    tracing::warn!(backend = attached.name, "keeps its catalog: {error}");
+                }
+                Err(_) => {
+                    tracing::warn!(
+                        backend = attached.name,
+                        "keeps its catalog: no answer within {LIMIT:?}"
+                    );
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! `conjure skill upload` and `conjure skill remote`: skills that Anthropic keeps.
+
+use std::path::{Path, PathBuf};
+
+use clap::Subcommand;
+use conjure_core::skill_folder::{Severity, validate_upload};
+use conjure_host::fs;
+use conjure_host::provider::{HttpProvider, ProviderError, RemoteSkill, SkillUpload};
+use conjure_host::session::SessionSpec;
+use serde_json::json;
+
+use super::args::{Global, shown};
+use super::exit::{Exit, Failure};
+use super::output::{self, RED, RESET, Table, clean};
+use super::skill;
+
+/// Where the skills are kept.
+#[derive(clap::Args)]
+pub(crate) struct Place {
+    /// The provider, as a session names it
+    #[arg(long, value_name = "NAME", default_value = "anthropic")]
+    provider: String,
+    /// Where the provider is, when not at its usual place
+    #[arg(long, value_name = "URL")]
+    base_url: Option<String>,
+    /// A session file (TOML) that describes providers
+    #[arg(long, short, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// What is uploaded.
+#[derive(clap::Args)]
+pub(crate) struct Upload {
+    /// The folder or package
+    path: PathBuf,
+    /// What people call it [default: its name]
+    #[arg(long, conflicts_with = "version_of")]
+    title: Option<String>,
+    /// Make it a new version of this skill
+    #[arg(long, value_name = "ID")]
+    version_of: Option<String>,
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Remote {
+    /// List the skills, or the versions of one
+    List {
+        /// The skill whose versions to list
+        id: Option<String>,
+        /// Only skills of this source
+        #[arg(long, value_parser = ["custom", "anthropic"])]
+        source: Option<String>,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Delete skills with all their versions
+    ///
+    /// Sessions that name them are refused from then on.
+    Delete {
+        /// The skills
+        #[arg(required = true)]
+        id: Vec<String>,
+        #[command(flatten)]
+        place: Place,
+    },
+}
+
+/// Uploads a skill, after it was found right.
+pub(crate) fn upload(global: &Global, args: &Upload) -> Result<Exit, Failure> {
+    let upload = packed(&args.path, args.title.clone())?;
+    let provider = args.place.provider()?;
+    let uploading = provider.upload_skill(&upload, args.version_of.as_deref());
+    let (id, version) = waited(uploading)?;
+    if global.json {
+        let files = upload.files.len();
+        output::json(&json!({
+            "id": id, "version": version, "name": upload.name, "files": files
+        }));
+        return Ok(Exit::Fine);
+    }
+    let version = version.map_or(String::new(), |version| format!(", version {version}"));
+    output::line(format_args!(
+        "Uploaded `{}` as {}{}.",
+        upload.name,
+        clean(&id),
+        clean(&version)
+    ));
+    Ok(Exit::Fine)
+}
+
+/// Looks at what is kept, or deletes it.
+pub(crate) fn remote(global: &Global, verb: &Remote) -> Result<Exit, Failure> {
+    match verb {
+        Remote::List {
+            id: Some(id),
+            place,
+            ..
+        } => versions(global, &place.provider()?, id),
+        Remote::List {
+            id: None,
+            source,
+            place,
+        } => list(global, &place.provider()?, source.as_deref()),
+        Remote::Delete { id, place } => delete(global, &place.provider()?, id),
+    }
+}
+
+impl Place {
+    fn provider(&self) -> Result<HttpProvider, Failure> {
+        let mut spec = match &self.config {
+            Some(path) => SessionSpec::read(path)?,
+            None => SessionSpec::default(),
+        };
+        if self.base_url.is_some() {
+            spec.provider = Some(self.provider.clone());
+            spec.base_url.clone_from(&self.base_url);
+        }
+        Ok(HttpProvider::of(&self.provider, &spec)?)
+    }
+}
+
+/// The files of a skill that breaks no rule.
+fn packed(path: &Path, title: Option<String>) -> Result<SkillUpload, Failure> {
+    let wrong = |text: String| Failure::new(Exit::No, text);
+    let (loaded, _kept) = skill::load(path).map_err(|error| wrong(error.to_string()))?;
+    let broken: Vec<String> = validate_upload(&loaded.folder)
+        .into_iter()
+        .filter(|found| found.severity == Severity::Error)
+        .map(|found| found.message)
+        .collect();
+    if !broken.is_empty() {
+        return Err(wrong(format!(
+            "the skill at `{}` cannot be uploaded: {} `conjure skill validate --upload` says more.",
+            shown(path),
+            broken.join(" ")
+        )));
+    }
+    let mut files = Vec::with_capacity(loaded.paths.len());
+    for name in &loaded.paths {
+        let bytes = fs::read(loaded.dir.join(name));
+        let bytes = bytes.map_err(|error| Failure::host(error.to_string()))?;
+        files.push((name.clone(), bytes));
+    }
+    let name = loaded.folder.name.as_str().to_owned();
+    Ok(SkillUpload {
+        title: Some(title.unwrap_or_else(|| name.clone())),
+        name,
+        files,
+    })
+}
+
+fn list(global: &Global, provider: &HttpProvider, source: Option<&str>) -> Result<Exit, Failure> {
+    let skills: Vec<RemoteSkill> = waited(provider.remote_skills(source))?;
+    if global.json {
+        output::json(&json!({ "skills": skills }));
+    } else if skills.is_empty() {
+        output::line("No skills.");
+    } else {
+        let mut rows = Table::new(["ID", "TITLE", "SOURCE", "LATEST VERSION"]);
+        for skill in skills {
+            rows.row([
+                skill.id,
+                skill.title.unwrap_or_default(),
+                skill.source,
+                skill.latest_version.unwrap_or_default(),
+            ]);
+        }
+        rows.print();
+    }
+    Ok(Exit::Fine)
+}
+
+fn versions(global: &Global, provider: &HttpProvider, id: &str) -> Result<Exit, Failure> {
+    let versions = waited(provider.remote_versions(id))?;
+    if global.json {
+        output::json(&json!({ "id": id, "versions": versions }));
+    } else if versions.is_empty() {
+        output::line("No versions.");
+    } else {
+        let mut rows = Table::new(["VERSION", "NAME", "CREATED"]);
+        for version in versions {
+            rows.row([
+                version.version,
+                version.name.unwrap_or_default(),
+                version.created_at.unwrap_or_default(),
+            ]);
+        }
+        rows.print();
+    }
+    Ok(Exit::Fine)
+}
+
+/// What could not be deleted is told, and the rest is deleted all the same.
+fn delete(global: &Global, provider: &HttpProvider, ids: &[String]) -> Result<Exit, Failure> {
+    let mut deleted = Vec::new();
+    let mut exit = Exit::Fine;
+    for id in ids {
+        match waited(provider.delete_skill(id)) {
+            Ok(()) => {
+                if !global.json {
+                    output::line(format_args!("Deleted {}.", clean(id)));
+                }
+                deleted.push(id);
+            }
+            Err(failure) => {
+                exit = failure.exit;
+                output::aside(format_args!(
+                    "{RED}error:{RESET} {}",
+                    clean(&failure.message)
+                ));
+            }
+        }
+    }
+    if global.json {
+        output::json(&json!({ "deleted": deleted }));
+    }
+    Ok(exit)
+}
+
+/// Waits for the provider.
+fn waited<T>(asking: impl Future<Output = Result<T, ProviderError>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::host(format!("no runtime: {error}")))?;
+    runtime
+        .block_on(asking)
+        .map_err(|error| Failure::new(Exit::Provider, error.to_string()))
+}

@@ -1,0 +1,250 @@
+//! One delegated conversation: a task, and replies until there is an answer.
+//!
+//! A paused reply goes back as it is, in the same container, with the same tools and nothing
+//! else; a container that is over is given up once. What came before a failure is kept.
+
+use conjure_core::chat::{Content, Message, Meta, Part, Role, StopReason, StreamEvent, Usage};
+use conjure_core::repair::Target;
+use conjure_core::request::ModelRequest;
+use conjure_core::wire::{Decoded, Decoder as _, anthropic};
+use conjure_skill_sdk::{Cx, Error, Result};
+use reqwest::Method;
+use serde_json::{Map, Value, json};
+
+use crate::api::{Body, Refused};
+use crate::config::Skill;
+use crate::{Hosted, PROVIDER, items};
+
+/// How often a reply may be paused.
+pub(crate) const MOST_PAUSES: u32 = 10;
+/// The most bytes of a reply.
+const MOST_BYTES: usize = 64 * 1024 * 1024;
+
+/// A conversation.
+pub(crate) struct Conversation<'a> {
+    hosted: &'a Hosted,
+    cx: &'a Cx,
+    skill: &'a Skill,
+    uploads: Vec<Value>,
+    messages: Vec<Message>,
+    /// Where it runs.
+    pub(crate) container: Option<String>,
+    /// Ids of the files that it made, each once.
+    pub(crate) files: Vec<String>,
+    /// What was said.
+    pub(crate) text: String,
+    /// Tokens of all replies.
+    pub(crate) usage: Usage,
+}
+
+/// How a conversation ended.
+pub(crate) enum Ended {
+    /// With an answer.
+    Well,
+    /// Before its end, and why.
+    Short(String),
+}
+
+impl<'a> Conversation<'a> {
+    pub(crate) fn new(
+        hosted: &'a Hosted,
+        cx: &'a Cx,
+        skill: &'a Skill,
+        task: &str,
+        uploads: &[String],
+        container: Option<String>,
+    ) -> Self {
+        Self {
+            hosted,
+            cx,
+            skill,
+            uploads: uploads
+                .iter()
+                .map(|id| json!({ "type": "container_upload", "file_id": id }))
+                .collect(),
+            messages: vec![Message::user(task)],
+            container,
+            files: Vec::new(),
+            text: String::new(),
+            usage: Usage::default(),
+        }
+    }
+
+    /// Holds it.
+    pub(crate) async fn run(&mut self) -> Result<Ended> {
+        let mut pauses = 0;
+        loop {
+            let response = match self.ask().await {
+                Ok(decoded) => {
+                    self.keep(&decoded);
+                    if let Some(error) = decoded.error {
+                        return self.broken(&error.message);
+                    }
+                    decoded.response
+                }
+                Err(refused) => return self.broken(&refused.message),
+            };
+            let Some(stop) = response.stop else {
+                return self.broken("The reply ended without a reason.");
+            };
+            match stop.reason {
+                StopReason::Pause if pauses < MOST_PAUSES => pauses += 1,
+                StopReason::Pause => {
+                    return Ok(Ended::Short(format!(
+                        "The skill was paused {MOST_PAUSES} times and is not done. Give it a \
+                         smaller task."
+                    )));
+                }
+                StopReason::EndTurn | StopReason::StopSequence => return Ok(Ended::Well),
+                StopReason::Refusal => {
+                    return Ok(Ended::Short("The skill refused the task.".to_owned()));
+                }
+                _ => {
+                    return Ok(Ended::Short(format!(
+                        "The skill stopped before it was done ({}). Give it a smaller task.",
+                        stop.raw
+                    )));
+                }
+            }
+        }
+    }
+
+    /// What was made before a failure is not lost by it.
+    fn broken(&self, why: &str) -> Result<Ended> {
+        if self.text.is_empty() && self.files.is_empty() {
+            return Err(Error::new(why));
+        }
+        Ok(Ended::Short(format!("The skill broke off: {why}")))
+    }
+
+    /// One reply; where the container is over, once more without it.
+    async fn ask(&mut self) -> Result<Decoded, Refused> {
+        match self.once().await {
+            Err(refused)
+                if self.container.is_some() && items::is_expired_container(&refused.message) =>
+            {
+                self.container = None;
+                self.once().await
+            }
+            answer => answer,
+        }
+    }
+
+    async fn once(&self) -> Result<Decoded, Refused> {
+        let encoded = anthropic::encode(&self.request());
+        let mut response = self
+            .hosted
+            .api
+            .send(self.cx, (Method::POST, "messages"), Body::Encoded(&encoded))
+            .await?;
+        let mut decoder = anthropic::decoder();
+        let mut events = Vec::new();
+        let mut bytes = 0_usize;
+        loop {
+            // A reply that breaks off is decoded as far as it came.
+            let Ok(Some(piece)) = response.chunk().await else {
+                break;
+            };
+            bytes = bytes.saturating_add(piece.len());
+            if bytes > MOST_BYTES {
+                break;
+            }
+            decoder.push(&piece, &mut events);
+            self.show(&mut events).await?;
+        }
+        let decoded = decoder.finish(&mut events);
+        self.show(&mut events).await?;
+        Ok(decoded)
+    }
+
+    fn request(&self) -> ModelRequest {
+        let settings = &self.hosted.settings;
+        let target = Target::new(PROVIDER, &settings.model);
+        let mut request = ModelRequest::bare(&target, self.messages.clone());
+        request.max_tokens = settings.max_tokens;
+        request.system = vec![
+            "Carry out the task with your skill. Save every file that is a result at the top of \
+             $OUTPUT_DIR. End with a short account of what you did."
+                .to_owned(),
+        ];
+        let mut container = Map::new();
+        if let Some(id) = &self.container {
+            container.insert("id".to_owned(), id.as_str().into());
+        }
+        container.insert("skills".to_owned(), json!([self.skill.reference()]));
+        request.contribution.tools = vec![settings.tool()];
+        request
+            .contribution
+            .fields
+            .insert("container".to_owned(), container.into());
+        request.contribution.user_content.clone_from(&self.uploads);
+        request
+    }
+
+    /// Shows what comes to whoever watches.
+    async fn show(&self, events: &mut Vec<StreamEvent>) -> Result<(), Refused> {
+        for event in events.drain(..) {
+            let shown = match event {
+                StreamEvent::Content { delta } => self.cx.stdout_async(delta.as_bytes()).await,
+                StreamEvent::ServerItem { item } => match items::told(&item) {
+                    Some(line) => self.cx.stderr_async(line.as_bytes()).await,
+                    None => Ok(()),
+                },
+                _ => Ok(()),
+            };
+            shown.map_err(|error| Refused::new(error.message()))?;
+        }
+        Ok(())
+    }
+
+    /// Takes a reply in: files, container, text, and the message itself.
+    fn keep(&mut self, decoded: &Decoded) {
+        let response = &decoded.response;
+        if let Some(container) = items::container(response.fields.get("container")) {
+            self.container = Some(container);
+        }
+        self.usage += response.usage;
+        let server_items = response
+            .parts
+            .iter()
+            .filter_map(|part| match &part.content {
+                Content::ServerItem { item, .. } => Some(item),
+                _ => None,
+            });
+        for id in items::files(server_items) {
+            if !self.files.contains(&id) {
+                self.files.push(id);
+            }
+        }
+        self.text.push_str(&said(&response.parts));
+        if response.parts.is_empty() {
+            return;
+        }
+        let meta = Meta {
+            provider: PROVIDER.to_owned(),
+            model: response.model.clone(),
+            stop_reason: response.stop.as_ref().map(|stop| stop.raw.clone()),
+            partial: decoded.error.is_some(),
+            ..Meta::default()
+        };
+        self.messages.push(Message {
+            role: Role::Assistant,
+            content: response.parts.clone(),
+            meta: Some(meta),
+        });
+    }
+}
+
+/// The texts of a reply, each on lines of its own.
+fn said(parts: &[Part]) -> String {
+    let mut said = String::new();
+    for part in parts {
+        if let Content::Text { text } = &part.content
+            && !text.trim().is_empty()
+        {
+            said.push_str(text.trim());
+            said.push('\n');
+        }
+    }
+    said
+}

@@ -1,0 +1,153 @@
+//! Skills as tools: each call of one is a conversation with Anthropic.
+
+use conjure_skill_sdk::protocol::{BackendCall, Part, ToolDecl, ToolResult};
+use conjure_skill_sdk::{Cx, Error, Result};
+use serde_json::{Map, Value, json};
+
+use crate::api::Api;
+use crate::config::{Settings, Skill};
+use crate::conversation::{Conversation, Ended};
+use crate::{Hosted, files};
+
+/// The tool of every skill.
+pub(crate) const RUN: &str = "code_execution";
+
+/// How long a call may take, where nobody says otherwise.
+const LIMIT_MS: u64 = 600_000;
+
+/// A skill with what its tool is called.
+#[derive(Debug, Clone)]
+pub(crate) struct NamedSkill {
+    pub(crate) skill: Skill,
+    pub(crate) name: String,
+    pub(crate) description: String,
+}
+
+/// What the skills of the workspace are called is asked for, unless the configuration says it.
+pub(crate) async fn named(api: &Api, cx: &Cx, settings: &Settings) -> Result<Vec<NamedSkill>> {
+    let mut all = Vec::with_capacity(settings.skills.len());
+    for skill in &settings.skills {
+        let (name, description) = match &skill.name {
+            Some(name) => (name.clone(), String::new()),
+            None => {
+                let found = api.skill(cx, &skill.id, skill.version.as_deref()).await;
+                found.map_err(|refused| {
+                    Error::new(format!(
+                        "the hosted skill `{}` cannot be looked up: {} It needs no look-up when \
+                         the configuration says its `name`.",
+                        skill.id, refused.message
+                    ))
+                })?
+            }
+        };
+        let described = skill.description.clone();
+        let described = described.unwrap_or_else(|| match name.as_str() {
+            "xlsx" => "Makes and reads tables (Excel).".to_owned(),
+            "pptx" => "Makes and reads slides (PowerPoint).".to_owned(),
+            "docx" => "Makes and reads documents (Word).".to_owned(),
+            "pdf" => "Makes, fills and reads PDF files.".to_owned(),
+            _ => description,
+        });
+        all.push(NamedSkill {
+            skill: skill.clone(),
+            name,
+            description: described,
+        });
+    }
+    Ok(all)
+}
+
+/// The tool of a skill.
+pub(crate) fn tool(skill: &NamedSkill) -> ToolDecl {
+    let description = format!(
+        "{} Hands a task to the hosted skill `{}`, which works on it in a container of its own \
+         and gives back text and files. It sees nothing of this conversation: say everything that \
+         it needs, and name the files that it is to read.",
+        skill.description.trim(),
+        skill.name
+    );
+    ToolDecl {
+        skill: Some(skill.name.clone()),
+        timeout_ms: Some(LIMIT_MS),
+        ..ToolDecl::new(
+            RUN,
+            description.trim(),
+            json!({
+                "type": "object",
+                "properties": {
+                    "task": { "type": "string", "description": "What to do, in full" },
+                    "files": {
+                        "type": "array",
+                        "items": { "type": "string" },
+                        "description": "Files that it gets: handles, such as file-1, or paths in the working directory"
+                    }
+                },
+                "required": ["task"],
+                "additionalProperties": false
+            }),
+        )
+    }
+}
+
+/// Runs a call.
+pub(crate) async fn run(
+    hosted: &Hosted,
+    cx: &Cx,
+    skill: &str,
+    call: &BackendCall,
+) -> Result<ToolResult> {
+    let (found, container) = hosted.sessions.with(cx.session(), |session| {
+        let found = session.skills.iter().find(|it| it.name == skill).cloned();
+        (found, session.containers.get(skill).cloned())
+    })?;
+    let found = found.ok_or_else(|| Error::not_found(format!("no hosted skill `{skill}`")))?;
+    let task = call.arguments.get("task").and_then(Value::as_str);
+    let Some(task) = task.filter(|task| !task.trim().is_empty()) else {
+        return Ok(ToolResult::error(
+            "The argument `task` is missing: say what the skill is to do.",
+        ));
+    };
+    let mut uploads = Vec::with_capacity(call.files.len());
+    for file in &call.files {
+        uploads.push(files::put(hosted, cx, file).await?.id.unwrap_or_default());
+    }
+    let mut conversation = Conversation::new(hosted, cx, &found.skill, task, &uploads, container);
+    let ended = tokio::select! {
+        biased;
+        ended = conversation.run() => ended,
+        () = cx.until_cancelled() => Err(Error::cancelled()),
+    };
+    // Also of a conversation that broke off: what it made is there.
+    let Conversation {
+        container,
+        files: made,
+        text,
+        usage,
+        ..
+    } = conversation;
+    hosted.sessions.with(cx.session(), |session| {
+        if let Some(container) = container {
+            session.containers.insert(skill.to_owned(), container);
+        }
+        session.fetchable.extend(made.iter().cloned());
+    })?;
+    let mut result = match ended? {
+        Ended::Well if text.trim().is_empty() => {
+            ToolResult::text("The skill is done, and said nothing.")
+        }
+        Ended::Well => ToolResult::text(text),
+        Ended::Short(why) => {
+            let mut result = ToolResult::error(why);
+            if !text.trim().is_empty() {
+                result.content.insert(0, Part::Text { text });
+            }
+            result
+        }
+    };
+    for id in &made {
+        result.files.push(files::described(hosted, cx, id).await);
+    }
+    let usage = serde_json::to_value(usage).unwrap_or_default();
+    result.meta = Some(Map::from_iter([("usage".to_owned(), usage)]));
+    Ok(result)
+}

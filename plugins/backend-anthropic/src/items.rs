@@ -1,0 +1,62 @@
+//! What stands in the blocks of a reply: files that were made, commands that ran.
+
+use serde_json::Value;
+
+/// Ids of the files that blocks say were made, in order, each once.
+pub(crate) fn files<'a>(items: impl IntoIterator<Item = &'a Value>) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for item in items {
+        let outputs = item
+            .get("content")
+            .and_then(|content| content.get("content"))
+            .and_then(Value::as_array);
+        for output in outputs.into_iter().flatten() {
+            let is_output = text(output, "type").ends_with("_output");
+            let id = text(output, "file_id");
+            if is_output && is_id(id) && !found.iter().any(|known| known == id) {
+                found.push(id.to_owned());
+            }
+        }
+    }
+    found
+}
+
+/// The id of a container, as a reply has it: an object or a text.
+pub(crate) fn container(value: Option<&Value>) -> Option<String> {
+    let value = value?;
+    let id = value
+        .as_str()
+        .or_else(|| value.get("id").and_then(Value::as_str))?;
+    (!id.is_empty()).then(|| id.to_owned())
+}
+
+/// What a person would see of a call that the provider runs: a line.
+pub(crate) fn told(item: &Value) -> Option<String> {
+    if text(item, "type") != "server_tool_use" {
+        return None;
+    }
+    let input = item.get("input").unwrap_or(&Value::Null);
+    let what = ["command", "path", "code", "query"]
+        .iter()
+        .map(|name| text(input, name))
+        .find(|text| !text.is_empty());
+    let what = what.unwrap_or_default().lines().next().unwrap_or_default();
+    Some(format!("[{}] {what}\n", text(item, "name")))
+}
+
+/// Whether an id can stand in a URL as it is.
+pub(crate) fn is_id(id: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    (1..=256).contains(&id.len()) && id.bytes().all(fits)
+}
+
+/// Whether an error is about a container that is there no more.
+pub(crate) fn is_expired_container(message: &str) -> bool {
+    let message = message.to_lowercase();
+    let over = ["expired", "not found", "does not exist", "no longer"];
+    message.contains("container") && over.iter().any(|word| message.contains(word))
+}
+
+fn text<'a>(value: &'a Value, name: &str) -> &'a str {
+    value.get(name).and_then(Value::as_str).unwrap_or_default()
+}
