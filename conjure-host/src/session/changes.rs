@@ -115,6 +115,10 @@ impl Actor {
         if std::mem::take(&mut self.outdated) {
             self.toolbox.renew_catalogs().await;
             self.plugins_changed();
+            if self.calls.is_empty() {
+                // What is made again for the new model has its tools; no call runs on the old.
+                self.current.store(Arc::clone(&self.newest));
+            }
         }
     }
 }

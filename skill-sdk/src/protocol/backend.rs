@@ -107,7 +107,8 @@ pub struct BackendCall {
     /// Its arguments.
     #[serde(default)]
     pub arguments: Value,
-    /// Files of other backends that the arguments name.
+    /// Files of the session that the argument `files` names, by handle, name or path. The host
+    /// fetches them first. Only for a plugin with `files.put/1`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileRef>,
 }

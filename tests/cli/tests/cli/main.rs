@@ -25,6 +25,8 @@ mod help_groups;
 #[cfg(test)]
 mod help_remote;
 #[cfg(test)]
+mod hosted;
+#[cfg(test)]
 mod hot_add;
 #[cfg(test)]
 mod plugin;

@@ -42,6 +42,8 @@ struct Header {
 struct Count {
     looked_at: usize,
     refused: usize,
+    /// Requests that name a container or run code at the provider.
+    hosted: usize,
     stricter: BTreeMap<Rule, usize>,
 }
 
@@ -69,6 +71,7 @@ fn every_recorded_request_is_judged_as_the_provider_judged_it() {
             let count = counts.entry(wire).or_default();
             count.looked_at += 1;
             count.refused += usize::from(was_refused);
+            count.hosted += usize::from(is_hosted(&request));
             let (stricter, broken): (Vec<_>, Vec<_>) = validate(wire, &request)
                 .into_iter()
                 .partition(|violation| STRICTER.contains(&violation.rule));
@@ -87,6 +90,12 @@ fn every_recorded_request_is_judged_as_the_provider_judged_it() {
         Wire::ALL,
         "CONJURE_CASSETTES is set, but a wire has no request"
     );
+}
+
+/// Whether a request uses what Anthropic hosts.
+fn is_hosted(request: &Request) -> bool {
+    let text = request.body.to_string();
+    request.body.get("container").is_some() || text.contains("\"code_execution_2")
 }
 
 /// The request and its wire, if it asks a model.

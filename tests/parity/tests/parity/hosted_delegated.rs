@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use conjure_core::chat::Event;
 use conjure_core::turn::When;
 use conjure_host::session::{Session, Settings};
 use conjure_mock_llm::{
@@ -303,6 +304,73 @@ async fn h16_the_tools_are_those_of_the_sessions_provider_also_after_a_switch() 
     for request in own(&place) {
         assert_eq!(request.tool_names(), ["xlsx_code_execution"]);
     }
+    place.no_violations();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h16_a_request_that_is_made_again_for_another_provider_has_its_tools() {
+    let held = Reply::from(Message::new().text("One, two."))
+        .hold(conjure_mock_llm::Position::Event(2), "middle");
+    let script = Script::new()
+        .step(Step::new(held).when(Matcher::any().wire(Wire::Chat)))
+        .step(hosted_says(Message::new().text("Three.")));
+    let place = Place::new(script, &[]).await;
+    let session = place.another([place.hosted(xlsx())]).await;
+    let chat = session.chat("Count.");
+    let switch = async {
+        place.mock.reached("middle").await.unwrap();
+        let settings = Settings {
+            provider: Some("anthropic".to_owned()),
+            model: None,
+        };
+        session.change(settings, When::Now).await.unwrap();
+    };
+    let (answer, ()) = in_time(async { tokio::join!(chat, switch) }).await;
+    assert_eq!(answer.unwrap().text, "Three.");
+    let request = place.messages().remove(0);
+    assert_eq!(
+        request.tool_names(),
+        ["anthropic_upload_files", "code_execution"]
+    );
+    place.no_violations();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h01_delegated_work_is_shown_while_it_goes_on_and_has_ten_minutes() {
+    let held = Reply::from(
+        bash_use("srvtoolu_1", "make table")
+            .raw_on(Wire::Anthropic, ran("srvtoolu_1", &[]))
+            .text("Made."),
+    )
+    .hold(conjure_mock_llm::Position::Event(1000), "end");
+    let script = Script::new()
+        .step(calls("call_1", task()))
+        .step(hosted_says(held))
+        .step(says(Message::new().text("Done.")));
+    let place = Place::new(script, &[]).await;
+    let session = place.another([place.hosted(xlsx())]).await;
+    let table = session.table();
+    let route = table.route("xlsx_code_execution").unwrap();
+    assert_eq!(route.definition.timeout_ms, Some(600_000));
+    let mut events = session.events_from_now();
+    let chat = session.chat("Go on.");
+    let watched = async {
+        let mut shown = String::new();
+        while !shown.contains("Made.") {
+            if let Event::ToolOutput { chunk, .. } = &events.next().await.event {
+                shown.push_str(chunk);
+            }
+        }
+        // Only now may the reply end.
+        place.mock.release("end");
+        shown
+    };
+    let (answer, shown) = in_time(async { tokio::join!(chat, watched) }).await;
+    assert_eq!(answer.unwrap().text, "Done.");
+    assert!(
+        shown.contains("[bash_code_execution] make table"),
+        "{shown}"
+    );
     place.no_violations();
 }
 
