@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use crate::asking::Policy;
-use crate::connection::{Connection, Trouble};
+use crate::connection::{Connection, Era, Trouble};
 use crate::failure::Failure;
 use crate::listing::Tool;
 use crate::registry::Entry;
@@ -72,7 +72,8 @@ impl Call<'_> {
         };
         let _turn = turn.map_err(|_| self.not_ready("the stateful calls before it still run"))?;
         let connection = self.ready(0, until).await?;
-        if keeps_nothing(&connection) {
+        let over_http = self.entry.server.config.url.is_some();
+        if keeps_nothing(&connection, over_http) {
             return Err(self.mismatch());
         }
         if self.session.pin(server, connection.generation).is_some() {
@@ -224,10 +225,8 @@ impl Call<'_> {
 
 /// Whether the peer declares that it keeps nothing between calls: by the capability, or because
 /// it speaks the newer protocol over HTTP, where there is nothing that could be kept.
-fn keeps_nothing(connection: &Connection) -> bool {
+fn keeps_nothing(connection: &Connection, over_http: bool) -> bool {
     let experimental = connection.info.capabilities.experimental.as_ref();
     let declared = experimental.and_then(|all| all.get(SESSION)?.get("mode")?.as_str());
-    let over_http = connection.pid.is_none();
-    let modern = connection.era == crate::connection::Era::Modern;
-    declared == Some("stateless") || (modern && over_http)
+    declared == Some("stateless") || (over_http && connection.era == Era::Modern)
 }

@@ -36,10 +36,14 @@ impl Hub {
     /// The catalogs of these sessions are others now.
     pub(crate) fn catalog_changed(&self, sessions: &[String]) {
         for session in sessions {
+            let Some(cx) = self.one_of(std::slice::from_ref(session)) else {
+                continue;
+            };
             let event = PluginEvent::CatalogChanged {
                 sessions: vec![session.clone()],
             };
-            self.send(std::slice::from_ref(session), &event);
+            // This one must not be lost, so it waits for room.
+            tokio::spawn(async move { cx.event_async(&event).await });
         }
     }
 

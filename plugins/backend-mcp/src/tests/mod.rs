@@ -10,3 +10,25 @@ mod http;
 mod modes;
 mod stage;
 mod traps;
+
+/// Where the registry makes connections.
+const CONNECT: &str = "src/registry/connect.rs";
+
+#[test]
+fn no_connection_starts_outside_the_registry() {
+    let mut files = vec![std::path::PathBuf::from("src")];
+    let mut starting = Vec::new();
+    while let Some(path) = files.pop() {
+        if path.is_dir() {
+            let entries = std::fs::read_dir(&path).unwrap();
+            files.extend(entries.map(|entry| entry.unwrap().path()));
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        let starts = ["serve_client_with_", "launch(&", "Transport::with_client("];
+        if !path.starts_with("src/tests") && starts.iter().any(|start| text.contains(start)) {
+            starting.push(path.display().to_string());
+        }
+    }
+    assert_eq!(starting, [CONNECT]);
+}
