@@ -39,10 +39,10 @@ use crate::plugin::{
 use crate::provider::http::Clients;
 use crate::provider::{ModelBook, ModelBookError, Provider};
 use crate::session::{
-    BackendSpec, Calls, Recorder, Session, SessionError, SessionSpec, sweep, unfolding,
+    BackendSpec, Calls, Recorder, Session, SessionError, SessionSpec, Thread, sweep, unfolding,
 };
 use crate::shared::Shared;
-use crate::store::{InMemory, Log, Record, StoreError, ThreadId};
+use crate::store::{InMemory, Log, StoreError, ThreadId};
 
 /// A host: what is shared by its sessions. Cloning it is cheap.
 #[derive(Clone)]
@@ -159,12 +159,7 @@ impl Host {
     /// # Errors
     /// [`StoreError`] when it cannot be read.
     pub fn entries(&self, thread: &ThreadId) -> Result<Vec<Entry>, StoreError> {
-        let records = self.shared.log.read(thread)?;
-        let entry = |record| match record {
-            Record::Entry(entry) => Some(entry),
-            _ => None,
-        };
-        Ok(records.into_iter().filter_map(entry).collect())
+        Ok(Thread::of(self.shared.log.read(thread)?).entries)
     }
 
     /// Takes a compaction of a thread back that nobody has open: see [`Session::unfold`].

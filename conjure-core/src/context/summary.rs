@@ -1,9 +1,9 @@
 //! The request for a summary of what is about to be folded.
 
 use super::conversation::conversation_before;
-use super::{Room, fit, text_tokens, tool_tokens};
+use super::{Room, fit, message_tokens, text_tokens, tool_tokens};
 use crate::chat::Message;
-use crate::log::Entry;
+use crate::log::{Entry, fold};
 use crate::repair::{Target, repair};
 use crate::request::{ModelRequest, ToolChoice};
 use crate::wire::Wire;
@@ -32,7 +32,13 @@ pub fn summary_request(
 ) -> ModelRequest {
     let mut told = conversation_before(entries, upto);
     if let Some(most) = room.summary_input() {
-        fit::into(&mut told, most.saturating_sub(front_tokens(&like)));
+        // An earlier summary is the gist of more than its length says: it stays whole.
+        let earlier = usize::from(fold(entries).summary.is_some());
+        let mut later = told.split_off(earlier);
+        let kept: u64 = told.iter().map(message_tokens).sum();
+        let front = front_tokens(&like) + kept;
+        fit::into(&mut later, most.saturating_sub(front));
+        told.append(&mut later);
     }
     told.push(Message::user(ASK));
     ModelRequest {
@@ -176,6 +182,30 @@ mod tests {
         assert!(tokens < 28_000, "{tokens}");
         let last = request.messages.messages().last().unwrap();
         assert!(last.text().ends_with("the work itself."));
+    }
+
+    #[test]
+    fn an_earlier_summary_stays_whole_however_little_room_there_is() {
+        let mut entries = tool_loop(400);
+        let earlier = format!("{} end", "fact ".repeat(1_000));
+        entries.push(Entry {
+            seq: entries.len() as u64 + 1,
+            turn: 1,
+            at_ms: 0,
+            body: EntryBody::Compacted {
+                upto: 2,
+                summary: earlier.clone(),
+                meta: None,
+            },
+        });
+        let room = Room::of(8_000, 1_024);
+        let target = Target::new("openai", "m");
+        let like = ModelRequest::empty(&target);
+        let request = summary_request(&entries, 1_100, &target, &room, like);
+        let told = request.messages.messages();
+        assert!(told[0].text().contains(&earlier));
+        let tokens: u64 = told.iter().map(message_tokens).sum();
+        assert!(tokens < 7_000, "{tokens}");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Price;
 use crate::chat::{Meta, Usage};
-use crate::log::{Entry, EntryBody};
+use crate::log::{Entry, EntryBody, Spending};
 
 /// Milliseconds for which providers keep a prompt in their cache where nothing else is asked for.
 const CACHE_LIFE_MS: i64 = 300_000;
@@ -170,11 +170,22 @@ impl Account {
     }
 
     fn reply(&mut self, entry: &Entry, meta: &Meta, price: &Price) {
-        let sampled = matches!(entry.body, EntryBody::Sampled { .. });
+        let (beside, cause) = match &entry.body {
+            EntryBody::Spent {
+                on: Spending::Sample { .. },
+                ..
+            } => (true, Some(Cause::Sampling)),
+            EntryBody::Spent {
+                on: Spending::Summary,
+                ..
+            } => (true, Some(Cause::Summary)),
+            EntryBody::Compacted { .. } => (false, Some(Cause::Summary)),
+            _ => (false, None),
+        };
         let asked_ms = entry.at_ms - i64::try_from(meta.latency_ms).unwrap_or(0);
         let mut causes = Vec::new();
-        // What plugins ask has nothing of the conversation in front.
-        if !sampled && let Some(miss) = self.miss(meta, asked_ms, price) {
+        // What is asked beside the conversation says nothing of where that is cached.
+        if !beside && let Some(miss) = self.miss(meta, asked_ms, price) {
             causes.push(miss);
         }
         let whole = |cause| CauseCost {
@@ -189,11 +200,7 @@ impl Account {
         if meta.tool_tokens > 0 {
             causes.push(schemas(meta, price));
         }
-        match entry.body {
-            EntryBody::Compacted { .. } => causes.push(whole(Cause::Summary)),
-            EntryBody::Sampled { .. } => causes.push(whole(Cause::Sampling)),
-            _ => {}
-        }
+        causes.extend(cause.map(whole));
         if self
             .cost
             .turns
@@ -210,7 +217,7 @@ impl Account {
         for sum in turn.into_iter().chain([&mut self.cost.total]) {
             sum.add(&cost, meta.retries, &causes);
         }
-        if !sampled && meta.usage.prompt_tokens() > 0 {
+        if !beside && meta.usage.prompt_tokens() > 0 {
             self.before = Some(Before {
                 provider: meta.provider.clone(),
                 model: meta.model.clone(),

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::chat::{Message, Meta, Part, Role, Usage};
-use crate::log::{Entry, EntryBody, TableChange};
+use crate::log::{Entry, EntryBody, Spending, TableChange};
 
 const PRICE: Price = Price {
     input: Some(3.0),
@@ -173,8 +173,10 @@ fn a_summary_is_a_cause_of_its_own_and_the_view_is_another_one_after_it() {
 
 #[test]
 fn what_a_plugin_asked_is_a_cause_and_says_nothing_of_the_conversations_cache() {
-    let sampled = EntryBody::Sampled {
-        plugin: "translator".to_owned(),
+    let sampled = EntryBody::Spent {
+        on: Spending::Sample {
+            plugin: "translator".to_owned(),
+        },
         meta: meta(usage(300, 0, 0, 20)),
     };
     let again = reply(meta(usage(10, 10_000, 0, 1)));
@@ -184,6 +186,17 @@ fn what_a_plugin_asked_is_a_cause_and_says_nothing_of_the_conversations_cache() 
     };
     assert_eq!((&sampling.cause, sampling.tokens), (&Cause::Sampling, 320));
     assert_eq!(cost.replies, 3);
+}
+
+#[test]
+fn a_summary_that_came_to_nothing_was_paid_too() {
+    let in_vain = EntryBody::Spent {
+        on: Spending::Summary,
+        meta: meta(usage(300, 0, 0, 20)),
+    };
+    let cost = cost(&log(vec![in_vain]));
+    assert_eq!(cost.causes[0].cause, Cause::Summary);
+    assert_eq!(cost.cost.usage.total(), 320);
 }
 
 #[test]

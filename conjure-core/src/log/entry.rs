@@ -101,10 +101,10 @@ pub enum EntryBody {
         /// The compaction's entry.
         fold: u64,
     },
-    /// A plugin asked the session's model something of its own.
-    Sampled {
-        /// The plugin.
-        plugin: String,
+    /// A model was asked for something that is no part of the conversation.
+    Spent {
+        /// For what.
+        on: Spending,
         /// How the answer came about, and what it cost.
         #[serde(rename = "_meta")]
         meta: Meta,
@@ -128,15 +128,27 @@ pub enum EntryBody {
     },
 }
 
+/// What a model was asked for beside the conversation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Spending {
+    /// Something that a plugin wanted to know.
+    Sample {
+        /// The plugin.
+        plugin: String,
+    },
+    /// A summary that came to nothing.
+    Summary,
+}
+
 impl EntryBody {
-    /// How a reply of a model came about, also a summary and what a plugin asked for; nothing on
-    /// other entries.
+    /// How a reply of a model came about, also where no message shows it; nothing on other entries.
     #[must_use]
     pub fn meta(&self) -> Option<&Meta> {
         match self {
             Self::Message { message } => message.meta.as_ref(),
             Self::Compacted { meta, .. } => meta.as_ref(),
-            Self::Sampled { meta, .. } => Some(meta),
+            Self::Spent { meta, .. } => Some(meta),
             _ => None,
         }
     }

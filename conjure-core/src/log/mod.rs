@@ -8,7 +8,7 @@ mod folds;
 mod recover;
 mod view;
 
-pub use entry::{CallEnd, Entry, EntryBody, Outcome, TableChange};
+pub use entry::{CallEnd, Entry, EntryBody, Outcome, Spending, TableChange};
 pub(crate) use folds::view_changed_at;
 pub use folds::{Fold, FoldState, Folded, fold, folds};
 pub use recover::recover;

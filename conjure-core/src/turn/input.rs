@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::Settings;
 use crate::chat::{Event, FunctionCall, FunctionCallOutput, Message, Meta, Response};
-use crate::log::{CallEnd, EntryBody, TableChange};
+use crate::log::{CallEnd, EntryBody, Spending, TableChange};
 
 /// Something that happened.
 #[derive(Debug, Clone, PartialEq)]
@@ -83,8 +83,6 @@ pub enum Input {
     CompactionFailed {
         /// Why.
         error: String,
-        /// How the request for a summary went, where one was made.
-        meta: Option<Meta>,
     },
     /// A person wants the model to read again what a compaction hides.
     Unfold {
@@ -93,10 +91,10 @@ pub enum Input {
         /// Tokens of what the model reads then, about.
         tokens: u64,
     },
-    /// A plugin asked the model something.
-    Sampled {
-        /// The plugin.
-        plugin: String,
+    /// A model was asked for something that is no part of the conversation.
+    Spent {
+        /// For what.
+        on: Spending,
         /// How the answer came about, and what it cost.
         meta: Meta,
     },

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use arc_swap::ArcSwapOption;
 use conjure_core::chat::{Message, Meta, Part};
+use conjure_core::log::Spending;
 use conjure_core::repair::Target;
 use conjure_core::request::ModelRequest;
 use conjure_core::turn::Input;
@@ -48,8 +49,10 @@ pub(crate) async fn sample(asked: &Asked, plugin: &str, sample: Sample) -> Resul
             partial: answer.is_err(),
             ..Meta::default()
         };
-        let plugin = plugin.to_owned();
-        let input = Box::new(Input::Sampled { plugin, meta });
+        let on = Spending::Sample {
+            plugin: plugin.to_owned(),
+        };
+        let input = Box::new(Input::Spent { on, meta });
         if let Some(session) = &now.session {
             // Nobody listens any more when the session is gone.
             let _ = session.send(Internal::Input(input)).await;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use conjure_core::chat::{Content, FunctionCallOutput, Message, Role};
-use conjure_core::log::{CallEnd, Entry, EntryBody, Fold, FoldState, Outcome, folds};
+use conjure_core::log::{CallEnd, Entry, EntryBody, Fold, FoldState, Outcome, Spending, folds};
 use conjure_host::Host;
 
 use super::args::Global;
@@ -134,12 +134,17 @@ fn show(entry: &Entry, folds: &[Fold<'_>], names: &HashMap<&str, &str>) {
                 other.as_str()
             )),
         },
-        EntryBody::Sampled { plugin, meta } => line(format_args!(
-            "{DIM}{} asked {}/{} something of its own{RESET}",
-            clean(plugin),
-            clean(&meta.provider),
-            clean(&meta.model)
-        )),
+        EntryBody::Spent { on, meta } => {
+            let what = match on {
+                Spending::Sample { plugin } => format!("{} asked something", clean(plugin)),
+                Spending::Summary => "a summary that came to nothing was asked".to_owned(),
+            };
+            line(format_args!(
+                "{DIM}{what} of {}/{}{RESET}",
+                clean(&meta.provider),
+                clean(&meta.model)
+            ));
+        }
         EntryBody::CallStarted { .. }
         | EntryBody::TableChanged(_)
         | EntryBody::BackendState { .. } => {}

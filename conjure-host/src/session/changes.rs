@@ -106,9 +106,7 @@ impl Actor {
             Err(error) => tracing::error!("the provider stays: {error}"),
         }
     }
-}
 
-impl Actor {
     /// Asks for the catalogs that depend on the model, where it is another provider's now. Before
     /// anything is sent to it.
     pub(super) async fn renew_catalogs(&mut self) {

@@ -2,8 +2,8 @@
 //! taking them back.
 
 use conjure_core::chat::{Meta, Part, Response};
-use conjure_core::context::{Room, cut_point, next_input_tokens, summary_request, view_tokens};
-use conjure_core::log::{Entry, EntryBody, FoldState, folds};
+use conjure_core::context::{Room, cut_point, summary_request, view_tokens};
+use conjure_core::log::{Entry, EntryBody, FoldState, Spending, folds};
 use conjure_core::request::ToolChoice;
 use conjure_core::turn::Input;
 
@@ -17,6 +17,27 @@ pub(super) struct Compaction {
     upto: u64,
     room: Room,
     choice: ToolChoice,
+}
+
+impl Compaction {
+    /// Gives the summary up; what had come of it was paid.
+    pub(super) fn stop(self) -> Option<Input> {
+        match self.request.stop() {
+            Input::ModelFailed {
+                partial: Some((_, meta)),
+                ..
+            } => Some(in_vain(meta)),
+            _ => None,
+        }
+    }
+}
+
+/// What was paid for a summary that came to nothing.
+fn in_vain(meta: Meta) -> Input {
+    Input::Spent {
+        on: Spending::Summary,
+        meta,
+    }
 }
 
 /// A fold that cannot be taken back.
@@ -67,13 +88,12 @@ impl Actor {
         let mut room = room(&self.spec, &self.shared.models);
         if refused {
             // Whatever is known of the window: so much was too much for it.
-            let tokens = next_input_tokens(entries);
+            let tokens = self.machine.next_input();
             room.window = Some(room.window.unwrap_or(tokens).min(tokens));
         }
         let Some(upto) = cut_point(entries, &room) else {
             return Some(Input::CompactionFailed {
                 error: "there is nothing before its newest part that is worth it".to_owned(),
-                meta: None,
             });
         };
         self.ask_for_summary(upto, room, ToolChoice::Auto);
@@ -108,25 +128,28 @@ impl Actor {
             } => {
                 meta.stop_reason = response.stop.as_ref().map(|stop| stop.raw.clone());
                 let summary = text(&response);
-                if !summary.trim().is_empty() {
-                    self.folded(asked.upto, summary, meta)
-                } else if asked.choice == ToolChoice::Auto && !response.parts.is_empty() {
-                    // It called a tool in place of writing: once more, without the choice.
-                    self.ask_for_summary(asked.upto, asked.room, ToolChoice::None);
-                    return;
-                } else {
-                    Input::CompactionFailed {
-                        error: "the summary is empty".to_owned(),
-                        meta: Some(meta),
+                if summary.trim().is_empty() {
+                    self.input(in_vain(meta));
+                    if asked.choice == ToolChoice::Auto && !response.parts.is_empty() {
+                        // It called a tool in place of writing: once more, without the choice.
+                        self.ask_for_summary(asked.upto, asked.room, ToolChoice::None);
+                        return;
                     }
+                    let error = "the summary is empty".to_owned();
+                    Input::CompactionFailed { error }
+                } else {
+                    self.folded(asked.upto, summary, meta)
                 }
             }
             Input::ModelFailed {
                 failure, partial, ..
-            } => Input::CompactionFailed {
-                error: failure.error,
-                meta: partial.map(|(_, meta)| meta),
-            },
+            } => {
+                if let Some((_, meta)) = partial {
+                    self.input(in_vain(meta));
+                }
+                let error = failure.error;
+                Input::CompactionFailed { error }
+            }
             other => other,
         };
         self.input(input);

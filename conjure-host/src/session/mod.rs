@@ -14,14 +14,15 @@ mod model;
 mod one_call;
 mod perform;
 mod place;
+mod reading;
 mod recorder;
 mod spec;
-mod streamed;
 mod switching;
 
 pub(crate) use compaction::unfolding;
 pub(crate) use exchange_dir::sweep;
 pub(crate) use mailbox::Internal;
+pub(crate) use reading::Thread;
 pub(crate) use recorder::Recorder;
 pub(crate) use switching::check;
 

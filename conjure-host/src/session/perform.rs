@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::actor::{Actor, LIVE_BYTES};
 use super::asking::{ApprovalMode, PendingApproval, nobody_there};
+use super::compaction::Compaction;
 use super::derived::{call_timeout, compile_settings, most_bytes};
 use super::handle::ChatError;
 use super::mailbox::Internal;
@@ -94,9 +95,7 @@ impl Actor {
             }
             Action::Compact { refused } => return self.compact(refused),
             Action::StopCompaction => {
-                if let Some(asked) = self.compaction.take() {
-                    drop(asked.request.stop());
-                }
+                return self.compaction.take().and_then(Compaction::stop);
             }
             Action::Dropped { turn_id } => {
                 if let Some(done) = self.waiting.remove(&turn_id) {

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use conjure_core::chat::{Event, EventId};
-use conjure_core::log::{Entry, EntryBody, recover};
+use conjure_core::log::{Entry, EntryBody};
 
 use super::hub::{Hub, Stamped};
-use super::streamed::unfinished;
+use super::reading::Thread;
 use crate::store::{Record, Settled, StoreError, ThreadLog};
 
 /// The writer of one open thread.
@@ -15,8 +15,8 @@ pub(crate) struct Recorder {
     log: Box<dyn ThreadLog>,
     hub: Arc<Hub>,
     entries: Vec<Entry>,
-    /// What a reply had said when the host ended.
-    unfinished: Option<EntryBody>,
+    /// What closes what was open when the host ended.
+    closing: Vec<EntryBody>,
     turn: u64,
     next_event: EventId,
     waiting: Vec<Record>,
@@ -26,17 +26,11 @@ pub(crate) struct Recorder {
 impl Recorder {
     /// Takes an open thread over.
     pub(crate) fn new(mut log: Box<dyn ThreadLog>) -> Self {
-        let mut entries = Vec::new();
-        let mut events = Vec::new();
-        let records = log.take_records();
-        let unfinished = unfinished(&records);
-        for record in records {
-            match record {
-                Record::Entry(entry) => entries.push(entry),
-                Record::Event { id, event } => events.push(Stamped { id, event }),
-                Record::Opened { .. } => {}
-            }
-        }
+        let Thread {
+            entries,
+            events,
+            closing,
+        } = Thread::of(log.take_records());
         let turn = entries.last().map_or(0, |entry| entry.turn);
         let next_event = EventId {
             epoch: log.epoch(),
@@ -46,7 +40,7 @@ impl Recorder {
             log,
             hub: Hub::new(events),
             entries,
-            unfinished,
+            closing,
             turn,
             next_event,
             waiting: Vec::new(),
@@ -69,12 +63,9 @@ impl Recorder {
         &self.entries
     }
 
-    /// Closes what was open when the host ended, with what had been shown of a reply.
+    /// Closes what was open when the host ended.
     pub(crate) fn recover(&mut self) {
-        if let Some(body) = self.unfinished.take() {
-            self.entry(body);
-        }
-        for body in recover(&self.entries) {
+        for body in std::mem::take(&mut self.closing) {
             self.entry(body);
         }
     }

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use conjure_core::context::{compile, conversation};
-use conjure_core::log::{Entry, recover};
 use conjure_core::switch::{self, SwitchReport};
 
 use super::actor::Actor;
 use super::calls::Calls;
 use super::derived::compile_settings;
 use super::handle::{SessionError, Settings};
+use super::reading::Thread;
 use super::spec::SessionSpec;
-use super::streamed::unfinished;
+
 use crate::shared::Shared;
-use crate::store::{Record, ThreadId};
+use crate::store::ThreadId;
 
 impl Actor {
     /// What changing these settings would change about the next request.
@@ -42,7 +42,7 @@ pub(crate) async fn check(
 ) -> Result<SwitchReport, SessionError> {
     let spec = spec.with_base_url_at_its_provider();
     let (target, endpoint) = shared.recipient(&spec)?;
-    let entries = entries(shared.log.read(thread)?);
+    let entries = Thread::of(shared.log.read(thread)?).closed();
     let calls = Calls::open(Arc::clone(&shared), spec.clone()).await?;
     let settings = compile_settings(&spec, &shared.models, calls.snapshot(), target.clone());
     let like = compile(&entries, calls.table(), &settings);
@@ -53,31 +53,4 @@ pub(crate) async fn check(
         &endpoint,
         like,
     ))
-}
-
-/// The entries of a thread as the next session would find them: what a crash left open is closed.
-fn entries(records: Vec<Record>) -> Vec<Entry> {
-    let unfinished = unfinished(&records);
-    let mut entries: Vec<Entry> = records
-        .into_iter()
-        .filter_map(|record| match record {
-            Record::Entry(entry) => Some(entry),
-            _ => None,
-        })
-        .collect();
-    let add = |entries: &mut Vec<Entry>, body| {
-        entries.push(Entry {
-            seq: entries.last().map_or(1, |last| last.seq + 1),
-            turn: entries.last().map_or(0, |last| last.turn),
-            at_ms: 0,
-            body,
-        });
-    };
-    unfinished
-        .into_iter()
-        .for_each(|body| add(&mut entries, body));
-    for body in recover(&entries) {
-        add(&mut entries, body);
-    }
-    entries
 }

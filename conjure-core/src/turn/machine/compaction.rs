@@ -63,15 +63,12 @@ impl Machine {
         self.ask_in_budget();
     }
 
-    pub(super) fn compaction_failed(&mut self, error: &str, meta: Option<Meta>) {
+    pub(super) fn compaction_failed(&mut self, error: &str) {
         if !self.is_compacting() {
             return;
         }
         if let Some(turn) = &mut self.turn {
             turn.compaction_failed = true;
-        }
-        if let Some(meta) = meta {
-            self.paid(&meta);
         }
         self.notice(format!("The conversation could not be summarised: {error}"));
         self.ask_in_budget();

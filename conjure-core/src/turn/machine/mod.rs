@@ -161,10 +161,10 @@ impl Machine {
                 meta,
                 tokens,
             } => self.compacted(upto, summary, meta, tokens),
-            Input::CompactionFailed { error, meta } => self.compaction_failed(&error, meta),
-            Input::Sampled { plugin, meta } => {
+            Input::CompactionFailed { error } => self.compaction_failed(&error),
+            Input::Spent { on, meta } => {
                 self.paid(&meta);
-                self.write(EntryBody::Sampled { plugin, meta });
+                self.write(EntryBody::Spent { on, meta });
             }
             Input::Unfold { fold, tokens } => {
                 self.write(EntryBody::Unfolded { fold });

@@ -215,7 +215,6 @@ fn a_failed_compaction_is_told_and_the_turn_goes_on_without() {
     bench.done("1");
     let failed = Input::CompactionFailed {
         error: "no".to_owned(),
-        meta: None,
     };
     assert_eq!(bench.input(failed), [request(2, 2)]);
     assert!(bench.told.contains(&Event::Notice {

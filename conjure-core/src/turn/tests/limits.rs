@@ -1,6 +1,7 @@
 //! Limits: a turn ends, with a word for programs, and leaves nothing open.
 
 use super::*;
+use crate::log::Spending;
 
 fn is_limit(bench: &Bench, name: &str, value: u64) {
     assert_eq!(
@@ -115,8 +116,10 @@ fn what_plugins_ask_the_model_counts_in_the_budget() {
         },
         ..meta()
     };
-    bench.input(Input::Sampled {
-        plugin: "p".to_owned(),
+    bench.input(Input::Spent {
+        on: Spending::Sample {
+            plugin: "p".to_owned(),
+        },
         meta: sampled,
     });
     bench.done("1");

@@ -251,7 +251,6 @@ impl Host {
                     self.input(match upto {
                         None => Input::CompactionFailed {
                             error: "e".to_owned(),
-                            meta: None,
                         },
                         Some(upto) => Input::Compacted {
                             upto,

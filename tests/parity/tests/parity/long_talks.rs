@@ -111,6 +111,15 @@ async fn a_summary_that_calls_a_tool_is_asked_for_again_without_the_choice() {
         !told(requests.last().unwrap()).contains("toolu_4"),
         "it never ran"
     );
+    // Both requests for a summary are paid, in the log and in the turn.
+    let cost = session.cost().await;
+    let summaries = cost
+        .total
+        .causes
+        .iter()
+        .find(|it| it.cause == Cause::Summary);
+    assert_eq!(summaries.unwrap().times, 2);
+    assert_eq!(answer.usage, cost.total.cost.usage);
     session.close().await;
 }
 

@@ -1,13 +1,58 @@
-//! Text that was shown and never became an entry, because the host ended while it streamed.
+//! What a thread's records hold: entries, events, and what closes a thread that its host left open.
 
 use conjure_core::chat::{Event, Message, Meta};
-use conjure_core::log::EntryBody;
+use conjure_core::log::{Entry, EntryBody, recover};
 
+use super::hub::Stamped;
 use crate::store::Record;
+
+/// A thread, as it was read.
+pub(crate) struct Thread {
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) events: Vec<Stamped>,
+    /// What is to be written behind the entries before anything else: what a reply had shown when
+    /// the host ended, and what [`recover`] makes of open calls and turns.
+    pub(crate) closing: Vec<EntryBody>,
+}
+
+impl Thread {
+    /// Takes a thread's records apart.
+    pub(crate) fn of(records: Vec<Record>) -> Self {
+        let mut closing: Vec<EntryBody> = unfinished(&records).into_iter().collect();
+        let (mut entries, mut events) = (Vec::new(), Vec::new());
+        for record in records {
+            match record {
+                Record::Entry(entry) => entries.push(entry),
+                Record::Event { id, event } => events.push(Stamped { id, event }),
+                Record::Opened { .. } => {}
+            }
+        }
+        closing.extend(recover(&entries));
+        Self {
+            entries,
+            events,
+            closing,
+        }
+    }
+
+    /// The entries as the next session finds them.
+    pub(crate) fn closed(self) -> Vec<Entry> {
+        let mut entries = self.entries;
+        for body in self.closing {
+            entries.push(Entry {
+                seq: entries.last().map_or(1, |last| last.seq + 1),
+                turn: entries.last().map_or(0, |last| last.turn),
+                at_ms: 0,
+                body,
+            });
+        }
+        entries
+    }
+}
 
 /// What a reply had said when the host ended, as the unfinished message that it is: a person has
 /// read it, so the model knows of it too. Nothing when no reply was streaming.
-pub(crate) fn unfinished(records: &[Record]) -> Option<EntryBody> {
+fn unfinished(records: &[Record]) -> Option<EntryBody> {
     let mut reply: Option<(Meta, String)> = None;
     for record in records {
         match record {
@@ -54,7 +99,6 @@ pub(crate) fn unfinished(records: &[Record]) -> Option<EntryBody> {
 #[cfg(test)]
 mod tests {
     use conjure_core::chat::EventId;
-    use conjure_core::log::Entry;
 
     use super::*;
 
