@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Part, Usage};
+use super::{Content, Part, Usage};
 
 /// A model's reply, decoded.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -26,6 +26,16 @@ pub struct Response {
     pub fields: Map<String, Value>,
     /// Whether it ended as its wire says it must.
     pub complete: bool,
+}
+
+impl Response {
+    /// The items of the provider's own tools, in order.
+    pub fn server_items(&self) -> impl Iterator<Item = &Value> {
+        self.parts.iter().filter_map(|part| match &part.content {
+            Content::ServerItem { item, .. } => Some(item),
+            _ => None,
+        })
+    }
 }
 
 /// Why a model stopped.

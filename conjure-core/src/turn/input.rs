@@ -160,6 +160,10 @@ pub enum Action {
     },
     /// Show a reply's server items to the backends that contributed to its request.
     Observe {
+        /// The provider that made it, which need not be the session's any more.
+        provider: String,
+        /// Its model.
+        model: String,
         /// The items, in order.
         server_items: Vec<Value>,
         /// Fields of the reply.

@@ -49,29 +49,31 @@ impl Contributors {
         fragments
     }
 
-    /// Shows a response to the backends that contributed to its request.
-    pub(crate) async fn observe(
+    /// Shows the backends what came of a request that they have a share in. Whether one of them
+    /// has other fragments now, with which a request that failed may do better.
+    pub(crate) async fn show(
         &self,
         around: &Surroundings,
         artifacts: &Artifacts,
         observe: Observe,
         internal: &mpsc::Sender<Internal>,
-    ) {
+    ) -> bool {
+        let mut renewed = false;
         for (name, lease) in &self.0 {
-            let observed = ask(
-                &lease.instance,
-                around,
-                op::BACKEND_OBSERVE,
-                observe.clone(),
-            )
-            .await;
-            let Observation { files, state, .. } = match observed {
+            let body = observe.clone();
+            let seen = ask(&lease.instance, around, op::BACKEND_OBSERVE, body).await;
+            let Observation {
+                files,
+                state,
+                retry,
+            } = match seen {
                 Ok(observation) => observation,
                 Err(error) => {
                     tracing::warn!(backend = name, "did not observe the response: {error}");
                     continue;
                 }
             };
+            renewed |= retry;
             let fetch = fetch_with(lease, around);
             let files: Vec<_> = files
                 .iter()
@@ -97,6 +99,7 @@ impl Contributors {
                     .await;
             }
         }
+        renewed
     }
 }
 
@@ -126,6 +129,7 @@ impl Observed {
 pub(crate) struct Share {
     pub(crate) contributors: Contributors,
     pub(crate) around: Surroundings,
+    pub(crate) artifacts: Arc<Artifacts>,
     pub(crate) observed: Observed,
     pub(crate) internal: mpsc::Sender<Internal>,
     pub(crate) request: ModelRequest,
@@ -154,25 +158,16 @@ impl Share {
             }),
             ..Observe::default()
         };
-        let mut renewed = false;
-        for (backend, lease) in &self.contributors.0 {
-            let body = observe.clone();
-            let seen = ask(&lease.instance, &self.around, op::BACKEND_OBSERVE, body).await;
-            let Observation { state, retry, .. } = match seen {
-                Ok(observation) => observation,
-                Err(error) => {
-                    tracing::warn!(backend, "did not look at the failed request: {error}");
-                    continue;
-                }
-            };
-            renewed |= retry;
-            if let Some(state) = state {
-                let backend = backend.clone();
-                let said = Internal::BackendState { backend, state };
-                let _ = self.internal.send(said).await;
-            }
-        }
-        renewed
+        let Self {
+            contributors,
+            around,
+            artifacts,
+            internal,
+            ..
+        } = self;
+        contributors
+            .show(around, artifacts, observe, internal)
+            .await
     }
 }
 

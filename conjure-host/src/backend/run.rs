@@ -251,7 +251,9 @@ impl Runner<'_> {
             Some(instance) => Arc::clone(instance),
             None => self.first_use(underway, lease).await?,
         };
-        let _entered = self.within(underway, lease, lease.enter()).await?;
+        let _entered = self
+            .within(underway, || not_ready(lease), lease.enter())
+            .await?;
         // Shared state may have moved on while this call waited.
         let instance = lease.made().map_or(instance, Arc::clone);
         let body = &underway.call.arguments;
@@ -268,39 +270,17 @@ impl Runner<'_> {
         lease: &SkillLease,
     ) -> Result<Arc<Instance>, Failed> {
         let made = self
-            .within(underway, lease, lease.instance(self.around))
+            .within(underway, || not_ready(lease), lease.instance(self.around))
             .await?;
         made.map_err(|reason| Failed::new(failure(&underway.call.name, &reason)))
     }
 
-    /// Waits for files that come from elsewhere, within the call's own limit.
-    async fn within_time<T>(
-        &self,
-        underway: &Underway<'_>,
-        ready: impl Future<Output = T>,
-    ) -> Result<T, Failed> {
-        let name = &underway.call.name;
-        tokio::select! {
-            biased;
-            ready = ready => Ok(ready),
-            () = self.cancel.cancelled() => Err(Failed {
-                text: failure(name, "the call was cancelled"),
-                end: CallEnd::Cancelled,
-            }),
-            () = tokio::time::sleep(underway.timeout) => Err(Failed {
-                text: failure(name, &format!(
-                    "its files were not there within {:?}", underway.timeout
-                )),
-                end: CallEnd::TimedOut,
-            }),
-        }
-    }
-
-    /// Waits for a plugin to be ready, within the call's own limit.
+    /// Waits for what a call needs, within the call's own limit; `not_there` begins the sentence
+    /// that says that it did not come.
     async fn within<T>(
         &self,
         underway: &Underway<'_>,
-        lease: &SkillLease,
+        not_there: impl FnOnce() -> String,
         ready: impl Future<Output = T>,
     ) -> Result<T, Failed> {
         let name = &underway.call.name;
@@ -312,9 +292,7 @@ impl Runner<'_> {
                 end: CallEnd::Cancelled,
             }),
             () = tokio::time::sleep(underway.timeout) => Err(Failed {
-                text: failure(name, &format!(
-                    "{} was not ready within {:?}", lease.plugin.id(), underway.timeout
-                )),
+                text: failure(name, &format!("{} within {:?}", not_there(), underway.timeout)),
                 end: CallEnd::TimedOut,
             }),
         }
@@ -330,7 +308,8 @@ impl Runner<'_> {
         let takes_files = lease.plugin.manifest().has("files.put/1");
         let files = if takes_files && arguments.get("files").is_some() {
             let handed = handed(self.artifacts, &self.around.working_dir, arguments);
-            self.within_time(underway, handed)
+            let not_there = || "its files were not there".to_owned();
+            self.within(underway, not_there, handed)
                 .await?
                 .map_err(|reason| Failed::new(failure(&underway.call.name, &reason)))?
         } else {
@@ -563,4 +542,8 @@ impl Operation<'_> {
 
 fn is_executor(op: &str) -> bool {
     op.starts_with("executor.")
+}
+
+fn not_ready(lease: &SkillLease) -> String {
+    format!("{} was not ready", lease.plugin.id())
 }

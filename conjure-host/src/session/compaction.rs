@@ -1,11 +1,12 @@
 //! How much of its log a session's model reads: summaries that stand for the older part, and
 //! taking them back.
 
-use conjure_core::chat::{Meta, Part, Response};
+use conjure_core::chat::{Meta, Part, Response, StopReason};
 use conjure_core::context::{Room, cut_point, summary_request, view_tokens};
 use conjure_core::log::{Entry, EntryBody, FoldState, Spending, folds};
 use conjure_core::request::ToolChoice;
 use conjure_core::turn::Input;
+use conjure_skill_sdk::protocol::Observe;
 
 use super::actor::Actor;
 use super::derived::room;
@@ -127,18 +128,24 @@ impl Actor {
                 response, mut meta, ..
             } => {
                 meta.stop_reason = response.stop.as_ref().map(|stop| stop.raw.clone());
-                let summary = text(&response);
-                if summary.trim().is_empty() {
-                    self.input(in_vain(meta));
-                    if asked.choice == ToolChoice::Auto && !response.parts.is_empty() {
-                        // It called a tool in place of writing: once more, without the choice.
-                        self.ask_for_summary(asked.upto, asked.room, ToolChoice::None);
-                        return;
+                self.observe(Observe {
+                    provider: meta.provider.clone(),
+                    model: meta.model.clone(),
+                    server_items: response.server_items().cloned().collect(),
+                    fields: response.fields.clone(),
+                    error: None,
+                });
+                match summary(&response) {
+                    Ok(summary) => self.folded(asked.upto, summary, meta),
+                    Err(error) => {
+                        self.input(in_vain(meta));
+                        if asked.choice == ToolChoice::Auto {
+                            // Mostly it went on with the work: once more, without its tools.
+                            self.ask_for_summary(asked.upto, asked.room, ToolChoice::None);
+                            return;
+                        }
+                        Input::CompactionFailed { error }
                     }
-                    let error = "the summary is empty".to_owned();
-                    Input::CompactionFailed { error }
-                } else {
-                    self.folded(asked.upto, summary, meta)
                 }
             }
             Input::ModelFailed {
@@ -216,6 +223,20 @@ fn tokens_with(entries: &[Entry], body: EntryBody) -> u64 {
     view_tokens(&entries)
 }
 
-fn text(response: &Response) -> String {
-    response.parts.iter().filter_map(Part::as_text).collect()
+/// The summary that a reply is, or why it is none: one that goes on with the work in place of
+/// summing it up would stand for the conversation from then on.
+fn summary(response: &Response) -> Result<String, String> {
+    let reason = response.stop.as_ref().map(|stop| stop.reason);
+    let text: String = response.parts.iter().filter_map(Part::as_text).collect();
+    if response.parts.iter().any(|part| part.as_call().is_some()) {
+        return Err("the model called a tool in place of writing the summary".to_owned());
+    }
+    match reason {
+        Some(StopReason::Pause | StopReason::Refusal | StopReason::ContextWindow) => Err(format!(
+            "the model ended its reply with `{}`",
+            response.stop.as_ref().map_or("", |stop| stop.raw.as_str())
+        )),
+        _ if text.trim().is_empty() => Err("the summary is empty".to_owned()),
+        _ => Ok(text),
+    }
 }

@@ -15,7 +15,6 @@ use conjure_core::request::ModelRequest;
 use conjure_core::turn::{Action, Decision, Input};
 use conjure_skill_sdk::protocol::Observe;
 use futures_util::FutureExt as _;
-use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -65,9 +64,17 @@ impl Actor {
                 return self.request.take().map(Request::stop);
             }
             Action::Observe {
+                provider,
+                model,
                 server_items,
                 fields,
-            } => self.observe(server_items, fields),
+            } => self.observe(Observe {
+                provider,
+                model,
+                server_items,
+                fields,
+                error: None,
+            }),
             Action::RunCall(call) => {
                 self.calls
                     .insert(call.call_id.clone(), CancellationToken::new());
@@ -130,6 +137,7 @@ impl Actor {
         let share = Share {
             contributors: self.toolbox.contributors(),
             around: self.around.clone(),
+            artifacts: Arc::clone(&self.artifacts),
             observed: self.observed.clone(),
             internal: self.internal.clone(),
             request,
@@ -237,26 +245,19 @@ impl Actor {
         });
     }
 
-    fn observe(&mut self, server_items: Vec<Value>, fields: Map<String, Value>) {
+    /// Shows a reply to the backends with a share in its request, one reply after the other.
+    pub(super) fn observe(&mut self, observed: Observe) {
         let contributors = self.toolbox.contributors();
         if contributors.is_empty() {
             return;
         }
-        let settings = self.machine.settings();
-        let observed = Observe {
-            provider: settings.provider.clone(),
-            model: settings.model.clone(),
-            server_items,
-            fields,
-            error: None,
-        };
         let (around, artifacts) = (self.around.clone(), Arc::clone(&self.artifacts));
         let internal = self.internal.clone();
         let before = self.observed.clone();
         self.observed = Observed::by(async move {
             before.wait().await;
             contributors
-                .observe(&around, &artifacts, observed, &internal)
+                .show(&around, &artifacts, observed, &internal)
                 .await;
         });
     }

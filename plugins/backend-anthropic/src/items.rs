@@ -53,6 +53,13 @@ pub(crate) fn is_id(id: &str) -> bool {
 /// Whether an error is about a container that is there no more.
 pub(crate) fn is_expired_container(message: &str) -> bool {
     let message = message.to_lowercase();
+    // What is handed to a container and missing says nothing about the container.
+    if ["container_upload", "container.skills"]
+        .iter()
+        .any(|part| message.contains(part))
+    {
+        return false;
+    }
     let over = ["expired", "not found", "does not exist", "no longer"];
     message.contains("container") && over.iter().any(|word| message.contains(word))
 }

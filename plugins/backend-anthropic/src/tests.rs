@@ -62,4 +62,11 @@ fn only_an_error_about_a_container_is_one() {
     assert!(!items::is_expired_container(
         "container.skills: at most 20 skills are allowed"
     ));
+    for part in [
+        "container.skills.0: skill",
+        "messages.0.content.1.container_upload: file",
+    ] {
+        let message = format!("{part} was not found");
+        assert!(!items::is_expired_container(&message), "{message}");
+    }
 }

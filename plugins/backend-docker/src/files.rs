@@ -2,11 +2,11 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Cursor, Read, Write as _};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use conjure_exec_agent::files::{self, Roots};
 use conjure_exec_agent::frame::Frame;
 use conjure_exec_agent::message::{Reply, Request};
 use conjure_exec_agent::{PIECE, WINDOW};
@@ -130,7 +130,9 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// A file of the host's, which lies where both sides may write.
+    /// A file of the host's, which lies where both sides may write: opened without following a
+    /// link, and only if it is a regular file, since commands in the container may put anything
+    /// there.
     fn offered(&self, file: &FileRef) -> Result<File> {
         let path = file.path.as_deref().ok_or_else(|| {
             Error::invalid(format!(
@@ -138,20 +140,12 @@ impl<'a> Work<'a> {
                 file.name
             ))
         })?;
-        let unusable =
-            |error: std::io::Error| Error::new(format!("the file {path} cannot be read: {error}"));
-        let real = Path::new(path).canonicalize().map_err(unusable)?;
-        let dirs = [
-            self.cx.exchange_dir(),
-            Some(&self.session.brought.working_dir),
-        ];
-        let mut dirs = dirs.into_iter().flatten();
-        if !dirs.any(|dir| dir.canonicalize().is_ok_and(|dir| real.starts_with(dir))) {
-            return Err(Error::invalid(format!(
-                "the file {path} is neither in the working nor in the exchange directory"
-            )));
-        }
-        File::open(real).map_err(unusable)
+        let working = &self.session.brought.working_dir;
+        Roots::new(working, std::iter::empty(), self.cx.exchange_dir())
+            .and_then(|roots| roots.resolve(path))
+            .and_then(|place| files::open_file(&place))
+            .map(|(file, _)| file)
+            .map_err(|error| to_error(&error))
     }
 
     fn written(&self, reply: Reply) -> Result<Written> {

@@ -87,14 +87,12 @@ fn written(written: files::Written) -> Written {
 }
 
 fn regular(roots: &Roots, path: &str) -> Result<File> {
-    let place = roots.resolve(path).map_err(|error| to_error(&error))?;
-    match files::open(&place).map_err(|error| to_error(&error))? {
-        Opened::File(file, _) => Ok(file),
-        Opened::Directory(_) => {
-            let error = place.error("read", io::ErrorKind::IsADirectory);
-            Err(to_error(&error))
-        }
-    }
+    let opened = roots
+        .resolve(path)
+        .and_then(|place| files::open_file(&place));
+    opened
+        .map(|(file, _)| file)
+        .map_err(|error| to_error(&error))
 }
 
 /// The whole file, as the host can read it. It takes none from a skill's folder, so that is

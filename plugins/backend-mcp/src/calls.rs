@@ -104,7 +104,11 @@ impl Call<'_> {
         loop {
             let until = self.until();
             let connection = self.ready(after, until).await?;
-            let slot = tokio::time::timeout_at(until, connection.slots.acquire()).await;
+            let slot = tokio::time::timeout_at(until, connection.slots.acquire());
+            let slot = tokio::select! {
+                slot = slot => slot,
+                () = self.cx.until_cancelled() => return Err(self.cancelled()),
+            };
             let Ok(Ok(_slot)) = slot else {
                 return Err(self.not_ready("too many calls run on it already"));
             };

@@ -155,7 +155,8 @@ pub(crate) fn judge(server: &str, error: &(dyn StdError + 'static)) -> Trouble {
             | StreamableHttpError::ReservedHeaderConflict(_),
         ) => {
             let text = error.to_string();
-            if text.contains("401") {
+            // The server's own words stand behind the status and may hold any number.
+            if text.contains("HTTP 401") || text.contains("HTTP 403") {
                 needs_auth(text)
             } else {
                 failed(text)

@@ -50,19 +50,14 @@ impl Machine {
     pub(super) fn keep(&mut self, response: Response, mut meta: Meta) -> Vec<FunctionCall> {
         meta.usage = response.usage;
         let superseded = meta.superseded;
+        let by = (meta.provider.clone(), meta.model.clone());
+        let server_items: Vec<_> = response.server_items().cloned().collect();
         let Response {
             parts,
             fields,
             usage,
             ..
         } = response;
-        let server_items: Vec<_> = parts
-            .iter()
-            .filter_map(|part| match &part.content {
-                Content::ServerItem { item, .. } => Some(item.clone()),
-                _ => None,
-            })
-            .collect();
         let message = Message {
             role: Role::Assistant,
             content: parts,
@@ -91,6 +86,8 @@ impl Machine {
         }
         if !server_items.is_empty() || !fields.is_empty() {
             self.out.push(Action::Observe {
+                provider: by.0,
+                model: by.1,
                 server_items,
                 fields,
             });

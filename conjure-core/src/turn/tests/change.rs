@@ -299,3 +299,22 @@ fn what_a_person_unfolds_is_read_again() {
     assert_eq!(crate::log::fold(&bench.log).summary, None);
     assert_eq!(bench.user("next"), [request(3, 1)]);
 }
+
+#[test]
+fn a_reply_is_observed_as_its_makers_also_when_another_provider_is_next() {
+    let mut bench = Bench::asked();
+    bench.input(Input::Settings {
+        settings: Box::new(Settings::new("openai", "gpt-5")),
+        entry: note("other model"),
+        when: When::Now,
+    });
+    let actions = bench.fail(1, Some(vec![server_use("x")]));
+    let by = actions.iter().find_map(|action| match action {
+        Action::Observe {
+            provider, model, ..
+        } => Some((provider.as_str(), model.as_str())),
+        _ => None,
+    });
+    assert_eq!(by, Some(("anthropic", "claude-test")));
+    assert!(actions.contains(&request(2, 1)), "{actions:?}");
+}

@@ -108,6 +108,8 @@ fn b14_a_pause_never_ends_a_turn() {
         bench.reply(1, vec![server_use("x")], "pause_turn"),
         [
             Action::Observe {
+                provider: "anthropic".to_owned(),
+                model: "claude-test".to_owned(),
                 server_items: vec![json!({"type": "server_tool_use", "id": "x"})],
                 fields: Map::new(),
             },

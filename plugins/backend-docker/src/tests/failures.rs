@@ -8,7 +8,7 @@ use std::time::Duration;
 use conjure_skill_sdk::protocol::BashOutput;
 use serde_json::json;
 
-use super::{world, world_in};
+use super::world;
 
 #[test]
 fn a_missing_engine_is_an_error_that_says_what_to_do() {
@@ -151,14 +151,16 @@ fn h15_an_instance_that_is_dropped_leaves_no_container() {
     let Some(world) = world(&json!({ "stream": "auto" })) else {
         return;
     };
-    world.bash("true");
-    let container = world.container();
     let engine = world.engine;
     // As when the host is killed: nobody cleans up, the stream just ends.
-    let dir = tempfile::tempdir().unwrap();
-    let other = world_in(engine, dir, &json!({}));
-    drop(world);
-    drop(other);
+    let dropped = world.plugin.host().link(crate::plugin).unwrap();
+    let session = dropped.session("t");
+    let init = json!({ "skills": [] });
+    session.call("executor.init", init).reply.unwrap();
+    let command = json!({ "command": "true" });
+    session.call("executor.bash", command).reply.unwrap();
+    let container = world.container();
+    drop(dropped);
     for _ in 0..500 {
         if engine.docker(["inspect", &container]).is_err() {
             return;

@@ -80,7 +80,7 @@ fn large_content(world: &World) {
     assert!(
         world
             .error("executor.create_file", outside)
-            .contains("neither in")
+            .contains("outside")
     );
 }
 
@@ -113,4 +113,23 @@ fn p6_files_of_a_volume_on_an_engine_elsewhere() {
     assert_eq!(volumes(), 2);
     world.call("executor.cleanup", json!({})).reply.unwrap();
     assert_eq!(volumes(), 0);
+}
+
+#[test]
+fn a_file_that_is_handed_over_is_a_regular_one_and_no_way_out_of_the_directory() {
+    let Some(world) = world(&json!({})) else {
+        return;
+    };
+    fs::write(world.path("outside"), "secret").unwrap();
+    std::os::unix::fs::symlink(world.path("outside"), world.work("link")).unwrap();
+    // A pipe without a writer: who opens it to read waits for ever.
+    let mut make = std::process::Command::new("mkfifo");
+    assert!(make.arg(world.work("pipe")).status().unwrap().success());
+    for name in ["link", "pipe"] {
+        let file = json!({ "name": name, "path": world.work(name) });
+        let body = json!({ "path": "copy", "description": "d", "content": file });
+        let error = world.error("executor.create_file", body);
+        assert!(error.contains(name), "{error}");
+    }
+    assert!(!world.work("copy").exists());
 }

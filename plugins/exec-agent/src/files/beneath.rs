@@ -124,3 +124,14 @@ fn not_regular(place: &Place) -> Error {
         place.asked()
     ))
 }
+
+/// Opens a regular file for reading, with its size.
+///
+/// # Errors
+/// As [`open`], and for a directory.
+pub fn open_file(place: &Place) -> Result<(File, u64)> {
+    match open(place)? {
+        Opened::File(file, size) => Ok((file, size)),
+        Opened::Directory(_) => Err(place.error("read", io::ErrorKind::IsADirectory)),
+    }
+}

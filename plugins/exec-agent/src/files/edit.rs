@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
-use super::beneath::{self, Opened, open};
+use super::beneath::{self, open_file};
 use super::paths::{Place, RootKind, Roots};
 use crate::error::{Error, Result};
 
@@ -55,7 +55,7 @@ pub fn str_replace(roots: &Roots, path: &str, old: &str, new: &str) -> Result<Wr
             "`old_str` is empty; it must be the passage to replace",
         ));
     }
-    let (mut file, size) = regular(&place)?;
+    let (mut file, size) = open_file(&place)?;
     if size > MAX_EDITED {
         return Err(Error::new(format!(
             "`{path}` has {size} bytes; passages are replaced in files of up to {MAX_EDITED}. \
@@ -95,13 +95,6 @@ fn write(place: &Place, fill: impl FnOnce(&mut File) -> io::Result<u64>) -> Resu
         size,
         replaced,
     })
-}
-
-fn regular(place: &Place) -> Result<(File, u64)> {
-    match open(place)? {
-        Opened::File(file, size) => Ok((file, size)),
-        Opened::Directory(_) => Err(place.error("read", io::ErrorKind::IsADirectory)),
-    }
 }
 
 /// Where a passage begins, overlapping occurrences included.

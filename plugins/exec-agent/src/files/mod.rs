@@ -12,7 +12,7 @@ mod inline;
 mod paths;
 mod view;
 
-pub use beneath::{Opened, open};
+pub use beneath::{Opened, open, open_file};
 pub use changes::{Change, Changes, Snapshot};
 pub use edit::{Written, create_file, str_replace};
 pub use inline::{TEXT_BUDGET, drop_start, json_len};

@@ -62,9 +62,11 @@ impl Children {
         lock(&self.table).commands.remove(&pid);
     }
 
-    /// Whether no other command runs.
-    pub(super) fn is_alone(&self) -> bool {
-        lock(&self.table).commands.len() <= 1
+    /// Does something unless another command runs, and lets none begin meanwhile. Whether it was
+    /// done, and `act` says so.
+    pub(super) fn if_alone(&self, act: impl FnOnce() -> bool) -> bool {
+        let table = lock(&self.table);
+        table.commands.len() <= 1 && act()
     }
 
     /// Whether there is no process at all below the agent.

@@ -227,13 +227,11 @@ impl Running<'_> {
         if self.status.is_some() && self.world.children.are_none() {
             return true;
         }
-        let alone = self.world.children.is_alone();
-        self.tree.is_gone(alone)
+        self.tree.is_gone(&self.world.children)
     }
 
     fn signal(&mut self, signal: Signal) {
-        let alone = self.world.children.is_alone();
-        self.tree.signal(signal, alone);
+        self.tree.signal(signal, &self.world.children);
     }
 
     /// Waits for output, for somebody to wake the call, or for time to pass, and sends what came.

@@ -10,6 +10,8 @@ use std::fs;
 
 use rustix::process::{Pid, Signal, getpid, kill_process, kill_process_group};
 
+use super::children::Children;
+
 /// The environment variable that marks the processes of a command.
 pub(super) const MARK: &str = "CONJURE_CALL";
 
@@ -48,14 +50,15 @@ impl Tree {
         }
     }
 
-    /// Whether nobody is left. `alone`: no other command runs.
-    pub(super) fn is_gone(&mut self, alone: bool) -> bool {
-        self.look(alone).is_empty()
+    /// Whether nobody is left.
+    pub(super) fn is_gone(&mut self, children: &Children) -> bool {
+        self.look(children).is_empty()
     }
 
     /// Signals all of it.
-    pub(super) fn signal(&mut self, signal: Signal, alone: bool) {
-        if alone && signal == Signal::KILL && end_container() {
+    pub(super) fn signal(&mut self, signal: Signal, children: &Children) {
+        // No command begins while everything is ended.
+        if signal == Signal::KILL && children.if_alone(end_container) {
             return;
         }
         let lines = below(getpid().as_raw_nonzero().get(), &read_all());
@@ -64,14 +67,15 @@ impl Tree {
         if let Some(group) = group.and_then(|line| Pid::from_raw(line.group)) {
             let _ = kill_process_group(group, signal);
         }
-        for member in self.look(alone) {
+        for member in self.look(children) {
             send(member, signal);
         }
     }
 
-    fn look(&mut self, alone: bool) -> Vec<Process> {
+    fn look(&mut self, children: &Children) -> Vec<Process> {
         let lines = below(getpid().as_raw_nonzero().get(), &read_all());
-        let members: Vec<Process> = if alone {
+        // Asked after the look: what began before it is known to the table by now.
+        let members: Vec<Process> = if children.if_alone(|| true) {
             lines.iter().map(|line| line.process).collect()
         } else {
             self.own(&lines)

@@ -73,16 +73,14 @@ impl Hosted {
                 add(Rule::UploadUnknown, format!("File not found: {id}"));
             }
         }
-        if let Some(missing) = self.left(body, named) {
+        let paused = self.paused.as_ref();
+        if let Some(what) = paused.and_then(|paused| paused.changed(body, named)) {
+            add(Rule::PausedChanged, what.to_owned());
+        } else if let Some(missing) = self.left(body, named) {
             add(
                 Rule::ContainerOmitted,
                 format!("container: the conversation runs in `{missing}`, which must be named"),
             );
-        }
-        if let Some(paused) = &self.paused
-            && let Some(what) = paused.changed(body, named)
-        {
-            add(Rule::PausedChanged, what.to_owned());
         }
         found
     }
@@ -97,7 +95,7 @@ impl Hosted {
             .filter_map(|block| self.ran_in.get(text(block, "id")))
             .next_back()?;
         let over = self.containers.get(newest).copied().unwrap_or(true);
-        (!over && named.is_none()).then_some(newest.as_str())
+        (!over && named != Some(newest)).then_some(newest.as_str())
     }
 
     /// Takes note of a message that goes out in answer to a request.

@@ -216,6 +216,32 @@ fn a_paused_turn_goes_on_in_its_container() {
 }
 
 #[test]
+fn a_conversation_does_not_go_on_in_the_container_of_another() {
+    let other = Message::new()
+        .text("Yes.")
+        .container(json!({"id": "container_2", "skills": null}));
+    let done = paused().stop_reason("end_turn");
+    let mock = MockLlm::start_blocking(
+        Script::new()
+            .reply(done)
+            .reply(other)
+            .fallback(Message::new().text("Yes."))
+            .hosted(Hosted::new()),
+    )
+    .unwrap();
+    for _ in 0..2 {
+        assert_eq!(send(&mock, &ask(json!({}), hello())).status, 200);
+    }
+    let mut request = continuation();
+    let on = json!({"role": "user", "content": "On."});
+    request.body["messages"].as_array_mut().unwrap().push(on);
+    assert_eq!(send(&mock, &request).status, 200);
+    request.body["container"] = json!({"id": "container_2"});
+    assert_eq!(send(&mock, &request).status, 400);
+    assert_eq!(rules(&mock), [Rule::ContainerOmitted]);
+}
+
+#[test]
 fn each_rule_of_the_memory_refuses_what_breaks_it() {
     let long = "x".repeat(256);
     let changed = |change: fn(&mut Value)| {

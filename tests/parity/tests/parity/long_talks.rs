@@ -124,6 +124,32 @@ async fn a_summary_that_calls_a_tool_is_asked_for_again_without_the_choice() {
 }
 
 #[tokio::test]
+async fn a_reply_that_goes_on_with_the_work_is_no_summary() {
+    let stage = Stage::new(&[LOCAL]).await;
+    let session = stage.open(spec(&stage)).await;
+    for (id, input_tokens) in LOOKS {
+        stage.model.says(looks(id, input_tokens));
+    }
+    let works = Message::new().text("Let me look at one more.");
+    let works = works.tool_use("toolu_4", "local_bash_tool", bash(MANY_WORDS));
+    stage.model.says(works);
+    stage
+        .model
+        .says(Message::new().text("I cannot.").stop_reason("refusal"));
+    stage.model.says(Message::new().text("2700 words."));
+    let answer = in_time(session.chat("Count.")).await.unwrap();
+    assert_eq!(answer.text, "2700 words.");
+    // Neither stands for the conversation: the model reads all of it.
+    let last = told(&stage.model.last_request());
+    assert!(
+        !last.contains("[summary") && last.contains("toolu_1"),
+        "{last}"
+    );
+    assert_eq!(folds(&session.entries().await), []);
+    session.close().await;
+}
+
+#[tokio::test]
 async fn what_the_provider_calls_too_long_is_summarised_and_asked_again() {
     let stage = Stage::new(&[LOCAL]).await;
     let session = stage.session([local()]).await;
