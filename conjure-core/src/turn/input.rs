@@ -45,6 +45,8 @@ pub enum Input {
         /// Data for programs.
         meta: Option<Value>,
     },
+    /// The backends have seen a reply; once for each [`Action::Observe`].
+    Observed,
     /// A decision on a call that waited for a person.
     Decided {
         /// The call.
@@ -158,7 +160,8 @@ pub enum Action {
         /// Which.
         request: u64,
     },
-    /// Show a reply's server items to the backends that contributed to its request.
+    /// Show a reply's server items to the backends that contributed to its request; comes back as
+    /// [`Input::Observed`]. The turn does not end before, since what they find belongs to it.
     Observe {
         /// The provider that made it, which need not be the session's any more.
         provider: String,

@@ -68,13 +68,24 @@ impl Actor {
                 model,
                 server_items,
                 fields,
-            } => self.observe(Observe {
-                provider,
-                model,
-                server_items,
-                fields,
-                error: None,
-            }),
+            } => {
+                let reply = Observe {
+                    provider,
+                    model,
+                    server_items,
+                    fields,
+                    error: None,
+                };
+                if !self.observe(reply) {
+                    return Some(Input::Observed);
+                }
+                let (observed, internal) = (self.observed.clone(), self.internal.clone());
+                tokio::spawn(async move {
+                    observed.wait().await;
+                    let seen = Internal::Input(Box::new(Input::Observed));
+                    let _ = internal.send(seen).await;
+                });
+            }
             Action::RunCall(call) => {
                 self.calls
                     .insert(call.call_id.clone(), CancellationToken::new());
@@ -246,10 +257,11 @@ impl Actor {
     }
 
     /// Shows a reply to the backends with a share in its request, one reply after the other.
-    pub(super) fn observe(&mut self, observed: Observe) {
+    /// Whether there are any.
+    pub(super) fn observe(&mut self, reply: Observe) -> bool {
         let contributors = self.toolbox.contributors();
         if contributors.is_empty() {
-            return;
+            return false;
         }
         let (around, artifacts) = (self.around.clone(), Arc::clone(&self.artifacts));
         let internal = self.internal.clone();
@@ -257,9 +269,10 @@ impl Actor {
         self.observed = Observed::by(async move {
             before.wait().await;
             contributors
-                .show(&around, &artifacts, observed, &internal)
+                .show(&around, &artifacts, reply, &internal)
                 .await;
         });
+        true
     }
 }
 

@@ -32,6 +32,8 @@ pub struct Machine {
     /// Tokens of input that the next request will have, about.
     next_input: u64,
     call_ids: HashSet<String>,
+    /// Replies that the backends have not seen yet.
+    unobserved: u32,
     turn: Option<Turn>,
     out: Vec<Action>,
 }
@@ -56,9 +58,14 @@ struct Turn {
 
 #[derive(Debug)]
 enum Phase {
-    Model { request: u64, restart: bool },
+    Model {
+        request: u64,
+        restart: bool,
+    },
     Calls(Step),
     Compacting,
+    /// All is said; the backends look at the reply yet.
+    Observing,
 }
 
 impl Machine {
@@ -74,6 +81,7 @@ impl Machine {
             requests: 0,
             next_input: next_input_tokens(entries),
             call_ids: log::call_ids(entries).map(str::to_owned).collect(),
+            unobserved: 0,
             turn: None,
             out: Vec::new(),
         }
@@ -137,6 +145,12 @@ impl Machine {
                 meta,
             } => {
                 self.call_done(output, end, duration_ms, meta);
+            }
+            Input::Observed => {
+                self.unobserved = self.unobserved.saturating_sub(1);
+                if self.unobserved == 0 && self.is_observing() {
+                    self.end_turn();
+                }
             }
             Input::Decided { call_id, decision } => self.decided(&call_id, decision),
             Input::Cancel { drop_queued } => {
@@ -256,6 +270,10 @@ impl Machine {
 
     /// Ends the turn as soon as nothing runs any more, and ends what runs.
     fn end_when_quiet(&mut self, outcome: Outcome) {
+        if self.is_observing() {
+            self.end_turn();
+            return;
+        }
         let Some(turn) = &mut self.turn else { return };
         if turn.ending.is_some() {
             return;
@@ -270,6 +288,7 @@ impl Machine {
                 self.out.push(Action::StopCompaction);
                 self.end_turn();
             }
+            Phase::Observing => {}
             Phase::Calls(step) => {
                 let dropped = step.drop_waiting();
                 let running: Vec<String> =
@@ -357,9 +376,18 @@ impl Machine {
         self.turn.as_ref().is_some_and(|turn| turn.ending.is_some())
     }
 
+    fn is_observing(&self) -> bool {
+        let phase = self.turn.as_ref().map(|turn| &turn.phase);
+        matches!(phase, Some(Phase::Observing))
+    }
+
     fn finish(&mut self, outcome: Outcome) {
         if let Some(turn) = &mut self.turn {
             turn.ending.get_or_insert(outcome);
+            if self.unobserved > 0 {
+                turn.phase = Phase::Observing;
+                return;
+            }
         }
         self.end_turn();
     }

@@ -85,6 +85,7 @@ impl Machine {
             self.tell(Event::Usage(usage.into()));
         }
         if !server_items.is_empty() || !fields.is_empty() {
+            self.unobserved += 1;
             self.out.push(Action::Observe {
                 provider: by.0,
                 model: by.1,

@@ -141,6 +141,7 @@ fn b14_a_paused_reply_is_continued_with_the_table_that_it_began_with() {
     let actions = bench.reply(1, vec![server_use("x")], "pause_turn");
     assert_eq!(actions.last(), Some(&request(2, 1)));
     assert!(!actions.contains(&Action::UseTable { version: 2 }));
+    bench.observed();
     bench.reply(2, vec![], "end_turn");
     assert_eq!(
         bench.user("next"),

@@ -77,7 +77,8 @@ fn a_budget_of_tokens_ends_a_turn_that_wants_calls_or_pauses() {
             tokens: Some(110),
             ..Budget::default()
         }));
-        assert_eq!(bench.reply(1, parts, stop).last(), Some(&over("q")));
+        bench.reply(1, parts, stop);
+        bench.observed();
         is_limit(&bench, "tokens", 110);
     }
 }

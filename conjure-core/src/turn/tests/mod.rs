@@ -123,6 +123,10 @@ impl Bench {
         })
     }
 
+    fn observed(&mut self) -> Vec<Action> {
+        self.input(Input::Observed)
+    }
+
     fn decide(&mut self, id: &str, decision: Decision) -> Vec<Action> {
         self.input(Input::Decided {
             call_id: id.to_owned(),

@@ -41,6 +41,7 @@ enum Step {
     Compacted {
         failed: bool,
     },
+    Observed,
     WallTime,
 }
 
@@ -91,6 +92,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         1 => (when, any::<bool>()).prop_map(|(when, compact)| Step::Settings { when, compact }),
         1 => Just(Step::Table),
         2 => any::<bool>().prop_map(|failed| Step::Compacted { failed }),
+        4 => Just(Step::Observed),
         1 => Just(Step::WallTime),
     ]
 }
@@ -102,6 +104,7 @@ struct Host {
     running: Vec<(String, Option<String>)>,
     asked: Vec<String>,
     compacting: bool,
+    unobserved: u32,
     table: u64,
     ran: HashSet<String>,
 }
@@ -122,6 +125,7 @@ impl Host {
             running: Vec::new(),
             asked: Vec::new(),
             compacting: false,
+            unobserved: 0,
             table: 1,
             ran: HashSet::new(),
         }
@@ -166,7 +170,8 @@ impl Host {
                     assert!(self.running.is_empty() && self.asked.is_empty());
                     sendable(&self.bench.log);
                 }
-                Action::UseSettings(_) | Action::Observe { .. } => {}
+                Action::Observe { .. } => self.unobserved += 1,
+                Action::UseSettings(_) => {}
                 Action::Write(_) | Action::Tell(_) => panic!("the bench takes these"),
             }
         }
@@ -259,6 +264,12 @@ impl Host {
                             tokens: 5,
                         },
                     });
+                }
+            }
+            Step::Observed => {
+                if let Some(left) = self.unobserved.checked_sub(1) {
+                    self.unobserved = left;
+                    self.input(Input::Observed);
                 }
             }
             Step::WallTime => self.input(Input::WallTime),

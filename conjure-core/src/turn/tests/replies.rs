@@ -122,11 +122,40 @@ fn b14_a_pause_never_ends_a_turn() {
         (last.role, last.content),
         (Role::Assistant, vec![server_use("x")])
     );
+    assert_eq!(bench.observed(), []);
     assert_eq!(
         bench.reply(2, vec![Part::text("done")], "end_turn"),
         [over("q")]
     );
     assert_eq!(bench.outcomes(), [&Outcome::Completed]);
+}
+
+#[test]
+fn a_turn_ends_when_the_backends_have_seen_its_replies() {
+    let last = || vec![server_use("x"), Part::text("done")];
+    let mut bench = Bench::asked();
+    bench.reply(1, vec![server_use("x")], "pause_turn");
+    assert!(matches!(
+        bench.reply(2, last(), "end_turn")[..],
+        [Action::Observe { .. }]
+    ));
+    assert_eq!(bench.observed(), []);
+    assert_eq!(bench.user("more"), []);
+    assert_eq!(bench.observed(), [over("q"), request(3, 1)]);
+
+    // Whoever does not want to wait for them has the answer, and they are no business of the next
+    // turn's.
+    let mut bench = Bench::asked();
+    bench.reply(1, last(), "end_turn");
+    bench.user("more");
+    assert_eq!(bench.cancel(), [over("q"), request(2, 1)]);
+    assert_eq!(bench.outcomes(), [&Outcome::Completed]);
+    assert_eq!(bench.observed(), []);
+    assert_eq!(
+        bench.reply(2, vec![Part::text("done")], "end_turn"),
+        [over("more")]
+    );
+    bench.sendable();
 }
 
 #[test]
@@ -139,9 +168,10 @@ fn p11_pauses_are_continued_up_to_the_cap() {
             Some(&request(pause + 1, 1)),
             "pause {pause}"
         );
+        bench.observed();
     }
-    let actions = bench.reply(11, vec![server_use("x")], "pause_turn");
-    assert_eq!(actions.last(), Some(&over("q")));
+    bench.reply(11, vec![server_use("x")], "pause_turn");
+    assert_eq!(bench.observed(), [over("q")]);
     assert_eq!(
         bench.outcomes(),
         [&Outcome::Limit {

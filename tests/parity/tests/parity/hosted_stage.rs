@@ -119,13 +119,6 @@ impl Place {
         assert_eq!(self.mock.violations(), []);
         assert_eq!(self.mock.unexpected().len(), 0);
     }
-
-    /// Waits for something that comes soon.
-    pub(crate) async fn until(&self, mut there: impl FnMut() -> bool) {
-        while !there() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    }
 }
 
 /// One skill.
