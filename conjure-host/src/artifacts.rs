@@ -3,9 +3,10 @@
 //! A file is fetched from where it is only when somebody needs it, once, into a cache. A name or
 //! an id from outside never becomes a path.
 
+mod digest;
+mod names;
+
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,11 +14,10 @@ use conjure_core::chat::ArtifactRef;
 use conjure_skill_sdk::protocol::FileRef;
 use futures_util::future::BoxFuture;
 use serde::Serialize;
-use sha2::{Digest as _, Sha256};
 use tokio::sync::OnceCell;
 
-/// Bytes that take longer to hash than a task should keep others waiting.
-const LARGE: u64 = 1024 * 1024;
+use digest::digest_aside;
+pub use names::{media_type, safe_name};
 
 /// A file of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -36,6 +36,22 @@ pub struct Artifact {
     pub source: String,
     /// Where it is on this machine; nothing while it is elsewhere.
     pub path: Option<PathBuf>,
+    /// What its backend calls it, when it is or was elsewhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remote: Option<String>,
+}
+
+/// A file that an earlier session on the thread knew.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownFile {
+    /// Its handle and what it is.
+    pub reference: ArtifactRef,
+    /// The backend instance that made it.
+    pub source: String,
+    /// Where it was: absolute, or below one of the session's directories.
+    pub place: Option<PathBuf>,
+    /// What its backend calls it.
+    pub remote: Option<String>,
 }
 
 impl Artifact {
@@ -185,6 +201,7 @@ impl Artifacts {
             sha256: file.sha256.clone(),
             source: backend.to_owned(),
             path: None,
+            remote: None,
         };
         let remote = match (&file.path, &file.id, fetch) {
             (Some(path), _, _) => {
@@ -198,7 +215,10 @@ impl Artifacts {
                 artifact.path = Some(path);
                 None
             }
-            (None, Some(id), Some(fetch)) => Some((id.clone(), fetch)),
+            (None, Some(id), Some(fetch)) => {
+                artifact.remote = Some(id.clone());
+                Some((id.clone(), fetch))
+            }
             (None, Some(_), None) => {
                 return Err(refused("the backend has no `files.get`".to_owned()));
             }
@@ -238,13 +258,17 @@ impl Artifacts {
         Ok(artifact)
     }
 
-    /// Takes in what an earlier session on the thread knew: each file with the backend that made
-    /// it, and where it was. A place that is no longer one of the session's is left out; the file
-    /// is known then, and not to be had. Of a handle that is there twice the later one counts.
-    /// New files are numbered on from the highest handle.
-    pub fn restore(&self, known: &[(ArtifactRef, String, Option<PathBuf>)]) {
-        for (reference, source, place) in known {
-            let path = place.as_deref().and_then(|place| self.found_again(place));
+    /// Takes in what an earlier session on the thread knew. A place that is no longer one of the
+    /// session's is left out, and the file is fetched again where its backend can be asked for it
+    /// (`fetch`, by the backend's name); else it is known, and not to be had. Of a handle that is
+    /// there twice the later one counts. New files are numbered on from the highest handle.
+    pub fn restore(&self, known: &[KnownFile], fetch: impl Fn(&str) -> Option<Fetch>) {
+        for file in known {
+            let KnownFile {
+                reference, source, ..
+            } = file;
+            let path = file.place.as_deref();
+            let path = path.and_then(|place| self.found_again(place));
             let read = path.as_deref().and_then(|path| digest_aside(path).ok());
             let (sha256, size) = match read {
                 Some((sha256, size)) => (Some(sha256), Some(size)),
@@ -258,10 +282,11 @@ impl Artifacts {
                 path: path.filter(|_| sha256.is_some()),
                 sha256,
                 source: source.clone(),
+                remote: file.remote.clone(),
             };
             let held = Held {
                 artifact: Mutex::new(artifact),
-                remote: None,
+                remote: file.remote.clone().zip(fetch(source)),
                 fetched: OnceCell::new(),
             };
             self.files
@@ -350,14 +375,8 @@ impl Artifacts {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
-        if let Some(path) = artifact.path {
-            return if path.is_file() {
-                Ok(path)
-            } else {
-                Err(FileError::FileNotFound {
-                    file: file.to_owned(),
-                })
-            };
+        if let Some(path) = artifact.path.filter(|path| path.is_file()) {
+            return Ok(path);
         }
         let Some((id, fetch)) = &held.remote else {
             return Err(FileError::FileNotFound {
@@ -470,44 +489,6 @@ fn real_parent(path: &Path) -> Option<PathBuf> {
     Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?))
 }
 
-/// One path component out of whatever somebody sent: separators, control characters and leading
-/// dots are gone, and it has at most 120 characters.
-pub fn safe_name(name: &str) -> String {
-    let last = name
-        .rsplit(['/', '\\'])
-        .find(|part| !part.is_empty())
-        .unwrap_or_default();
-    let clean: String = last
-        .chars()
-        .map(|c| {
-            if c.is_control() || matches!(c, ':' | '"' | '<' | '>' | '|' | '?' | '*') {
-                '_'
-            } else {
-                c
-            }
-        })
-        .take(120)
-        .collect();
-    let clean = clean.trim_start_matches('.').trim();
-    if clean.is_empty() {
-        "file".to_owned()
-    } else {
-        clean.to_owned()
-    }
-}
-
-/// The media type that a name suggests.
-pub fn media_type(name: &str) -> String {
-    match name.rsplit('.').next() {
-        Some("jsonl" | "ndjson") => "application/x-ndjson".to_owned(),
-        Some("log") => "text/plain".to_owned(),
-        _ => mime_guess::from_path(name)
-            .first_or_octet_stream()
-            .essence_str()
-            .to_owned(),
-    }
-}
-
 /// What a handle counts; a log that somebody else wrote may hold others. Bounded, so that there is
 /// always a next one.
 fn number(id: &str) -> Option<u32> {
@@ -515,39 +496,6 @@ fn number(id: &str) -> Option<u32> {
         .parse()
         .ok()
         .filter(|number| *number < u32::MAX)
-}
-
-/// [`digest`] that lets the other tasks of a worker thread move on when the file is large.
-fn digest_aside(path: &Path) -> std::io::Result<(String, u64)> {
-    use tokio::runtime::{Handle, RuntimeFlavor};
-    let on_worker = Handle::try_current()
-        .is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
-    if on_worker && crate::fs::size(path)? > LARGE {
-        tokio::task::block_in_place(|| digest(path))
-    } else {
-        digest(path)
-    }
-}
-
-/// SHA-256 in lower-case hex, and bytes.
-fn digest(path: &Path) -> std::io::Result<(String, u64)> {
-    let mut file = crate::fs::open(path)?;
-    let mut hasher = Sha256::new();
-    let mut buffer = vec![0; 64 * 1024];
-    let mut size = 0;
-    loop {
-        let read = file.read(&mut buffer)?;
-        if read == 0 {
-            break;
-        }
-        size += read as u64;
-        hasher.update(buffer.get(..read).unwrap_or_default());
-    }
-    let mut hex = String::with_capacity(64);
-    for byte in hasher.finalize() {
-        let _ = write!(hex, "{byte:02x}");
-    }
-    Ok((hex, size))
 }
 
 #[cfg(test)]

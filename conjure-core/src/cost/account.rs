@@ -43,6 +43,8 @@ pub enum Cause {
     Summary,
     /// What plugins asked the session's model.
     Sampling,
+    /// Work that backends gave to models of their own.
+    Delegated,
 }
 
 /// Why a request found nothing, or less, in the provider's cache.
@@ -176,6 +178,10 @@ impl Account {
                 ..
             } => (true, Some(Cause::Sampling)),
             EntryBody::Spent {
+                on: Spending::Delegated { .. },
+                ..
+            } => (true, Some(Cause::Delegated)),
+            EntryBody::Spent {
                 on: Spending::Summary,
                 ..
             } => (true, Some(Cause::Summary)),
@@ -294,6 +300,7 @@ impl Cause {
             Self::Schemas => (2, 0),
             Self::Summary => (3, 0),
             Self::Sampling => (4, 0),
+            Self::Delegated => (5, 0),
         }
     }
 }

@@ -69,6 +69,10 @@ pub enum EntryBody {
         /// Where its bytes are, in the host's terms; absent while they are elsewhere.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         place: Option<String>,
+        /// What the backend calls it, which can be asked for it again; absent where it has no such
+        /// name.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        remote: Option<String>,
     },
     /// The routing table is another one from the next request on.
     TableChanged(TableChange),
@@ -136,6 +140,11 @@ pub enum Spending {
     Sample {
         /// The plugin.
         plugin: String,
+    },
+    /// Work that a backend gave to a model of its own.
+    Delegated {
+        /// The backend instance.
+        backend: String,
     },
     /// A summary that came to nothing.
     Summary,

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::FutureExt as _;
 
+use super::digest::LARGE;
 use super::*;
 
 #[test]
@@ -97,23 +98,32 @@ async fn after_a_resume_a_handle_stands_for_the_file_that_it_stood_for() {
         ..first.reference()
     };
     let after = Artifacts::new(vec![work.clone()], root.join("files"));
-    after.restore(&[
-        (first.reference(), "local".to_owned(), first.path.clone()),
-        (
-            second.reference(),
-            "docker".to_owned(),
-            Some("b.txt".into()),
-        ),
-        (
-            reference("file-9"),
-            "liar".to_owned(),
-            Some(root.join("secret")),
-        ),
-    ]);
+    let known = |reference, source: &str, place: Option<PathBuf>, remote: Option<&str>| KnownFile {
+        reference,
+        source: source.to_owned(),
+        place,
+        remote: remote.map(str::to_owned),
+    };
+    let fetch: Fetch = Arc::new(|id, to| {
+        async move { std::fs::write(to, id).map_err(|error| error.to_string()) }.boxed()
+    });
+    let files = [
+        known(first.reference(), "local", first.path.clone(), None),
+        known(second.reference(), "docker", Some("b.txt".into()), None),
+        known(reference("file-9"), "liar", Some(root.join("secret")), None),
+        known(reference("file-8"), "anthropic", None, Some("there")),
+        known(reference("file-7"), "gone", None, Some("nowhere")),
+    ];
+    after.restore(&files, |backend| {
+        (backend == "anthropic").then(|| Arc::clone(&fetch))
+    });
     let listed = after.list();
     assert_eq!(listed[..2], [first.clone(), second]);
-    assert_eq!((listed.len(), &listed[2].path), (3, &None));
+    assert_eq!((listed.len(), &listed[4].path), (5, &None));
     assert!(after.resolve("file-9").await.is_err());
+    assert!(after.resolve("file-7").await.is_err());
+    let fetched = after.resolve("file-8").await.unwrap();
+    assert_eq!(std::fs::read(fetched).unwrap(), b"there");
     let third = after.register("local", &at("c.txt"), None).unwrap();
     assert_eq!(third.id, "file-10");
     let again = after.register("local", &at("a.txt"), None).unwrap();

@@ -6,6 +6,7 @@
 
 mod catalogs;
 pub(crate) mod contributors;
+mod folders_prompt;
 mod handed;
 pub(crate) mod lease;
 mod offers;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use conjure_core::chat::{FunctionCall, FunctionCallOutput};
 use conjure_core::context::failure;
 use conjure_core::log::CallEnd;
+use conjure_skill_sdk::protocol::Spent;
 use serde_json::Value;
 
 use crate::artifacts::Artifact;
@@ -22,6 +23,10 @@ pub struct CallReport {
     pub files: Vec<Artifact>,
     /// Data for programs: the structured result, if there is one.
     pub structured: Option<Value>,
+    /// What its backend wants to find again when the thread goes on: the instance and the state.
+    pub state: Option<(String, Value)>,
+    /// What it paid for at models of its own: the backend instance, and tokens.
+    pub spent: Vec<(String, Spent)>,
 }
 
 impl CallReport {
@@ -47,6 +52,8 @@ impl CallReport {
             duration: Duration::ZERO,
             files: Vec::new(),
             structured: None,
+            state: None,
+            spent: Vec::new(),
         }
     }
 }

@@ -209,8 +209,12 @@ impl Runner<'_> {
         ran: Result<Ran, Failed>,
         duration: Duration,
     ) -> CallReport {
+        let backend = &underway.route.backend;
+        let (mut state, mut spent) = (None, Vec::new());
         let (is_error, end, structured) = match ran {
             Ok(ran) => {
+                state = ran.state.map(|state| (backend.to_string(), state));
+                spent.extend(ran.spent.into_iter().map(|it| (backend.to_string(), it)));
                 let end = if ran.is_error {
                     CallEnd::Failed
                 } else {
@@ -238,6 +242,8 @@ impl Runner<'_> {
             duration,
             files: output.files,
             structured,
+            state,
+            spent,
         }
     }
 

@@ -5,8 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_core::context::{SkillEntry, skills_prompt};
-use conjure_core::routing::{Catalog, Naming, Quarantined, RoutingError, RoutingTable, ToolName};
+use conjure_core::routing::{Catalog, Naming, Quarantined, RoutingError, RoutingTable};
 use conjure_skill_sdk::protocol::{
     CatalogReply, CatalogRequest, Empty, Open, SkillMount, StateScope, op,
 };
@@ -14,12 +13,15 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::contributors::Contributors;
+use super::folders_prompt::folders_prompt;
 use super::lease::{BackendLease, SkillLease, ask, create_request};
 use super::offers::{Offer, Offered, backend_tools, executor_tools, native_tools};
+use super::results::fetch_with;
 use super::services::{Services, SessionServices};
 use super::snapshot::{Snapshot, Target};
 use super::surroundings::Surroundings;
 use super::watching::{Changes, watch};
+use crate::artifacts::Fetch;
 use crate::plugin::{CallFailure, HostServices, LoadedPlugin, PluginId};
 use crate::session::BackendSpec;
 use crate::shared::Shared;
@@ -249,6 +251,17 @@ impl Toolbox {
             .collect()
     }
 
+    /// A way to fetch the files of a backend, if it has one.
+    pub(crate) fn fetch(&self, backend: &str) -> Option<Fetch> {
+        let attached = self.attached.iter().find(|it| it.name == backend)?;
+        match &attached.kind {
+            Kind::Executor { lease, .. } | Kind::Backend { lease, .. } => {
+                fetch_with(lease, &self.around)
+            }
+            Kind::Native => None,
+        }
+    }
+
     /// The backends with a share in a provider's request.
     pub(crate) fn contributors(&self) -> Contributors {
         let contributing = self
@@ -438,7 +451,7 @@ impl Toolbox {
             targets.insert(Arc::from(route.name.as_str()), target);
         }
         self.leases = used;
-        let prompt = prompt(&table, &targets);
+        let prompt = folders_prompt(&table, &targets);
         Snapshot::new(Arc::new(table), targets, prompt, &self.around.working_dir)
     }
 
@@ -526,64 +539,6 @@ impl Toolbox {
             .cloned()
             .unwrap_or_else(|| self.shared.plugin_config(skill))
     }
-}
-
-/// What the model is told about the skill folders whose tools are in the table.
-fn prompt(table: &RoutingTable, targets: &HashMap<Arc<str>, Target>) -> String {
-    struct Told<'a> {
-        folder: &'a LoadedFolder,
-        place: String,
-        read: Vec<ToolName>,
-        run: Vec<ToolName>,
-    }
-    let mut told: Vec<((&str, &str), Told<'_>)> = Vec::new();
-    for route in table.routes() {
-        let Some(Target::Executor(lease, folders)) = targets.get(route.name.as_str()) else {
-            continue;
-        };
-        for folder in folders.iter() {
-            let skill = folder.folder.name.as_str();
-            let key = (&*route.backend, skill);
-            let index = told
-                .iter()
-                .position(|(known, _)| *known == key)
-                .unwrap_or_else(|| {
-                    let dir = lease
-                        .skill_dir(skill)
-                        .map_or_else(|| folder.dir.display().to_string(), str::to_owned);
-                    let place = format!("{dir}/SKILL.md");
-                    told.push((
-                        key,
-                        Told {
-                            folder,
-                            place,
-                            read: Vec::new(),
-                            run: Vec::new(),
-                        },
-                    ));
-                    told.len() - 1
-                });
-            let Some((_, entry)) = told.get_mut(index) else {
-                continue;
-            };
-            match route.op() {
-                op::EXECUTOR_VIEW => entry.read.push(route.name.clone()),
-                op::EXECUTOR_BASH => entry.run.push(route.name.clone()),
-                _ => {}
-            }
-        }
-    }
-    let entries: Vec<SkillEntry<'_>> = told
-        .iter()
-        .map(|(_, told)| SkillEntry {
-            name: told.folder.folder.name.as_str(),
-            description: &told.folder.folder.description,
-            place: &told.place,
-            read_with: &told.read,
-            run_with: &told.run,
-        })
-        .collect();
-    skills_prompt(&entries)
 }
 
 fn names(plugins: &[Arc<LoadedPlugin>]) -> String {

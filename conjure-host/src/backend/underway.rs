@@ -8,7 +8,7 @@ use conjure_core::chat::FunctionCall;
 use conjure_core::context::{CommandEnd, failure};
 use conjure_core::log::CallEnd;
 use conjure_core::routing::Route;
-use conjure_skill_sdk::protocol::{BashOutput, FileRef, PluginEvent, ToolResult};
+use conjure_skill_sdk::protocol::{BashOutput, FileRef, PluginEvent, Spent, ToolResult};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -71,6 +71,8 @@ impl Failed {
 pub(super) struct Ran {
     pub(super) is_error: bool,
     pub(super) structured: Option<Value>,
+    pub(super) state: Option<Value>,
+    pub(super) spent: Vec<Spent>,
     /// How it ended, when it was told to stop and answered all the same.
     pub(super) stopped: Option<CallEnd>,
 }
@@ -80,14 +82,18 @@ impl Ran {
         Self {
             is_error: false,
             structured: None,
+            state: None,
+            spent: Vec::new(),
             stopped: None,
         }
     }
 }
 
-pub(super) fn take(output: &mut Output<'_>, result: ToolResult) -> Ran {
+pub(super) fn take(output: &mut Output<'_>, mut result: ToolResult) -> Ran {
     Ran {
         is_error: result.is_error,
+        state: result.state.take(),
+        spent: std::mem::take(&mut result.spent),
         structured: output.tool_result(result),
         stopped: None,
     }
@@ -126,6 +132,8 @@ pub(super) fn command_result(
     Ran {
         is_error,
         structured: None,
+        state: None,
+        spent: Vec::new(),
         stopped: reply.timed_out.then_some(CallEnd::TimedOut),
     }
 }

@@ -56,6 +56,7 @@ pub(crate) fn because(cost: &CauseCost) -> String {
         }
         Cause::Retry => format!("{tokens} tokens of replies that broke off or were begun again"),
         Cause::Schemas => format!("{tokens} tokens of tool definitions"),
+        Cause::Delegated => format!("{tokens} tokens of work that backends delegated"),
         Cause::Sampling => format!("{tokens} tokens that plugins asked for"),
         Cause::Summary => format!(
             "{tokens} tokens for {}",

@@ -137,6 +137,9 @@ fn show(entry: &Entry, folds: &[Fold<'_>], names: &HashMap<&str, &str>) {
         EntryBody::Spent { on, meta } => {
             let what = match on {
                 Spending::Sample { plugin } => format!("{} asked something", clean(plugin)),
+                Spending::Delegated { backend } => {
+                    format!("{} gave work to a model", clean(backend))
+                }
                 Spending::Summary => "a summary that came to nothing was asked".to_owned(),
             };
             line(format_args!(

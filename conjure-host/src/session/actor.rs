@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use conjure_abi::EmitKind;
-use conjure_core::chat::{Event, StreamEvent};
+use conjure_core::chat::{Event, Meta, StreamEvent, Usage};
 use conjure_core::cost::Account;
-use conjure_core::log::{self, EntryBody, Outcome};
+use conjure_core::log::{self, EntryBody, Outcome, Spending};
 use conjure_core::routing::Policy;
 use conjure_core::turn::{Decision, Input, Machine, TableJudge};
+use conjure_skill_sdk::protocol::Spent;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -316,6 +317,13 @@ impl Actor {
         for artifact in &report.files {
             self.file(artifact, &artifact.source.clone(), Some(&call_id));
         }
+        if let Some((backend, state)) = report.state {
+            self.recorder
+                .entry(EntryBody::BackendState { backend, state });
+        }
+        for (backend, spent) in report.spent {
+            self.input(delegated(backend, spent));
+        }
         self.input(Input::CallDone {
             output: report.output,
             end: report.end,
@@ -334,6 +342,7 @@ impl Actor {
                 .path
                 .as_ref()
                 .map(|path| path.display().to_string()),
+            remote: artifact.remote.clone(),
         });
         self.recorder.event(Event::File {
             artifact: artifact.reference(),
@@ -522,6 +531,25 @@ impl Actor {
         if let Err(error) = self.commit() {
             tracing::error!("the end of the session could not be written: {error}");
         }
+    }
+}
+
+/// What a backend paid for at a model of its own.
+fn delegated(backend: String, spent: Spent) -> Input {
+    Input::Spent {
+        on: Spending::Delegated { backend },
+        meta: Meta {
+            provider: spent.provider,
+            model: spent.model,
+            usage: Usage {
+                input: spent.input,
+                cache_read: spent.cache_read,
+                cache_write: spent.cache_write,
+                output: spent.output,
+                reasoning: spent.reasoning,
+            },
+            ..Meta::default()
+        },
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use conjure_core::chat::{ArtifactRef, EventId, Message, Usage};
+use conjure_core::chat::{EventId, Message, Usage};
 use conjure_core::cost::ThreadCost;
 use conjure_core::log::{self, Entry, EntryBody, Outcome};
 use conjure_core::routing::{RoutingTable, Rule};
@@ -21,7 +21,7 @@ use super::mailbox::{Command, MAILBOX};
 use super::place::Place;
 use super::recorder::Recorder;
 use super::spec::{SessionSpec, SpecError};
-use crate::artifacts::{Artifact, Artifacts, FileError};
+use crate::artifacts::{Artifact, Artifacts, FileError, KnownFile};
 use crate::backend::{BackendStatus, Snapshot, Toolbox, ToolboxError};
 use crate::host::Host;
 use crate::provider::Provider;
@@ -87,10 +87,9 @@ impl Session {
                 return Err(error.into());
             }
         };
-        place
-            .services
-            .artifacts
-            .restore(&log_files(recorder.entries()));
+        let files = log_files(recorder.entries());
+        let fetch = |backend: &str| toolbox.fetch(backend);
+        place.services.artifacts.restore(&files, fetch);
         let hub = Arc::clone(recorder.hub());
         let epoch = recorder.epoch();
         let artifacts = Arc::clone(&place.services.artifacts);
@@ -405,19 +404,21 @@ fn ended() -> SessionError {
     }
 }
 
-/// The files of a thread, in order: handle, backend, and where each was.
-fn log_files(entries: &[Entry]) -> Vec<(ArtifactRef, String, Option<PathBuf>)> {
+/// The files of a thread, in order.
+fn log_files(entries: &[Entry]) -> Vec<KnownFile> {
     let file = |entry: &Entry| match &entry.body {
         EntryBody::File {
             artifact,
             source,
             place,
+            remote,
             ..
-        } => Some((
-            artifact.clone(),
-            source.clone(),
-            place.as_ref().map(PathBuf::from),
-        )),
+        } => Some(KnownFile {
+            reference: artifact.clone(),
+            source: source.clone(),
+            place: place.as_ref().map(PathBuf::from),
+            remote: remote.clone(),
+        }),
         _ => None,
     };
     entries.iter().filter_map(file).collect()

@@ -1,13 +1,13 @@
 //! Skills as tools: each call of one is a conversation with Anthropic.
 
-use conjure_skill_sdk::protocol::{BackendCall, Part, ToolDecl, ToolResult};
+use conjure_skill_sdk::protocol::{BackendCall, Part, Spent, ToolDecl, ToolResult};
 use conjure_skill_sdk::{Cx, Error, Result};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::api::Api;
 use crate::config::{Settings, Skill};
 use crate::conversation::{Conversation, Ended};
-use crate::{Hosted, files};
+use crate::{Hosted, PROVIDER, files};
 
 /// The tool of every skill.
 pub(crate) const RUN: &str = "code_execution";
@@ -98,7 +98,7 @@ pub(crate) async fn run(
 ) -> Result<ToolResult> {
     let (found, container) = hosted.sessions.with(cx.session(), |session| {
         let found = session.skills.iter().find(|it| it.name == skill).cloned();
-        (found, session.containers.get(skill).cloned())
+        (found, session.kept.containers.get(skill).cloned())
     })?;
     let found = found.ok_or_else(|| Error::not_found(format!("no hosted skill `{skill}`")))?;
     let task = call.arguments.get("task").and_then(Value::as_str);
@@ -125,11 +125,15 @@ pub(crate) async fn run(
         usage,
         ..
     } = conversation;
-    hosted.sessions.with(cx.session(), |session| {
+    let state = hosted.sessions.with(cx.session(), |session| {
         if let Some(container) = container {
-            session.containers.insert(skill.to_owned(), container);
+            let containers = &mut session.kept.containers;
+            containers.insert(skill.to_owned(), container);
         }
-        session.fetchable.extend(made.iter().cloned());
+        for id in &made {
+            session.kept.made(id);
+        }
+        session.kept.state()
     })?;
     let mut result = match ended? {
         Ended::Well if text.trim().is_empty() => {
@@ -144,10 +148,16 @@ pub(crate) async fn run(
             result
         }
     };
-    for id in &made {
-        result.files.push(files::described(hosted, cx, id).await);
-    }
-    let usage = serde_json::to_value(usage).unwrap_or_default();
-    result.meta = Some(Map::from_iter([("usage".to_owned(), usage)]));
+    result.files = files::all_described(hosted, cx, &made).await;
+    result.state = state;
+    result.spent.push(Spent {
+        provider: PROVIDER.to_owned(),
+        model: hosted.settings.model.clone(),
+        input: usage.input,
+        cache_read: usage.cache_read,
+        cache_write: usage.cache_write,
+        output: usage.output,
+        reasoning: usage.reasoning,
+    });
     Ok(result)
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use conjure_skill_sdk::protocol::{FileRef, FilesGet};
 use conjure_skill_sdk::{Cx, Error, Result};
+use futures_util::{StreamExt as _, stream};
 use reqwest::Method;
 use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
@@ -16,6 +17,8 @@ use crate::items::is_id;
 
 /// The most bytes of a file.
 const MOST_BYTES: u64 = 500 * 1024 * 1024;
+/// The most questions about files at the same time.
+const MOST_AT_ONCE: usize = 8;
 /// The most characters of a name.
 const MOST_NAME: usize = 255;
 
@@ -92,7 +95,7 @@ fn uploaded(file: &FileRef, name: String, size: u64, id: String) -> FileRef {
 
 /// What the provider knows of a file that a call made. One that it tells nothing of keeps its id
 /// as its name.
-pub(crate) async fn described(hosted: &Hosted, cx: &Cx, id: &str) -> FileRef {
+async fn described(hosted: &Hosted, cx: &Cx, id: &str) -> FileRef {
     match hosted.api.json(cx, &format!("files/{id}")).await {
         Ok(told) => {
             let name = Some(text(&told, "filename")).filter(|name| !name.is_empty());
@@ -109,12 +112,21 @@ pub(crate) async fn described(hosted: &Hosted, cx: &Cx, id: &str) -> FileRef {
     }
 }
 
+/// [`described`] of several, asked for at the same time.
+pub(crate) async fn all_described(hosted: &Hosted, cx: &Cx, ids: &[String]) -> Vec<FileRef> {
+    stream::iter(ids.to_vec())
+        .map(|id| async move { described(hosted, cx, &id).await })
+        .buffered(MOST_AT_ONCE)
+        .collect()
+        .await
+}
+
 /// Fetches a file that a call of this session made.
 pub(crate) async fn get(hosted: &Hosted, cx: &Cx, request: &FilesGet) -> Result<FileRef> {
     let id = request.id.as_str();
-    let known = hosted
-        .sessions
-        .with(cx.session(), |it| it.fetchable.contains(id))?;
+    let known = hosted.sessions.with(cx.session(), |it| {
+        it.kept.files.iter().any(|known| known == id)
+    })?;
     if !known || !is_id(id) {
         return Err(Error::not_found(format!(
             "`{id}` is no file that a hosted skill made in this session"

@@ -7,7 +7,7 @@ use conjure_skill_sdk::{Cx, Result};
 use serde_json::{Map, Value, json};
 
 use crate::config::{Settings, Skill};
-use crate::session::{Kept, Session};
+use crate::session::Session;
 use crate::{Hosted, files, items};
 
 /// The tool that brings files into the container.
@@ -78,7 +78,7 @@ pub(crate) async fn observe(hosted: &Hosted, cx: &Cx, seen: &Observe) -> Result<
                 return Observation::default();
             }
             Observation {
-                state: state(&session.kept),
+                state: session.kept.state(),
                 retry: true,
                 ..Observation::default()
             }
@@ -95,16 +95,11 @@ pub(crate) async fn observe(hosted: &Hosted, cx: &Cx, seen: &Observe) -> Result<
             .into_iter()
             .filter(|id| session.kept.made(id))
             .collect();
-        session.fetchable.extend(fresh.iter().cloned());
         let changed = session.kept != before;
-        (fresh, changed.then(|| state(&session.kept)).flatten())
+        (fresh, changed.then(|| session.kept.state()).flatten())
     })?;
-    let mut files = Vec::with_capacity(fresh.len());
-    for id in &fresh {
-        files.push(files::described(hosted, cx, id).await);
-    }
     Ok(Observation {
-        files,
+        files: files::all_described(hosted, cx, &fresh).await,
         state,
         ..Observation::default()
     })
@@ -129,12 +124,12 @@ pub(crate) async fn upload(hosted: &Hosted, cx: &Cx, call: &BackendCall) -> Resu
         })?;
         names.push(format!("`{}`", there.name));
     }
-    Ok(ToolResult::text(format!(
+    let text = format!(
         "The container has {} now; code execution finds them below $INPUT_DIR.",
         names.join(", ")
-    )))
-}
-
-fn state(kept: &Kept) -> Option<Value> {
-    serde_json::to_value(kept).ok()
+    );
+    Ok(ToolResult {
+        state: hosted.sessions.with(cx.session(), |it| it.kept.state())?,
+        ..ToolResult::text(text)
+    })
 }

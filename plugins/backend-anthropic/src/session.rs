@@ -1,6 +1,6 @@
 //! What is known of each session: its containers, its uploads, and the files that it may fetch.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use conjure_skill_sdk::{Error, Result};
@@ -23,12 +23,8 @@ pub(crate) struct Session {
     pub(crate) skills: Vec<NamedSkill>,
     /// What outlives the session.
     pub(crate) kept: Kept,
-    /// The containers of delegated work, by skill.
-    pub(crate) containers: BTreeMap<String, String>,
     /// Files that were uploaded, by what their content is known by.
     pub(crate) uploaded: BTreeMap<String, String>,
-    /// Files that calls of this session made, and that it may fetch.
-    pub(crate) fetchable: BTreeSet<String>,
 }
 
 /// What is logged with the thread, and handed back when it goes on.
@@ -41,6 +37,8 @@ pub(crate) struct Kept {
     pub(crate) uploads: Vec<String>,
     /// Ids of the files that it made.
     pub(crate) files: Vec<String>,
+    /// The containers of delegated work, by skill.
+    pub(crate) containers: BTreeMap<String, String>,
 }
 
 impl Kept {
@@ -55,6 +53,11 @@ impl Kept {
         self.files.push(id.to_owned());
         true
     }
+
+    /// As the host logs it.
+    pub(crate) fn state(&self) -> Option<Value> {
+        serde_json::to_value(self).ok()
+    }
 }
 
 impl Sessions {
@@ -64,7 +67,6 @@ impl Sessions {
             .unwrap_or_default();
         let session = Session {
             skills,
-            fetchable: kept.files.iter().cloned().collect(),
             kept,
             ..Session::default()
         };

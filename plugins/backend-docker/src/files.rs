@@ -2,9 +2,9 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Cursor, Read, Write as _};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use conjure_exec_agent::files::{self, Roots};
 use conjure_exec_agent::frame::Frame;
@@ -253,9 +253,14 @@ pub(crate) fn file_ref(container: &Container, path: &str, size: u64) -> FileRef 
     let file = match here {
         Some(here) => FileRef::at(here),
         None => {
-            // A file that changed is another one than the one that may have been fetched.
+            // A file that changed is another one than the one that may have been fetched, also by
+            // an earlier session on the thread.
+            static BEGUN: LazyLock<u128> = LazyLock::new(|| {
+                let now = SystemTime::now().duration_since(UNIX_EPOCH);
+                now.unwrap_or_default().as_millis()
+            });
             static NEXT: AtomicU64 = AtomicU64::new(0);
-            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let number = format!("{}{:06}", *BEGUN, NEXT.fetch_add(1, Ordering::Relaxed));
             let name = path.rsplit('/').next().unwrap_or(path);
             FileRef::lazy(format!("{number}:{path}"), name)
         }

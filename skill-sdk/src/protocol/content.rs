@@ -24,6 +24,38 @@ pub struct ToolResult {
     /// Data for programs, kept with the call and not shown to the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Map<String, Value>>,
+    /// What a backend wants to find again: opaque, logged with the thread and handed back at
+    /// `backend.open`, as that of an observation is. Of no meaning in a skill's result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<Value>,
+    /// What the call paid for at models of its own; it counts in the budget of the turn.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub spent: Vec<Spent>,
+}
+
+/// Tokens that were paid for at a model.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Spent {
+    /// The provider.
+    pub provider: String,
+    /// Its model.
+    pub model: String,
+    /// Input that was neither read from nor written to a cache.
+    #[serde(default)]
+    pub input: u64,
+    /// Input read from a cache.
+    #[serde(default)]
+    pub cache_read: u64,
+    /// Input written to a cache.
+    #[serde(default)]
+    pub cache_write: u64,
+    /// Output, reasoning included.
+    #[serde(default)]
+    pub output: u64,
+    /// How much of the output was reasoning.
+    #[serde(default)]
+    pub reasoning: u64,
 }
 
 impl ToolResult {

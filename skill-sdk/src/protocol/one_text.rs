@@ -50,7 +50,9 @@ impl ToolResult {
                 is_error: false,
                 files,
                 meta: None,
-            } if files.is_empty() => match content.as_slice() {
+                state: None,
+                spent,
+            } if files.is_empty() && spent.is_empty() => match content.as_slice() {
                 [Part::Text { text }] => Some(text),
                 _ => None,
             },

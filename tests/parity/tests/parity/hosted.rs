@@ -275,6 +275,41 @@ async fn h12_b10_b24_a_file_that_a_skill_made_is_listed_and_fetched_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn h12_b10_a_file_that_nobody_fetched_is_still_to_be_had_when_the_thread_goes_on() {
+    let upload = Message::new().tool_use(
+        "call_1",
+        "anthropic_upload_files",
+        json!({ "files": ["data.csv"] }),
+    );
+    let script = Script::new()
+        .reply(made("srvtoolu_1", &["file_a"]))
+        .reply(upload)
+        .reply(Message::new().text("It is there."))
+        .reply(Message::new().text("Two."));
+    let hosted = Hosted::new().made_file("file_a", "report.xlsx", "PK table");
+    let place = Place::new(script.hosted(hosted), &[]).await;
+    let spec = place.spec("anthropic", [place.hosted(xlsx())]);
+    let session = place.host.session(spec.clone()).await.unwrap();
+    std::fs::write(place.workspace.work().join("data.csv"), "a,b").unwrap();
+    in_time(session.chat("A table.")).await.unwrap();
+    in_time(session.chat("And this.")).await.unwrap();
+    let thread = session.thread().clone();
+    in_time(session.close()).await;
+    assert_eq!(place.requests("/content"), 0);
+
+    let session = place.host.resume(spec, thread).await.unwrap();
+    let files = session.created_files();
+    assert_eq!(files.len(), 1, "{files:?}");
+    let path = in_time(session.resolve("report.xlsx")).await.unwrap();
+    assert_eq!(std::fs::read(path).unwrap(), b"PK table");
+    in_time(session.chat("Two?")).await.unwrap();
+    let last = place.messages().pop().unwrap();
+    let told = last.body["messages"].to_string();
+    assert!(told.contains("container_upload"), "{told}");
+    place.no_violations();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn p15_a_file_that_is_gone_withheld_or_cut_short_is_an_error_and_leaves_nothing() {
     use conjure_mock_llm::StoredFile;
     let expired = StoredFile {

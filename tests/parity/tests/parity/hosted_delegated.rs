@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use conjure_core::chat::Event;
+use conjure_core::cost::Cause;
 use conjure_core::turn::When;
 use conjure_host::session::{Session, Settings};
 use conjure_mock_llm::{
@@ -244,6 +245,43 @@ async fn h12_h13_a_file_goes_up_by_path_and_by_handle_and_comes_down() {
     assert_eq!(place.requests("/content"), 1);
     let text = seen(&place, "call_3");
     assert!(text.contains("no file `nothing`"), "{text}");
+    place.no_violations();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p12_what_delegated_work_makes_and_costs_is_the_threads() {
+    let spends =
+        hosted_says(made("srvtoolu_1", &["file_made"]).container(container("container_1")));
+    let script = Script::new()
+        .step(calls("call_1", json!({"task": "Make it."})))
+        .step(spends)
+        .step(says(Message::new().text("Done.")))
+        .step(calls("call_2", json!({"task": "Once more."})))
+        .step(hosted_says(Message::new().text("Made.")))
+        .step(says(Message::new().text("Done.")));
+    let hosted = Hosted::new().made_file("file_made", "table.xlsx", "PK table");
+    let place = Place::new(script.hosted(hosted), &[]).await;
+    let spec = place.spec("openai", [place.hosted(xlsx())]);
+    let session = place.host.session(spec.clone()).await.unwrap();
+    let answer = in_time(session.chat("Go on.")).await.unwrap();
+    let cost = session.cost().await;
+    let delegated = cost.total.causes.iter();
+    let delegated = delegated.filter(|cost| cost.cause == Cause::Delegated);
+    let delegated: u64 = delegated.map(|cost| cost.tokens).sum();
+    assert!(
+        delegated > 0 && answer.usage.total() > delegated,
+        "{cost:?}"
+    );
+    let thread = session.thread().clone();
+    in_time(session.close()).await;
+
+    // What was not fetched is fetched by the next session, and the next task finds its container.
+    let session = place.host.resume(spec, thread).await.unwrap();
+    let path = in_time(session.resolve("table.xlsx")).await.unwrap();
+    assert_eq!(std::fs::read(path).unwrap(), b"PK table");
+    in_time(session.chat("Again.")).await.unwrap();
+    let asked = place.messages().pop().unwrap();
+    assert_eq!(asked.body["container"]["id"], "container_1");
     place.no_violations();
 }
 

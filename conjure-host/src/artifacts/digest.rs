@@ -1,0 +1,43 @@
+//! The hash and the size of a file.
+
+use std::fmt::Write as _;
+use std::io::Read as _;
+use std::path::Path;
+
+use sha2::{Digest as _, Sha256};
+
+/// Bytes that take longer to hash than a task should keep others waiting.
+pub(super) const LARGE: u64 = 1024 * 1024;
+
+/// [`digest`] that lets the other tasks of a worker thread move on when the file is large.
+pub(super) fn digest_aside(path: &Path) -> std::io::Result<(String, u64)> {
+    use tokio::runtime::{Handle, RuntimeFlavor};
+    let on_worker = Handle::try_current()
+        .is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
+    if on_worker && crate::fs::size(path)? > LARGE {
+        tokio::task::block_in_place(|| digest(path))
+    } else {
+        digest(path)
+    }
+}
+
+/// SHA-256 in lower-case hex, and bytes.
+fn digest(path: &Path) -> std::io::Result<(String, u64)> {
+    let mut file = crate::fs::open(path)?;
+    let mut hasher = Sha256::new();
+    let mut buffer = vec![0; 64 * 1024];
+    let mut size = 0;
+    loop {
+        let read = file.read(&mut buffer)?;
+        if read == 0 {
+            break;
+        }
+        size += read as u64;
+        hasher.update(buffer.get(..read).unwrap_or_default());
+    }
+    let mut hex = String::with_capacity(64);
+    for byte in hasher.finalize() {
+        let _ = write!(hex, "{byte:02x}");
+    }
+    Ok((hex, size))
+}
