@@ -362,6 +362,28 @@ impl Artifacts {
         all
     }
 
+    /// The handle of a file that a word stands for: its handle, or what its backend calls it.
+    pub fn handle_of(&self, word: &str) -> Option<String> {
+        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        if files.is_empty() {
+            return None;
+        }
+        if let Some((handle, _)) = files.get_key_value(word) {
+            return Some(handle.clone());
+        }
+        let called = |held: &Arc<Held>| held.remote.as_ref().is_some_and(|(id, _)| id == word);
+        let (handle, _) = files.iter().find(|(_, held)| called(held))?;
+        Some(handle.clone())
+    }
+
+    /// What a file is called.
+    pub fn name_of(&self, handle: &str) -> Option<String> {
+        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = files.get(handle)?;
+        let known = held.artifact.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(known.name.clone())
+    }
+
     /// Where a file is on this machine; a remote one is fetched first, once.
     ///
     /// `file` is a handle, or a name: the newest file that has it.

@@ -184,6 +184,33 @@ pub fn move_file(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<()>
     Ok(())
 }
 
+/// Copies a file; what is at `to` is replaced, and if that is a link, the link is. Nobody ever sees
+/// half of it.
+///
+/// # Errors
+/// The system's, with the path.
+pub fn copy_over(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<()> {
+    let (from, to) = (from.as_ref(), to.as_ref());
+    let mut name = std::ffi::OsString::from(".");
+    name.push(to.file_name().unwrap_or_default());
+    name.push(format!(".{}", uuid::Uuid::now_v7()));
+    let beside = to.with_file_name(name);
+    let copied = (|| {
+        let mut source = open(from)?;
+        io::copy(&mut source, &mut create_new(&beside)?)?;
+        std::fs::rename(&beside, to)
+    })();
+    copied.map_err(|error| {
+        let _ = std::fs::remove_file(&beside);
+        named("copy", from, &error)
+    })
+}
+
+/// Removes a file; one that is not there is gone already.
+pub fn remove_file(path: impl AsRef<Path>) {
+    let _ = std::fs::remove_file(path);
+}
+
 /// Whether a path is a directory; links are followed.
 ///
 /// # Errors

@@ -4,9 +4,11 @@
 //! Pure functions from logs, settings and tables to text and requests. Sends nothing and stores
 //! nothing.
 
+mod command_words;
 pub mod compile;
 mod conversation;
 mod estimate;
+mod file_handles;
 mod fit;
 pub mod notes;
 #[cfg(test)]
@@ -21,6 +23,9 @@ mod summary;
 pub use compile::{CompileSettings, compile};
 pub use conversation::conversation;
 pub use estimate::{request_tokens, text_tokens};
+pub use file_handles::{
+    FilePaths, handles_of_arguments, handles_of_command, with_argument_paths, with_command_paths,
+};
 pub use results::{CommandEnd, cut, failure, file_line};
 pub use room::{Room, cut_point};
 pub(crate) use size::counted;

@@ -89,7 +89,11 @@ impl CommandEnd<'_> {
 pub fn file_line(file: &ArtifactRef, place: Option<&str>) -> String {
     match place {
         Some(place) => format!("[file] {} at {place}", file_words(file)),
-        None => format!("[file] {}", file_words(file)),
+        None => format!(
+            "[file] {}, elsewhere; write {} where a path is wanted",
+            file_words(file),
+            file.id
+        ),
     }
 }
 

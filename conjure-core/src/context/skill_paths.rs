@@ -5,6 +5,8 @@
 //! the session's working directory. A word of a command that is exactly the path of a file or
 //! directory of the skill is made absolute. Nothing else of the command is touched.
 
+use super::command_words::{Place, replaced_words};
+
 /// The command with the skill's own relative paths made absolute.
 ///
 /// `resources` are the skill's files, relative, with `/` between components; `dir` is the skill's
@@ -16,44 +18,12 @@ pub fn absolute_skill_paths(
     dir: &str,
     shadowed: impl Fn(&str) -> bool,
 ) -> String {
-    let skill = Skill {
-        resources,
-        dir,
-        shadowed: &shadowed,
-    };
-    let mut out = String::with_capacity(command.len());
-    let mut word = String::new();
-    let mut quote = None;
-    let mut escaped = false;
-    let mut place = Place::Word;
-    let mut before = ' ';
-    for c in command.chars() {
-        let ends_word = match quote {
-            None => is_operator(c) || c.is_whitespace(),
-            Some(open) => c == open,
-        };
-        if ends_word && !escaped {
-            place = skill.flush(&mut out, &mut word, quote, place);
-            out.push(c);
-            quote = match (quote, c) {
-                (None, '\'' | '"') => Some(c),
-                (Some(open), c) if open == c => None,
-                (quote, _) => quote,
-            };
-            place = match (place, c) {
-                // The body of a here-document is data.
-                (_, '<') if before == '<' && quote.is_none() => Place::Elsewhere,
-                (Place::Word, '>') if quote.is_none() => Place::Target,
-                (place, _) => place,
-            };
-        } else {
-            word.push(c);
-        }
-        escaped = c == '\\' && !escaped && quote != Some('\'');
-        before = c;
-    }
-    skill.flush(&mut out, &mut word, quote, place);
-    out
+    replaced_words(command, |word, place| {
+        let path = word.strip_prefix("./").unwrap_or(word);
+        let path = path.trim_end_matches('/');
+        (place == Place::Word && is_of_skill(path, resources) && !shadowed(path))
+            .then(|| format!("{}/{path}", dir.trim_end_matches('/')))
+    })
 }
 
 /// A path with the skill's own relative ones made absolute: the whole text is one path, so
@@ -75,64 +45,6 @@ pub fn absolute_skill_path(
     }
 }
 
-/// What a word is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
-    /// Something that a command reads or runs.
-    Word,
-    /// Where a redirection writes to: never the skill's.
-    Target,
-    /// Behind a change of directory, or in a here-document: nobody can say what it means.
-    Elsewhere,
-}
-
-fn is_operator(c: char) -> bool {
-    matches!(
-        c,
-        ';' | '|' | '&' | '<' | '>' | '(' | ')' | '\'' | '"' | '=' | '`'
-    )
-}
-
-struct Skill<'a, F> {
-    resources: &'a [String],
-    dir: &'a str,
-    shadowed: &'a F,
-}
-
-impl<F: Fn(&str) -> bool> Skill<'_, F> {
-    /// Writes a word, made absolute when it is one of the skill's paths, and says what comes next.
-    fn flush(
-        &self,
-        out: &mut String,
-        word: &mut String,
-        quote: Option<char>,
-        place: Place,
-    ) -> Place {
-        let path = word
-            .strip_prefix("./")
-            .unwrap_or(word)
-            .trim_end_matches('/');
-        if place == Place::Word && is_of_skill(path, self.resources) && !(self.shadowed)(path) {
-            let absolute = format!("{}/{path}", self.dir.trim_end_matches('/'));
-            match quote {
-                None => out.push_str(&quoted(&absolute)),
-                Some('"') => out.push_str(&escaped_in_double_quotes(&absolute)),
-                // A single quote cannot be written inside single quotes: leave them for a moment.
-                Some(_) => out.push_str(&absolute.replace('\'', r"'\''")),
-            }
-        } else {
-            out.push_str(word);
-        }
-        let next = match place {
-            Place::Word if matches!(word.as_str(), "cd" | "pushd") => Place::Elsewhere,
-            Place::Target if !word.is_empty() => Place::Word,
-            place => place,
-        };
-        word.clear();
-        next
-    }
-}
-
 /// A path with a `/` in it, or a file at the skill's root: names of one component are too likely
 /// to be something else (`scripts` alone may be an argument), unless they are files.
 fn is_of_skill(path: &str, resources: &[String]) -> bool {
@@ -146,28 +58,6 @@ fn is_of_skill(path: &str, resources: &[String]) -> bool {
                     .strip_prefix(path)
                     .is_some_and(|rest| rest.starts_with('/')))
     })
-}
-
-fn quoted(path: &str) -> String {
-    let plain = path.chars().all(|c| {
-        c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '-' | '_' | '+' | ',' | '@' | '%')
-    });
-    if plain {
-        path.to_owned()
-    } else {
-        format!("'{}'", path.replace('\'', r"'\''"))
-    }
-}
-
-fn escaped_in_double_quotes(path: &str) -> String {
-    let mut out = String::with_capacity(path.len());
-    for c in path.chars() {
-        if matches!(c, '"' | '\\' | '$' | '`') {
-            out.push('\\');
-        }
-        out.push(c);
-    }
-    out
 }
 
 #[cfg(test)]

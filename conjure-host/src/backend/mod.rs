@@ -4,8 +4,10 @@
 //! behind each public name the instance that runs it. A snapshot never changes; a hot-added skill
 //! makes a new one.
 
+mod brought;
 mod catalogs;
 pub(crate) mod contributors;
+mod executing;
 mod folders_prompt;
 mod handed;
 pub(crate) mod lease;

@@ -2,38 +2,36 @@
 //!
 //! Nothing here fails: an unknown tool, bad arguments, a panic, a time-out are results too.
 
+use std::borrow::Cow;
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use conjure_abi::EmitKind;
 use conjure_core::chat::{FunctionCall, FunctionCallOutput};
-use conjure_core::context::{absolute_skill_path, absolute_skill_paths, failure};
+use conjure_core::context::{
+    FilePaths, failure, handles_of_arguments, handles_of_command, with_argument_paths,
+    with_command_paths,
+};
 use conjure_core::log::CallEnd;
 use conjure_core::routing::{PolicyCall, Route};
-use conjure_skill_sdk::protocol::{
-    BackendCall, Bash, BashOutput, CreateFile, StrReplace, ToolResult, View, Viewed, Written, op,
-};
+use conjure_skill_sdk::protocol::{BackendCall, ToolResult, op};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::brought::Files;
 use super::handed::handed;
 use super::lease::{BackendLease, SkillLease};
 use super::report::CallReport;
 use super::results::{Output, fetch_with};
 use super::snapshot::{Snapshot, Target};
 use super::surroundings::{About, Surroundings};
-use super::underway::{
-    Command, Failed, Ran, Underway, arguments, command_result, decode, take, tool_result,
-};
+use super::underway::{Failed, Ran, Underway, take, tool_result};
 use crate::artifacts::Artifacts;
 use crate::plugin::{CallFailure, CallOptions, Emit, Instance, emit_channel};
 use crate::session::TimeoutSpec;
-use crate::skill_folders::LoadedFolder;
-
-/// Time that an executor gets beyond a command's limit to end the command and say how it went.
-const ENDING: Duration = Duration::from_secs(3);
 
 /// The most bytes of a request's buffer that a thread keeps for its next call in place.
 const KEPT: usize = 64 * 1024;
@@ -138,6 +136,9 @@ impl Runner<'_> {
             return None;
         };
         if !underway.route.definition.in_place || self.cancel.is_cancelled() {
+            return None;
+        }
+        if self.names_files(underway) {
             return None;
         }
         let _entered = lease.try_enter()?;
@@ -262,9 +263,9 @@ impl Runner<'_> {
             .await?;
         // Shared state may have moved on while this call waited.
         let instance = lease.made().map_or(instance, Arc::clone);
-        let body = &underway.call.arguments;
+        let body = self.with_files(underway).await?;
         let result = self
-            .tool_result(&instance, underway, underway.route.op(), body, None)
+            .tool_result(&instance, underway, underway.route.op(), &body, None)
             .await?;
         Ok(take(output, result))
     }
@@ -310,21 +311,22 @@ impl Runner<'_> {
         lease: &BackendLease,
         output: &mut Output<'_>,
     ) -> Result<Ran, Failed> {
-        let arguments = &underway.call.arguments;
+        let mut arguments = Cow::Borrowed(&underway.call.arguments);
         let takes_files = lease.plugin.manifest().has("files.put/1");
         let files = if takes_files && arguments.get("files").is_some() {
-            let handed = handed(self.artifacts, &self.around.working_dir, arguments);
+            let handed = handed(self.artifacts, &self.around.working_dir, &arguments);
             let not_there = || "its files were not there".to_owned();
             self.within(underway, not_there, handed)
                 .await?
                 .map_err(|reason| Failed::new(failure(&underway.call.name, &reason)))?
         } else {
+            arguments = self.with_files(underway).await?;
             Vec::new()
         };
         let body = BackendCall {
             name: underway.route.tool().to_owned(),
             skill: underway.route.skill().map(str::to_owned),
-            arguments: arguments.clone(),
+            arguments: arguments.into_owned(),
             files,
         };
         let result = self
@@ -333,93 +335,73 @@ impl Runner<'_> {
         Ok(take(output, result))
     }
 
-    async fn executor(
-        &self,
-        underway: &Underway<'_>,
-        lease: &BackendLease,
-        folders: &[Arc<LoadedFolder>],
-        output: &mut Output<'_>,
-    ) -> Result<Ran, Failed> {
-        let skill_dir = match folders {
-            [only] => lease.skill_dir(only.folder.name.as_str()),
-            _ => None,
-        };
-        let call = Operation {
-            runner: self,
-            underway,
-            instance: &lease.instance,
-            skill_dir,
-        };
-        match underway.route.op() {
-            op::EXECUTOR_BASH => {
-                let Command { command } = arguments(underway.call)?;
-                let command = self.with_skill_paths(command, lease, folders);
-                let body = Bash {
-                    command,
-                    keep_bytes: u64::try_from(self.most_bytes / 2).ok(),
-                    ..Bash::default()
-                };
-                let reply: BashOutput = call.ask(op::EXECUTOR_BASH, &body).await?;
-                Ok(command_result(&reply, underway.timeout, output))
-            }
-            op::EXECUTOR_VIEW => {
-                let mut body: View = arguments(underway.call)?;
-                body.path = folders.iter().fold(body.path, |path, folder| {
-                    match lease.skill_dir(folder.folder.name.as_str()) {
-                        Some(dir) => absolute_skill_path(&path, &folder.paths, dir, |path| {
-                            self.around.working_dir.join(path).exists()
-                        }),
-                        None => path,
-                    }
-                });
-                let viewed: Viewed = call.ask(op::EXECUTOR_VIEW, &body).await?;
-                output.text(&viewed.content);
-                if let Some(file) = &viewed.full_content {
-                    output.file(file);
-                }
-                Ok(Ran::well())
-            }
-            op::EXECUTOR_CREATE_FILE => {
-                let body: CreateFile = arguments(underway.call)?;
-                let written: Written = call.ask(op::EXECUTOR_CREATE_FILE, &body).await?;
-                let verb = if written.replaced {
-                    "Replaced"
-                } else {
-                    "Created"
-                };
-                output.text(&format!("{verb} {}.", body.path));
-                output.keep(&written.file);
-                Ok(Ran::well())
-            }
-            op::EXECUTOR_STR_REPLACE => {
-                let body: StrReplace = arguments(underway.call)?;
-                let written: Written = call.ask(op::EXECUTOR_STR_REPLACE, &body).await?;
-                output.text(&format!("Replaced the passage in {}.", body.path));
-                output.keep(&written.file);
-                Ok(Ran::well())
-            }
-            other => Err(Failed::new(failure(
-                &underway.call.name,
-                &format!("executors have no operation `{other}`"),
-            ))),
+    pub(super) fn files(&self) -> Files<'_> {
+        Files {
+            artifacts: self.artifacts,
+            around: self.around,
         }
     }
 
-    /// The text with relative paths of the skills made absolute. What the working directory has
-    /// itself is meant as it is.
-    fn with_skill_paths(
+    /// Whether a call of a skill names files by their handles.
+    fn names_files(&self, underway: &Underway<'_>) -> bool {
+        let files = self.files();
+        let is_handle = |word: &str| files.is_handle(word);
+        let arguments = &underway.call.arguments;
+        command_of(underway, arguments)
+            .is_some_and(|command| !handles_of_command(command, is_handle).is_empty())
+            || !handles_of_arguments(arguments, is_handle).is_empty()
+    }
+
+    /// Where files are that a call names by their handles, within the call's limit.
+    pub(super) async fn brought(
         &self,
-        text: String,
-        lease: &BackendLease,
-        folders: &[Arc<LoadedFolder>],
-    ) -> String {
-        folders.iter().fold(text, |text, folder| {
-            match lease.skill_dir(folder.folder.name.as_str()) {
-                Some(dir) => absolute_skill_paths(&text, &folder.paths, dir, |path| {
-                    self.around.working_dir.join(path).exists()
-                }),
-                None => text,
+        underway: &Underway<'_>,
+        handles: BTreeSet<String>,
+        to: Option<&BackendLease>,
+    ) -> Result<FilePaths, Failed> {
+        if handles.is_empty() {
+            return Ok(FilePaths::new());
+        }
+        let not_there = || "its files were not there".to_owned();
+        let bringing = self.files();
+        self.within(underway, not_there, bringing.paths(handles, to))
+            .await?
+            .map_err(|reason| Failed::new(failure(&underway.call.name, &reason)))
+    }
+
+    /// A command with the paths of the files that it names by their handles.
+    pub(super) async fn with_files_in(
+        &self,
+        underway: &Underway<'_>,
+        command: String,
+        to: Option<&BackendLease>,
+    ) -> Result<String, Failed> {
+        let files = self.files();
+        let handles = handles_of_command(&command, |word| files.is_handle(word));
+        let paths = self.brought(underway, handles, to).await?;
+        Ok(match paths.is_empty() {
+            true => command,
+            false => with_command_paths(&command, &paths),
+        })
+    }
+
+    /// A call's arguments with the paths of the files that they name by their handles.
+    async fn with_files<'v>(&self, underway: &Underway<'v>) -> Result<Cow<'v, Value>, Failed> {
+        let mut arguments = Cow::Borrowed(&underway.call.arguments);
+        if let Some(command) = command_of(underway, &arguments) {
+            let with_paths = self
+                .with_files_in(underway, command.to_owned(), None)
+                .await?;
+            if with_paths != command {
+                arguments.to_mut()["command"] = with_paths.into();
             }
+        }
+        let files = self.files();
+        let handles = handles_of_arguments(&arguments, |word| files.is_handle(word));
+        let paths = self.brought(underway, handles, None).await?;
+        Ok(match paths.is_empty() {
+            true => arguments,
+            false => Cow::Owned(with_argument_paths(&arguments, &paths)),
         })
     }
 
@@ -438,7 +420,7 @@ impl Runner<'_> {
         tool_result(underway, op, &reply)
     }
 
-    fn envelope<B: Serialize>(
+    pub(super) fn envelope<B: Serialize>(
         &self,
         underway: &Underway<'_>,
         body: &B,
@@ -458,7 +440,7 @@ impl Runner<'_> {
         }
     }
 
-    async fn request(
+    pub(super) async fn request(
         &self,
         instance: &Instance,
         underway: &Underway<'_>,
@@ -522,28 +504,11 @@ impl Runner<'_> {
     }
 }
 
-/// An operation of an executor.
-struct Operation<'a> {
-    runner: &'a Runner<'a>,
-    underway: &'a Underway<'a>,
-    instance: &'a Instance,
-    skill_dir: Option<&'a str>,
-}
-
-impl Operation<'_> {
-    async fn ask<B: Serialize, R: DeserializeOwned>(
-        &self,
-        op: &str,
-        body: &B,
-    ) -> Result<R, Failed> {
-        let json = self.runner.envelope(self.underway, body, self.skill_dir)?;
-        let deadline = self.underway.timeout + ENDING;
-        let reply = self
-            .runner
-            .request(self.instance, self.underway, op, json, deadline)
-            .await?;
-        decode(self.underway, op, &reply)
-    }
+/// The command among the arguments of a skill's `execute`.
+fn command_of<'v>(underway: &Underway<'_>, arguments: &'v Value) -> Option<&'v str> {
+    (underway.route.op() == op::SKILL_EXECUTE)
+        .then(|| arguments.get("command").and_then(Value::as_str))
+        .flatten()
 }
 
 fn is_executor(op: &str) -> bool {

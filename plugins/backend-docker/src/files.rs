@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Cursor, Read, Write as _};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -94,12 +95,25 @@ impl<'a> Work<'a> {
     }
 
     /// Brings a file of the host's into the work directory.
+    ///
+    /// What the container sees already stays where it is. The path that comes back is the
+    /// container's.
     pub(crate) async fn put(&self, request: &FilesPut) -> Result<FileRef> {
+        let path = request.file.path.as_deref().map(Path::new);
+        if let Some(there) = path.and_then(|path| self.container.mounted.in_the_container(path)) {
+            return Ok(FileRef::at(there));
+        }
         let source = Box::new(self.offered(&request.file)?);
         let name = request.file.name.clone();
-        let request = Request::Put { name };
-        let reply = self.ask(&request, Some(source), None).await?;
-        Ok(self.written(reply)?.file)
+        let reply = self.ask(&Request::Put { name }, Some(source), None).await?;
+        let Reply::Written { path, size, .. } = reply else {
+            return Err(unexpected());
+        };
+        Ok(FileRef {
+            id: Some(path.clone()),
+            size: Some(size),
+            ..FileRef::at(path)
+        })
     }
 
     /// Fetches a file from the container to a path that does not exist yet.

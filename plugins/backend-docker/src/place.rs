@@ -175,6 +175,15 @@ impl Mounted {
             .all(|part| matches!(part, Component::Normal(_)));
         plain.then(|| working_dir.join(below))
     }
+
+    /// A path of this machine's as the container has it, when it is mounted there to work in.
+    pub(crate) fn in_the_container(&self, path: &Path) -> Option<String> {
+        let How::Here { working_dir, .. } = &self.how else {
+            return None;
+        };
+        let below = path.strip_prefix(working_dir).ok()?.to_str()?;
+        Some(format!("{WORKSPACE}/{below}"))
+    }
 }
 
 fn volume_user(settings: &Settings) -> String {

@@ -248,7 +248,8 @@ pub struct Completions {
 }
 
 /// Brings a file to the backend: `files.put`. The reply is the [`FileRef`] that the backend knows
-/// it by.
+/// it by: its `path` is where the backend's own tools find it, in their terms, and its `id` is
+/// what `files.get` takes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FilesPut {

@@ -9,6 +9,7 @@
     reason = "a member of JSON that is not there is null, and that is meant"
 )]
 
+mod files;
 mod http;
 mod server;
 mod tools;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::tools;
+use crate::{files, tools};
 
 /// How the server is difficult, by name:
 ///
@@ -187,7 +187,9 @@ impl Server {
                 peer.send(&result(&id, json!({ "resourceTemplates": [] })));
             }
             "resources/read" => {
-                let contents = json!([{ "uri": params["uri"], "text": "what a says" }]);
+                let shared = params["uri"].as_str().and_then(files::resource);
+                let text = shared.unwrap_or_else(|| "what a says".to_owned());
+                let contents = json!([{ "uri": params["uri"], "text": text }]);
                 peer.send(&result(&id, json!({ "contents": contents })));
             }
             "prompts/list" => {

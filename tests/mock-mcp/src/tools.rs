@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::files;
 use crate::server::{Peer, Server, error, result};
 
 /// Names, descriptions and annotations.
@@ -59,6 +60,9 @@ pub(crate) fn list(server: &Server) -> Vec<Value> {
         }
         tools.push(newcomer);
     }
+    if server.has("files") {
+        tools.extend(files::tools());
+    }
     if server.has("bad-tools") {
         let schema = json!({ "type": "object" });
         tools.extend([
@@ -88,6 +92,8 @@ pub(crate) async fn call(server: &Server, peer: &Peer, id: &Value, params: &Valu
     let answer = match params["name"].as_str().unwrap_or_default() {
         "echo" => text(arguments["text"].as_str().unwrap_or_default()),
         "count" => text(&(server.counter.fetch_add(1, Ordering::Relaxed) + 1).to_string()),
+        "read_file" => files::read(arguments),
+        "share_file" => files::share(arguments),
         "crash" => {
             let _ = std::io::stderr().write_all(b"out of cheese\n");
             std::process::exit(1);

@@ -49,6 +49,7 @@ fn there_and_back(world: &World) {
     fs::write(&from, &bytes).unwrap();
     let put = json!({ "file": { "name": "data.bin", "path": from } });
     let there: FileRef = world.call("files.put", put).parse().unwrap();
+    assert_eq!(there.path.as_deref(), Some("/workspace/data.bin"));
     let sums = world.bash("wc -c <data.bin; cp data.bin copy");
     assert_eq!(sums.stdout, "1500000\n");
     assert!(

@@ -22,6 +22,8 @@ mod docker_stage;
 #[cfg(test)]
 mod elsewhere;
 #[cfg(test)]
+mod every_backend;
+#[cfg(test)]
 mod files;
 #[cfg(test)]
 mod folders;

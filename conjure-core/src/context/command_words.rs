@@ -1,0 +1,127 @@
+//! The words of a shell command, of which some are replaced by paths.
+//!
+//! Enough of the shell's grammar to know a whole word from a part of one, and how a path is quoted
+//! where it stands. Nothing else of a command is touched.
+
+/// What a word is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Something that a command reads or runs.
+    Word,
+    /// The same behind a change of directory: nobody can say what a relative path means there.
+    AfterCd,
+    /// Where a redirection writes to.
+    Target,
+    /// In a here-document.
+    Data,
+}
+
+/// The command with the words replaced that `replace` gives a path for, quoted as they were.
+pub(super) fn replaced_words(
+    command: &str,
+    replace: impl FnMut(&str, Place) -> Option<String>,
+) -> String {
+    let mut words = Words {
+        out: String::with_capacity(command.len()),
+        word: String::new(),
+        after_cd: false,
+        target: false,
+        data: false,
+        replace,
+    };
+    let mut quote = None;
+    let mut escaped = false;
+    let mut before = ' ';
+    for c in command.chars() {
+        let ends_word = match quote {
+            None => is_operator(c) || c.is_whitespace(),
+            Some(open) => c == open,
+        };
+        if ends_word && !escaped {
+            words.flush(quote);
+            words.out.push(c);
+            quote = match (quote, c) {
+                (None, '\'' | '"') => Some(c),
+                (Some(open), c) if open == c => None,
+                (quote, _) => quote,
+            };
+            if quote.is_none() && c == '<' && before == '<' {
+                words.data = true;
+            } else if quote.is_none() && c == '>' {
+                words.target = true;
+            }
+        } else {
+            words.word.push(c);
+        }
+        escaped = c == '\\' && !escaped && quote != Some('\'');
+        before = c;
+    }
+    words.flush(quote);
+    words.out
+}
+
+fn is_operator(c: char) -> bool {
+    matches!(
+        c,
+        ';' | '|' | '&' | '<' | '>' | '(' | ')' | '\'' | '"' | '=' | '`'
+    )
+}
+
+struct Words<F> {
+    out: String,
+    /// The word that is being read.
+    word: String,
+    after_cd: bool,
+    target: bool,
+    data: bool,
+    replace: F,
+}
+
+impl<F: FnMut(&str, Place) -> Option<String>> Words<F> {
+    /// Writes the word, or what it is replaced by.
+    fn flush(&mut self, quote: Option<char>) {
+        if self.word.is_empty() {
+            return;
+        }
+        let place = match (self.data, self.target, self.after_cd) {
+            (true, ..) => Place::Data,
+            (_, true, _) => Place::Target,
+            (.., true) => Place::AfterCd,
+            _ => Place::Word,
+        };
+        match ((self.replace)(&self.word, place), quote) {
+            (None, _) => self.out.push_str(&self.word),
+            (Some(path), None) => self.out.push_str(&quoted(&path)),
+            (Some(path), Some('"')) => self.out.push_str(&escaped_in_double_quotes(&path)),
+            // A single quote cannot be written inside single quotes: leave them for a moment.
+            (Some(path), Some(_)) => self.out.push_str(&path.replace('\'', r"'\''")),
+        }
+        if place == Place::Word && matches!(self.word.as_str(), "cd" | "pushd") {
+            self.after_cd = true;
+        }
+        self.target = false;
+        self.word.clear();
+    }
+}
+
+fn quoted(path: &str) -> String {
+    let plain = path.chars().all(|c| {
+        c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '-' | '_' | '+' | ',' | '@' | '%')
+    });
+    if plain {
+        path.to_owned()
+    } else {
+        format!("'{}'", path.replace('\'', r"'\''"))
+    }
+}
+
+fn escaped_in_double_quotes(path: &str) -> String {
+    let mut out = String::with_capacity(path.len());
+    for c in path.chars() {
+        if matches!(c, '"' | '\\' | '$' | '`') {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out
+}

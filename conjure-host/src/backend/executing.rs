@@ -1,0 +1,145 @@
+//! Calls of an executor's tools: commands, and files to look at, make and change.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_core::context::{absolute_skill_path, absolute_skill_paths, failure};
+use conjure_skill_sdk::protocol::{
+    Bash, BashOutput, CreateFile, StrReplace, View, Viewed, Written, op,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::lease::BackendLease;
+use super::results::Output;
+use super::run::Runner;
+use super::underway::{Command, Failed, Ran, Underway, arguments, command_result, decode};
+use crate::plugin::Instance;
+use crate::skill_folders::LoadedFolder;
+
+/// Time that an executor gets beyond a command's limit to end the command and say how it went.
+const ENDING: Duration = Duration::from_secs(3);
+
+impl Runner<'_> {
+    pub(super) async fn executor(
+        &self,
+        underway: &Underway<'_>,
+        lease: &BackendLease,
+        folders: &[Arc<LoadedFolder>],
+        output: &mut Output<'_>,
+    ) -> Result<Ran, Failed> {
+        let skill_dir = match folders {
+            [only] => lease.skill_dir(only.folder.name.as_str()),
+            _ => None,
+        };
+        let call = Operation {
+            runner: self,
+            underway,
+            instance: &lease.instance,
+            skill_dir,
+        };
+        match underway.route.op() {
+            op::EXECUTOR_BASH => {
+                let Command { command } = arguments(underway.call)?;
+                let command = self.with_files_in(underway, command, Some(lease)).await?;
+                let command = self.with_skill_paths(command, lease, folders);
+                let body = Bash {
+                    command,
+                    keep_bytes: u64::try_from(self.most_bytes / 2).ok(),
+                    ..Bash::default()
+                };
+                let reply: BashOutput = call.ask(op::EXECUTOR_BASH, &body).await?;
+                Ok(command_result(&reply, underway.timeout, output))
+            }
+            op::EXECUTOR_VIEW => {
+                let mut body: View = arguments(underway.call)?;
+                let files = self.files();
+                if files.is_handle(&body.path) {
+                    let handle = BTreeSet::from([body.path.clone()]);
+                    let mut paths = self.brought(underway, handle, Some(lease)).await?;
+                    body.path = paths.remove(&body.path).unwrap_or(body.path);
+                }
+                body.path = folders.iter().fold(body.path, |path, folder| {
+                    match lease.skill_dir(folder.folder.name.as_str()) {
+                        Some(dir) => absolute_skill_path(&path, &folder.paths, dir, |path| {
+                            self.around.working_dir.join(path).exists()
+                        }),
+                        None => path,
+                    }
+                });
+                let viewed: Viewed = call.ask(op::EXECUTOR_VIEW, &body).await?;
+                output.text(&viewed.content);
+                if let Some(file) = &viewed.full_content {
+                    output.file(file);
+                }
+                Ok(Ran::well())
+            }
+            op::EXECUTOR_CREATE_FILE => {
+                let body: CreateFile = arguments(underway.call)?;
+                let written: Written = call.ask(op::EXECUTOR_CREATE_FILE, &body).await?;
+                let verb = if written.replaced {
+                    "Replaced"
+                } else {
+                    "Created"
+                };
+                output.text(&format!("{verb} {}.", body.path));
+                output.keep(&written.file);
+                Ok(Ran::well())
+            }
+            op::EXECUTOR_STR_REPLACE => {
+                let body: StrReplace = arguments(underway.call)?;
+                let written: Written = call.ask(op::EXECUTOR_STR_REPLACE, &body).await?;
+                output.text(&format!("Replaced the passage in {}.", body.path));
+                output.keep(&written.file);
+                Ok(Ran::well())
+            }
+            other => Err(Failed::new(failure(
+                &underway.call.name,
+                &format!("executors have no operation `{other}`"),
+            ))),
+        }
+    }
+
+    /// The text with relative paths of the skills made absolute. What the working directory has
+    /// itself is meant as it is.
+    fn with_skill_paths(
+        &self,
+        text: String,
+        lease: &BackendLease,
+        folders: &[Arc<LoadedFolder>],
+    ) -> String {
+        folders.iter().fold(text, |text, folder| {
+            match lease.skill_dir(folder.folder.name.as_str()) {
+                Some(dir) => absolute_skill_paths(&text, &folder.paths, dir, |path| {
+                    self.around.working_dir.join(path).exists()
+                }),
+                None => text,
+            }
+        })
+    }
+}
+
+/// An operation of an executor.
+struct Operation<'a> {
+    runner: &'a Runner<'a>,
+    underway: &'a Underway<'a>,
+    instance: &'a Instance,
+    skill_dir: Option<&'a str>,
+}
+
+impl Operation<'_> {
+    async fn ask<B: Serialize, R: DeserializeOwned>(
+        &self,
+        op: &str,
+        body: &B,
+    ) -> Result<R, Failed> {
+        let json = self.runner.envelope(self.underway, body, self.skill_dir)?;
+        let deadline = self.underway.timeout + ENDING;
+        let reply = self
+            .runner
+            .request(self.instance, self.underway, op, json, deadline)
+            .await?;
+        decode(self.underway, op, &reply)
+    }
+}
