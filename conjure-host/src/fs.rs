@@ -206,6 +206,21 @@ pub fn copy_over(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<()>
     })
 }
 
+/// Copies a file to a path where nothing is yet.
+///
+/// # Errors
+/// The system's, with the path; what came of the copy is removed then.
+pub fn copy_new(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<()> {
+    let to = to.as_ref();
+    let mut source = open(from)?;
+    let mut target = create_new(to)?;
+    if let Err(error) = io::copy(&mut source, &mut target) {
+        remove_file(to);
+        return Err(named("write", to, &error));
+    }
+    Ok(())
+}
+
 /// Removes a file; one that is not there is gone already.
 pub fn remove_file(path: impl AsRef<Path>) {
     let _ = std::fs::remove_file(path);

@@ -29,6 +29,7 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use crate::artifacts::{Artifact, FileError};
 use crate::backend::lease::create_request;
 use crate::backend::services::{KeyValues, LazyHttp, SERVED, ServicesShared};
 use crate::backend::{Asker, CallReport, Nobody, ToolboxError};
@@ -160,6 +161,32 @@ impl Host {
     /// [`StoreError`] when it cannot be read.
     pub fn entries(&self, thread: &ThreadId) -> Result<Vec<Entry>, StoreError> {
         Ok(Thread::of(self.shared.log.read(thread)?).entries)
+    }
+
+    /// The files of a thread, in the order in which they were made; each has its path if it is on
+    /// this machine, where its log says.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the thread cannot be read.
+    pub fn files(&self, thread: &ThreadId) -> Result<Vec<Artifact>, StoreError> {
+        Ok(crate::session::thread_files(&self.entries(thread)?))
+    }
+
+    /// Fetches files of a thread that nobody has open, by handle, from the backends of this
+    /// specification; one that is here already stays where it is. Writes nothing to the log.
+    ///
+    /// # Errors
+    /// [`SessionError`] when there is no such thread or its backends cannot be made ready. A file
+    /// that is not to be had is an error of its own.
+    pub async fn fetch_files(
+        &self,
+        spec: SessionSpec,
+        thread: &ThreadId,
+        handles: &[String],
+    ) -> Result<BTreeMap<String, Result<PathBuf, FileError>>, SessionError> {
+        let entries = self.entries(thread)?;
+        let shared = Arc::clone(&self.shared);
+        crate::session::fetch_files(shared, spec, thread, &entries, handles).await
     }
 
     /// Takes a compaction of a thread back that nobody has open: see [`Session::unfold`].

@@ -15,7 +15,7 @@ use super::output::{self, DIM, RESET, YELLOW, aside, clean};
 use super::run::{Following, close, failure, open};
 use super::signals::{Signal, Signals};
 use super::transcript::Transcript;
-use super::{spent, thread_check};
+use super::{files, spent, thread_check};
 
 /// Holds a conversation: each line is a message. Ctrl-C ends a turn that runs, Ctrl-D ends the
 /// conversation. What a plugin directory gains or loses meanwhile is there in the next step.
@@ -36,6 +36,7 @@ pub(crate) struct Args {
 
 const HELP: &str = "/tools                  the routing table
 /files                  the files made so far
+/save FILE [DIR]        a copy of one of them
 /model PROVIDER/MODEL   go on with another model, of any provider
 /check PROVIDER/MODEL   what that model would get of this conversation
 /cost                   what it cost so far
@@ -127,6 +128,7 @@ async fn host_command(session: &Session, command: &str, transcript: &mut Transcr
     match (name, rest.trim()) {
         ("/tools", "") => super::routes::print(&session.table()),
         ("/files", "") => transcript.files(&session.created_files()),
+        ("/save", wanted) => save(session, wanted).await,
         ("/model", wanted) => change_model(session, wanted).await,
         ("/check", wanted) => check_model(session, wanted).await,
         ("/cost", "") => match spent::line(&session.cost().await.total) {
@@ -175,6 +177,31 @@ fn named(wanted: &str) -> Option<Settings> {
         provider: Some(provider.to_owned()),
         model: Some(model.to_owned()),
     })
+}
+
+/// Saves a copy of a file: `FILE`, or `FILE DIR`.
+async fn save(session: &Session, wanted: &str) {
+    let (file, dir) = wanted
+        .split_once(char::is_whitespace)
+        .unwrap_or((wanted, "."));
+    let known = session.created_files();
+    let Some(known) = files::named(&known, file) else {
+        aside(
+            "Write `/save FILE`, or `/save FILE DIR`, with a handle or a name that `/files` shows.",
+        );
+        return;
+    };
+    let saved = match session.resolve(&known.id).await {
+        Ok(path) => files::save(known, &path, std::path::Path::new(dir.trim())),
+        Err(error) => Err(error.to_string()),
+    };
+    match saved {
+        Ok(to) => aside(format_args!(
+            "{DIM}saved as {}{RESET}",
+            clean(&to.display().to_string())
+        )),
+        Err(error) => aside(format_args!("{YELLOW}note:{RESET} {}", clean(&error))),
+    }
 }
 
 async fn unfold(session: &Session, fold: &str) {

@@ -9,6 +9,7 @@ mod chat;
 mod completions;
 mod docker;
 mod exit;
+mod files;
 mod models;
 mod output;
 mod person;
@@ -128,6 +129,10 @@ enum Verb {
     /// A thread is a conversation that is kept; `conjure run` and `conjure chat` name it, and
     /// `--thread ID` goes on with it.
     Thread(thread::Args),
+    /// List the files of a thread, or save copies of them
+    ///
+    /// Every file that a call made is listed with the backend that made it, wherever it is.
+    Files(files::Args),
     /// Decode a provider's reply, or encode a request, to debug a wire
     ///
     /// Turns what a provider sent into the canonical form, and a conversation into what a provider
@@ -187,6 +192,7 @@ impl Cli {
                         Verb::Call(args) => call::run(&global, args).await,
                         Verb::Routes(args) => routes::run(&global, args).await,
                         Verb::Thread(args) => thread::run(&global, args).await,
+                        Verb::Files(args) => files::run(&global, args).await,
                         Verb::Models(args) => models::run(&global, args).await,
                         Verb::Plugin(args) => plugin::run(&global, args).await,
                         Verb::Skill(_) | Verb::Wire(_) | Verb::Docker(_) | Verb::Completions(_) => {

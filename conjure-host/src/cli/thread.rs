@@ -89,7 +89,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
 }
 
 /// A host that has the threads and nothing else.
-async fn keeper(global: &Global) -> Result<Host, Failure> {
+pub(crate) async fn keeper(global: &Global) -> Result<Host, Failure> {
     Host::builder()
         .data_dir(global.data_dir())
         .log(JsonLines::new(global.data_dir().join("threads")))

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use conjure_core::chat::{EventId, Message, Usage};
 use conjure_core::cost::ThreadCost;
-use conjure_core::log::{self, Entry, EntryBody, Outcome};
+use conjure_core::log::{self, Entry, Outcome};
 use conjure_core::routing::{RoutingTable, Rule};
 use conjure_core::switch::SwitchReport;
 use conjure_core::turn::{Decision, When};
@@ -21,7 +21,8 @@ use super::mailbox::{Command, MAILBOX};
 use super::place::Place;
 use super::recorder::Recorder;
 use super::spec::{SessionSpec, SpecError};
-use crate::artifacts::{Artifact, Artifacts, FileError, KnownFile};
+use super::thread_files::known_files;
+use crate::artifacts::{Artifact, Artifacts, FileError};
 use crate::backend::{BackendStatus, Snapshot, Toolbox, ToolboxError};
 use crate::host::Host;
 use crate::provider::Provider;
@@ -87,7 +88,7 @@ impl Session {
                 return Err(error.into());
             }
         };
-        let files = log_files(recorder.entries());
+        let files = known_files(recorder.entries());
         let fetch = |backend: &str| toolbox.fetch(backend);
         place.services.artifacts.restore(&files, fetch);
         let hub = Arc::clone(recorder.hub());
@@ -402,24 +403,4 @@ fn ended() -> SessionError {
     SessionError::Provider {
         message: "the session ended".to_owned(),
     }
-}
-
-/// The files of a thread, in order.
-fn log_files(entries: &[Entry]) -> Vec<KnownFile> {
-    let file = |entry: &Entry| match &entry.body {
-        EntryBody::File {
-            artifact,
-            source,
-            place,
-            remote,
-            ..
-        } => Some(KnownFile {
-            reference: artifact.clone(),
-            source: source.clone(),
-            place: place.as_ref().map(PathBuf::from),
-            remote: remote.clone(),
-        }),
-        _ => None,
-    };
-    entries.iter().filter_map(file).collect()
 }

@@ -18,6 +18,7 @@ mod reading;
 mod recorder;
 mod spec;
 mod switching;
+mod thread_files;
 
 pub(crate) use compaction::unfolding;
 pub(crate) use exchange_dir::sweep;
@@ -25,6 +26,7 @@ pub(crate) use mailbox::Internal;
 pub(crate) use reading::Thread;
 pub(crate) use recorder::Recorder;
 pub(crate) use switching::check;
+pub(crate) use thread_files::{fetch as fetch_files, files as thread_files};
 
 pub use asking::{ApprovalMode, PendingApproval};
 pub use calls::Calls;

@@ -3,7 +3,7 @@
 use insta::assert_snapshot;
 
 /// Every verb, as it is written after `conjure`.
-const VERBS: [&str; 32] = [
+const VERBS: &[&str] = &[
     "",
     "run",
     "chat",
@@ -31,6 +31,9 @@ const VERBS: [&str; 32] = [
     "thread check",
     "thread cost",
     "thread unfold",
+    "files",
+    "files list",
+    "files save",
     "wire",
     "wire decode",
     "wire encode",
@@ -121,6 +124,7 @@ fn the_program() {
       docker       Build the image that the container backend works in
       models       List models: what the providers offer, context sizes, prices
       thread       Look at a thread: what was said, what it cost, what another model would get of it
+      files        List the files of a thread, or save copies of them
       wire         Decode a provider's reply, or encode a request, to debug a wire
       completions  Print completions for a shell
       help         Print this message or the help of the given subcommand(s)

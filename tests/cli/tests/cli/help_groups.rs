@@ -476,3 +476,66 @@ fn thread_unfold() {
               Look for plugins in this directory too
     ");
 }
+
+#[test]
+fn files() {
+    assert_snapshot!(help("files"), @"
+    List the files of a thread, or save copies of them
+
+    Every file that a call made is listed with the backend that made it, wherever it is.
+
+    Usage: conjure files [OPTIONS] <COMMAND>
+
+    Commands:
+      list  List them: handle, name, size, which backend made it, and where it is
+      save  Save copies; nothing is ever replaced
+      help  Print this message or the help of the given subcommand(s)
+
+    Options:
+          --data-dir <DIR>
+              Where threads, copies of plugins and their values are kept
+
+          --json
+              Print JSON, for programs
+
+      -h, --help
+              Print help (see a summary with '-h')
+
+      -V, --version
+              Print version
+
+    Plugins:
+          --plugin <FILE>
+              Load this plugin file; naming it says that it may run in this process
+
+          --plugin-dir <DIR>
+              Look for plugins in this directory too
+
+    Examples:
+      conjure files list 0193…
+      conjure files save 0193… report.xlsx --to ~/reports
+      conjure files save 0193… --config session.toml      # all; the backends of the file are asked
+    ");
+}
+
+#[test]
+fn files_list() {
+    assert_snapshot!(help("files list"), @"
+    List them: handle, name, size, which backend made it, and where it is
+
+    Usage: conjure files list [OPTIONS] <ID>
+
+    Arguments:
+      <ID>  The thread
+
+    Options:
+          --data-dir <DIR>  Where threads, copies of plugins and their values are kept
+          --json            Print JSON, for programs
+      -h, --help            Print help
+      -V, --version         Print version
+
+    Plugins:
+          --plugin <FILE>     Load this plugin file; naming it says that it may run in this process
+          --plugin-dir <DIR>  Look for plugins in this directory too
+    ");
+}

@@ -19,6 +19,8 @@ mod completions;
 #[cfg(test)]
 mod docker;
 #[cfg(test)]
+mod files;
+#[cfg(test)]
 mod help;
 #[cfg(test)]
 mod help_groups;

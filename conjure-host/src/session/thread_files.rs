@@ -1,0 +1,100 @@
+//! The files of a thread that nobody has open.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use conjure_core::log::{Entry, EntryBody, last_backend_states};
+
+use super::derived::whom;
+use super::handle::SessionError;
+use super::place::Place;
+use super::spec::SessionSpec;
+use crate::artifacts::{Artifact, FileError, KnownFile};
+use crate::backend::Toolbox;
+use crate::shared::Shared;
+use crate::store::ThreadId;
+
+/// The files that a log tells of, in order; of a handle that is there twice the later one.
+pub(crate) fn known_files(entries: &[Entry]) -> Vec<KnownFile> {
+    let mut files: Vec<KnownFile> = Vec::new();
+    for entry in entries {
+        let EntryBody::File {
+            artifact,
+            source,
+            place,
+            remote,
+            ..
+        } = &entry.body
+        else {
+            continue;
+        };
+        let file = KnownFile {
+            reference: artifact.clone(),
+            source: source.clone(),
+            place: place.as_ref().map(PathBuf::from),
+            remote: remote.clone(),
+        };
+        let known = files.iter_mut();
+        match known
+            .into_iter()
+            .find(|known| known.reference.id == artifact.id)
+        {
+            Some(known) => *known = file,
+            None => files.push(file),
+        }
+    }
+    files
+}
+
+/// The same as artifacts, each with its path if it is still there.
+pub(crate) fn files(entries: &[Entry]) -> Vec<Artifact> {
+    let artifact = |file: KnownFile| Artifact {
+        id: file.reference.id,
+        name: file.reference.name,
+        media_type: file.reference.media_type,
+        size: file.reference.size,
+        sha256: None,
+        source: file.source,
+        path: file.place.filter(|path| path.is_file()),
+        remote: file.remote,
+    };
+    known_files(entries).into_iter().map(artifact).collect()
+}
+
+/// Fetches files of a thread, by handle, from the backends that have them. Writes nothing to its
+/// log.
+///
+/// # Errors
+/// When the backends cannot be made ready. A file that is not to be had is an error of its own.
+pub(crate) async fn fetch(
+    shared: Arc<Shared>,
+    spec: SessionSpec,
+    thread: &ThreadId,
+    entries: &[Entry],
+    handles: &[String],
+) -> Result<BTreeMap<String, Result<PathBuf, FileError>>, SessionError> {
+    let place = Place::make(&shared, &spec, thread, None)?;
+    let states = last_backend_states(entries)
+        .into_iter()
+        .map(|(backend, state)| (backend.to_owned(), state.clone()))
+        .collect();
+    let mut toolbox = Toolbox::attach(
+        shared,
+        place.around.clone(),
+        whom(&spec),
+        place.services.clone(),
+        spec.routing.clone(),
+        states,
+        &spec.backends,
+    )
+    .await?;
+    let artifacts = &place.services.artifacts;
+    artifacts.restore(&known_files(entries), |backend| toolbox.fetch(backend));
+    let mut found = BTreeMap::new();
+    for handle in handles {
+        found.insert(handle.clone(), artifacts.resolve(handle).await);
+    }
+    toolbox.close().await;
+    Ok(found)
+}

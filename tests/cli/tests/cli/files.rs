@@ -1,0 +1,113 @@
+//! `conjure files`: what a thread made, listed and saved, wherever it is.
+
+use std::fs;
+
+use conjure_mock_llm::{Hosted, Message, MockLlm, Script, Wire};
+use serde_json::json;
+
+use crate::stage::{self, LOCAL, conjure, workspace};
+
+/// A reply in which a hosted skill made a file.
+fn made() -> Message {
+    Message::new()
+        .server_tool_use(
+            "srvtoolu_1",
+            "bash_code_execution",
+            json!({ "command": "make" }),
+        )
+        .raw_on(
+            Wire::Anthropic,
+            json!({
+                "type": "bash_code_execution_tool_result",
+                "tool_use_id": "srvtoolu_1",
+                "content": {
+                    "type": "bash_code_execution_result",
+                    "stdout": "", "stderr": "", "return_code": 0,
+                    "content": [{ "type": "bash_code_execution_output", "file_id": "file_a" }],
+                },
+            }),
+        )
+        .container(json!({ "id": "container_1", "skills": null }))
+        .tool_use(
+            "toolu_1",
+            "local_bash_tool",
+            json!({ "command": "printf abc >notes.txt", "description": "" }),
+        )
+}
+
+#[test]
+fn the_files_of_a_thread_are_listed_and_saved_wherever_they_are() {
+    let script = Script::new()
+        .reply(made())
+        .reply(Message::new().text("Made."))
+        .hosted(Hosted::new().made_file("file_a", "report.xlsx", "PK table"));
+    let mock = MockLlm::start_blocking(script).unwrap();
+    let workspace = workspace(&[LOCAL, "conjure-backend-anthropic"]);
+    let session = "provider = \"anthropic\"\nmodel = \"m\"\n\
+        [[backend]]\nkind = \"local\"\n\
+        [[backend]]\nkind = \"anthropic\"\nconfig.skills = [\"xlsx\"]\n\
+        [policy]\nallow = [\"*\"]\n";
+    workspace.write("session.toml", session).unwrap();
+    let run = |args: &str| {
+        conjure(&workspace, args)
+            .env("ANTHROPIC_BASE_URL", mock.base_url())
+            .env("ANTHROPIC_API_KEY", "a-key-of-nobody")
+            .run()
+            .unwrap()
+    };
+    let said = run("run --config session.toml --json Go");
+    let last = stage::json_lines(&said).pop().unwrap();
+    let thread = last["thread"].as_str().unwrap().to_owned();
+
+    let listed = run(&format!("files list {thread}"));
+    assert_eq!(listed.code, Some(0), "{listed:?}");
+    let lines: Vec<Vec<&str>> = listed
+        .stdout
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    let notes = workspace.work().join("notes.txt").display().to_string();
+    assert_eq!(lines[0], ["FILE", "NAME", "SIZE", "FROM", "PLACE"]);
+    assert!(
+        lines
+            .iter()
+            .any(|line| line[1..4] == ["notes.txt", "3", "bytes"]
+                && line.ends_with(&["local", &notes])),
+        "{lines:?}"
+    );
+    assert!(
+        lines
+            .iter()
+            .any(|line| line[1] == "report.xlsx"
+                && line.ends_with(&["anthropic", "with", "anthropic"])),
+        "{lines:?}"
+    );
+    let json = stage::json(&run(&format!("files list {thread} --json")));
+    assert_eq!(json.as_array().unwrap().len(), 2);
+
+    // What is here needs no backend; what is not needs the session file.
+    let save = format!("files save {thread}");
+    let notes = run(&format!("{save} notes.txt --to out"));
+    assert_eq!(notes.code, Some(0), "{notes:?}");
+    let saved = |name: &str| fs::read(workspace.work().join("out").join(name));
+    assert_eq!(saved("notes.txt").unwrap(), b"abc");
+    let without = run(&format!("{save} report.xlsx --to out"));
+    assert_eq!(without.code, Some(1), "{without:?}");
+    assert!(
+        without.stderr.contains("report.xlsx` was not saved"),
+        "{without:?}"
+    );
+    assert!(saved("report.xlsx").is_err());
+    let all = run(&format!("{save} --to out --config session.toml"));
+    assert_eq!(all.code, Some(0), "{all:?}");
+    assert_eq!(saved("report.xlsx").unwrap(), b"PK table");
+    // Nothing is replaced: the second copy has its handle in front, and a third is refused.
+    let second = fs::read_dir(workspace.work().join("out")).unwrap().count();
+    assert_eq!(second, 3);
+    let third = run(&format!("{save} notes.txt --to out"));
+    assert_eq!(third.code, Some(1), "{third:?}");
+    let unknown = run(&format!("{save} nothing"));
+    assert_eq!(unknown.code, Some(2), "{unknown:?}");
+    assert!(unknown.stderr.contains("no file `nothing`"), "{unknown:?}");
+    assert_eq!(mock.violations(), []);
+}
