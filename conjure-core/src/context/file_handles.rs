@@ -87,8 +87,8 @@ mod tests {
 
     fn paths() -> FilePaths {
         FilePaths::from([
-            ("file-1".to_owned(), "/work/a.csv".to_owned()),
-            ("file-12".to_owned(), "/work/my 'b'.csv".to_owned()),
+            ("file-1".to_owned(), "/w/a.csv".to_owned()),
+            ("file-12".to_owned(), "/w/my 'b'.csv".to_owned()),
         ])
     }
 
@@ -99,13 +99,13 @@ mod tests {
     #[test]
     fn b24_a_handle_is_a_path_where_a_command_reads() {
         for (command, expected) in [
-            ("wc -l file-1", "wc -l /work/a.csv"),
-            ("cat <file-1 | sort > out", "cat </work/a.csv | sort > out"),
-            ("cd x && cat file-1", "cd x && cat /work/a.csv"),
-            ("run --in=file-12", r"run --in='/work/my '\''b'\''.csv'"),
+            ("wc -l file-1", "wc -l /w/a.csv"),
+            ("cat <file-1 | sort > out", "cat </w/a.csv | sort > out"),
+            ("cd x && cat file-1", "cd x && cat /w/a.csv"),
+            ("run --in=file-12", r"run --in='/w/my '\''b'\''.csv'"),
             (
                 "cat \"file-12\" 'file-12'",
-                "cat \"/work/my 'b'.csv\" '/work/my '\\''b'\\''.csv'",
+                "cat \"/w/my 'b'.csv\" '/w/my '\\''b'\\''.csv'",
             ),
         ] {
             assert!(!handles_of_command(command, known).is_empty(), "{command}");
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(
             with_argument_paths(&arguments, &paths()),
             json!({
-                "path": "/work/a.csv", "more": [{ "at": "/work/my 'b'.csv" }, 7],
+                "path": "/w/a.csv", "more": [{ "at": "/w/my 'b'.csv" }, 7],
                 "text": "about file-1", "file-1": null
             })
         );
