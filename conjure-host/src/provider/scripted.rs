@@ -37,6 +37,9 @@ pub struct Script {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
+    /// The public name of a tool; where the session does not offer it, the step is left out.
+    #[serde(default)]
+    pub needs: Option<String>,
     /// What the script says it thinks.
     #[serde(default)]
     pub thinking: String,
@@ -132,11 +135,16 @@ impl Scripted {
             .iter()
             .filter(|m| m.role == Role::Assistant)
             .count();
-        let Some(step) = self.script.steps.get(index) else {
+        let offered = |name: &str| request.tools.iter().any(|tool| tool.name.as_str() == name);
+        let steps = || {
+            let steps = self.script.steps.iter().enumerate();
+            steps.filter(|(_, step)| step.needs.as_deref().is_none_or(offered))
+        };
+        let Some((place, step)) = steps().nth(index) else {
             return Err(script_error(format!(
                 "the script has {} steps and this is request {}; add a step or end the \
                  conversation",
-                self.script.steps.len(),
+                steps().count(),
                 index + 1
             )));
         };
@@ -169,7 +177,7 @@ impl Scripted {
             parts.push(Part::text(text));
         }
         for (position, call) in step.calls.iter().enumerate() {
-            let call_id = call_id(index, position);
+            let call_id = call_id(place, position);
             sink.push(StreamEvent::CallStarted {
                 call_id: call_id.clone(),
                 name: call.tool.clone(),

@@ -5,6 +5,7 @@
 
 #[cfg(test)]
 mod runs;
+mod third;
 
 use std::{
     ffi::OsString,
@@ -14,6 +15,8 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+
+use third::{Third, Wish};
 
 use crate::{artifacts::Built, repo};
 
@@ -27,27 +30,35 @@ pub(crate) struct Args {
     /// lines with a time, a level and a message [default: tests/demo/app.log]
     #[arg(long, value_name = "FILE|URL")]
     input: Option<String>,
+    /// Who makes something to pass on of the report
+    #[arg(long, value_name = "BACKEND", value_enum, default_value = "auto")]
+    third: Wish,
+    /// The image of the container [default: the one that `conjure docker build` makes]
+    #[arg(long, value_name = "NAME")]
+    image: Option<String>,
 }
 
 /// Builds, lays out the plugin directory, runs the demo.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let input = input(args.input.as_deref())?;
+    let third = Third::choose(args.third, args.image.as_deref())?;
     let begun = Instant::now();
+    let mut plugins = PLUGINS.to_vec();
+    plugins.extend(third.as_ref().map(Third::package));
     let mut packages = vec![HOST];
-    packages.extend(PLUGINS);
+    packages.extend(&plugins);
     let built = Built::release(&packages)?;
     let host = built.program("conjure")?;
     let place = Place::fresh(host)?;
-    for package in PLUGINS {
+    for package in plugins {
         place.add_plugin(built.library(package)?)?;
     }
     eprintln!("Built in {:.1} s.\n", begun.elapsed().as_secs_f64());
+    let third = third.filter(|third| third.is_ready(host));
+    place.session(&repo::root().join("tests/demo"), third.as_ref())?;
 
     let input = place.bring(&input)?;
-    for arguments in [
-        routes(&repo::root(), &place),
-        command_line(&repo::root(), &place, &input),
-    ] {
+    for arguments in [arguments("routes", &place), command_line(&place, &input)] {
         println!();
         repo::run(Command::new(host).args(arguments).current_dir(&place.work))?;
     }
@@ -55,24 +66,20 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Shows who runs which tool.
-fn routes(root: &Path, place: &Place) -> Vec<OsString> {
-    arguments("routes", root, place)
-}
-
 /// Asks the question. Runs in `place.work`, which is thereby the session's working directory.
-fn command_line(root: &Path, place: &Place, input: &str) -> Vec<OsString> {
-    let mut arguments = arguments("run", root, place);
+fn command_line(place: &Place, input: &str) -> Vec<OsString> {
+    let mut arguments = arguments("run", place);
     arguments.extend(["--set".into(), format!("input={input}").into()]);
     arguments.push(format!("Analyse the log {input} and report what is wrong.").into());
     arguments
 }
 
-fn arguments(verb: &str, root: &Path, place: &Place) -> Vec<OsString> {
+/// A verb with the demo's session.
+fn arguments(verb: &str, place: &Place) -> Vec<OsString> {
     vec![
         verb.into(),
         "--config".into(),
-        root.join("tests/demo/demo.toml").into(),
+        place.session.join("demo.toml").into(),
         "--plugin-dir".into(),
         place.plugins.clone().into(),
         "--data-dir".into(),
@@ -106,6 +113,7 @@ struct Place {
     plugins: PathBuf,
     work: PathBuf,
     data: PathBuf,
+    session: PathBuf,
 }
 
 impl Place {
@@ -120,8 +128,9 @@ impl Place {
             plugins: demo.join("plugins"),
             work: demo.join("work"),
             data: demo.join("data"),
+            session: demo.join("session"),
         };
-        for directory in [&place.plugins, &place.work, &place.data] {
+        for directory in [&place.plugins, &place.work, &place.data, &place.session] {
             if directory.exists() {
                 std::fs::remove_dir_all(directory)
                     .with_context(|| format!("cannot empty `{}`", directory.display()))?;
@@ -130,6 +139,27 @@ impl Place {
                 .with_context(|| format!("cannot make `{}`", directory.display()))?;
         }
         Ok(place)
+    }
+
+    /// The session file with what a third backend adds to it, beside a copy of what it names.
+    fn session(&self, demo: &Path, third: Option<&Third>) -> Result<()> {
+        let read = |name: &str| {
+            let path = demo.join(name);
+            std::fs::read_to_string(&path)
+                .with_context(|| format!("`{}` cannot be read", path.display()))
+        };
+        let mut session = read("demo.toml")?;
+        if let Some(third) = third {
+            session += &third.fragment(demo)?;
+        }
+        let write = |name: &str, text: &str| {
+            let path = self.session.join(name);
+            std::fs::write(&path, text)
+                .with_context(|| format!("`{}` cannot be written", path.display()))
+        };
+        write("demo.toml", &session)?;
+        write("script.json", &read("script.json")?)?;
+        copy_all(&demo.join("skills"), &self.session.join("skills"))
     }
 
     /// What the skill is to fetch: a URL as it is; a file as a copy in the working directory,
@@ -154,6 +184,21 @@ impl Place {
             .with_context(|| format!("cannot copy `{}`", library.display()))?;
         Ok(())
     }
+}
+
+fn copy_all(from: &Path, to: &Path) -> Result<()> {
+    let failed = || format!("cannot copy `{}`", from.display());
+    std::fs::create_dir_all(to).with_context(failed)?;
+    for entry in std::fs::read_dir(from).with_context(failed)? {
+        let entry = entry.with_context(failed)?;
+        let to = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy_all(&entry.path(), &to)?;
+        } else {
+            std::fs::copy(entry.path(), to).with_context(failed)?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -199,7 +244,7 @@ mod tests {
             .map(|entry| entry.unwrap().file_name())
             .collect();
         assert_eq!(names, ["libone.so"]);
-        let line = command_line(Path::new("/r"), &place, "/logs/a.log");
+        let line = command_line(&place, "/logs/a.log");
         assert_eq!(line.first().unwrap(), "run");
         assert!(line.contains(&"input=/logs/a.log".into()));
     }

@@ -6,10 +6,11 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 
-use conjure_kit::{Cli, Output, Workspace, build_plugin, conjure_bin, repo_root};
-use serde_json::Value;
+use conjure_kit::{Cli, Engine, Output, Workspace, build_plugin, conjure_bin, repo_root};
+use conjure_mock_llm::{Hosted, Message, MockLlm, Script, Wire};
+use serde_json::{Value, json};
 
-use super::{PLUGINS, Place, command_line, input, routes};
+use super::{PLUGINS, Place, Third, arguments, command_line, input};
 
 /// What the report says of `tests/demo/app.log` in any form that names hosts and services.
 const REPORT: &str = "\
@@ -78,17 +79,26 @@ struct Stage {
 
 impl Stage {
     fn new() -> Self {
+        Self::with(None)
+    }
+
+    fn with(third: Option<&Third>) -> Self {
         let workspace = Workspace::new().unwrap();
         let data = workspace.root().join("data");
         std::fs::create_dir(&data).unwrap();
+        let session = workspace.root().join("session");
+        std::fs::create_dir(&session).unwrap();
         let place = Place {
             plugins: workspace.plugins(),
             work: workspace.work(),
             data,
+            session,
         };
-        for package in PLUGINS {
+        for package in PLUGINS.into_iter().chain(third.map(Third::package)) {
             place.add_plugin(&build_plugin(package).unwrap()).unwrap();
         }
+        let demo = repo_root().join("tests/demo");
+        place.session(&demo, third).unwrap();
         Self { workspace, place }
     }
 
@@ -104,7 +114,7 @@ impl Stage {
     /// The demo's run over what `--input` names.
     fn analyses(&self, given: Option<&str>) -> Output {
         let input = self.place.bring(&input(given).unwrap()).unwrap();
-        let output = self.conjure(command_line(&repo_root(), &self.place, &input));
+        let output = self.conjure(command_line(&self.place, &input));
         assert_eq!(output.code, Some(0), "{}", output.snapshot());
         output
     }
@@ -145,7 +155,7 @@ fn head(report: &str) -> Vec<&str> {
 #[test]
 fn the_routing_table_has_both_backends() {
     let stage = Stage::new();
-    let output = stage.conjure(routes(&repo_root(), &stage.place));
+    let output = stage.conjure(arguments("routes", &stage.place));
     assert_eq!(output.code, Some(0), "{}", output.snapshot());
     let rows: Vec<Vec<&str>> = output
         .stdout
@@ -197,6 +207,87 @@ fn the_demo_fetches_analyses_and_reports_the_figures_of_its_log() {
         assert!(output.stderr.contains(shown), "{shown}\n{}", output.stderr);
     }
     assert!(!output.stderr.contains('✗'), "{}", output.stderr);
+}
+
+#[test]
+fn a_container_makes_a_page_of_the_report_where_an_engine_runs() {
+    let Some(engine) = Engine::find().unwrap() else {
+        return;
+    };
+    let image = engine.image().to_owned();
+    let stage = Stage::with(Some(&Third::Docker { image }));
+    let output = stage.analyses(None);
+    assert_eq!(stage.report(&output), REPORT);
+    let page = stage.workspace.read("report.html").unwrap();
+    for shown in [
+        "<div class=\"CRITICAL\"><dt>State</dt><dd>CRITICAL</dd></div>",
+        "<dt>Entries</dt><dd>386</dd>",
+        "<h2>Diagnostics</h2>",
+        "file &quot;base",
+    ] {
+        let shown = shown.replace("&quot;", "\"");
+        assert!(page.contains(&shown), "{shown}\n{page}");
+    }
+    for shown in [
+        "✓ report-page_bash_tool (on docker, ",
+        "text/plain, from local",
+        "report.html",
+        "text/html, from docker",
+    ] {
+        assert!(output.stderr.contains(shown), "{shown}\n{}", output.stderr);
+    }
+    let answer = "the report is in report.txt, a page of it in report.html.";
+    assert!(output.stdout.contains(answer), "{}", output.stdout);
+}
+
+#[test]
+fn a_hosted_skill_makes_a_document_of_the_report_where_there_is_a_key() {
+    let made = json!({
+        "type": "bash_code_execution_tool_result",
+        "tool_use_id": "srvtoolu_1",
+        "content": {
+            "type": "bash_code_execution_result",
+            "stdout": "", "stderr": "", "return_code": 0,
+            "content": [{ "type": "bash_code_execution_output", "file_id": "file_a" }],
+        },
+    });
+    let reply = Message::new()
+        .server_tool_use(
+            "srvtoolu_1",
+            "bash_code_execution",
+            json!({ "command": "make" }),
+        )
+        .raw_on(Wire::Anthropic, made)
+        .text("Made.")
+        .container(json!({ "id": "container_1", "skills": null }));
+    let script =
+        Script::new()
+            .reply(reply)
+            .hosted(Hosted::new().made_file("file_a", "report.docx", "PK"));
+    let mock = MockLlm::start_blocking(script).unwrap();
+    let stage = Stage::with(Some(&Third::Hosted));
+    let input = stage.place.bring(&input(None).unwrap()).unwrap();
+    let line = command_line(&stage.place, &input);
+    let output = Cli::program(conjure_bin().unwrap(), line)
+        .workspace(&stage.workspace)
+        .env("CONJURE_PLUGIN_PATH", "")
+        .env("ANTHROPIC_BASE_URL", mock.base_url())
+        .env("ANTHROPIC_API_KEY", "a-key-of-nobody")
+        .run()
+        .unwrap();
+    assert_eq!(output.code, Some(0), "{}", output.snapshot());
+    let hosted = mock.hosted();
+    let sent = hosted.files().iter().find(|file| file.name == "report.txt");
+    assert_eq!(sent.unwrap().bytes.as_deref(), Some(REPORT.as_bytes()));
+    for shown in ["✓ docx_code_execution (on anthropic, ", "from anthropic"] {
+        assert!(output.stderr.contains(shown), "{shown}\n{}", output.stderr);
+    }
+    assert!(
+        output.stdout.contains("a document of it in report.docx."),
+        "{}",
+        output.stdout
+    );
+    assert_eq!(mock.violations(), []);
 }
 
 #[test]
