@@ -16,7 +16,7 @@ use crate::export::{Exported, object};
 use crate::protocol::{
     BackendCall, CatalogReply, CatalogRequest, Complete, Completions, Contribute, Contribution,
     Empty, FileRef, FilesGet, FilesPut, Manifest, Observation, Observe, Open, Permissions,
-    PromptGet, PromptText, Prompts as PromptList, Requires, ResourceRead,
+    PromptGet, PromptText, Prompts as PromptList, Requires, ResourceRead, ResourceWatch,
     Resources as ResourceList, State, StateScope, ToolResult, op,
 };
 use crate::runtime::{Answer, AsyncDispatch, OnRuntime};
@@ -102,6 +102,20 @@ pub trait Resources: Backend {
         let _ = (cx, request);
         async { Ok(Completions::default()) }
     }
+}
+
+/// A backend that must hear which of its resources somebody wants to know the changes of, such as
+/// one that tells a remote peer. It tells them by `PluginEvent::ResourceUpdated`.
+pub trait Subscriptions: Resources {
+    /// Changes of the resource are to be told from now on.
+    fn subscribe(&self, cx: Cx, request: ResourceWatch) -> impl Future<Output = Result<()>> + Send;
+
+    /// They are not any more.
+    fn unsubscribe(
+        &self,
+        cx: Cx,
+        request: ResourceWatch,
+    ) -> impl Future<Output = Result<()>> + Send;
 }
 
 /// A backend with prompts.
@@ -222,6 +236,26 @@ impl<B: Backend> BackendPlugin<B> {
                 }
                 op::RESOURCE_READ => answer!(name, json, raw, |cx, body| backend.read(cx, body)),
                 _ => answer!(name, json, raw, |cx, body| backend.complete(cx, body)),
+            }),
+        ));
+        self
+    }
+
+    /// The backend hears which resources are watched.
+    #[must_use]
+    pub fn with_subscriptions(mut self) -> Self
+    where
+        B: Subscriptions,
+    {
+        self.extras.push((
+            &[op::RESOURCE_SUBSCRIBE, op::RESOURCE_UNSUBSCRIBE],
+            Box::new(|backend, name, json, raw| match name {
+                op::RESOURCE_SUBSCRIBE => answer!(name, json, raw, |cx, body| async {
+                    backend.subscribe(cx, body).await.map(|()| Empty {})
+                }),
+                _ => answer!(name, json, raw, |cx, body| async {
+                    backend.unsubscribe(cx, body).await.map(|()| Empty {})
+                }),
             }),
         ));
         self

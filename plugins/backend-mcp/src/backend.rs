@@ -275,13 +275,15 @@ impl Files for Mcp {
 impl Resources for Mcp {
     async fn list(&self, cx: Cx) -> Result<ResourceList> {
         let session = self.session(&cx)?;
-        let mut resources = Vec::new();
+        let mut list = ResourceList::default();
         for entry in self.entries(&session).await {
             if let Some(listing) = entry.listed().listing {
-                resources.extend(listing.resources.iter().cloned());
+                list.resources.extend(listing.resources.iter().cloned());
+                let templates = listing.templates.iter().cloned();
+                list.resource_templates.extend(templates);
             }
         }
-        Ok(ResourceList { resources })
+        Ok(list)
     }
 
     async fn read(&self, cx: Cx, request: ResourceRead) -> Result<ToolResult> {
@@ -328,6 +330,7 @@ impl Resources for Mcp {
         Ok(Completions {
             values: values.take(100).map(str::to_owned).collect(),
             more: completion.get("hasMore").and_then(Value::as_bool) == Some(true),
+            total: completion.get("total").and_then(Value::as_u64),
         })
     }
 }

@@ -41,6 +41,7 @@ impl Hub {
             };
             let event = PluginEvent::CatalogChanged {
                 sessions: vec![session.clone()],
+                what: Vec::new(),
             };
             // This one must not be lost, so it waits for room.
             tokio::spawn(async move { cx.event_async(&event).await });
