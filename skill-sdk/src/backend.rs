@@ -150,6 +150,7 @@ pub struct BackendPlugin<B> {
     requires: Vec<String>,
     permissions: Permissions,
     extras: Vec<(&'static [&'static str], Handler<B>)>,
+    takes_files: bool,
 }
 
 impl<B: Backend> BackendPlugin<B> {
@@ -167,6 +168,7 @@ impl<B: Backend> BackendPlugin<B> {
             requires: Vec::new(),
             permissions: Permissions::default(),
             extras: Vec::new(),
+            takes_files: false,
         }
     }
 
@@ -218,6 +220,18 @@ impl<B: Backend> BackendPlugin<B> {
         self.extras
             .push((&[op::FILES_PUT, op::FILES_GET], files_of::<B>()));
         self
+    }
+
+    /// The argument `files` of the backend's own tools names files of the session: the host
+    /// fetches them and hands them over with the call. Not for a backend that offers other
+    /// people's tools, for which `files` may mean something else.
+    #[must_use]
+    pub fn with_files_of_calls(mut self) -> Self
+    where
+        B: Files,
+    {
+        self.takes_files = true;
+        self.with_files()
     }
 
     /// The backend has resources.
@@ -361,6 +375,7 @@ impl<B: Backend> Exported for BackendPlugin<B> {
             capabilities: basics
                 .into_iter()
                 .chain(extras)
+                .chain(self.takes_files.then_some("call.files"))
                 .map(|op| format!("{op}/1"))
                 .collect(),
             permissions: self.permissions.clone(),

@@ -135,7 +135,7 @@ pub struct BackendCall {
     #[serde(default)]
     pub arguments: Value,
     /// Files of the session that the argument `files` names, by handle, name or path. The host
-    /// fetches them first. Only for a plugin with `files.put/1`.
+    /// fetches them first. Only for a plugin with `call.files/1`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileRef>,
 }
