@@ -19,10 +19,13 @@ mod http;
 mod hub;
 mod link;
 mod listing;
+mod oauth;
 mod registry;
 mod result;
+mod secrets;
 mod server;
 mod session;
+mod skim;
 mod stdio;
 mod subscription;
 #[cfg(test)]
