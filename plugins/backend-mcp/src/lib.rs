@@ -15,6 +15,7 @@ mod config;
 mod connection;
 mod failure;
 mod handler;
+mod headers;
 mod http;
 mod hub;
 mod link;

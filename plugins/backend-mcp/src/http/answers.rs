@@ -124,13 +124,18 @@ impl Answers {
         let JsonRpcMessage::Response(mut response) = message else {
             return message;
         };
-        if let ServerResult::CustomResult(CustomResult(value)) = &mut response.result
-            && self.link.is_expected(&response.id)
-        {
-            let empty = stand_in(value);
-            let whole = std::mem::replace(value, empty);
-            self.link.keep(&response.id, whole);
+        if !self.link.is_expected(&response.id) {
+            return JsonRpcMessage::Response(response);
         }
+        let whole = match response.result {
+            ServerResult::CustomResult(CustomResult(value)) => value,
+            other => {
+                response.result = other;
+                return JsonRpcMessage::Response(response);
+            }
+        };
+        response.result = stand_in(&whole);
+        self.link.keep(&response.id, whole);
         JsonRpcMessage::Response(response)
     }
 }
@@ -152,19 +157,20 @@ fn is_kept_aside(request: &ClientRequest) -> bool {
 
 /// What rmcp gets in place of a result: of a list of tools what it needs to know for the headers
 /// of their calls, of anything else nothing.
-fn stand_in(result: &Value) -> Value {
+fn stand_in(result: &Value) -> ServerResult {
+    let nothing = || ServerResult::CustomResult(CustomResult(json!({ "resultType": "complete" })));
     let Some(tools) = result.get("tools").and_then(Value::as_array) else {
-        return json!({ "resultType": "complete" });
+        return nothing();
     };
     let tools: Vec<Value> = tools
         .iter()
         .filter_map(|tool| {
             let name = tool.get("name").filter(|name| name.is_string())?;
-            let schema = tool
-                .get("inputSchema")
-                .filter(|schema| schema.is_object())?;
+            let schema = tool.get("inputSchema").filter(|schema| schema.is_object())?;
             Some(json!({ "name": name, "inputSchema": schema }))
         })
         .collect();
-    json!({ "resultType": "complete", "tools": tools })
+    let list = json!({ "resultType": "complete", "tools": tools });
+    let list = serde_json::from_value(list).map(ServerResult::ListToolsResult);
+    list.unwrap_or_else(|_| nothing())
 }

@@ -19,6 +19,7 @@ use super::connect::{self, OpenError, Opening};
 use super::{Key, NotThere, Registry, State, Status};
 use crate::config::Start;
 use crate::connection::{Connection, Era, Trouble};
+use crate::failure::Failure;
 use crate::hub::Hub;
 use crate::listing::{Listing, Tool};
 use crate::server::Server;
@@ -331,11 +332,18 @@ impl Entry {
                 Ok(connection) => {
                     backoff.reset();
                     let connection = Arc::new(connection);
-                    let why = self.serve(&registry, &connection, &mut stop).await;
+                    let end = self.serve(&registry, &connection, &mut stop).await;
                     let status = connection.end().await;
                     if *stop.borrow() {
                         break;
                     }
+                    let why = match end {
+                        End::Over(why) => why,
+                        End::NeedsAuth(why) => {
+                            self.stuck(&registry, State::NeedsAuth(why), &mut stop).await;
+                            continue;
+                        }
+                    };
                     let why = self.with_last_words(why, status);
                     self.notice(&registry, "warn", &format!("its connection ended: {why}"));
                     why
@@ -427,7 +435,7 @@ impl Entry {
         registry: &Arc<Registry>,
         connection: &Arc<Connection>,
         stop: &mut watch::Receiver<bool>,
-    ) -> String {
+    ) -> End {
         let mut changes = connection.link().changes();
         let _subscribed =
             (connection.era == Era::Modern).then(|| subscription::keep(Arc::clone(connection)));
@@ -435,24 +443,35 @@ impl Entry {
         loop {
             tokio::select! {
                 biased;
-                _ = stop.wait_for(|stop| *stop) => return String::new(),
-                () = self.list(registry, connection) => {}
+                _ = stop.wait_for(|stop| *stop) => return End::Over(String::new()),
+                listed = self.list(registry, connection) => if let Err(why) = listed {
+                    return End::NeedsAuth(why);
+                },
             }
             tokio::select! {
                 biased;
-                _ = stop.wait_for(|stop| *stop) => return String::new(),
-                why = connection.link().until_closed() => return why,
-                changed = changes.changed() => if changed.is_err() { return String::new() },
+                _ = stop.wait_for(|stop| *stop) => return End::Over(String::new()),
+                why = connection.link().until_closed() => return End::Over(why),
+                _ = changes.changed() => {}
             }
             tokio::time::sleep(TOGETHER).await;
             changes.mark_unchanged();
         }
     }
 
-    async fn list(self: &Arc<Self>, registry: &Arc<Registry>, connection: &Connection) {
+    /// Reads the lists anew.
+    ///
+    /// # Errors
+    /// Why the server wants a login first.
+    async fn list(
+        self: &Arc<Self>,
+        registry: &Arc<Registry>,
+        connection: &Connection,
+    ) -> Result<(), String> {
         let listing = match Listing::load(connection, &self.server).await {
             Ok(listing) => listing,
-            Err(Trouble::Lost(_)) => return,
+            Err(Trouble::Lost(_)) => return Ok(()),
+            Err(Trouble::Failed(Failure::NeedsAuth { why, .. })) => return Err(why),
             Err(trouble) => {
                 let why = trouble.why();
                 self.notice(
@@ -462,7 +481,7 @@ impl Entry {
                 );
                 // What was listed before stays.
                 self.listed.send_modify(|listed| listed.error = Some(why));
-                return;
+                return Ok(());
             }
         };
         let any_stateful = listing.tools.iter().any(is_stateful);
@@ -491,6 +510,7 @@ impl Entry {
         if is_new {
             registry.hub.catalog_changed(&self.users());
         }
+        Ok(())
     }
 
     /// Keeps a list for the next time; that it cannot be is no trouble of a session.
@@ -527,6 +547,13 @@ impl Entry {
         };
         self.tail.after(&text, 3)
     }
+}
+
+/// How a connection ended.
+enum End {
+    Over(String),
+    /// The server lists nothing without a login.
+    NeedsAuth(String),
 }
 
 /// A call that runs on an entry.
