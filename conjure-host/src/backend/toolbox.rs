@@ -586,7 +586,7 @@ fn prompt(table: &RoutingTable, targets: &HashMap<Arc<str>, Target>) -> String {
     skills_prompt(&entries)
 }
 
-fn names(plugins: &[Arc<LoadedPlugin>]) -> String {
+pub(super) fn names(plugins: &[Arc<LoadedPlugin>]) -> String {
     if plugins.is_empty() {
         return "none".to_owned();
     }

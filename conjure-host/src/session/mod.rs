@@ -22,6 +22,7 @@ mod switching;
 pub(crate) use compaction::unfolding;
 pub(crate) use exchange_dir::sweep;
 pub(crate) use mailbox::Internal;
+pub(crate) use place::Place;
 pub(crate) use reading::Thread;
 pub(crate) use recorder::Recorder;
 pub(crate) use switching::check;
