@@ -96,7 +96,7 @@ impl Policy {
             message: format!("[{}] {text}", self.server),
             schema: params.get("requestedSchema").cloned(),
             url: url.map(str::to_owned),
-            elicitation_id: None,
+            ..Elicit::default()
         };
         let answer = cx.elicit_async(&question).await;
         let mut answer = answer.map_err(|error| failed(error.message()))?;

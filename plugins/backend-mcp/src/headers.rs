@@ -70,9 +70,7 @@ fn one(
 /// Whether there is a mark anywhere below.
 fn is_marked(value: &Value) -> bool {
     match value {
-        Value::Object(fields) => {
-            fields.contains_key(MARK) || fields.values().any(is_marked)
-        }
+        Value::Object(fields) => fields.contains_key(MARK) || fields.values().any(is_marked),
         Value::Array(values) => values.iter().any(is_marked),
         _ => false,
     }

@@ -249,6 +249,7 @@ impl Auth {
                 } },
             })),
             url: Some(asked.url.to_string()),
+            ..Elicit::default()
         };
         let person = async {
             let answer = cx.elicit_async(&question).await;

@@ -5,6 +5,8 @@
 //! Where they are not the tests are left out and say so, which fails CI.
 
 #[cfg(test)]
+mod conformance;
+#[cfg(test)]
 mod peers;
 #[cfg(test)]
 mod servers;
