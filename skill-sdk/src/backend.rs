@@ -16,7 +16,7 @@ use crate::export::{Exported, object};
 use crate::protocol::{
     BackendCall, CatalogReply, CatalogRequest, Complete, Completions, Contribute, Contribution,
     Empty, FileRef, FilesGet, FilesPut, Manifest, Observation, Observe, Open, Permissions,
-    PromptGet, PromptText, Prompts as PromptList, Requires, ResourceRead,
+    PromptGet, PromptText, Prompts as PromptList, Requires, ResourceRead, ResourceWatch,
     Resources as ResourceList, State, StateScope, ToolResult, op,
 };
 use crate::runtime::{Answer, AsyncDispatch, OnRuntime};
@@ -104,6 +104,20 @@ pub trait Resources: Backend {
     }
 }
 
+/// A backend that must hear which of its resources somebody wants to know the changes of, such as
+/// one that tells a remote peer. It tells them by `PluginEvent::ResourceUpdated`.
+pub trait Subscriptions: Resources {
+    /// Changes of the resource are to be told from now on.
+    fn subscribe(&self, cx: Cx, request: ResourceWatch) -> impl Future<Output = Result<()>> + Send;
+
+    /// They are not any more.
+    fn unsubscribe(
+        &self,
+        cx: Cx,
+        request: ResourceWatch,
+    ) -> impl Future<Output = Result<()>> + Send;
+}
+
 /// A backend with prompts.
 pub trait Prompts: Backend {
     /// Lists them.
@@ -136,6 +150,7 @@ pub struct BackendPlugin<B> {
     requires: Vec<String>,
     permissions: Permissions,
     extras: Vec<(&'static [&'static str], Handler<B>)>,
+    takes_files: bool,
 }
 
 impl<B: Backend> BackendPlugin<B> {
@@ -153,6 +168,7 @@ impl<B: Backend> BackendPlugin<B> {
             requires: Vec::new(),
             permissions: Permissions::default(),
             extras: Vec::new(),
+            takes_files: false,
         }
     }
 
@@ -206,6 +222,18 @@ impl<B: Backend> BackendPlugin<B> {
         self
     }
 
+    /// The argument `files` of the backend's own tools names files of the session: the host
+    /// fetches them and hands them over with the call. Not for a backend that offers other
+    /// people's tools, for which `files` may mean something else.
+    #[must_use]
+    pub fn with_files_of_calls(mut self) -> Self
+    where
+        B: Files,
+    {
+        self.takes_files = true;
+        self.with_files()
+    }
+
     /// The backend has resources.
     #[must_use]
     pub fn with_resources(mut self) -> Self
@@ -222,6 +250,26 @@ impl<B: Backend> BackendPlugin<B> {
                 }
                 op::RESOURCE_READ => answer!(name, json, raw, |cx, body| backend.read(cx, body)),
                 _ => answer!(name, json, raw, |cx, body| backend.complete(cx, body)),
+            }),
+        ));
+        self
+    }
+
+    /// The backend hears which resources are watched.
+    #[must_use]
+    pub fn with_subscriptions(mut self) -> Self
+    where
+        B: Subscriptions,
+    {
+        self.extras.push((
+            &[op::RESOURCE_SUBSCRIBE, op::RESOURCE_UNSUBSCRIBE],
+            Box::new(|backend, name, json, raw| match name {
+                op::RESOURCE_SUBSCRIBE => answer!(name, json, raw, |cx, body| async {
+                    backend.subscribe(cx, body).await.map(|()| Empty {})
+                }),
+                _ => answer!(name, json, raw, |cx, body| async {
+                    backend.unsubscribe(cx, body).await.map(|()| Empty {})
+                }),
             }),
         ));
         self
@@ -327,6 +375,7 @@ impl<B: Backend> Exported for BackendPlugin<B> {
             capabilities: basics
                 .into_iter()
                 .chain(extras)
+                .chain(self.takes_files.then_some("call.files"))
                 .map(|op| format!("{op}/1"))
                 .collect(),
             permissions: self.permissions.clone(),

@@ -3,6 +3,7 @@
 //! Methods without a suffix block the calling thread and are for skills and other blocking code;
 //! those that end in `_async` are for executors and backends.
 
+mod events;
 mod host;
 
 use std::fmt;
@@ -16,7 +17,7 @@ use serde::de::DeserializeOwned;
 use crate::block_on::block_on;
 use crate::envelope::{Envelope, Field};
 use crate::error::{Error, Result, from_fault};
-use crate::protocol::{Empty, INLINE_LIMIT, PluginEvent, Progress, Request, host_op};
+use crate::protocol::{Empty, INLINE_LIMIT, PluginEvent, Request, host_op};
 
 /// The context of a call. Cloning it is cheap, and a clone may outlive the call; then everything
 /// that it does fails with [`conjure_abi::code::GONE`].
@@ -122,14 +123,6 @@ impl Cx {
         block_on(self.event_async(event))
     }
 
-    /// Says how far the call is.
-    ///
-    /// # Errors
-    /// As [`Cx::stdout`].
-    pub fn progress(&self, done: f64, total: Option<f64>, message: &str) -> Result<()> {
-        block_on(self.progress_async(done, total, message))
-    }
-
     /// [`Cx::stdout`] for asynchronous code.
     ///
     /// # Errors
@@ -153,19 +146,6 @@ impl Cx {
     pub async fn event_async(&self, event: &PluginEvent) -> Result<()> {
         self.emit_async(EmitKind::Event, &serde_json::to_vec(event)?)
             .await
-    }
-
-    /// [`Cx::progress`] for asynchronous code.
-    ///
-    /// # Errors
-    /// As [`Cx::stdout`].
-    pub async fn progress_async(&self, done: f64, total: Option<f64>, message: &str) -> Result<()> {
-        self.event_async(&PluginEvent::Progress(Progress {
-            done,
-            total,
-            message: (!message.is_empty()).then(|| message.to_owned()),
-        }))
-        .await
     }
 
     /// Hands over output of any kind and waits while the host is busy with earlier pieces. Bytes

@@ -50,7 +50,9 @@ pub mod testkit;
 pub use conjure_abi as abi;
 
 #[cfg(feature = "async")]
-pub use backend::{Backend, BackendPlugin, Contributes, Files, Prompts, Resources, Upgrade};
+pub use backend::{
+    Backend, BackendPlugin, Contributes, Files, Prompts, Resources, Subscriptions, Upgrade,
+};
 pub use cx::Cx;
 pub use error::{Error, Result};
 #[cfg(feature = "async")]
@@ -58,7 +60,7 @@ pub use executor::{Blocking, BlockingExecutor, Executor, ExecutorPlugin};
 pub use export::Exported;
 pub use output::{IntoToolResult, Json};
 pub use setup::Setup;
-pub use skill::{Skill, ToolOptions};
+pub use skill::{Contents, ResourceTemplate, Skill, ToolOptions};
 
 /// Compiles the tutorial's examples.
 #[cfg(all(doctest, feature = "testkit"))]

@@ -1,9 +1,16 @@
 //! A native skill: code that *is* the tool.
 //!
 //! A callback exists exactly when it is registered, so what the manifest declares and what the
-//! code does cannot differ.
+//! code does cannot differ. What a skill has beside tools is in [`lists`].
 
-use conjure_abi::{CallContext, code};
+mod contents;
+mod lists;
+mod options;
+mod run_time;
+mod uri_template;
+mod words;
+
+use conjure_abi::CallContext;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -13,11 +20,17 @@ use crate::envelope::{self, Envelope};
 use crate::error::{Error, Result};
 use crate::output::IntoToolResult;
 use crate::protocol::{
-    Effects, Empty, Example, Execute, Manifest, Modify, Permissions, Read, Requires, State,
-    StateScope, ToolDecl, ToolMode, ToolResult, Write, op,
+    Empty, Example, Execute, Manifest, Modify, Permissions, Read, Requires, State, StateScope,
+    ToolDecl, ToolResult, Write, op,
 };
 use crate::setup::Setup;
 use crate::spill;
+
+pub use contents::Contents;
+use lists::Lists;
+pub use lists::ResourceTemplate;
+pub use options::ToolOptions;
+use run_time::RunTime;
 
 type Handler = Box<dyn Fn(&[u8], CallContext) -> Result<Vec<u8>> + Send + Sync>;
 type OnCreate = Box<dyn Fn(&Setup) -> Result<()> + Send + Sync>;
@@ -31,67 +44,14 @@ pub struct Skill {
     description: String,
     tools: Vec<(ToolDecl, Handler)>,
     hidden: Vec<(&'static str, Handler)>,
+    lists: Lists,
+    run_time: RunTime,
     on_create: Vec<OnCreate>,
     requires: Vec<String>,
     permissions: Permissions,
     config_schema: Option<Value>,
     state: StateScope,
     examples: Vec<Example>,
-}
-
-/// What else can be said about a tool.
-///
-/// Without it a tool is stateful and has effects; `read` has none.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct ToolOptions {
-    effects: Option<Effects>,
-    stateless: bool,
-    in_place: bool,
-    timeout_ms: Option<u64>,
-}
-
-impl ToolOptions {
-    /// Nothing said.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// The tool changes nothing.
-    #[must_use]
-    pub fn read_only(mut self) -> Self {
-        self.effects = Some(Effects::Read);
-        self
-    }
-
-    /// What the tool does cannot be undone.
-    #[must_use]
-    pub fn destructive(mut self) -> Self {
-        self.effects = Some(Effects::Destructive);
-        self
-    }
-
-    /// Calls do not depend on each other and may run at the same time.
-    #[must_use]
-    pub fn stateless(mut self) -> Self {
-        self.stateless = true;
-        self
-    }
-
-    /// The tool takes at most 50 µs and may be called without a thread of its own. Host
-    /// operations are refused in such calls. A tool that has output, or asks the host, while it
-    /// is called so, is never called so again.
-    #[must_use]
-    pub fn in_place(mut self) -> Self {
-        self.in_place = true;
-        self
-    }
-
-    /// How long a call may take; without it the host's default holds (30 s).
-    #[must_use]
-    pub fn timeout_ms(mut self, milliseconds: u64) -> Self {
-        self.timeout_ms = Some(milliseconds);
-        self
-    }
 }
 
 impl Skill {
@@ -102,6 +62,8 @@ impl Skill {
             description: description.into(),
             tools: Vec::new(),
             hidden: Vec::new(),
+            lists: Lists::default(),
+            run_time: RunTime::default(),
             on_create: Vec::new(),
             requires: Vec::new(),
             permissions: Permissions::default(),
@@ -269,7 +231,7 @@ impl Skill {
     #[must_use]
     pub fn with(mut self, options: ToolOptions) -> Self {
         if let Some((tool, _)) = self.tools.last_mut() {
-            apply(tool, options);
+            options.apply(tool);
         }
         self
     }
@@ -362,7 +324,7 @@ impl Skill {
             op: operation.to_owned(),
             ..ToolDecl::new(name, description, input_schema)
         };
-        apply(&mut tool, options);
+        options.apply(&mut tool);
         let operation = tool.op.clone();
         let handler: Handler = Box::new(move |json, raw| {
             let (body, envelope) = match envelope::read::<A>(json) {
@@ -392,7 +354,10 @@ impl Skill {
                 capabilities.push(capability);
             }
         }
-        capabilities.extend(self.hidden.iter().map(|(op, _)| format!("{op}/1")));
+        let hidden = self.hidden.iter().map(|(op, _)| *op);
+        let lists = self.lists.operations(&self.run_time);
+        let beside = hidden.chain(lists).chain(self.run_time.operations());
+        capabilities.extend(beside.map(|op| format!("{op}/1")));
         Ok(Manifest {
             manifest: 1,
             kind: "skill".to_owned(),
@@ -432,7 +397,7 @@ impl Skill {
                 )));
             }
         }
-        Ok(())
+        self.lists.validate()
     }
 
     pub(crate) fn instance(self, setup: &Setup) -> Result<Instance> {
@@ -449,23 +414,16 @@ impl Skill {
                     .map(|(op, handler)| (op.to_owned(), handler)),
             )
             .collect();
-        Ok(Instance { handlers })
+        Ok(Instance {
+            handlers,
+            lists: self.lists,
+            run_time: self.run_time,
+        })
     }
 
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
-}
-
-fn apply(tool: &mut ToolDecl, options: ToolOptions) {
-    if let Some(effects) = options.effects {
-        tool.effects = effects;
-    }
-    if options.stateless {
-        tool.mode = ToolMode::Stateless;
-    }
-    tool.in_place |= options.in_place;
-    tool.timeout_ms = options.timeout_ms.or(tool.timeout_ms);
 }
 
 /// Reads a request whose arguments did not fit at first sight. No arguments at all count as
@@ -489,21 +447,27 @@ fn arguments<A: DeserializeOwned>(
 /// An instance of a skill.
 pub(crate) struct Instance {
     handlers: Vec<(String, Handler)>,
+    lists: Lists,
+    run_time: RunTime,
 }
 
 impl Dispatch for Instance {
     fn call(&self, name: &str, json: &[u8], cx: CallContext) -> Result<Vec<u8>> {
-        match self.handlers.iter().find(|(op, _)| op == name) {
-            Some((_, handler)) => handler(json, cx),
-            None if name == op::PING || name == op::SHUTDOWN => encode(&Empty {}),
-            None if name.starts_with(op::SKILL_TOOL) => Err(Error::with_code(
-                code::NOT_FOUND,
-                format!(
-                    "this skill has no tool `{}`",
-                    name.trim_start_matches(op::SKILL_TOOL)
-                ),
-            )),
-            None => Err(unsupported(name)),
+        if let Some((_, handler)) = self.handlers.iter().find(|(op, _)| op == name) {
+            return handler(json, cx);
+        }
+        if let Some(tool) = name.strip_prefix(op::SKILL_TOOL) {
+            return self.run_time.call(tool, json, cx);
+        }
+        match name {
+            op::PING | op::SHUTDOWN => encode(&Empty {}),
+            op::SKILL_TOOLS if self.run_time.operations().any(|op| op == name) => {
+                self.run_time.tools(json, cx)
+            }
+            _ if self.lists.operations(&self.run_time).any(|op| op == name) => {
+                self.lists.answer(&self.run_time, name, json, cx)
+            }
+            _ => Err(unsupported(name)),
         }
     }
 }

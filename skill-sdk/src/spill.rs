@@ -41,7 +41,8 @@ pub(crate) fn encode(
     result.to_json()
 }
 
-fn write(dir: &Path, bytes: &[u8]) -> Option<FileRef> {
+/// Writes a file of its own name.
+pub(crate) fn write(dir: &Path, bytes: &[u8]) -> Option<FileRef> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     // The address tells two libraries of one process apart: each has its own counter.

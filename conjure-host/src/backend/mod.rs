@@ -4,6 +4,7 @@
 //! behind each public name the instance that runs it. A snapshot never changes; a hot-added skill
 //! makes a new one.
 
+mod alone;
 mod brought;
 mod catalogs;
 pub(crate) mod contributors;
@@ -24,6 +25,7 @@ mod underway;
 pub(crate) mod watching;
 mod working_dirs;
 
+pub use alone::Alone;
 pub use report::CallReport;
 pub use run::LiveOutput;
 pub use services::{Asker, Nobody};

@@ -312,7 +312,7 @@ impl Runner<'_> {
         output: &mut Output<'_>,
     ) -> Result<Ran, Failed> {
         let mut arguments = Cow::Borrowed(&underway.call.arguments);
-        let takes_files = lease.plugin.manifest().has("files.put/1");
+        let takes_files = lease.plugin.manifest().has("call.files/1");
         let files = if takes_files && arguments.get("files").is_some() {
             let handed = handed(self.artifacts, &self.around.working_dir, &arguments);
             let not_there = || "its files were not there".to_owned();

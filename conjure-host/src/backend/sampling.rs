@@ -62,6 +62,7 @@ pub(crate) async fn sample(asked: &Asked, plugin: &str, sample: Sample) -> Resul
     Ok(Sampled {
         model: or(&response.model, &now.model),
         text: response.parts.iter().filter_map(Part::as_text).collect(),
+        content: None,
         stop_reason: response.stop.map(|stop| stop.raw),
     })
 }

@@ -541,7 +541,7 @@ impl Toolbox {
     }
 }
 
-fn names(plugins: &[Arc<LoadedPlugin>]) -> String {
+pub(super) fn names(plugins: &[Arc<LoadedPlugin>]) -> String {
     if plugins.is_empty() {
         return "none".to_owned();
     }

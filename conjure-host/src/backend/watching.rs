@@ -93,7 +93,7 @@ pub(crate) fn watch(
                 continue;
             }
             match serde_json::from_slice(&bytes) {
-                Ok(PluginEvent::CatalogChanged { sessions })
+                Ok(PluginEvent::CatalogChanged { sessions, .. })
                     if sessions.is_empty() || sessions.iter().any(|id| **id == *session) =>
                 {
                     changes.push(Change::Catalog {

@@ -23,6 +23,7 @@ mod thread_files;
 pub(crate) use compaction::unfolding;
 pub(crate) use exchange_dir::sweep;
 pub(crate) use mailbox::Internal;
+pub(crate) use place::Place;
 pub(crate) use reading::Thread;
 pub(crate) use recorder::Recorder;
 pub(crate) use switching::check;

@@ -132,7 +132,7 @@ fn plugin() -> BackendPlugin<Hosted> {
         ..Permissions::default()
     })
     .with_contributions()
-    .with_files()
+    .with_files_of_calls()
 }
 
 export_backend!(plugin, name = "anthropic");

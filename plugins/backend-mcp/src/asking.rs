@@ -96,6 +96,7 @@ impl Policy {
             message: format!("[{}] {text}", self.server),
             schema: params.get("requestedSchema").cloned(),
             url: url.map(str::to_owned),
+            ..Elicit::default()
         };
         let answer = cx.elicit_async(&question).await;
         let mut answer = answer.map_err(|error| failed(error.message()))?;
@@ -143,6 +144,7 @@ async fn sample(cx: &Cx, params: &Value) -> Result<Value, ErrorData> {
             .get("maxTokens")
             .and_then(Value::as_u64)
             .and_then(|tokens| u32::try_from(tokens.min(MOST_TOKENS)).ok()),
+        meta: None,
     };
     let sampled = cx.sample_async(&request).await;
     let sampled = sampled.map_err(|error| failed(error.message()))?;
@@ -174,6 +176,7 @@ fn sample_message(message: &Value) -> Result<SampleMessage, ErrorData> {
     Ok(SampleMessage {
         role: role.to_owned(),
         text: texts.join("\n"),
+        content: None,
     })
 }
 

@@ -1,7 +1,7 @@
 //! The operations of a backend on the registry.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -21,7 +21,6 @@ use tokio::time::Instant;
 use crate::cache::Cache;
 use crate::calls::{Call, arguments};
 use crate::config::Settings;
-use crate::connection::Trouble;
 use crate::failure::Failure;
 use crate::hub::Hub;
 use crate::registry::{Entry, Registry};
@@ -38,6 +37,8 @@ pub(crate) struct Mcp {
     registry: Arc<Registry>,
     hub: Arc<Hub>,
     sessions: Mutex<HashMap<String, Arc<Session>>>,
+    /// The plugin's own directory.
+    data_dir: Option<PathBuf>,
 }
 
 impl Mcp {
@@ -50,6 +51,7 @@ impl Mcp {
             registry: Registry::new(settings.max_starting, Arc::clone(&hub), cache),
             hub,
             settings,
+            data_dir: setup.create.data_dir.as_ref().map(PathBuf::from),
             sessions: Mutex::default(),
         })
     }
@@ -78,12 +80,11 @@ impl Mcp {
     async fn ask(&self, cx: &Cx, entry: &Entry, request: ClientRequest) -> Result<Value> {
         let limits = entry.server.config.limits();
         let until = Instant::now() + limits.idle;
-        let connection = entry.ready(0, until).await.map_err(Error::new)?;
+        let _used = entry.in_use();
+        let connection = entry.ready(0, until).await;
+        let connection = connection.map_err(|not_there| Error::new(not_there.why))?;
         let sent = connection.request(request, limits, Some(cx), None).await;
-        sent.map_err(|trouble| match trouble {
-            Trouble::Lost(why) => Error::new(format!("the connection went: {why}")),
-            Trouble::Failed(failure) => Error::new(failure.to_string()),
-        })
+        sent.map_err(|trouble| Error::new(trouble.why()))
     }
 
     /// The entry whose server lists this; the only one when there is one only.
@@ -110,6 +111,42 @@ impl Mcp {
         self.ask(cx, entry, request).await
     }
 
+    /// What is done to a server and not by it: `login` and `logout`. No tool of a server's comes
+    /// without its name, so no model can call these.
+    async fn managed(&self, cx: &Cx, request: &BackendCall) -> Result<ToolResult> {
+        let session = self.session(cx)?;
+        let server = request.arguments.get("server").and_then(Value::as_str);
+        let server = server.ok_or_else(|| Error::invalid("`server` is missing"))?;
+        let entry = session.entry(&self.registry, server).await;
+        let entry = entry.map_err(Error::not_found)?;
+        let Some(auth) = &entry.server.auth else {
+            return Err(Error::invalid(format!(
+                "the MCP server `{server}` has no login: it is a program, or its configuration \
+                 has an `Authorization` header"
+            )));
+        };
+        match request.name.as_str() {
+            "login" => {
+                // What the server says to a request tells what it wants.
+                entry.until_listed().await;
+                auth.log_in(cx).await.map_err(Error::new)?;
+                let until = Instant::now() + entry.server.config.initialize();
+                let ready = entry.ready(0, until).await;
+                ready.map_err(|not_there| Error::new(not_there.why))?;
+                Ok(ToolResult::text("logged in"))
+            }
+            "logout" => {
+                let was = auth.log_out().await.map_err(Error::new)?;
+                Ok(ToolResult::text(if was {
+                    "logged out"
+                } else {
+                    "not logged in"
+                }))
+            }
+            other => Err(Error::not_found(format!("there is no `{other}`"))),
+        }
+    }
+
     async fn called(&self, cx: &Cx, mut request: BackendCall) -> Result<ToolResult, Failure> {
         let invalid = |error: Error| Failure::Invalid(error.message().to_owned());
         let session = self.session(cx).map_err(invalid)?;
@@ -119,6 +156,7 @@ impl Mcp {
             server: server.clone(),
             why,
         })?;
+        let _used = entry.in_use();
         let listing = entry.listed().listing;
         let tool = listing
             .as_ref()
@@ -149,7 +187,10 @@ impl Backend for Mcp {
         for (name, configured) in &self.settings.servers {
             let resolved = match configured {
                 Ok(config) if !config.enabled => continue,
-                Ok(config) => Server::resolve(name, config, &cx).await.map(Arc::new),
+                Ok(config) => {
+                    let server = Server::resolve(name, config, &cx, self.data_dir.as_deref()).await;
+                    server.map(Arc::new)
+                }
                 Err(why) => Err(why.clone()),
             };
             servers.push((name.clone(), resolved));
@@ -205,6 +246,9 @@ impl Backend for Mcp {
     }
 
     async fn call(&self, cx: Cx, request: BackendCall) -> Result<ToolResult> {
+        if request.skill.is_none() {
+            return self.managed(&cx, &request).await;
+        }
         match self.called(&cx, request).await {
             Ok(result) => Ok(result),
             Err(Failure::Cancelled { .. }) => Err(Error::cancelled()),
@@ -215,7 +259,6 @@ impl Backend for Mcp {
     async fn close(&self, cx: Cx) -> Result<()> {
         let closed = self.lock().remove(id(&cx)?);
         if let Some(session) = closed {
-            self.hub.forget(&session.id);
             release(&self.registry, &session).await;
         }
         Ok(())
@@ -223,7 +266,7 @@ impl Backend for Mcp {
 
     async fn watch(&self, cx: Cx) -> Result<()> {
         let session = self.session(&cx)?;
-        self.hub.watch(&session.id, cx.clone());
+        let _watching = self.hub.watch(&session.id, cx.clone());
         // What changed before anybody watched was told to nobody.
         let is_news = self.entries(&session).await.iter().any(|entry| {
             let listing = entry.listed().listing;
@@ -275,13 +318,15 @@ impl Files for Mcp {
 impl Resources for Mcp {
     async fn list(&self, cx: Cx) -> Result<ResourceList> {
         let session = self.session(&cx)?;
-        let mut resources = Vec::new();
+        let mut list = ResourceList::default();
         for entry in self.entries(&session).await {
             if let Some(listing) = entry.listed().listing {
-                resources.extend(listing.resources.iter().cloned());
+                list.resources.extend(listing.resources.iter().cloned());
+                let templates = listing.templates.iter().cloned();
+                list.resource_templates.extend(templates);
             }
         }
-        Ok(ResourceList { resources })
+        Ok(list)
     }
 
     async fn read(&self, cx: Cx, request: ResourceRead) -> Result<ToolResult> {
@@ -328,6 +373,7 @@ impl Resources for Mcp {
         Ok(Completions {
             values: values.take(100).map(str::to_owned).collect(),
             more: completion.get("hasMore").and_then(Value::as_bool) == Some(true),
+            total: completion.get("total").and_then(Value::as_u64),
         })
     }
 }
@@ -373,7 +419,7 @@ impl Prompts for Mcp {
 
 /// Ends a session's use of its entries, all at the same time.
 async fn release(registry: &Arc<Registry>, session: &Session) {
-    let entries = session.entries();
+    let entries = session.end();
     let released = entries
         .iter()
         .map(|entry| registry.release(entry, &session.id));

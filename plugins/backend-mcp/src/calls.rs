@@ -22,6 +22,8 @@ use crate::session::Session;
 
 /// How often a call may be sent again with answers to a server's questions.
 const ROUNDS: usize = 10;
+/// How often the person is asked to log in for one call.
+const LOGINS: usize = 2;
 /// A capability by which a peer declares that it keeps nothing: `{"mode": "stateless"}`.
 const SESSION: &str = "dev.conjure/session";
 
@@ -48,11 +50,23 @@ pub(crate) fn arguments(request: &mut BackendCall) -> Result<JsonObject, Failure
 }
 
 impl Call<'_> {
-    /// Runs it.
+    /// Runs it. A server that wants a login, or more rights than the last one gave, has done
+    /// nothing: the person is asked and the call sent again.
     pub(crate) async fn run(self) -> Result<ToolResult, Failure> {
-        let value = match self.tool.decl.mode {
-            ToolMode::Stateful => self.stateful().await?,
-            ToolMode::Stateless => self.stateless().await?,
+        let mut logins = 0;
+        let value = loop {
+            let done = match self.tool.decl.mode {
+                ToolMode::Stateful => self.stateful().await,
+                ToolMode::Stateless => self.stateless().await,
+            };
+            match (done, &self.entry.server.auth) {
+                (Err(Failure::NeedsAuth { .. }), Some(auth)) if logins < LOGINS => {
+                    logins += 1;
+                    let done = auth.log_in_for_call(self.cx).await;
+                    done.map_err(|why| self.needs_auth(&why))?;
+                }
+                (done, _) => break done?,
+            }
         };
         let server = self.server();
         result::result(server, value, self.cx.exchange_dir()).map_err(|why| self.bad(&why))
@@ -76,7 +90,7 @@ impl Call<'_> {
         if keeps_nothing(&connection, over_http) {
             return Err(self.mismatch());
         }
-        if self.session.pin(server, connection.generation).is_some() {
+        if self.session.pin(server, connection.serial).is_some() {
             return Err(Failure::SessionLost {
                 server: server.to_owned(),
                 why: "it was connected anew".to_owned(),
@@ -87,6 +101,8 @@ impl Call<'_> {
             .await
             .map_err(|trouble| match trouble {
                 Trouble::Failed(failure) => failure,
+                Trouble::Unsent(why) => self.not_ready(&why),
+                Trouble::Broken(why) => self.connection_lost(why, &connection),
                 Trouble::Lost(why) => {
                     // It is said once; what comes next begins anew.
                     self.session.unpin(server);
@@ -101,6 +117,7 @@ impl Call<'_> {
 
     async fn stateless(&self) -> Result<Value, Failure> {
         let mut after = 0;
+        let mut is_again = false;
         loop {
             let until = self.until();
             let connection = self.ready(after, until).await?;
@@ -112,18 +129,20 @@ impl Call<'_> {
             let Ok(Ok(_slot)) = slot else {
                 return Err(self.not_ready("too many calls run on it already"));
             };
+            // Once more only, or a call that ends a server would end it for ever.
+            let may_again = !is_again;
+            is_again = true;
             match self.rounds(&connection).await {
                 Ok(value) => return Ok(value),
                 Err(Trouble::Failed(failure)) => return Err(failure),
-                // Once only, or a call that ends a server would end it for ever.
-                Err(Trouble::Lost(_)) if self.tool.idempotent && after == 0 => {
+                Err(Trouble::Lost(_)) if self.tool.idempotent && may_again => {
                     after = connection.generation;
                 }
-                Err(Trouble::Lost(why)) => {
-                    return Err(Failure::ConnectionLost {
-                        server: self.server().to_owned(),
-                        why: self.with_stderr(why, &connection),
-                    });
+                Err(Trouble::Broken(_)) if self.tool.idempotent && may_again => {}
+                Err(Trouble::Unsent(_)) if may_again => {}
+                Err(Trouble::Unsent(why)) => return Err(self.not_ready(&why)),
+                Err(Trouble::Lost(why) | Trouble::Broken(why)) => {
+                    return Err(self.connection_lost(why, &connection));
                 }
             }
         }
@@ -176,7 +195,13 @@ impl Call<'_> {
 
     async fn ready(&self, after: u64, until: Instant) -> Result<Arc<Connection>, Failure> {
         tokio::select! {
-            ready = self.entry.ready(after, until) => ready.map_err(|why| self.not_ready(&why)),
+            ready = self.entry.ready(after, until) => ready.map_err(|not_there| {
+                if not_there.needs_auth {
+                    self.needs_auth(&not_there.why)
+                } else {
+                    self.not_ready(&not_there.why)
+                }
+            }),
             () = self.cx.until_cancelled() => Err(self.cancelled()),
         }
     }
@@ -192,11 +217,24 @@ impl Call<'_> {
     }
 
     fn with_stderr(&self, why: String, connection: &Connection) -> String {
-        let lines = connection.tail().last(3);
-        if lines.is_empty() || self.entry.server.config.url.is_some() {
+        if self.entry.server.config.url.is_some() {
             return why;
         }
-        format!("{why}; it wrote: {}", lines.join(" | "))
+        connection.tail().after(&why, 3)
+    }
+
+    fn connection_lost(&self, why: String, connection: &Connection) -> Failure {
+        Failure::ConnectionLost {
+            server: self.server().to_owned(),
+            why: self.with_stderr(why, connection),
+        }
+    }
+
+    fn needs_auth(&self, why: &str) -> Failure {
+        Failure::NeedsAuth {
+            server: self.server().to_owned(),
+            why: why.to_owned(),
+        }
     }
 
     fn mismatch(&self) -> Failure {

@@ -53,6 +53,9 @@ pub(crate) struct ServerConfig {
     pub(crate) url: Option<String>,
     #[serde(default)]
     pub(crate) headers: BTreeMap<String, Setting>,
+    /// How the login to a server over HTTP is done.
+    #[serde(default)]
+    pub(crate) oauth: OAuthConfig,
     #[serde(default)]
     pub(crate) era: EraChoice,
     #[serde(default = "yes")]
@@ -95,6 +98,23 @@ pub(crate) struct ToolConfig {
     pub(crate) idempotent: Option<bool>,
     request_timeout_ms: Option<u64>,
     total_timeout_ms: Option<u64>,
+}
+
+/// How the login to a server is done, where its authorization server does not say.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OAuthConfig {
+    /// The name by which the authorization server knows the host, when it was registered by hand.
+    pub(crate) client_id: Option<String>,
+    /// The secret that belongs to it.
+    pub(crate) client_secret: Option<Setting>,
+    /// The address of a document that says who the host is; the name by which it is known to
+    /// authorization servers that read such documents.
+    pub(crate) client_metadata_url: Option<String>,
+    /// The rights that are asked for; those that the server names without it.
+    pub(crate) scopes: Option<Vec<String>>,
+    /// The port on this machine at which the browser ends; a free one without it.
+    pub(crate) callback_port: Option<u16>,
 }
 
 /// A value as it is, or the name of a secret.
@@ -210,10 +230,11 @@ impl ServerConfig {
             (Some(_), None) if !self.headers.is_empty() => {
                 Err("`headers` are for servers with a `url`".to_owned())
             }
+            _ if self.oauth.client_secret.is_some() && self.oauth.client_id.is_none() => {
+                Err("`oauth` has a `client_secret` without a `client_id`".to_owned())
+            }
             (None, Some(url)) if !url.starts_with("http://") && !url.starts_with("https://") => {
-                Err(format!(
-                    "`url` is `{url}`: it begins with http:// or https://"
-                ))
+                Err("`url` begins with http:// or https://".to_owned())
             }
             _ if self.request_timeout_ms == 0
                 || self.total_timeout_ms == 0
@@ -283,6 +304,17 @@ pub(crate) fn schema() -> Value {
         },
         "additionalProperties": false
     });
+    let oauth = json!({
+        "type": "object",
+        "properties": {
+            "client_id": { "type": "string" },
+            "client_secret": setting,
+            "client_metadata_url": { "type": "string", "pattern": "^https://" },
+            "scopes": { "type": "array", "items": { "type": "string" } },
+            "callback_port": { "type": "integer", "minimum": 1, "maximum": 65535 }
+        },
+        "additionalProperties": false
+    });
     let server = json!({
         "type": "object",
         "properties": {
@@ -293,6 +325,7 @@ pub(crate) fn schema() -> Value {
             "cwd": { "type": "string" },
             "url": { "type": "string" },
             "headers": { "type": "object", "additionalProperties": setting },
+            "oauth": oauth,
             "era": { "enum": ["auto", "legacy", "modern"] },
             "enabled": { "type": "boolean" },
             "start": { "enum": ["background", "lazy"] },

@@ -29,6 +29,8 @@ use crate::failure::Failure;
 use crate::handler::Handler;
 use crate::http;
 use crate::link::Link;
+use crate::secrets::Secrets;
+use crate::server::Server;
 use crate::stdio::{Process, Tail};
 
 /// Calls that may run on a connection at the same time.
@@ -61,11 +63,18 @@ impl Era {
 /// A connection that is ready.
 pub(crate) struct Connection {
     server: String,
-    /// Counts the connections of one entry of the registry.
+    secrets: Secrets,
+    /// Counts the connections of a server's for its users.
     pub(crate) generation: u64,
+    /// Unlike any other connection's of the instance.
+    pub(crate) serial: u64,
     pub(crate) era: Era,
     pub(crate) info: ServerPeerInfo,
     pub(crate) pid: Option<u32>,
+    /// The file of its program.
+    pub(crate) program: Option<String>,
+    /// How long it took to be made.
+    pub(crate) took: Duration,
     peer: Peer<RoleClient>,
     link: Arc<Link>,
     pub(crate) slots: Semaphore,
@@ -84,8 +93,34 @@ struct Ending {
 pub(crate) enum Trouble {
     /// The connection is gone, and with it whatever was to come.
     Lost(String),
+    /// The request's way broke after it was sent. The connection goes on.
+    Broken(String),
+    /// It could not be sent. The connection goes on.
+    Unsent(String),
     /// Anything else.
     Failed(Failure),
+}
+
+impl Trouble {
+    /// The same without secrets.
+    pub(crate) fn hiding(self, secrets: &Secrets) -> Self {
+        match self {
+            Self::Lost(why) => Self::Lost(secrets.hide(why)),
+            Self::Broken(why) => Self::Broken(secrets.hide(why)),
+            Self::Unsent(why) => Self::Unsent(secrets.hide(why)),
+            Self::Failed(failure) => Self::Failed(failure.hiding(secrets)),
+        }
+    }
+
+    /// Why, for those who cannot do anything about it.
+    pub(crate) fn why(self) -> String {
+        match self {
+            Self::Lost(why) => format!("the connection went: {why}"),
+            Self::Broken(why) => format!("no answer came: {why}"),
+            Self::Unsent(why) => format!("nothing could be sent: {why}"),
+            Self::Failed(failure) => failure.to_string(),
+        }
+    }
 }
 
 impl From<Failure> for Trouble {
@@ -97,13 +132,14 @@ impl From<Failure> for Trouble {
 impl Connection {
     /// Takes over a service that has done its handshake.
     pub(crate) fn new(
-        server: &str,
-        generation: u64,
+        server: &Server,
+        (generation, serial): (u64, u64),
         era: Era,
         service: RunningService<RoleClient, Handler>,
         process: Option<Process>,
         link: Arc<Link>,
         tail: Tail,
+        begun: std::time::Instant,
     ) -> Result<Self, String> {
         let peer = service.peer().clone();
         let info = peer.peer_info().ok_or("it said nothing of itself")?;
@@ -114,11 +150,15 @@ impl Connection {
             over.close("the connection ended");
         });
         Ok(Self {
-            server: server.to_owned(),
+            server: server.name.clone(),
+            secrets: server.secrets.clone(),
             generation,
+            serial,
             era,
             info: (*info).clone(),
             pid: process.as_ref().and_then(Process::id),
+            program: process.as_ref().map(|process| process.program().to_owned()),
+            took: begun.elapsed(),
             peer,
             link,
             slots: Semaphore::new(AT_ONCE),
@@ -186,13 +226,14 @@ impl Connection {
                 biased;
                 answer = &mut handle.rx => {
                     told.id = None;
-                    return self.answer(answer.map_err(|_| ServiceError::TransportClosed).flatten());
+                    let answer = answer.map_err(|_| ServiceError::TransportClosed).flatten();
+                    return self.answer(&handle.id, answer);
                 }
                 why = self.link.until_closed() => {
                     told.id = None;
                     let last = tokio::time::timeout(LAST_WORDS, &mut handle.rx).await;
                     return match last {
-                        Ok(Ok(Ok(result))) => self.answer(Ok(result)),
+                        Ok(Ok(Ok(result))) => self.answer(&handle.id, Ok(result)),
                         _ => Err(Trouble::Lost(why)),
                     };
                 }
@@ -240,11 +281,17 @@ impl Connection {
         &self.tail
     }
 
-    fn answer(&self, answer: Result<ServerResult, ServiceError>) -> Result<Value, Trouble> {
-        match answer {
-            Ok(ServerResult::CustomResult(result)) => Ok(result.0),
-            Ok(result) => serde_json::to_value(&result).map_err(|error| self.bad(&error)),
-            Err(error) => Err(self.trouble(error)),
+    fn answer(
+        &self,
+        id: &RequestId,
+        answer: Result<ServerResult, ServiceError>,
+    ) -> Result<Value, Trouble> {
+        let kept = self.link.fetch(id);
+        match (answer, kept) {
+            (Ok(_), Some(kept)) => Ok(kept),
+            (Ok(ServerResult::CustomResult(result)), None) => Ok(result.0),
+            (Ok(result), None) => serde_json::to_value(&result).map_err(|error| self.bad(&error)),
+            (Err(error), _) => Err(self.trouble(error)),
         }
     }
 
@@ -253,7 +300,7 @@ impl Connection {
             ServiceError::McpError(error) => Trouble::Failed(Failure::Refused {
                 server: self.server.clone(),
                 code: error.code.0,
-                message: error.message.into_owned(),
+                message: self.secrets.hide(error.message.into_owned()),
             }),
             ServiceError::TransportClosed => {
                 let why = self.link.closed();
@@ -262,9 +309,9 @@ impl Connection {
             ServiceError::TransportSend(error) => {
                 let sent = http::judge(&self.server, error.error.as_ref());
                 if let Trouble::Lost(why) = &sent {
-                    self.link.close(why);
+                    self.link.close(&self.secrets.hide(why.clone()));
                 }
-                sent
+                sent.hiding(&self.secrets)
             }
             other => self.bad(&other),
         }
@@ -273,7 +320,7 @@ impl Connection {
     fn bad(&self, why: &dyn std::fmt::Display) -> Trouble {
         Trouble::Failed(Failure::BadAnswer {
             server: self.server.clone(),
-            why: why.to_string(),
+            why: self.secrets.hide(why.to_string()),
         })
     }
 

@@ -5,6 +5,8 @@ use std::time::Duration;
 use conjure_skill_sdk::protocol::ToolResult;
 use serde_json::{Map, Value};
 
+use crate::secrets::Secrets;
+
 /// Why a request has no result. The text begins with the name of the kind, which programs find in
 /// the result's `meta.error` too.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -68,8 +70,9 @@ pub(crate) enum Failure {
     BadAnswer { server: String, why: String },
     /// The server wants a login.
     #[error(
-        "NeedsAuth: the MCP server `{server}` refuses without valid credentials ({why}). The \
-         person sets them in the session's configuration (`headers`, with a secret)"
+        "NeedsAuth: the MCP server `{server}` refuses without valid credentials ({why}). Nothing \
+         was done. The person logs in with `conjure mcp login {server}`, or sets a token in the \
+         session's configuration (`headers`, with a secret)"
     )]
     NeedsAuth { server: String, why: String },
     /// The call does not fit.
@@ -92,6 +95,21 @@ impl Failure {
             Self::NeedsAuth { .. } => "NeedsAuth",
             Self::Invalid(_) => "Invalid",
         }
+    }
+
+    /// The same without secrets in the server's own words.
+    pub(crate) fn hiding(mut self, secrets: &Secrets) -> Self {
+        match &mut self {
+            Self::NotReady { why, .. }
+            | Self::SessionLost { why, .. }
+            | Self::ConnectionLost { why, .. }
+            | Self::Refused { message: why, .. }
+            | Self::BadAnswer { why, .. }
+            | Self::NeedsAuth { why, .. }
+            | Self::Invalid(why) => *why = secrets.hide(std::mem::take(why)),
+            Self::ModeMismatch { .. } | Self::TimedOut { .. } | Self::Cancelled { .. } => {}
+        }
+        self
     }
 
     /// The failure as the result of a call.

@@ -1,7 +1,8 @@
 //! The ways to the sessions while no call runs: events for the host, questions for the person.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use conjure_skill_sdk::Cx;
 use conjure_skill_sdk::abi::EmitKind;
@@ -10,18 +11,37 @@ use conjure_skill_sdk::protocol::PluginEvent;
 /// The contexts of `backend.watch`, by session.
 #[derive(Default)]
 pub(crate) struct Hub {
-    watching: Mutex<BTreeMap<String, Cx>>,
+    watching: Mutex<BTreeMap<String, (u64, Cx)>>,
+    next: AtomicU64,
+}
+
+/// A session that watches; no more once this is dropped.
+pub(crate) struct Watching {
+    hub: Arc<Hub>,
+    session: String,
+    number: u64,
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        let mut watching = self.hub.lock();
+        let newest = watching.get(&self.session).map(|(number, _)| *number);
+        if newest == Some(self.number) {
+            watching.remove(&self.session);
+        }
+    }
 }
 
 impl Hub {
-    /// A session watches.
-    pub(crate) fn watch(&self, session: &str, cx: Cx) {
-        self.lock().insert(session.to_owned(), cx);
-    }
-
-    /// It does no more.
-    pub(crate) fn forget(&self, session: &str) {
-        self.lock().remove(session);
+    /// A session watches. One that did before does no more.
+    pub(crate) fn watch(self: &Arc<Self>, session: &str, cx: Cx) -> Watching {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        self.lock().insert(session.to_owned(), (number, cx));
+        Watching {
+            hub: Arc::clone(self),
+            session: session.to_owned(),
+            number,
+        }
     }
 
     /// The context of one of these sessions.
@@ -30,7 +50,7 @@ impl Hub {
         sessions
             .iter()
             .find_map(|session| watching.get(session))
-            .cloned()
+            .map(|(_, cx)| cx.clone())
     }
 
     /// The catalogs of these sessions are others now.
@@ -41,6 +61,7 @@ impl Hub {
             };
             let event = PluginEvent::CatalogChanged {
                 sessions: vec![session.clone()],
+                what: Vec::new(),
             };
             // This one must not be lost, so it waits for room.
             tokio::spawn(async move { cx.event_async(&event).await });
@@ -62,12 +83,12 @@ impl Hub {
             return;
         };
         let watching = self.lock();
-        for cx in sessions.iter().filter_map(|session| watching.get(session)) {
+        for (_, cx) in sessions.iter().filter_map(|session| watching.get(session)) {
             cx.try_emit(EmitKind::Event, &bytes);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Cx>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, (u64, Cx)>> {
         self.watching.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

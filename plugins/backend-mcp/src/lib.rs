@@ -15,14 +15,18 @@ mod config;
 mod connection;
 mod failure;
 mod handler;
+mod headers;
 mod http;
 mod hub;
 mod link;
 mod listing;
+mod oauth;
 mod registry;
 mod result;
+mod secrets;
 mod server;
 mod session;
+mod skim;
 mod stdio;
 mod subscription;
 #[cfg(test)]

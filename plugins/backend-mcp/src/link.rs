@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use conjure_skill_sdk::Cx;
 use conjure_skill_sdk::protocol::Progress;
 use rmcp::model::{ProgressToken, RequestId};
+use serde_json::Value;
 use tokio::sync::watch;
 
 /// The state of one connection that several tasks share.
@@ -18,7 +19,12 @@ pub(crate) struct Link {
     skipped: AtomicU64,
     underway: Mutex<BTreeMap<u64, Arc<Underway>>>,
     next: AtomicU64,
+    /// Results that came and are not fetched yet, and those that are expected.
+    results: Mutex<BTreeMap<i64, Option<Value>>>,
 }
+
+/// The most results that are expected or kept; rmcp sends fewer requests at the same time.
+const RESULTS: usize = 1_024;
 
 /// A request that waits for its answer.
 #[derive(Debug)]
@@ -55,6 +61,7 @@ impl Link {
             skipped: AtomicU64::new(0),
             underway: Mutex::default(),
             next: AtomicU64::new(0),
+            results: Mutex::default(),
         })
     }
 
@@ -113,6 +120,34 @@ impl Link {
         self.skipped.load(Ordering::Relaxed)
     }
 
+    /// The result of a request that is being sent is to be kept as it comes.
+    pub(crate) fn expect(&self, id: &RequestId) {
+        let Some(number) = number(id) else { return };
+        let mut results = lock(&self.results);
+        results.insert(number, None);
+        if results.len() > RESULTS {
+            results.pop_first();
+        }
+    }
+
+    /// Whether a result is to be kept.
+    pub(crate) fn is_expected(&self, id: &RequestId) -> bool {
+        number(id).is_some_and(|number| lock(&self.results).contains_key(&number))
+    }
+
+    /// Keeps a result that is expected.
+    pub(crate) fn keep(&self, id: &RequestId, result: Value) {
+        let mut results = lock(&self.results);
+        if let Some(place) = number(id).and_then(|number| results.get_mut(&number)) {
+            *place = Some(result);
+        }
+    }
+
+    /// Fetches a result that was kept.
+    pub(crate) fn fetch(&self, id: &RequestId) -> Option<Value> {
+        lock(&self.results).remove(&number(id)?)?
+    }
+
     /// Notes a request that was sent.
     pub(crate) fn begin(
         self: &Arc<Self>,
@@ -163,8 +198,20 @@ impl Link {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Underway>>> {
-        self.underway.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.underway)
     }
+}
+
+/// An id as rmcp makes them; servers send a number back as text.
+fn number(id: &RequestId) -> Option<i64> {
+    match id {
+        RequestId::Number(number) => Some(*number),
+        RequestId::String(text) => text.parse().ok(),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Underway {
@@ -183,6 +230,10 @@ impl Drop for Asking {
 
 impl Drop for Noted {
     fn drop(&mut self) {
-        self.link.lock().remove(&self.number);
+        if let Some(request) = self.link.lock().remove(&self.number)
+            && let Some(number) = number(&request.id)
+        {
+            lock(&self.link.results).remove(&number);
+        }
     }
 }

@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 use crate::config::{Limits, ServerConfig};
 use crate::connection::{Connection, Era, Trouble};
 use crate::failure::Failure;
+use crate::headers;
 use crate::server::Server;
 
 /// The most pages of a list, and the most items.
@@ -198,6 +199,9 @@ fn tool(raw: &Value, server: &Server, era: Era) -> Result<Tool, String> {
         _ => return Err("its name is no text".to_owned()),
     };
     let input_schema = schema(raw.get("inputSchema"))?;
+    if config.url.is_some() && era == Era::Modern {
+        headers::check(&input_schema)?;
+    }
     let output_schema = match raw.get("outputSchema") {
         None | Some(Value::Null) => None,
         // A bad one costs only itself.

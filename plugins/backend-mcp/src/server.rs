@@ -1,12 +1,18 @@
 //! A server as configured, with its secrets filled in: what a connection is made from.
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::sync::Arc;
 
 use conjure_skill_sdk::Cx;
+use http::header::AUTHORIZATION;
 use http::{HeaderName, HeaderValue};
 use sha2::{Digest as _, Sha256};
+use url::Url;
 
 use crate::config::{ServerConfig, Setting};
+use crate::oauth::{Auth, Client};
+use crate::secrets::Secrets;
 
 /// One server for those who have its credentials.
 pub(crate) struct Server {
@@ -15,7 +21,9 @@ pub(crate) struct Server {
     pub(crate) env: BTreeMap<String, String>,
     pub(crate) headers: HashMap<HeaderName, HeaderValue>,
     /// What must not be shown.
-    pub(crate) secrets: Vec<String>,
+    pub(crate) secrets: Secrets,
+    /// The login, for a server over HTTP that has no credentials in its configuration.
+    pub(crate) auth: Option<Arc<Auth>>,
     /// Tells configurations apart.
     pub(crate) hash: String,
     /// Tells credentials apart, without telling what they are.
@@ -28,6 +36,7 @@ impl Server {
         name: &str,
         config: &ServerConfig,
         cx: &Cx,
+        data_dir: Option<&Path>,
     ) -> Result<Self, String> {
         let mut secrets = Vec::new();
         let mut env = BTreeMap::new();
@@ -45,19 +54,47 @@ impl Server {
             text.set_sensitive(true);
             headers.insert(name, text);
         }
+        let principal = digest(secrets.join("\n").as_bytes());
+        let auth = match &config.url {
+            Some(url) if !headers.contains_key(&AUTHORIZATION) => {
+                let client = Client::resolve(&config.oauth, cx, &mut secrets).await?;
+                Some(Arc::new(Auth::new(name, url, client, data_dir)?))
+            }
+            _ => None,
+        };
+        secrets.extend(config.url.as_deref().map(in_url).unwrap_or_default());
         Ok(Self {
             name: name.to_owned(),
             env,
             headers,
             hash: hash(name, config),
-            principal: digest(secrets.join("\n").as_bytes()),
-            secrets,
+            principal,
+            secrets: Secrets::new(secrets),
+            auth,
             config: config.clone(),
         })
     }
 }
 
-async fn value(setting: &Setting, cx: &Cx, secrets: &mut Vec<String>) -> Result<String, String> {
+/// What of an address may be a secret: its password and the values behind its question mark.
+fn in_url(url: &str) -> Vec<String> {
+    let Ok(url) = Url::parse(url) else {
+        return Vec::new();
+    };
+    let raw = url.query().unwrap_or_default().split('&');
+    let raw = raw.filter_map(|pair| Some(pair.split_once('=')?.1.to_owned()));
+    let read = url.query_pairs().map(|(_, value)| value.into_owned());
+    let mut found: Vec<String> = raw.chain(read).collect();
+    found.extend(url.password().map(str::to_owned));
+    found
+}
+
+/// A value, with the secrets in it noted.
+pub(crate) async fn value(
+    setting: &Setting,
+    cx: &Cx,
+    secrets: &mut Vec<String>,
+) -> Result<String, String> {
     match setting {
         Setting::Plain(text) => Ok(text.clone()),
         Setting::Secret(name) => {
@@ -83,9 +120,10 @@ fn hash(name: &str, config: &ServerConfig) -> String {
         era,
         mode,
         tools,
+        oauth,
         ..
     } = config;
-    let what = (name, command, args, env, pass_env, cwd, url, headers);
+    let what = (name, command, args, env, pass_env, cwd, url, headers, oauth);
     digest(format!("{what:?} {era:?} {mode:?} {tools:?}").as_bytes())
 }
 

@@ -18,8 +18,9 @@ pub(crate) struct Session {
     /// In the order of the configuration; a server that cannot be used with the reason.
     pub(crate) servers: Vec<(String, Result<Arc<Server>, String>)>,
     entries: Mutex<HashMap<String, Arc<Entry>>>,
-    /// The generations that stateful calls ran on, by server.
+    /// The connections that stateful calls ran on, by server.
     pins: Mutex<HashMap<String, u64>>,
+    over: AtomicBool,
     /// What the host was told last, by server.
     given: Mutex<HashMap<String, Arc<Listing>>>,
     /// Somebody waited for its servers already.
@@ -40,6 +41,7 @@ impl Session {
             servers,
             entries: Mutex::default(),
             pins: Mutex::default(),
+            over: AtomicBool::new(false),
             given: Mutex::default(),
             waited: AtomicBool::new(false),
             trace: trace(id),
@@ -62,7 +64,7 @@ impl Session {
     ) -> Result<Arc<Entry>, String> {
         let known = lock(&self.entries).get(server).cloned();
         let old = match known {
-            Some(entry) if !entry.is_retired() => return Ok(entry),
+            Some(entry) if !entry.is_over() => return Ok(entry),
             other => other,
         };
         let found = self.servers.iter().find(|(name, _)| name == server);
@@ -71,16 +73,31 @@ impl Session {
             Some((_, Err(why))) => return Err(why.clone()),
             None => return Err(format!("there is no MCP server `{server}`")),
         };
-        let entry = registry.acquire(configured, &self.id, self.working_dir.as_deref());
-        lock(&self.entries).insert(server.to_owned(), Arc::clone(&entry));
-        if let Some(old) = old {
-            // Its tools are offered until the new one has listed them itself.
-            if let (Some(known), None) = (old.listed().listing, entry.listed().listing) {
-                entry.remember(known);
+        let dir = self.working_dir.as_deref();
+        let entry = registry.acquire(configured, &self.id, dir, old.as_deref());
+        let is_over = {
+            let mut entries = lock(&self.entries);
+            let is_over = self.over.load(Ordering::Relaxed);
+            if !is_over {
+                entries.insert(server.to_owned(), Arc::clone(&entry));
             }
+            is_over
+        };
+        if is_over {
+            registry.release(&entry, &self.id).await;
+            return Err("the session is closed".to_owned());
+        }
+        if let Some(old) = old {
             registry.release(&old, &self.id).await;
         }
         Ok(entry)
+    }
+
+    /// It is closed: no entry is used any more. Gives back those that were.
+    pub(crate) fn end(&self) -> Vec<Arc<Entry>> {
+        let mut entries = lock(&self.entries);
+        self.over.store(true, Ordering::Relaxed);
+        entries.drain().map(|(_, entry)| entry).collect()
     }
 
     /// Whether this is the first time that its servers are waited for.
@@ -93,10 +110,11 @@ impl Session {
         lock(&self.entries).values().cloned().collect()
     }
 
-    /// Pins stateful calls to a generation. Gives back the one before if it is another.
-    pub(crate) fn pin(&self, server: &str, generation: u64) -> Option<u64> {
-        let before = lock(&self.pins).insert(server.to_owned(), generation);
-        before.filter(|before| *before != generation)
+    /// Pins stateful calls to a connection, by its serial number. Gives back the one before if it
+    /// is another.
+    pub(crate) fn pin(&self, server: &str, serial: u64) -> Option<u64> {
+        let before = lock(&self.pins).insert(server.to_owned(), serial);
+        before.filter(|before| *before != serial)
     }
 
     /// The next stateful call begins anew.

@@ -7,12 +7,10 @@ use rmcp::model::SubscriptionFilter;
 use tokio::task::JoinHandle;
 
 use crate::connection::Connection;
+use crate::registry::Backoff;
 
 /// How long a subscription may take to be acknowledged.
 const ACKNOWLEDGED: Duration = Duration::from_secs(10);
-/// The waits before it is made again.
-const FIRST: Duration = Duration::from_secs(1);
-const MOST: Duration = Duration::from_secs(30);
 
 /// Ends the subscription when it is dropped.
 pub(crate) struct Kept(JoinHandle<()>);
@@ -30,19 +28,18 @@ pub(crate) fn keep(connection: Arc<Connection>) -> Kept {
         if filter == SubscriptionFilter::default() {
             return;
         }
-        let mut wait = FIRST;
+        let mut backoff = Backoff::default();
         while connection.link().closed().is_none() {
             let listening = connection.peer().listen(filter.clone());
             if let Ok(Ok(mut subscription)) = tokio::time::timeout(ACKNOWLEDGED, listening).await {
-                wait = FIRST;
+                backoff.reset();
                 // What changed before the acknowledgement was told to nobody.
                 connection.link().change();
                 while let Ok(Some(_)) = subscription.next().await {
                     connection.link().change();
                 }
             }
-            tokio::time::sleep(wait).await;
-            wait = (wait * 2).min(MOST);
+            tokio::time::sleep(backoff.next()).await;
         }
     }))
 }

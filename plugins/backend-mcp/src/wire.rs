@@ -14,9 +14,7 @@ use serde_json::{Map, Value};
 /// The most messages of one batch.
 const MOST_OF_A_BATCH: usize = 1_000;
 /// How every message begins, when something else was printed before it.
-const BEGINNING: &[u8] = b"{\"jsonrpc\"";
-/// How much of a message that is too long is looked at for its id.
-const HEAD: usize = 4 * 1024;
+pub(crate) const BEGINNING: &[u8] = b"{\"jsonrpc\"";
 
 /// What a piece of input held.
 #[derive(Debug, Default)]
@@ -62,26 +60,6 @@ pub(crate) fn read(line: &[u8]) -> Read {
         }
     }
     read
-}
-
-/// An answer in place of one that is too long, when the beginning tells which request it is for.
-pub(crate) fn too_long(head: &[u8], most: usize) -> Option<ServerJsonRpcMessage> {
-    let head = head.get(..head.len().min(HEAD))?;
-    let text = String::from_utf8_lossy(head);
-    if text.contains("\"method\"") {
-        return None;
-    }
-    let after = text.split_once("\"id\"")?.1.trim_start();
-    let after = after.strip_prefix(':')?.trim_start();
-    let id = serde_json::Deserializer::from_str(after)
-        .into_iter::<Value>()
-        .next()?
-        .ok()?;
-    let message = format!("its answer is longer than {most} bytes and was left out");
-    Some(ServerJsonRpcMessage::error(
-        ErrorData::new(ErrorCode::INTERNAL_ERROR, message, None),
-        Some(id_of(&id)?),
-    ))
 }
 
 fn take(value: Value, read: &mut Read) {
@@ -188,7 +166,8 @@ fn error_of(error: Value) -> ErrorData {
     ErrorData::new(code, message, fields.remove("data"))
 }
 
-fn id_of(value: &Value) -> Option<RequestId> {
+/// The id that a member is, if it can be one.
+pub(crate) fn id_of(value: &Value) -> Option<RequestId> {
     match value {
         Value::String(text) => Some(RequestId::String(text.as_str().into())),
         Value::Number(number) => {
@@ -271,18 +250,6 @@ mod tests {
         let error = json!({ "code": -32603, "message": "no luck" });
         let expected = json!({ "jsonrpc": "2.0", "id": 7, "error": error });
         assert_eq!(texts(&line.to_string()), (vec![expected], 0));
-    }
-
-    #[test]
-    fn the_id_of_what_is_too_long_is_found() {
-        let found = too_long(
-            b"{\"jsonrpc\":\"2.0\",\"id\": 12,\"result\":{\"content\":[",
-            9,
-        );
-        let value = serde_json::to_value(found.unwrap()).unwrap();
-        assert_eq!(value["id"], 12);
-        assert!(too_long(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\"", 9).is_none());
-        assert!(too_long(b"aaaaaaaaaa", 9).is_none());
     }
 
     #[test]

@@ -8,8 +8,9 @@ use super::Cx;
 use crate::block_on::block_on;
 use crate::error::Result;
 use crate::protocol::{
-    Elicit, Elicited, Empty, FileRef, HttpRequest, HttpResponse, KvKey, KvKeys, KvList, KvSet,
-    KvValue, RegisterFile, Registered, Root, Roots, Sample, Sampled, Secret, SecretGet, host_op,
+    Answers, Ask, Elicit, Elicited, Empty, FileRef, HttpRequest, HttpResponse, KvKey, KvKeys,
+    KvList, KvSet, KvValue, RegisterFile, Registered, Root, Roots, Sample, Sampled, Secret,
+    SecretGet, host_op,
 };
 
 impl Cx {
@@ -182,6 +183,22 @@ impl Cx {
     /// The host's fault.
     pub async fn elicit_async(&self, request: &Elicit) -> Result<Elicited> {
         self.host_async(host_op::ELICIT, request).await
+    }
+
+    /// Asks several things at once. What nobody can answer is refused alone.
+    ///
+    /// # Errors
+    /// The host's fault; [`conjure_abi::code::UNSUPPORTED`] by a host that has no such operation.
+    pub fn ask(&self, request: &Ask) -> Result<Answers> {
+        block_on(self.ask_async(request))
+    }
+
+    /// [`Cx::ask`] for asynchronous code.
+    ///
+    /// # Errors
+    /// As [`Cx::ask`].
+    pub async fn ask_async(&self, request: &Ask) -> Result<Answers> {
+        self.host_async(host_op::ASK, request).await
     }
 
     /// The directories that the session works in.

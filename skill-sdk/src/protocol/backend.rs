@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{FileRef, SkillMount, ToolDecl};
 
@@ -78,6 +78,33 @@ pub struct Resource {
     pub meta: Option<Value>,
 }
 
+impl Resource {
+    /// A resource with a name, and nothing else said about it.
+    pub fn new(uri: impl Into<String>, name: impl Into<String>) -> Self {
+        Self {
+            uri: uri.into(),
+            name: name.into(),
+            description: None,
+            media_type: None,
+            meta: None,
+        }
+    }
+
+    /// What it is.
+    #[must_use]
+    pub fn description(mut self, description: &str) -> Self {
+        self.description = Some(description.to_owned());
+        self
+    }
+
+    /// Its media type.
+    #[must_use]
+    pub fn media_type(mut self, media_type: &str) -> Self {
+        self.media_type = Some(media_type.to_owned());
+        self
+    }
+}
+
 /// A prompt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -108,7 +135,7 @@ pub struct BackendCall {
     #[serde(default)]
     pub arguments: Value,
     /// Files of the session that the argument `files` names, by handle, name or path. The host
-    /// fetches them first. Only for a plugin with `files.put/1`.
+    /// fetches them first. Only for a plugin with `call.files/1`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileRef>,
 }
@@ -199,6 +226,15 @@ pub struct ResourceRead {
     pub uri: String,
 }
 
+/// Asks to be told when a resource changes (`resource.subscribe`), or not any more
+/// (`resource.unsubscribe`). The plugin tells by the event `resource_updated`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ResourceWatch {
+    /// The URI.
+    pub uri: String,
+}
+
 /// Fills in a prompt: `prompt.get`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -219,6 +255,46 @@ pub struct PromptText {
     pub description: Option<String>,
     /// Its messages, in the form of their source.
     pub messages: Vec<Value>,
+}
+
+impl PromptText {
+    /// One message of the user's.
+    pub fn user(text: &str) -> Self {
+        Self::default().and_user(text)
+    }
+
+    /// One more message of the user's.
+    #[must_use]
+    pub fn and_user(self, text: &str) -> Self {
+        self.message("user", json!({ "type": "text", "text": text }))
+    }
+
+    /// One more message of the model's.
+    #[must_use]
+    pub fn and_assistant(self, text: &str) -> Self {
+        self.message("assistant", json!({ "type": "text", "text": text }))
+    }
+
+    /// One more message, whose content is a block in MCP's form.
+    #[must_use]
+    pub fn message(mut self, role: &str, content: Value) -> Self {
+        let role = ("role".to_owned(), json!(role));
+        let message = Map::from_iter([role, ("content".to_owned(), content)]);
+        self.messages.push(Value::Object(message));
+        self
+    }
+}
+
+impl From<String> for PromptText {
+    fn from(text: String) -> Self {
+        Self::user(&text)
+    }
+}
+
+impl From<&str> for PromptText {
+    fn from(text: &str) -> Self {
+        Self::user(text)
+    }
 }
 
 /// Completes an argument: `complete`.
@@ -245,6 +321,30 @@ pub struct Completions {
     /// Whether there are more.
     #[serde(default)]
     pub more: bool,
+    /// How many there are, when that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<u64>,
+}
+
+impl Completions {
+    /// Those of the candidates that begin with what was typed, in their order.
+    pub fn beginning<I: IntoIterator<Item: Into<String>>>(typed: &str, candidates: I) -> Self {
+        let candidates = candidates.into_iter().map(Into::into);
+        Self::from(
+            candidates
+                .filter(|value| value.starts_with(typed))
+                .collect::<Vec<String>>(),
+        )
+    }
+}
+
+impl From<Vec<String>> for Completions {
+    fn from(values: Vec<String>) -> Self {
+        Self {
+            values,
+            ..Self::default()
+        }
+    }
 }
 
 /// Brings a file to the backend: `files.put`. The reply is the [`FileRef`] that the backend knows
@@ -285,6 +385,9 @@ pub struct State {
 pub struct Resources {
     /// The resources.
     pub resources: Vec<Resource>,
+    /// Templates of resources, in the form of their source.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resource_templates: Vec<Value>,
 }
 
 /// A list of prompts: the reply of `prompt.list`.

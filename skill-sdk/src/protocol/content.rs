@@ -1,6 +1,6 @@
 //! What a tool call gives back: content parts, files, structured data.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use super::Part;
@@ -12,8 +12,12 @@ pub struct ToolResult {
     /// What the model reads, in order.
     #[serde(default)]
     pub content: Vec<Part>,
-    /// The same as data, when the tool has an output schema.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The same as data of any kind, `null` too, when the tool has an output schema.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub structured: Option<Value>,
     /// Whether the call failed; the content then says how to go on.
     #[serde(default)]
@@ -103,6 +107,11 @@ impl ToolResult {
             .collect();
         texts.join("\n")
     }
+}
+
+/// What is there, also where it is `null`.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
 }
 
 /// A file that one side offers the other.

@@ -23,7 +23,21 @@ pub enum PluginEvent {
         /// Sessions that it concerns; all when empty.
         #[serde(default)]
         sessions: Vec<String>,
+        /// Which of its lists: `tools`, `resources`, `prompts`; all when empty.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        what: Vec<String>,
     },
+    /// A resource says something else now.
+    ResourceUpdated {
+        /// Its URI.
+        uri: String,
+        /// Sessions that it concerns; all when empty.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        sessions: Vec<String>,
+    },
+    /// A message for whoever asked for the call, when they want such messages. What only the
+    /// host's operator should see goes to the host's log instead.
+    Log(Message),
     /// The backend's own state changed.
     State {
         /// Such as `starting`, `ready`, `backoff`, `failed`.
@@ -42,6 +56,80 @@ pub enum PluginEvent {
     /// An event of a kind that this version does not know.
     #[serde(untagged)]
     Other(Value),
+}
+
+/// A message that a call sends while it runs.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Message {
+    /// `debug`, `info`, `notice`, `warning`, `error`, `critical`, `alert` or `emergency`, as in
+    /// RFC 5424.
+    pub level: String,
+    /// Who says it, when that is not the tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub logger: Option<String>,
+    /// What: a text, or any data.
+    #[serde(default)]
+    pub data: Value,
+}
+
+/// How much a message matters, from the least to the most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MessageLevel {
+    /// For who looks for a fault.
+    Debug,
+    /// What happens.
+    Info,
+    /// What is normal and matters.
+    Notice,
+    /// What may become a fault.
+    Warning,
+    /// What failed.
+    Error,
+    /// What failed and is needed.
+    Critical,
+    /// What somebody must do something about now.
+    Alert,
+    /// Nothing works.
+    Emergency,
+}
+
+impl MessageLevel {
+    /// Its word in [`Message::level`].
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Debug => "debug",
+            Self::Info => "info",
+            Self::Notice => "notice",
+            Self::Warning => "warning",
+            Self::Error => "error",
+            Self::Critical => "critical",
+            Self::Alert => "alert",
+            Self::Emergency => "emergency",
+        }
+    }
+}
+
+/// One of the lists that a plugin has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum List {
+    /// Its tools.
+    Tools,
+    /// Its resources and their templates.
+    Resources,
+    /// Its prompts.
+    Prompts,
+}
+
+impl List {
+    /// Its word in [`PluginEvent::CatalogChanged`].
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Tools => "tools",
+            Self::Resources => "resources",
+            Self::Prompts => "prompts",
+        }
+    }
 }
 
 /// How far a call is.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::FileRef;
 
@@ -115,16 +115,43 @@ pub struct Sample {
     /// How many tokens the answer may have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u32>,
+    /// More of the request in the form of its source, such as MCP's `modelPreferences`. A host
+    /// that asks a model of its own leaves it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Map<String, Value>>,
 }
 
 /// A message of a `sample` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SampleMessage {
     /// `user` or `assistant`.
     pub role: String,
     /// Its text.
+    #[serde(default)]
     pub text: String,
+    /// Its content in MCP's form, a block or several, when it is more than the text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<Value>,
+}
+
+impl SampleMessage {
+    /// A text that the user says.
+    pub fn user(text: impl Into<String>) -> Self {
+        Self {
+            role: "user".to_owned(),
+            text: text.into(),
+            content: None,
+        }
+    }
+
+    /// A text that the model said.
+    pub fn assistant(text: impl Into<String>) -> Self {
+        Self {
+            role: "assistant".to_owned(),
+            ..Self::user(text)
+        }
+    }
 }
 
 /// What the model said: the reply of `sample`.
@@ -135,6 +162,9 @@ pub struct Sampled {
     pub model: String,
     /// Its text.
     pub text: String,
+    /// Its content in MCP's form, a block or several, when it is more than the text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<Value>,
     /// The stop reason as the provider gave it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<String>,
@@ -152,6 +182,9 @@ pub struct Elicit {
     /// A page to visit instead of a form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
+    /// What the asker calls this visit, to say later that it is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elicitation_id: Option<String>,
 }
 
 /// What the person answered: the reply of `elicit`.

@@ -4,6 +4,7 @@
 //! protocol grows by operation names and by optional fields; a reader ignores fields that it
 //! does not know, and no field ever changes its meaning. Nothing here does any I/O.
 
+mod ask;
 mod backend;
 mod content;
 mod create;
@@ -12,6 +13,7 @@ mod event;
 mod executor;
 mod host_ops;
 mod manifest;
+mod mcp;
 mod one_text;
 mod part;
 mod skill;
@@ -19,6 +21,7 @@ mod skill;
 #[cfg(feature = "schema")]
 mod schemas;
 
+pub use ask::*;
 pub use backend::*;
 pub use content::*;
 pub use create::*;
@@ -55,6 +58,8 @@ pub mod op {
         SKILL_MODIFY = "skill.modify";
         /// Before a typed tool's name: `skill.tool.top_keys`.
         SKILL_TOOL = "skill.tool.";
+        /// Lists the tools that a skill has at run time only.
+        SKILL_TOOLS = "skill.tools";
         /// Prepares an executor for a session.
         EXECUTOR_INIT = "executor.init";
         /// Runs a shell command.
@@ -85,6 +90,10 @@ pub mod op {
         RESOURCE_LIST = "resource.list";
         /// Reads a resource.
         RESOURCE_READ = "resource.read";
+        /// Asks to be told when a resource changes.
+        RESOURCE_SUBSCRIBE = "resource.subscribe";
+        /// Takes that back.
+        RESOURCE_UNSUBSCRIBE = "resource.unsubscribe";
         /// Lists prompts.
         PROMPT_LIST = "prompt.list";
         /// Fills in a prompt.
@@ -131,6 +140,8 @@ pub mod host_op {
         ELICIT = "elicit";
         /// Asks for the directories that the session works in.
         ROOTS = "roots";
+        /// Asks several of these at once.
+        ASK = "ask";
         /// Resolves when the call is cancelled.
         CALL_CANCELLED = "call.cancelled";
         /// Resolves when `emit` has room again.

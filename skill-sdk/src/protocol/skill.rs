@@ -1,6 +1,8 @@
-//! The four callbacks of a native skill.
+//! The four callbacks of a native skill, and the tools that it has at run time only.
 
 use serde::{Deserialize, Serialize};
+
+use super::ToolDecl;
 
 /// Arguments of `execute`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,4 +46,13 @@ pub struct Modify {
     pub old_content: String,
     /// What to put in its place.
     pub new_content: String,
+}
+
+/// The tools that an instance offers now beside those of its manifest: the reply of
+/// `skill.tools`. A host asks again after the event `catalog_changed`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SkillTools {
+    /// The tools, each run by its `op`, in a stable order.
+    pub tools: Vec<ToolDecl>,
 }

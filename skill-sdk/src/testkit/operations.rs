@@ -12,9 +12,9 @@ use super::channel::Channel;
 use super::host::{Handler, Inner, lock};
 use crate::error::{Error, Result};
 use crate::protocol::{
-    Elicit, Elicited, Empty, FileRef, HttpRequest, HttpResponse, INLINE_LIMIT, KvKey, KvKeys,
-    KvList, KvSet, KvValue, Progress, RegisterFile, Registered, Root, Roots, Sample, Sampled,
-    Secret, SecretGet, host_op,
+    Answer, Answers, Ask, Elicit, Elicited, Empty, FileRef, HttpRequest, HttpResponse,
+    INLINE_LIMIT, KvKey, KvKeys, KvList, KvSet, KvValue, Progress, Question, RegisterFile,
+    Registered, Root, Roots, Sample, Sampled, Secret, SecretGet, host_op,
 };
 
 /// The longest key, in bytes.
@@ -136,19 +136,53 @@ async fn answer(host: &Inner, call: &Channel, op: &str, request: Value) -> Resul
             })
         }
         host_op::HTTP_SEND => encode(&http(served, typed(op, request)?)?),
-        host_op::SAMPLE => match &served.sample {
-            Some(sample) => encode(&sample(typed(op, request)?)?),
-            None => Err(not_served(op)),
-        },
-        host_op::ELICIT => match &served.elicit {
-            Some(elicit) => encode(&elicit(typed(op, request)?)),
-            None => Err(not_served(op)),
-        },
-        host_op::ROOTS => encode(&Roots {
-            roots: served.roots.clone(),
-        }),
+        host_op::SAMPLE => encode(&sampled(served, typed(op, request)?)?),
+        host_op::ELICIT => encode(&elicited(served, typed(op, request)?)?),
+        host_op::ROOTS => encode(&roots(served)),
+        host_op::ASK => {
+            let Ask { questions } = typed(op, request)?;
+            let answers = questions
+                .into_iter()
+                .map(|(key, question)| (key, answered(served, question)))
+                .collect();
+            encode(&Answers { answers })
+        }
         _ => Err(not_served(op)),
     }
+}
+
+fn sampled(served: &Served, request: Sample) -> Result<Sampled> {
+    match &served.sample {
+        Some(sample) => sample(request),
+        None => Err(not_served(host_op::SAMPLE)),
+    }
+}
+
+fn elicited(served: &Served, request: Elicit) -> Result<Elicited> {
+    match &served.elicit {
+        Some(elicit) => Ok(elicit(request)),
+        None => Err(not_served(host_op::ELICIT)),
+    }
+}
+
+fn roots(served: &Served) -> Roots {
+    Roots {
+        roots: served.roots.clone(),
+    }
+}
+
+/// One question of several. What nobody can answer is refused alone.
+fn answered(served: &Served, question: Question) -> Answer {
+    let answer = match question {
+        Question::Elicit(question) => elicited(served, question).map(Answer::Elicited),
+        Question::Sample(question) => sampled(served, question).map(Answer::Sampled),
+        Question::Roots => Ok(Answer::Roots(roots(served))),
+        Question::Other(_) => Err(not_served(host_op::ASK)),
+    };
+    answer.unwrap_or_else(|error| Answer::Refused {
+        code: error.code(),
+        message: error.message().to_owned(),
+    })
 }
 
 fn http(served: &Served, request: HttpRequest) -> Result<HttpResponse> {

@@ -8,7 +8,7 @@ use conjure_skill_sdk::testkit::{
 };
 use serde_json::{Value, json};
 
-use crate::{arguments, docker_like, hosted_like, mcp_like};
+use crate::{arguments, docker_like, hosted_like, mcp_like, skill_lists};
 
 /// One run of everything: what came of each call, and what crossed.
 pub(crate) struct Run {
@@ -32,6 +32,9 @@ pub(crate) fn run(transport: Transport) -> Run {
     let host = at(docker_like::host(transport));
     run.all(dir.path(), &host.link(skill).unwrap());
     run.all(dir.path(), &host.link(docker_like::plugin).unwrap());
+    run.messages.extend(host.transcript());
+    let host = at(skill_lists::host(transport));
+    run.all(dir.path(), &host.link(skill_lists::skill).unwrap());
     run.messages.extend(host.transcript());
     let host = at(mcp_like::host(transport));
     run.all(dir.path(), &host.link(mcp_like::plugin).unwrap());
@@ -108,6 +111,7 @@ fn remove(dir: &std::path::Path) {
 fn body(operation: &str, dir: &std::path::Path, plugin: &str) -> Value {
     let path = |name: &str| dir.join(name).to_str().unwrap().to_owned();
     match operation {
+        op::SKILL_EXECUTE if plugin == "library" => json!({ "command": "ask" }),
         op::SKILL_EXECUTE => json!({ "command": "echo" }),
         op::SKILL_READ => json!({ "path": "stats", "limit": 3 }),
         op::SKILL_WRITE => json!({ "path": "a", "content": "b" }),
@@ -129,7 +133,9 @@ fn body(operation: &str, dir: &std::path::Path, plugin: &str) -> Value {
             "model": "m",
             "server_items": [{ "content": { "content": [{ "file_id": "file_1" }] } }],
         }),
-        op::RESOURCE_READ => json!({ "uri": "note://today" }),
+        op::RESOURCE_READ | op::RESOURCE_SUBSCRIBE | op::RESOURCE_UNSUBSCRIBE => {
+            json!({ "uri": "note://today" })
+        }
         op::PROMPT_GET => json!({ "name": "plan", "arguments": { "day": "monday" } }),
         op::COMPLETE => json!({ "reference": {}, "argument": "day", "value": "m" }),
         op::FILES_PUT => json!({ "file": { "name": "in.txt", "path": path("in.txt") } }),
@@ -140,6 +146,7 @@ fn body(operation: &str, dir: &std::path::Path, plugin: &str) -> Value {
         | op::BACKEND_CLOSE
         | op::BACKEND_WATCH
         | op::RESOURCE_LIST
+        | op::SKILL_TOOLS
         | op::PROMPT_LIST
         | op::STATE_EXPORT
         | op::PING
@@ -156,7 +163,7 @@ fn every_operation_gives_the_same_directly_and_over_a_pipe() {
         assert_eq!(here, there);
     }
     assert_eq!(direct.outcomes.len(), pipe.outcomes.len());
-    assert_eq!(direct.outcomes.len(), 4 * 2 * op::ALL.len());
+    assert_eq!(direct.outcomes.len(), 5 * 2 * op::ALL.len());
     let text = |asked: &str| {
         let (_, outcome) = direct
             .outcomes

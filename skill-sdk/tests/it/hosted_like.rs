@@ -37,7 +37,7 @@ pub(crate) fn plugin() -> BackendPlugin<Hosted> {
         ..Permissions::default()
     })
     .with_contributions()
-    .with_files()
+    .with_files_of_calls()
 }
 
 impl Hosted {

@@ -19,3 +19,5 @@ mod mcp_like;
 mod panics;
 #[cfg(test)]
 mod schemas;
+#[cfg(test)]
+mod skill_lists;

@@ -8,11 +8,11 @@ use conjure_skill_sdk::abi::code;
 use conjure_skill_sdk::protocol::{
     BackendCall, CatalogReply, Complete, Completions, Effects, Elicit, Elicited, Open, Part,
     PluginEvent, Prompt, PromptGet, PromptText, Prompts as PromptList, Resource, ResourceRead,
-    Resources as ResourceList, State, ToolDecl, ToolMode, ToolResult,
+    ResourceWatch, Resources as ResourceList, State, ToolDecl, ToolMode, ToolResult,
 };
 use conjure_skill_sdk::testkit::{Outcome, TestHost, TestHostBuilder, Transport};
 use conjure_skill_sdk::{
-    Backend, BackendPlugin, Cx, Error, Prompts, Resources, Result, Setup, Upgrade,
+    Backend, BackendPlugin, Cx, Error, Prompts, Resources, Result, Setup, Subscriptions, Upgrade,
 };
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
@@ -39,6 +39,7 @@ pub(crate) fn plugin() -> BackendPlugin<Server> {
     })
     .requires("elicit/1")
     .with_resources()
+    .with_subscriptions()
     .with_prompts()
     .with_upgrade()
 }
@@ -63,7 +64,7 @@ impl Server {
                 "type": "object",
                 "properties": { "day": { "type": "string" } },
             })),
-            url: None,
+            ..Elicit::default()
         };
         let answer = cx.elicit_async(&question).await?;
         Ok(match answer.action.as_str() {
@@ -173,8 +174,11 @@ impl Backend for Server {
             }
             drop(change);
             let sessions = changes.borrow_and_update().clone();
-            cx.event_async(&PluginEvent::CatalogChanged { sessions })
-                .await?;
+            cx.event_async(&PluginEvent::CatalogChanged {
+                sessions,
+                what: Vec::new(),
+            })
+            .await?;
         }
     }
 }
@@ -189,6 +193,7 @@ impl Resources for Server {
                 media_type: Some("text/plain".into()),
                 meta: Some(json!({ "annotations": { "priority": 0.5 } })),
             }],
+            resource_templates: vec![json!({ "uriTemplate": "note://{day}" })],
         })
     }
 
@@ -205,7 +210,22 @@ impl Resources for Server {
                 .map(|day| (*day).to_owned())
                 .collect(),
             more: false,
+            total: None,
         })
+    }
+}
+
+impl Subscriptions for Server {
+    async fn subscribe(&self, cx: Cx, request: ResourceWatch) -> Result<()> {
+        // It changes at once.
+        cx.resource_updated_async(&request.uri).await
+    }
+
+    async fn unsubscribe(&self, _cx: Cx, request: ResourceWatch) -> Result<()> {
+        match request.uri.as_str() {
+            "note://today" => Ok(()),
+            other => Err(Error::not_found(format!("nobody watches {other}"))),
+        }
     }
 }
 
@@ -367,7 +387,8 @@ fn a_server_session_is_the_same_directly_and_over_a_pipe() {
     assert_eq!(
         watched[1],
         PluginEvent::CatalogChanged {
-            sessions: vec!["s1".into()]
+            sessions: vec!["s1".into()],
+            what: Vec::new(),
         }
     );
     assert_eq!(

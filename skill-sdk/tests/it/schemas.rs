@@ -123,6 +123,9 @@ fn every_message_that_is_really_sent_fits_its_schema() {
         "event",
         "manifest",
         "host.elicit.reply",
+        "host.ask.request",
+        "host.ask.reply",
+        "skill.tools.reply",
     ] {
         assert!(seen.contains(message), "no {message} was sent");
     }

@@ -9,23 +9,23 @@ const MOST: Duration = Duration::from_secs(30);
 
 /// The waits between tries.
 #[derive(Debug, Default)]
-pub(super) struct Backoff {
+pub(crate) struct Backoff {
     tries: u32,
 }
 
 impl Backoff {
     /// The next try was a success.
-    pub(super) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.tries = 0;
     }
 
     /// How many tries failed in a row.
-    pub(super) fn tries(&self) -> u32 {
+    pub(crate) fn tries(&self) -> u32 {
         self.tries
     }
 
     /// The next wait.
-    pub(super) fn next(&mut self) -> Duration {
+    pub(crate) fn next(&mut self) -> Duration {
         let wait = FIRST.saturating_mul(1 << self.tries.min(10)).min(MOST);
         self.tries = self.tries.saturating_add(1);
         // Every state of the standard library's hasher begins with a random number.

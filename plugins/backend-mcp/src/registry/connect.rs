@@ -8,7 +8,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rmcp::RoleClient;
 use rmcp::model::ProtocolVersion;
@@ -20,9 +20,11 @@ use rmcp::transport::StreamableHttpClientTransport;
 use crate::asking::Policy;
 use crate::config::EraChoice;
 use crate::connection::{Connection, Era, Trouble};
+use crate::failure::Failure;
 use crate::handler::{Handler, Standing};
 use crate::http;
 use crate::link::Link;
+use crate::secrets::beginning;
 use crate::server::Server;
 use crate::stdio::{Guardian, Launch, Pipe, Process, Tail, launch};
 
@@ -30,6 +32,8 @@ use crate::stdio::{Guardian, Launch, Pipe, Process, Tail, launch};
 const LAST_WORDS: Duration = Duration::from_millis(100);
 /// How many lines of standard error a reason has.
 const LINES: usize = 5;
+/// How many bytes of a server's words a reason has.
+const TOLD: usize = 500;
 
 /// Everything that a connection is made from.
 pub(super) struct Opening<'a> {
@@ -38,6 +42,7 @@ pub(super) struct Opening<'a> {
     pub(super) guardian: &'a Arc<Guardian>,
     pub(super) standing: Standing,
     pub(super) generation: u64,
+    pub(super) serial: u64,
     pub(super) tail: &'a Tail,
     /// The era that the server spoke before.
     pub(super) known: Option<Era>,
@@ -123,18 +128,20 @@ impl Opening<'_> {
                 legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
             },
         };
+        let begun = Instant::now();
         let (service, process) = if let Some(url) = &config.url {
-            let client = http::Client::new(Arc::clone(&link))
+            let auth = self.server.auth.clone();
+            let client = http::Client::new(Arc::clone(&link), auth, config.max_message_bytes)
                 .map_err(|error| OpenError::Permanent(http::chain(&error)))?;
             let settings =
                 http::transport(url, self.server.headers.clone(), config.max_message_bytes);
             let transport = StreamableHttpClientTransport::with_client(client, settings);
             let serving = serve_client_with_lifecycle(handler, transport, lifecycle);
-            (self.served(serving).await?, None)
+            (self.served(serving, &link).await?, None)
         } else {
             let (process, pipe) = self.start(&link)?;
             let serving = serve_client_with_lifecycle(handler, pipe, lifecycle);
-            let service = self.served(serving).await?;
+            let service = self.served(serving, &link).await?;
             (service, Some(process))
         };
         let version = service.peer().peer_info();
@@ -147,16 +154,18 @@ impl Opening<'_> {
             Era::Legacy
         });
         let tail = self.tail.clone();
-        Connection::new(
-            &self.server.name,
-            self.generation,
+        let numbers = (self.generation, self.serial);
+        let connection = Connection::new(
+            self.server,
+            numbers,
             era,
             service,
             process,
             link,
             tail,
-        )
-        .map_err(OpenError::Transient)
+            begun,
+        );
+        connection.map_err(OpenError::Transient)
     }
 
     fn start(&self, link: &Arc<Link>) -> Result<(Process, Pipe), OpenError> {
@@ -179,6 +188,13 @@ impl Opening<'_> {
             _ => OpenError::Transient(error.to_string()),
         })?;
         tokio::spawn(self.tail.clone().drain(pipes.stderr));
+        let (mut exit, over) = (process.exit(), Arc::clone(link));
+        tokio::spawn(async move {
+            exit.wait().await;
+            // What it said last is still in its pipe. Another program may hold that open.
+            tokio::time::sleep(LAST_WORDS).await;
+            over.close("it ended");
+        });
         let pipe = Pipe::new(
             pipes.stdin,
             pipes.stdout,
@@ -194,37 +210,38 @@ impl Opening<'_> {
         serving: impl Future<
             Output = Result<RunningService<RoleClient, Handler>, ClientInitializeError>,
         >,
+        link: &Link,
     ) -> Result<RunningService<RoleClient, Handler>, OpenError> {
         let serving = Box::pin(serving);
         let limit = self.server.config.initialize();
-        let why = match tokio::time::timeout(limit, serving).await {
-            Ok(Ok(service)) => return Ok(service),
-            Ok(Err(error)) => return Err(self.refused(&error).await),
-            Err(_) => format!("it did not finish the handshake within {limit:?}"),
+        let why = tokio::select! {
+            biased;
+            served = serving => match served {
+                Ok(service) => return Ok(service),
+                Err(error) => return Err(self.refused(&error).await),
+            },
+            why = link.until_closed() => why,
+            () = tokio::time::sleep(limit) => {
+                format!("it did not finish the handshake within {limit:?}")
+            }
         };
         Err(OpenError::Transient(self.with_last_words(why).await))
     }
 
     async fn refused(&self, error: &ClientInitializeError) -> OpenError {
-        if error.is_authorization_required() {
-            return OpenError::NeedsAuth(error.to_string());
-        }
-        if let ClientInitializeError::TransportError { error, .. } = error {
-            return match http::judge(&self.server.name, error.error.as_ref()) {
-                Trouble::Lost(why) => OpenError::Transient(self.with_last_words(why).await),
-                Trouble::Failed(failure) if failure.kind() == "NeedsAuth" => {
-                    OpenError::NeedsAuth(failure.to_string())
+        let why = if let ClientInitializeError::TransportError { error, .. } = error {
+            let trouble = http::judge(&self.server.name, error.error.as_ref());
+            match trouble.hiding(&self.server.secrets) {
+                Trouble::Failed(Failure::NeedsAuth { why, .. }) => {
+                    return OpenError::NeedsAuth(why);
                 }
-                Trouble::Failed(failure) => OpenError::Transient(failure.to_string()),
-            };
-        }
-        let mut why = error.to_string();
-        if why.len() > 500 {
-            let end = (0..=500).rev().find(|end| why.is_char_boundary(*end));
-            why.truncate(end.unwrap_or_default());
-            why.push_str("...");
-        }
-        OpenError::Transient(self.with_last_words(why).await)
+                Trouble::Failed(failure) => return OpenError::Transient(failure.to_string()),
+                Trouble::Lost(why) | Trouble::Broken(why) | Trouble::Unsent(why) => why,
+            }
+        } else {
+            self.server.secrets.hide(error.to_string())
+        };
+        OpenError::Transient(self.with_last_words(beginning(why, TOLD)).await)
     }
 
     /// The reason with the last lines of the server's standard error.
@@ -233,11 +250,7 @@ impl Opening<'_> {
             return why;
         }
         tokio::time::sleep(LAST_WORDS).await;
-        let lines = self.tail.last(LINES);
-        if lines.is_empty() {
-            return why;
-        }
-        format!("{why}; it wrote: {}", lines.join(" | "))
+        self.tail.after(&why, LINES)
     }
 }
 

@@ -6,19 +6,20 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use conjure_skill_sdk::protocol::{PluginEvent, ToolMode};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::backoff::Backoff;
 use super::connect::{self, OpenError, Opening};
-use super::{Key, Registry, State, Status};
+use super::{Key, NotThere, Registry, State, Status};
 use crate::config::Start;
 use crate::connection::{Connection, Era, Trouble};
+use crate::failure::Failure;
 use crate::hub::Hub;
 use crate::listing::{Listing, Tool};
 use crate::server::Server;
@@ -31,6 +32,8 @@ const TOGETHER: Duration = Duration::from_millis(10);
 const LINES: usize = 10;
 /// After so many tries that failed in a row, calls do not wait for the next.
 const HOPELESS: u32 = 3;
+/// How often it is looked whether somebody has logged in.
+const LOGIN: Duration = Duration::from_secs(2);
 /// How long the end of an entry may take.
 const CLOSING: Duration = Duration::from_secs(8);
 
@@ -42,7 +45,12 @@ pub(crate) struct Entry {
     state: watch::Sender<State>,
     listed: watch::Sender<Listed>,
     users: Mutex<BTreeSet<String>>,
-    wanted: Notify,
+    /// How many calls run.
+    calls: watch::Sender<usize>,
+    /// Counts those who wanted a connection.
+    wanted: watch::Sender<u64>,
+    /// The newest connection's.
+    generation: AtomicU64,
     stop: watch::Sender<bool>,
     /// Stateful calls run one after the other, in the order in which they came.
     pub(crate) in_order: tokio::sync::Mutex<()>,
@@ -62,19 +70,26 @@ pub(crate) struct Listed {
 }
 
 impl Entry {
-    pub(super) fn new(key: Key, server: Arc<Server>, working_dir: Option<&Path>) -> Arc<Self> {
+    pub(super) fn new(
+        key: Key,
+        server: Arc<Server>,
+        working_dir: Option<&Path>,
+        generation: u64,
+    ) -> Arc<Self> {
         Arc::new(Self {
             key: Mutex::new(key),
             working_dir: working_dir.map(Path::to_path_buf),
             state: watch::Sender::new(State::Idle),
             listed: watch::Sender::new(Listed::default()),
             users: Mutex::default(),
-            wanted: Notify::new(),
+            calls: watch::Sender::new(0),
+            wanted: watch::Sender::new(0),
+            generation: AtomicU64::new(generation),
             stop: watch::Sender::new(false),
             in_order: tokio::sync::Mutex::new(()),
             session_required: AtomicBool::new(false),
             retired: AtomicBool::new(false),
-            tail: Tail::hiding(server.secrets.iter().cloned()),
+            tail: Tail::hiding(server.secrets.clone()),
             server,
         })
     }
@@ -101,8 +116,8 @@ impl Entry {
         &self,
         after: u64,
         until: Instant,
-    ) -> Result<Arc<Connection>, String> {
-        self.wanted.notify_one();
+    ) -> Result<Arc<Connection>, NotThere> {
+        self.wanted.send_modify(|wanted| *wanted += 1);
         let mut states = self.state.subscribe();
         let mut tried = false;
         loop {
@@ -113,17 +128,34 @@ impl Entry {
                 {
                     return Ok(Arc::clone(connection));
                 }
-                State::Closed => return Err(now.why()),
-                State::Backoff { tries, .. } if *tries >= HOPELESS => return Err(now.why()),
-                State::Failed(_) | State::NeedsAuth(_) if tried => return Err(now.why()),
+                State::Closed => return Err(now.not_there()),
+                State::Backoff { tries, .. } if *tries >= HOPELESS => return Err(now.not_there()),
+                State::Failed(_) | State::NeedsAuth(_) if tried => return Err(now.not_there()),
                 _ => {}
             }
             tried = true;
             match tokio::time::timeout_at(until, states.changed()).await {
                 Ok(Ok(())) => {}
-                _ => return Err(now.why()),
+                _ => return Err(now.not_there()),
             }
         }
+    }
+
+    /// A call runs on it until this is dropped.
+    pub(crate) fn in_use(&self) -> InUse<'_> {
+        self.calls.send_modify(|calls| *calls += 1);
+        InUse(self)
+    }
+
+    /// Waits until no call runs on it. Each has its own limits.
+    pub(super) async fn until_unused(&self) {
+        let mut calls = self.calls.subscribe();
+        let _ = calls.wait_for(|calls| *calls == 0).await;
+    }
+
+    /// The newest connection's number.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Relaxed)
     }
 
     /// What it lists now.
@@ -181,9 +213,14 @@ impl Entry {
         self.session_required.store(true, Ordering::Relaxed);
     }
 
-    /// It must not be used any more.
+    /// Each of its users gets one of its own.
     pub(crate) fn is_retired(&self) -> bool {
         self.retired.load(Ordering::Relaxed)
+    }
+
+    /// It must not be used any more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_retired() || *self.stop.borrow()
     }
 
     /// What a person or a program wants to know of it.
@@ -195,6 +232,12 @@ impl Entry {
             server: self.server.name.clone(),
             state: state.name(),
             why: state.why(),
+            auth: self.auth(),
+            transport: if self.server.config.url.is_some() {
+                "http"
+            } else {
+                "stdio"
+            },
             session_mode: if required { "required" } else { "optional" },
             shared: self.key().session.is_none(),
             list_error: error,
@@ -211,10 +254,22 @@ impl Entry {
             status.protocol = Some(connection.info.protocol_version.as_str().to_owned());
             status.generation = Some(generation);
             status.pid = connection.pid;
+            status.program = connection.program.clone();
+            status.ready_ms = u64::try_from(connection.took.as_millis()).ok();
             status.skipped = connection.link().skipped_so_far();
             status.session_id = required.then(|| format!("{}#{generation}", self.server.name));
         }
         status
+    }
+
+    fn auth(&self) -> Option<&'static str> {
+        let auth = self.server.auth.as_ref();
+        match auth {
+            Some(auth) if auth.is_logged_in() => Some("logged_in"),
+            Some(_) => Some("logged_out"),
+            None if self.server.config.url.is_some() => Some("configured"),
+            None => None,
+        }
     }
 
     /// Ends it and waits for that.
@@ -259,10 +314,10 @@ impl Entry {
     async fn supervise(self: Arc<Self>, registry: Arc<Registry>) {
         let mut stop = self.stop.subscribe();
         let mut backoff = Backoff::default();
-        let mut generation = 0;
         if self.server.config.start == Start::Lazy {
+            let mut wanted = self.wanted.subscribe();
             tokio::select! {
-                () = self.wanted.notified() => {}
+                _ = wanted.wait_for(|wanted| *wanted > 0) => {}
                 _ = stop.wait_for(|stop| *stop) => {}
             }
         }
@@ -271,18 +326,25 @@ impl Entry {
             let opened = tokio::select! {
                 biased;
                 _ = stop.wait_for(|stop| *stop) => break,
-                opened = self.open(&registry, generation + 1) => opened,
+                opened = self.open(&registry) => opened,
             };
             let why = match opened {
                 Ok(connection) => {
-                    generation += 1;
                     backoff.reset();
                     let connection = Arc::new(connection);
-                    let why = self.serve(&registry, &connection, &mut stop).await;
+                    let end = self.serve(&registry, &connection, &mut stop).await;
                     let status = connection.end().await;
                     if *stop.borrow() {
                         break;
                     }
+                    let why = match end {
+                        End::Over(why) => why,
+                        End::NeedsAuth(why) => {
+                            self.stuck(&registry, State::NeedsAuth(why), &mut stop)
+                                .await;
+                            continue;
+                        }
+                    };
                     let why = self.with_last_words(why, status);
                     self.notice(&registry, "warn", &format!("its connection ended: {why}"));
                     why
@@ -294,17 +356,13 @@ impl Entry {
                     registry.learn_era(&self.server.hash, None);
                     why
                 }
-                Err(error) => {
-                    let state = match error {
-                        OpenError::NeedsAuth(why) => State::NeedsAuth(why),
-                        OpenError::Permanent(why) | OpenError::Transient(why) => State::Failed(why),
-                    };
-                    self.notice(&registry, "error", &state.why());
-                    self.set(&registry, state);
-                    tokio::select! {
-                        () = self.wanted.notified() => {}
-                        _ = stop.wait_for(|stop| *stop) => {}
-                    }
+                Err(OpenError::NeedsAuth(why)) => {
+                    self.stuck(&registry, State::NeedsAuth(why), &mut stop)
+                        .await;
+                    continue;
+                }
+                Err(OpenError::Permanent(why)) => {
+                    self.stuck(&registry, State::Failed(why), &mut stop).await;
                     continue;
                 }
             };
@@ -319,7 +377,38 @@ impl Entry {
         self.set(&registry, State::Closed);
     }
 
-    async fn open(&self, registry: &Registry, generation: u64) -> Result<Connection, OpenError> {
+    /// Waits until somebody wants it, or has logged in.
+    async fn stuck(&self, registry: &Registry, state: State, stop: &mut watch::Receiver<bool>) {
+        let mut wanted = self.wanted.subscribe();
+        let text = match &state {
+            State::NeedsAuth(why) if self.server.auth.is_some() => {
+                let name = &self.server.name;
+                format!("it wants a login ({why}): `conjure mcp login {name}`")
+            }
+            other => other.why(),
+        };
+        let is_login = matches!(state, State::NeedsAuth(_));
+        self.notice(registry, "error", &text);
+        self.set(registry, state);
+        let login = async {
+            let Some(auth) = self.server.auth.as_ref().filter(|_| is_login) else {
+                return std::future::pending().await;
+            };
+            loop {
+                tokio::time::sleep(LOGIN).await;
+                if auth.may_be_taken().await {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            _ = wanted.changed() => {}
+            () = login => {}
+            _ = stop.wait_for(|stop| *stop) => {}
+        }
+    }
+
+    async fn open(&self, registry: &Registry) -> Result<Connection, OpenError> {
         let closed = |_| OpenError::Transient("the registry is closed".to_owned());
         let _turn = registry.starting.acquire().await.map_err(closed)?;
         let users = self.users();
@@ -329,22 +418,25 @@ impl Entry {
             working_dir: self.working_dir.as_deref(),
             guardian: &registry.guardian,
             standing: Arc::new(move || hub.one_of(&users)),
-            generation,
+            generation: self.generation() + 1,
+            serial: registry.serial(),
             tail: &self.tail,
             known: registry.known_era(&self.server.hash),
         };
         let connection = connect::open(&opening).await?;
         registry.learn_era(&self.server.hash, Some(connection.era));
+        self.generation
+            .store(connection.generation, Ordering::Relaxed);
         Ok(connection)
     }
 
     /// Lists, and again with every change, until the connection is over.
     async fn serve(
-        &self,
+        self: &Arc<Self>,
         registry: &Arc<Registry>,
         connection: &Arc<Connection>,
         stop: &mut watch::Receiver<bool>,
-    ) -> String {
+    ) -> End {
         let mut changes = connection.link().changes();
         let _subscribed =
             (connection.era == Era::Modern).then(|| subscription::keep(Arc::clone(connection)));
@@ -352,26 +444,37 @@ impl Entry {
         loop {
             tokio::select! {
                 biased;
-                _ = stop.wait_for(|stop| *stop) => return String::new(),
-                () = self.list(registry, connection) => {}
+                _ = stop.wait_for(|stop| *stop) => return End::Over(String::new()),
+                listed = self.list(registry, connection) => if let Err(why) = listed {
+                    return End::NeedsAuth(why);
+                },
             }
             tokio::select! {
                 biased;
-                _ = stop.wait_for(|stop| *stop) => return String::new(),
-                why = connection.link().until_closed() => return why,
-                changed = changes.changed() => if changed.is_err() { return String::new() },
+                _ = stop.wait_for(|stop| *stop) => return End::Over(String::new()),
+                why = connection.link().until_closed() => return End::Over(why),
+                _ = changes.changed() => {}
             }
             tokio::time::sleep(TOGETHER).await;
             changes.mark_unchanged();
         }
     }
 
-    async fn list(&self, registry: &Arc<Registry>, connection: &Connection) {
+    /// Reads the lists anew.
+    ///
+    /// # Errors
+    /// Why the server wants a login first.
+    async fn list(
+        self: &Arc<Self>,
+        registry: &Arc<Registry>,
+        connection: &Connection,
+    ) -> Result<(), String> {
         let listing = match Listing::load(connection, &self.server).await {
             Ok(listing) => listing,
-            Err(Trouble::Lost(_)) => return,
-            Err(Trouble::Failed(failure)) => {
-                let why = failure.to_string();
+            Err(Trouble::Lost(_)) => return Ok(()),
+            Err(Trouble::Failed(Failure::NeedsAuth { why, .. })) => return Err(why),
+            Err(trouble) => {
+                let why = trouble.why();
                 self.notice(
                     registry,
                     "warn",
@@ -379,7 +482,7 @@ impl Entry {
                 );
                 // What was listed before stays.
                 self.listed.send_modify(|listed| listed.error = Some(why));
-                return;
+                return Ok(());
             }
         };
         let any_stateful = listing.tools.iter().any(is_stateful);
@@ -404,21 +507,21 @@ impl Entry {
             listing: Some(listing),
             error: None,
         });
-        if let Some(entry) = registry.entry_of(self) {
-            registry.place(&entry, connection.era, may_be_shared);
-        }
+        registry.place(self, connection.era, may_be_shared);
         if is_new {
             registry.hub.catalog_changed(&self.users());
         }
+        Ok(())
     }
 
     /// Keeps a list for the next time; that it cannot be is no trouble of a session.
-    fn keep(&self, registry: &Arc<Registry>, era: Era, listing: &Arc<Listing>) {
-        let (registry, server) = (Arc::clone(registry), Arc::clone(&self.server));
-        let listing = Arc::clone(listing);
-        tokio::task::spawn_blocking(move || {
-            let _ = registry.cache.save(&server, era, &listing);
-        });
+    fn keep(&self, registry: &Arc<Registry>, era: Era, listing: &Listing) {
+        if let Some(note) = registry.cache.note(&self.server, era, listing) {
+            let registry = Arc::clone(registry);
+            tokio::task::spawn_blocking(move || {
+                let _ = registry.cache.write(&note);
+            });
+        }
     }
 
     fn set(&self, registry: &Registry, state: State) {
@@ -439,15 +542,29 @@ impl Entry {
     }
 
     fn with_last_words(&self, why: String, status: Option<ExitStatus>) -> String {
-        let mut text = why;
-        if let Some(status) = status {
-            text = format!("{text} ({status})");
-        }
-        let lines = self.tail.last(3);
-        if !lines.is_empty() {
-            text = format!("{text}; it wrote: {}", lines.join(" | "));
-        }
-        text
+        let text = match status {
+            Some(status) => format!("{why} ({status})"),
+            None => why,
+        };
+        self.tail.after(&text, 3)
+    }
+}
+
+/// How a connection ended.
+enum End {
+    Over(String),
+    /// The server lists nothing without a login.
+    NeedsAuth(String),
+}
+
+/// A call that runs on an entry.
+pub(crate) struct InUse<'a>(&'a Entry);
+
+impl Drop for InUse<'_> {
+    fn drop(&mut self) {
+        self.0
+            .calls
+            .send_modify(|calls| *calls = calls.saturating_sub(1));
     }
 }
 

@@ -12,6 +12,7 @@ mod status;
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Semaphore;
@@ -22,8 +23,9 @@ use crate::hub::Hub;
 use crate::server::Server;
 use crate::stdio::Guardian;
 
+pub(crate) use backoff::Backoff;
 pub(crate) use entry::Entry;
-pub(crate) use state::State;
+pub(crate) use state::{NotThere, State};
 pub(crate) use status::Status;
 
 /// Whose connection it is.
@@ -42,6 +44,8 @@ pub(crate) struct Registry {
     entries: Mutex<HashMap<Key, Arc<Entry>>>,
     /// The era that servers spoke, by configuration.
     eras: Mutex<HashMap<String, Era>>,
+    /// How many connections there were.
+    connections: AtomicU64,
     starting: Semaphore,
     guardian: Arc<Guardian>,
     hub: Arc<Hub>,
@@ -54,6 +58,7 @@ impl Registry {
         Arc::new(Self {
             entries: Mutex::default(),
             eras: Mutex::default(),
+            connections: AtomicU64::new(0),
             starting: Semaphore::new(starting),
             guardian: Guardian::new(),
             hub,
@@ -61,12 +66,14 @@ impl Registry {
         })
     }
 
-    /// The entry that a session uses for a server; made when there is none.
+    /// The entry that a session uses for a server; made when there is none. In place of `before`
+    /// its generations go on from there.
     pub(crate) fn acquire(
         self: &Arc<Self>,
         server: &Arc<Server>,
         session: &str,
         working_dir: Option<&Path>,
+        before: Option<&Entry>,
     ) -> Arc<Entry> {
         let mut entries = self.lock();
         let found = entries.iter().find(|(key, _)| {
@@ -84,9 +91,12 @@ impl Registry {
             era: None,
             session: Some(session.to_owned()),
         };
-        let entry = Entry::new(key.clone(), Arc::clone(server), working_dir);
-        if let Some(listing) = self.cache.load(server) {
-            entry.remember(Arc::new(listing));
+        let generation = before.map_or(0, Entry::generation);
+        let entry = Entry::new(key.clone(), Arc::clone(server), working_dir, generation);
+        // The tools of the one before are offered until the new one has listed them itself.
+        let known = before.and_then(|before| before.listed().listing);
+        if let Some(listing) = known.or_else(|| self.cache.load(server).map(Arc::new)) {
+            entry.remember(listing);
         }
         entry.add(session);
         entries.insert(key, Arc::clone(&entry));
@@ -95,7 +105,8 @@ impl Registry {
         entry
     }
 
-    /// A session uses an entry no more; who was the last ends it.
+    /// A session uses an entry no more; who was the last ends it. One that was retired has calls
+    /// that go on: it ends after them.
     pub(crate) async fn release(&self, entry: &Arc<Entry>, session: &str) {
         let last = {
             let mut entries = self.lock();
@@ -105,9 +116,20 @@ impl Registry {
             }
             last
         };
-        if last {
+        if last && entry.is_retired() {
+            let entry = Arc::clone(entry);
+            tokio::spawn(async move {
+                entry.until_unused().await;
+                entry.close().await;
+            });
+        } else if last {
             entry.close().await;
         }
+    }
+
+    /// A number that no other connection has.
+    fn serial(&self) -> u64 {
+        self.connections.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// The era that a configuration's server spoke before.
@@ -154,15 +176,6 @@ impl Registry {
         entries.retain(|_, known| !Arc::ptr_eq(known, entry));
         entry.set_key(key.clone());
         entries.insert(key, Arc::clone(entry));
-    }
-
-    /// The entry that holds itself, if it is still one of these.
-    fn entry_of(&self, entry: &Entry) -> Option<Arc<Entry>> {
-        let entries = self.lock();
-        let found = entries
-            .values()
-            .find(|known| std::ptr::eq(Arc::as_ptr(known), entry));
-        found.cloned()
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<Entry>>> {

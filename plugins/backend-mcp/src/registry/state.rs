@@ -30,7 +30,23 @@ pub(crate) enum State {
     Closed,
 }
 
+/// Why there is no connection for a call.
+#[derive(Debug, Clone)]
+pub(crate) struct NotThere {
+    pub(crate) why: String,
+    /// A login would help.
+    pub(crate) needs_auth: bool,
+}
+
 impl State {
+    /// What it means for a call.
+    pub(super) fn not_there(&self) -> NotThere {
+        NotThere {
+            why: self.why(),
+            needs_auth: matches!(self, Self::NeedsAuth(_)),
+        }
+    }
+
     /// The state's name.
     pub(crate) fn name(&self) -> &'static str {
         match self {

@@ -12,6 +12,12 @@ pub(crate) struct Status {
     pub(crate) state: &'static str,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) why: String,
+    /// `stdio` or `http`.
+    pub(crate) transport: &'static str,
+    /// Over HTTP: `configured` credentials, `logged_in`, or `logged_out`, which is no trouble for
+    /// a server that wants no login.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) auth: Option<&'static str>,
     /// `required` once a stateful tool was advertised or invoked, else `optional`.
     pub(crate) session_mode: &'static str,
     /// Whether sessions share it.
@@ -27,6 +33,12 @@ pub(crate) struct Status {
     pub(crate) session_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) pid: Option<u32>,
+    /// The file of its program.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) program: Option<String>,
+    /// How long its newest connection took to be made, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ready_ms: Option<u64>,
     /// Pieces of output that were no messages.
     pub(crate) skipped: u64,
     #[serde(skip_serializing_if = "Option::is_none")]

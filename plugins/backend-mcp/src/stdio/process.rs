@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::sync::watch;
 
 use super::guardian::{Guarded, Guardian, MARK};
 
@@ -50,10 +51,16 @@ pub(crate) struct Pipes {
 /// A server that runs. Dropping it kills its group.
 #[derive(Debug)]
 pub(crate) struct Process {
-    child: Child,
+    id: Option<u32>,
+    program: String,
+    exit: Exit,
     group: Option<Pid>,
     _guarded: Option<Guarded>,
 }
+
+/// The end of a server's process. A program that it started may hold its pipes open for longer.
+#[derive(Debug, Clone)]
+pub(crate) struct Exit(watch::Receiver<Option<Option<ExitStatus>>>);
 
 /// Starts a server in a process group of its own.
 ///
@@ -111,16 +118,46 @@ pub(crate) fn launch(
     };
     let process = Process {
         _guarded: group.map(|group| guardian.guard(group)),
-        child,
+        id: child.id(),
+        program: program.display().to_string(),
+        exit: Exit::of(child),
         group,
     };
     Ok((process, pipes))
 }
 
+impl Exit {
+    /// Waits for it in a task of its own, so that whoever asks can stop asking.
+    fn of(mut child: Child) -> Self {
+        let (told, exit) = watch::channel(None);
+        tokio::spawn(async move {
+            let status = child.wait().await.ok();
+            told.send_replace(Some(status));
+        });
+        Self(exit)
+    }
+
+    /// Waits for the end; the status may be unknown.
+    pub(crate) async fn wait(&mut self) -> Option<ExitStatus> {
+        let ended = self.0.wait_for(Option::is_some).await;
+        ended.ok().and_then(|status| (*status).flatten())
+    }
+}
+
 impl Process {
     /// Its number.
     pub(crate) fn id(&self) -> Option<u32> {
-        self.child.id()
+        self.id
+    }
+
+    /// The file of its program.
+    pub(crate) fn program(&self) -> &str {
+        &self.program
+    }
+
+    /// Its end.
+    pub(crate) fn exit(&self) -> Exit {
+        self.exit.clone()
     }
 
     /// Ends it: it has a moment after the end of its input, one after SIGTERM, and then none. Its
@@ -145,8 +182,8 @@ impl Process {
     }
 
     async fn exited(&mut self, within: Duration) -> Option<ExitStatus> {
-        let exited = tokio::time::timeout(within, self.child.wait()).await;
-        exited.ok().and_then(Result::ok)
+        let exited = tokio::time::timeout(within, self.exit.wait()).await;
+        exited.ok().flatten()
     }
 
     fn is_anything_left(&self) -> bool {

@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
+use crate::secrets::Secrets;
+
 /// The most lines that are kept, and the most bytes of one.
 const LINES: usize = 100;
 const LINE_BYTES: usize = 2 * 1024;
@@ -15,17 +17,15 @@ const LINE_BYTES: usize = 2 * 1024;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tail {
     lines: Arc<Mutex<VecDeque<String>>>,
-    /// What must not be shown.
-    secrets: Arc<[String]>,
+    secrets: Secrets,
 }
 
 impl Tail {
     /// An empty tail that shows none of these.
-    pub(crate) fn hiding(secrets: impl IntoIterator<Item = String>) -> Self {
+    pub(crate) fn hiding(secrets: Secrets) -> Self {
         Self {
             lines: Arc::default(),
-            // Short ones would hide half of any text.
-            secrets: secrets.into_iter().filter(|text| text.len() >= 4).collect(),
+            secrets,
         }
     }
 
@@ -34,6 +34,15 @@ impl Tail {
         let kept = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         let from = kept.len().saturating_sub(lines);
         kept.iter().skip(from).cloned().collect()
+    }
+
+    /// A reason with the last words of the server.
+    pub(crate) fn after(&self, why: &str, lines: usize) -> String {
+        let lines = self.last(lines);
+        if lines.is_empty() {
+            return why.to_owned();
+        }
+        format!("{why}; it wrote: {}", lines.join(" | "))
     }
 
     /// A line of the host's own, between those of the server.
@@ -65,11 +74,7 @@ impl Tail {
         if text.is_empty() {
             return;
         }
-        for secret in self.secrets.iter() {
-            if text.contains(secret.as_str()) {
-                text = text.replace(secret.as_str(), "[secret]");
-            }
-        }
+        text = self.secrets.hide(text);
         let mut kept = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= LINES {
             kept.pop_front();
@@ -84,7 +89,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_end_is_kept_and_secrets_are_not() {
-        let tail = Tail::hiding(["hunter2".to_owned()]);
+        let tail = Tail::hiding(Secrets::new(["hunter2"]));
         let mut text: String = (0..1_000).map(|n| format!("line {n}\n")).collect();
         text.push_str("the key is hunter2, without a line break");
         tail.clone().drain(text.as_bytes()).await;

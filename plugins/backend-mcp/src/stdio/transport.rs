@@ -17,6 +17,7 @@ use tokio::sync::Mutex;
 
 use super::stderr::Tail;
 use crate::link::Link;
+use crate::skim::Skim;
 use crate::wire;
 
 /// How much is read at once.
@@ -34,12 +35,20 @@ pub(crate) struct Pipe {
     /// How much of the buffer has no line break.
     searched: usize,
     /// A line that is too long is being passed over.
-    passing_over: bool,
+    passing_over: Option<PassedOver>,
     most: usize,
     messages: VecDeque<ServerJsonRpcMessage>,
     link: Arc<Link>,
     tail: Tail,
     skipped: usize,
+}
+
+/// A line that is too long.
+#[derive(Default)]
+struct PassedOver {
+    skim: Skim,
+    /// Whoever waits for it was told.
+    answered: bool,
 }
 
 impl Pipe {
@@ -56,7 +65,7 @@ impl Pipe {
             stdout,
             buffer: Vec::new(),
             searched: 0,
-            passing_over: false,
+            passing_over: None,
             most,
             messages: VecDeque::new(),
             link,
@@ -75,21 +84,26 @@ impl Pipe {
             .and_then(|new| new.iter().position(|byte| *byte == b'\n'))
         {
             let (line, after) = rest.split_at(searched + end);
-            if std::mem::take(&mut self.passing_over) {
-                self.skip(b"[the rest of a line that is too long]");
+            if self.passing_over.is_some() {
+                self.pass_over(line);
+                self.passing_over = None;
             } else {
                 self.line(line);
             }
             rest = after.get(1..).unwrap_or_default();
             searched = 0;
         }
-        if rest.len() > self.most || self.passing_over {
-            if !self.passing_over {
-                let answer = wire::too_long(rest, self.most);
-                self.messages.extend(answer);
+        if rest.len() > self.most || self.passing_over.is_some() {
+            if self.passing_over.is_none() {
                 self.skip(b"[a line that is too long]");
+                self.passing_over = Some(PassedOver::default());
+                // A print without a line break may come before it.
+                let message = rest
+                    .windows(wire::BEGINNING.len())
+                    .position(|window| window == wire::BEGINNING);
+                rest = rest.get(message.unwrap_or_default()..).unwrap_or_default();
             }
-            self.passing_over = true;
+            self.pass_over(rest);
             rest = &[];
         }
         self.searched = rest.len();
@@ -97,6 +111,18 @@ impl Pipe {
             self.buffer = buffer;
         } else {
             self.buffer = rest.to_vec();
+        }
+    }
+
+    /// Looks at more of a line that is too long; its request gets an error as soon as it is known.
+    fn pass_over(&mut self, piece: &[u8]) {
+        let Some(line) = self.passing_over.as_mut().filter(|line| !line.answered) else {
+            return;
+        };
+        line.skim.feed(piece);
+        if let Some(answer) = line.skim.answer(self.most) {
+            line.answered = true;
+            self.messages.push_back(answer);
         }
     }
 
@@ -152,7 +178,7 @@ impl Transport<RoleClient> for Pipe {
                 Ok(1..) => self.lines(),
                 Ok(0) | Err(_) => {
                     let line = std::mem::take(&mut self.buffer);
-                    if !line.is_empty() && !self.passing_over {
+                    if !line.is_empty() && self.passing_over.is_none() {
                         self.line(&line);
                     }
                     if self.messages.is_empty() {

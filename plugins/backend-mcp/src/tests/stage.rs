@@ -52,6 +52,7 @@ impl Stage {
                     model: "a-model".to_owned(),
                     text: format!("answer to {}", sample.messages[0].text),
                     stop_reason: Some("end_turn".to_owned()),
+                    ..Sampled::default()
                 })
             })
             .root("file:///work");

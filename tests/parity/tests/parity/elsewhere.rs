@@ -17,7 +17,7 @@ pub(crate) const ELSEWHERE: &str = "elsewhere";
 pub(crate) fn elsewhere() -> BackendPlugin<Elsewhere> {
     BackendPlugin::new(ELSEWHERE, "Makes files elsewhere", |_setup| Ok(Elsewhere))
         .with_contributions()
-        .with_files()
+        .with_files_of_calls()
 }
 
 /// What a provider tells of a tool that it ran itself and that made a file.

@@ -295,14 +295,11 @@ fn translator() -> Skill {
     };
     let skill = Skill::new("translator", "Translates").permissions(may);
     skill.execute("a text", |cx, r: Execute| {
-        let message = SampleMessage {
-            role: "user".to_owned(),
-            text: format!("Translate: {}", r.command),
-        };
         let asked = Sample {
             system: Some("You translate.".to_owned()),
-            messages: vec![message],
+            messages: vec![SampleMessage::user(format!("Translate: {}", r.command))],
             max_tokens: Some(100),
+            ..Sample::default()
         };
         cx.sample(&asked).map(|sampled| sampled.text)
     })

@@ -297,6 +297,7 @@ impl Backend for Growing {
             self.told.notified().await;
             cx.event_async(&PluginEvent::CatalogChanged {
                 sessions: Vec::new(),
+                what: Vec::new(),
             })
             .await?;
         }

@@ -1,0 +1,218 @@
+//! Streamable HTTP: rmcp's transport over a client of our own.
+//!
+//! rmcp's default client opens a TCP connection for every request. This one keeps them, and goes
+//! back to one a request for a server that answers 40 ms late on a kept one, which is what a
+//! server without TCP_NODELAY does. What a server sends is bounded and cleaned before rmcp reads
+//! it, and results pass it by, so that nothing is lost on the way. Tokens are put in here, and
+//! renewed once when the server does not take one.
+
+mod answers;
+mod pace;
+mod post;
+mod trouble;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::BoxStream;
+use http::{HeaderName, HeaderValue};
+use reqwest::redirect::Policy;
+use rmcp::model::ClientJsonRpcMessage;
+use rmcp::transport::streamable_http_client::{
+    SseError, StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpError,
+    StreamableHttpPostResponse,
+};
+use sse_stream::Sse;
+
+use crate::link::Link;
+use crate::oauth::Auth;
+
+use answers::Answers;
+use pace::Pace;
+use post::Post;
+pub(crate) use trouble::{chain, judge};
+
+/// How long a connection is kept that nothing runs on: common servers close theirs after 5 s, and
+/// a request that meets that is lost.
+const IDLE: Duration = Duration::from_secs(4);
+/// How long a TCP connection may take to be made.
+const CONNECTING: Duration = Duration::from_secs(10);
+
+type Headers = HashMap<HeaderName, HeaderValue>;
+type Failed = StreamableHttpError<reqwest::Error>;
+type Events = BoxStream<'static, Result<Sse, SseError>>;
+
+/// A client for one server.
+#[derive(Clone)]
+pub(crate) struct Client {
+    kept: reqwest::Client,
+    fresh: reqwest::Client,
+    link: Arc<Link>,
+    pace: Arc<Pace>,
+    auth: Option<Arc<Auth>>,
+    /// The most bytes of an answer.
+    most: usize,
+}
+
+impl Client {
+    /// A client that follows no redirect: a session and its secrets stay with one server.
+    pub(crate) fn new(
+        link: Arc<Link>,
+        auth: Option<Arc<Auth>>,
+        most: usize,
+    ) -> reqwest::Result<Self> {
+        let builder = || {
+            reqwest::Client::builder()
+                .redirect(Policy::none())
+                .connect_timeout(CONNECTING)
+                .pool_idle_timeout(IDLE)
+        };
+        Ok(Self {
+            kept: builder().build()?,
+            fresh: builder().pool_max_idle_per_host(0).build()?,
+            link,
+            pace: Arc::default(),
+            auth,
+            most,
+        })
+    }
+
+    fn inner(&self) -> &reqwest::Client {
+        if self.pace.wants_fresh() {
+            &self.fresh
+        } else {
+            &self.kept
+        }
+    }
+
+    /// Sends with the token that there is, and once more when the server does not take that one
+    /// and there is another.
+    async fn with_token<T, F>(
+        &self,
+        own: Option<String>,
+        send: impl Fn(Option<String>) -> F,
+    ) -> Result<T, Failed>
+    where
+        F: Future<Output = Result<T, Failed>>,
+    {
+        let Some(auth) = &self.auth else {
+            return send(own).await;
+        };
+        let token = auth.token().await?;
+        let sent = token.as_ref().map(|token| token.expose().to_owned());
+        let challenge = match send(sent).await {
+            Err(StreamableHttpError::AuthRequired(challenge)) => challenge,
+            Err(StreamableHttpError::InsufficientScope(challenge)) => {
+                auth.challenged(&challenge.www_authenticate_header);
+                return Err(StreamableHttpError::InsufficientScope(challenge));
+            }
+            done => return done,
+        };
+        if let Some(token) = token
+            && let Some(another) = auth.instead_of(&token).await?
+        {
+            return send(Some(another.expose().to_owned())).await;
+        }
+        auth.challenged(&challenge.www_authenticate_header);
+        Err(StreamableHttpError::AuthRequired(challenge))
+    }
+}
+
+/// The configuration of the transport.
+pub(crate) fn transport(
+    url: &str,
+    headers: Headers,
+    most: usize,
+) -> StreamableHttpClientTransportConfig {
+    let mut config = StreamableHttpClientTransportConfig::with_uri(url)
+        .max_concurrent_requests(64)
+        // A new session is a new generation, and callers must hear of it.
+        .reinit_on_expired_session(false);
+    config.custom_headers = headers;
+    config.max_sse_event_size = most;
+    config
+}
+
+/// An error without the address, which may have a secret in it.
+fn anonymous(error: Failed) -> Failed {
+    match error {
+        StreamableHttpError::Client(error) => StreamableHttpError::Client(error.without_url()),
+        other => other,
+    }
+}
+
+impl StreamableHttpClient for Client {
+    type Error = reqwest::Error;
+
+    async fn post_message(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session_id: Option<Arc<str>>,
+        auth_header: Option<String>,
+        custom_headers: Headers,
+    ) -> Result<StreamableHttpPostResponse, Failed> {
+        let answers = Answers::to(&self.link, &message);
+        let post = Post {
+            uri: &uri,
+            message: &message,
+            session: session_id.as_deref(),
+            headers: &custom_headers,
+            most: self.most,
+        };
+        let send = |token: Option<String>| {
+            let answers = answers.clone();
+            let post = &post;
+            async move {
+                let posted = post.send(self.inner(), token, answers, &self.pace);
+                posted.await.map_err(anonymous)
+            }
+        };
+        self.with_token(auth_header, send).await
+    }
+
+    async fn delete_session(
+        &self,
+        uri: Arc<str>,
+        session_id: Arc<str>,
+        auth_header: Option<String>,
+        custom_headers: Headers,
+    ) -> Result<(), Failed> {
+        let send = |token| {
+            let (uri, id) = (Arc::clone(&uri), Arc::clone(&session_id));
+            let headers = custom_headers.clone();
+            async move {
+                let sent = self.inner().delete_session(uri, id, token, headers);
+                sent.await.map_err(anonymous)
+            }
+        };
+        self.with_token(auth_header, send).await
+    }
+
+    async fn get_stream(
+        &self,
+        uri: Arc<str>,
+        session_id: Option<Arc<str>>,
+        last_event_id: Option<String>,
+        auth_header: Option<String>,
+        custom_headers: Headers,
+    ) -> Result<Events, Failed> {
+        let send = |token| {
+            let (uri, id) = (Arc::clone(&uri), session_id.clone());
+            let (last, headers) = (last_event_id.clone(), custom_headers.clone());
+            async move {
+                let got = self
+                    .inner()
+                    .get_stream_with_max_sse_event_size(uri, id, last, token, headers, self.most);
+                got.await.map_err(anonymous)
+            }
+        };
+        let events = self.with_token(auth_header, send).await?;
+        let answers = Answers::to_anything(&self.link);
+        Ok(events
+            .flat_map(move |event| futures_util::stream::iter(answers.clean(event)))
+            .boxed())
+    }
+}

@@ -1,0 +1,52 @@
+//! Whether a server answers late on connections that are kept.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Answers in a row that must look delayed before connections are no longer kept.
+const DELAYED_IN_A_ROW: u32 = 8;
+/// What Linux's delayed acknowledgement looks like.
+const DELAYED: std::ops::Range<Duration> = Duration::from_millis(38)..Duration::from_millis(55);
+
+/// How quickly a server's answers begin.
+#[derive(Default)]
+pub(super) struct Pace {
+    delayed: AtomicU32,
+    fresh: AtomicBool,
+}
+
+impl Pace {
+    /// Notes how long the beginning of an answer took.
+    pub(super) fn note(&self, took: Duration) {
+        if !DELAYED.contains(&took) {
+            self.delayed.store(0, Ordering::Relaxed);
+        } else if self.delayed.fetch_add(1, Ordering::Relaxed) + 1 >= DELAYED_IN_A_ROW {
+            self.fresh.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether each request had better have a connection of its own.
+    pub(super) fn wants_fresh(&self) -> bool {
+        self.fresh.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trap04_connections_that_answer_late_are_no_longer_kept() {
+        let pace = Pace::default();
+        let note = |milliseconds: &[u64]| {
+            for took in milliseconds {
+                pace.note(Duration::from_millis(*took));
+            }
+            pace.wants_fresh()
+        };
+        assert!(!note(&[44; 7]));
+        assert!(!note(&[3]), "one that is quick was not delayed");
+        assert!(!note(&[200; 20]), "slow is not delayed");
+        assert!(note(&[44; 8]));
+    }
+}

@@ -1,0 +1,307 @@
+//! One POST: what is sent, and what its status, its body or its stream of events mean.
+
+use std::borrow::Cow;
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures_util::{Stream, StreamExt as _, stream};
+use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use reqwest::{Response, StatusCode};
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcMessage, ServerJsonRpcMessage,
+};
+use rmcp::transport::streamable_http_client::{
+    AuthRequiredError, HttpStatusError, InsufficientScopeError, SseError, StreamableHttpError,
+    StreamableHttpPostResponse,
+};
+use sse_stream::{Sse, SseStream};
+
+use super::answers::Answers;
+use super::pace::Pace;
+use super::{Events, Failed, Headers};
+use crate::secrets::beginning;
+
+const SESSION: &str = "mcp-session-id";
+const EVENTS: &str = "text/event-stream";
+const JSON: &str = "application/json";
+/// The most bytes of the body of a refusal, and how many of them are told.
+const REFUSAL: usize = 64 * 1024;
+const TOLD: usize = 300;
+
+/// What is posted.
+pub(super) struct Post<'a> {
+    pub(super) uri: &'a str,
+    pub(super) message: &'a ClientJsonRpcMessage,
+    pub(super) session: Option<&'a str>,
+    pub(super) headers: &'a Headers,
+    /// The most bytes of the answer.
+    pub(super) most: usize,
+}
+
+impl Post<'_> {
+    /// Sends it and reads as much as tells what comes.
+    pub(super) async fn send(
+        &self,
+        client: &reqwest::Client,
+        token: Option<String>,
+        answers: Answers,
+        pace: &Arc<Pace>,
+    ) -> Result<StreamableHttpPostResponse, Failed> {
+        let mut request = client
+            .post(self.uri)
+            .header(ACCEPT, [EVENTS, JSON].join(", "))
+            .header(CONTENT_TYPE, JSON);
+        for (name, value) in self.headers {
+            request = request.header(name, value);
+        }
+        if let Some(session) = self.session {
+            request = request.header(SESSION, session);
+        }
+        if let Some(token) = token {
+            request = request.bearer_auth(token);
+        }
+        let body = serde_json::to_vec(self.message)?;
+        let begun = Instant::now();
+        let response = request.body(body).send().await?;
+        let status = response.status();
+        if let Some(refused) = self.refused_for_auth(&response) {
+            return Err(refused);
+        }
+        if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
+            return Ok(StreamableHttpPostResponse::Accepted);
+        }
+        if status == StatusCode::NOT_FOUND && self.session.is_some() {
+            return Err(StreamableHttpError::SessionExpired);
+        }
+        let kind = header(&response, CONTENT_TYPE.as_str());
+        let is = |name: &str| kind.as_deref().is_some_and(|kind| kind.starts_with(name));
+        if !status.is_success() {
+            return self.refused(response, is(JSON), &answers).await;
+        }
+        let session = header(&response, SESSION);
+        if !answers.are_awaited() {
+            // Some answer with something where nothing is to be answered.
+            return Ok(StreamableHttpPostResponse::Accepted);
+        }
+        if is(EVENTS) {
+            let events = events(response, self.most, answers, (begun, Arc::clone(pace)));
+            return Ok(StreamableHttpPostResponse::Sse(events, session));
+        }
+        if !is(JSON) {
+            return Err(StreamableHttpError::UnexpectedContentType(kind));
+        }
+        let body = body_of(response, self.most).await?;
+        pace.note(begun.elapsed());
+        let answer = match body {
+            Some(body) => answers
+                .in_body(&body)
+                .or_else(|| answers.error("its answer is no message")),
+            None => answers.error(too_long(self.most)),
+        };
+        match answer {
+            Some(answer) => Ok(StreamableHttpPostResponse::Json(answer, session)),
+            None => Ok(StreamableHttpPostResponse::Accepted),
+        }
+    }
+
+    fn refused_for_auth(&self, response: &Response) -> Option<Failed> {
+        let challenge = header(response, WWW_AUTHENTICATE.as_str());
+        match (response.status(), challenge) {
+            (StatusCode::UNAUTHORIZED, challenge) => {
+                let error = AuthRequiredError::new(challenge.unwrap_or_default());
+                Some(StreamableHttpError::AuthRequired(error))
+            }
+            (StatusCode::FORBIDDEN, Some(challenge)) => {
+                let error = InsufficientScopeError::new(challenge, None);
+                Some(StreamableHttpError::InsufficientScope(error))
+            }
+            _ => None,
+        }
+    }
+
+    /// A status that is no success: an error of the protocol if the body is one.
+    async fn refused(
+        &self,
+        response: Response,
+        is_json: bool,
+        answers: &Answers,
+    ) -> Result<StreamableHttpPostResponse, Failed> {
+        let status = response.status();
+        let retry_after = header(&response, RETRY_AFTER.as_str());
+        let body = body_of(response, REFUSAL).await.ok().flatten();
+        let body = body.unwrap_or_default();
+        let error = if is_json {
+            answers.in_body(&body)
+        } else {
+            None
+        };
+        let error = match error {
+            Some(JsonRpcMessage::Error(error)) => Some(error.error),
+            _ => None,
+        };
+        let told = || beginning(String::from_utf8_lossy(&body).into_owned(), TOLD);
+        // A server of the era before may refuse the question for the era in any way.
+        if let JsonRpcMessage::Request(request) = self.message
+            && matches!(request.request, ClientRequest::DiscoverRequest(_))
+            && self.session.is_none()
+            && status.is_client_error()
+            && status != StatusCode::FORBIDDEN
+        {
+            let error = error.unwrap_or_else(|| {
+                ErrorData::invalid_request(format!("refused with HTTP {status}: {}", told()), None)
+            });
+            let answer = ServerJsonRpcMessage::error(error, Some(request.id.clone()));
+            return Ok(StreamableHttpPostResponse::Json(answer, None));
+        }
+        if let (Some(error), JsonRpcMessage::Request(request)) = (error, self.message)
+            && status != StatusCode::FORBIDDEN
+        {
+            let answer = ServerJsonRpcMessage::error(error, Some(request.id.clone()));
+            return Ok(StreamableHttpPostResponse::Json(answer, None));
+        }
+        if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
+            return Err(HttpStatusError::new(status.as_u16(), retry_after).into());
+        }
+        let text = format!("HTTP {status}: {}", told());
+        Err(StreamableHttpError::UnexpectedServerResponse(Cow::Owned(
+            text,
+        )))
+    }
+}
+
+fn header(response: &Response, name: &str) -> Option<String> {
+    let value = response.headers().get(name)?;
+    Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
+}
+
+fn too_long(most: usize) -> String {
+    format!("its answer is longer than {most} bytes and was left out")
+}
+
+/// The whole body, unless it is longer than that.
+async fn body_of(mut response: Response, most: usize) -> reqwest::Result<Option<Vec<u8>>> {
+    let mut body = Vec::new();
+    while let Some(piece) = response.chunk().await? {
+        if body.len() + piece.len() > most {
+            return Ok(None);
+        }
+        body.extend_from_slice(&piece);
+    }
+    Ok(Some(body))
+}
+
+/// Events, cleaned. One that is too long is an error in place of the answer. How long the first
+/// took is noted.
+fn events(
+    response: Response,
+    most: usize,
+    answers: Answers,
+    (begun, pace): (Instant, Arc<Pace>),
+) -> Events {
+    let bytes = response
+        .bytes_stream()
+        .map(|piece| piece.map_err(|error| io::Error::other(error.without_url())));
+    let events = SseStream::from_bytes_stream(bounded(bytes, most));
+    let mut pace = Some(pace);
+    events
+        .flat_map(move |event| {
+            if let Some(pace) = pace.take() {
+                pace.note(begun.elapsed());
+            }
+            let cleaned = match event {
+                Err(error) if is_too_long(&error) => {
+                    let error = answers.error(too_long(most));
+                    let data = error.and_then(|error| serde_json::to_string(&error).ok());
+                    vec![Ok(Sse {
+                        event: None,
+                        data,
+                        id: None,
+                        retry: None,
+                    })]
+                }
+                event => answers.clean(event),
+            };
+            stream::iter(cleaned)
+        })
+        .boxed()
+}
+
+/// An event is too long.
+#[derive(Debug, thiserror::Error)]
+#[error("an event is too long")]
+struct TooLong;
+
+/// The same bytes, up to an event that is longer than `most`.
+fn bounded<B: AsRef<[u8]> + Send + 'static>(
+    bytes: impl Stream<Item = io::Result<B>> + Send + 'static,
+    most: usize,
+) -> impl Stream<Item = io::Result<B>> + Send + 'static {
+    let begin = (Length::default(), false);
+    bytes.scan(begin, move |(length, over), piece| {
+        let piece = match piece {
+            _ if *over => None,
+            Ok(piece) if length.after(piece.as_ref()) > most => {
+                *over = true;
+                Some(Err(io::Error::other(TooLong)))
+            }
+            piece => Some(piece),
+        };
+        std::future::ready(piece)
+    })
+}
+
+fn is_too_long(error: &SseError) -> bool {
+    let SseError::Body(error) = error else {
+        return false;
+    };
+    let error = error.downcast_ref::<io::Error>();
+    let inner = error.and_then(io::Error::get_ref);
+    inner.is_some_and(|inner| inner.is::<TooLong>())
+}
+
+/// How long the event at hand is.
+#[derive(Default)]
+struct Length {
+    bytes: usize,
+    last: u8,
+    is_blank: bool,
+}
+
+impl Length {
+    /// The most that an event was long while these bytes came.
+    fn after(&mut self, piece: &[u8]) -> usize {
+        let mut most = 0;
+        for byte in piece {
+            self.bytes += 1;
+            most = most.max(self.bytes);
+            let ends_line = *byte == b'\r' || (*byte == b'\n' && self.last != b'\r');
+            if ends_line {
+                if self.is_blank {
+                    self.bytes = 0;
+                }
+                self.is_blank = true;
+            } else if *byte != b'\n' {
+                self.is_blank = false;
+            }
+            self.last = *byte;
+        }
+        most
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_length_of_an_event_begins_anew_after_a_blank_line() {
+        for end in ["\n", "\r\n", "\r"] {
+            let event = format!("data: {}{end}{end}", "x".repeat(90));
+            let mut length = Length::default();
+            let longest = (0..50).map(|_| length.after(event.as_bytes())).max();
+            assert!(longest < Some(110), "{end:?}: {longest:?}");
+            assert!(length.after(&[b'x'; 200]) >= 200);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What an error of the transport means for the request and its connection.
+
+use std::error::Error as StdError;
+
+use rmcp::transport::streamable_http_client::StreamableHttpError;
+
+use super::Failed;
+use crate::connection::Trouble;
+use crate::failure::Failure;
+
+/// What it means. A request that failed says nothing of the others on its connection; only a
+/// session that the server has forgotten ends that.
+pub(crate) fn judge(server: &str, error: &(dyn StdError + 'static)) -> Trouble {
+    let failed = |why: String| {
+        Trouble::Failed(Failure::BadAnswer {
+            server: server.to_owned(),
+            why,
+        })
+    };
+    let needs_auth = |why: &str| {
+        Trouble::Failed(Failure::NeedsAuth {
+            server: server.to_owned(),
+            why: why.to_owned(),
+        })
+    };
+    let Some(error) = error.downcast_ref::<Failed>() else {
+        return Trouble::Lost(chain(error));
+    };
+    match error {
+        StreamableHttpError::AuthRequired(_) => needs_auth("it answered with HTTP 401"),
+        StreamableHttpError::InsufficientScope(_) => {
+            needs_auth("it wants more rights than the login gave (HTTP 403)")
+        }
+        StreamableHttpError::Auth(why) => Trouble::Unsent(chain(why)),
+        StreamableHttpError::Client(why) if why.is_connect() => Trouble::Unsent(chain(why)),
+        StreamableHttpError::Client(why) => Trouble::Broken(chain(why)),
+        StreamableHttpError::HttpStatus(status) if status.status == 429 => {
+            let wait = status.retry_after.as_deref();
+            let wait = wait.map(|wait| format!(", and wants to be left alone for {wait} s"));
+            Trouble::Failed(Failure::NotReady {
+                server: server.to_owned(),
+                why: format!("it has too many requests{}", wait.unwrap_or_default()),
+            })
+        }
+        StreamableHttpError::HttpStatus(_)
+        | StreamableHttpError::UnexpectedServerResponse(_)
+        | StreamableHttpError::UnexpectedContentType(_)
+        | StreamableHttpError::ResponseBodyTooLarge { .. }
+        | StreamableHttpError::Deserialize(_)
+        | StreamableHttpError::ReservedHeaderConflict(_) => {
+            let text = error.to_string();
+            // The server's own words stand behind the status and may hold any number.
+            if text.contains("response: HTTP 403") {
+                needs_auth(&text)
+            } else {
+                failed(text)
+            }
+        }
+        StreamableHttpError::Sse(_)
+        | StreamableHttpError::Io(_)
+        | StreamableHttpError::UnexpectedEndOfStream
+        | StreamableHttpError::ControlRequestTimeout => Trouble::Broken(chain(error)),
+        _ => Trouble::Lost(chain(error)),
+    }
+}
+
+/// An error with its causes.
+pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,334 @@
+//! The login: the person's browser at the authorization server, and back with a code.
+//!
+//! Who the host is to an authorization server is what the person configured, else the document at
+//! an address that they configured, else what was registered before, else a new registration.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use conjure_skill_sdk::Cx;
+use conjure_skill_sdk::protocol::Elicit;
+use rmcp::transport::auth::{
+    AuthError, AuthorizationManager, AuthorizationMetadata, CredentialStore as _,
+    InMemoryCredentialStore, WWWAuthenticateParams,
+};
+use serde_json::{Value, json};
+use url::Url;
+
+use super::callback::{Callback, Loopback, port_of, read};
+use super::store::Grant;
+use super::{Auth, Live, issuer_of, lock, store_failed};
+use crate::http::chain;
+use crate::secrets::beginning;
+
+/// How long the person may take.
+const PATIENCE: Duration = Duration::from_secs(5 * 60);
+/// How the host is called where it registers itself.
+const NAME: &str = "Conjure";
+/// The most bytes of a reason.
+const TOLD: usize = 500;
+
+/// A login that waits for the person.
+struct Asked {
+    manager: AuthorizationManager,
+    issuer: String,
+    grant: Grant,
+    loopback: Loopback,
+    url: Url,
+    state: String,
+}
+
+impl Auth {
+    /// Logs in for a call, if the session has a person who wants to. One who did not is asked no
+    /// more.
+    ///
+    /// # Errors
+    /// Why there is no login.
+    pub(crate) async fn log_in_for_call(&self, cx: &Cx) -> Result<(), String> {
+        let before = self.access().await;
+        let _one = self.logging_in.lock().await;
+        if self.access().await != before {
+            // Somebody else did meanwhile.
+            return Ok(());
+        }
+        if self.declined.load(Ordering::Relaxed) {
+            return Err("the person did not log in when they were asked".to_owned());
+        }
+        self.log_in_now(cx).await
+    }
+
+    /// Logs in with the person of a session.
+    ///
+    /// # Errors
+    /// Why there is no login; tokens from before stay as they are.
+    pub(crate) async fn log_in(&self, cx: &Cx) -> Result<(), String> {
+        let _one = self.logging_in.lock().await;
+        self.log_in_now(cx).await
+    }
+
+    async fn log_in_now(&self, cx: &Cx) -> Result<(), String> {
+        let done = async {
+            let asked = self.ask().await?;
+            let callback = self.answer(cx, &asked).await.map_err(Ended::Person)?;
+            self.exchange(asked, callback).await?;
+            Ok::<(), Ended>(())
+        };
+        match done.await {
+            Ok(()) => {
+                self.declined.store(false, Ordering::Relaxed);
+                *lock(&self.challenge) = None;
+                Ok(())
+            }
+            Err(Ended::Person(why)) => {
+                self.declined.store(true, Ordering::Relaxed);
+                Err(why)
+            }
+            Err(Ended::Failed(error)) => {
+                let text = format!("the login did not work: {}", chain(&error));
+                Err(beginning(text, TOLD))
+            }
+        }
+    }
+
+    async fn access(&self) -> Option<super::Token> {
+        let held = self.held.lock().await;
+        held.live.as_ref().map(|live| live.access.clone())
+    }
+
+    /// Everything up to the address that the person visits.
+    async fn ask(&self) -> Result<Asked, AuthError> {
+        let challenge = lock(&self.challenge).clone();
+        let challenge = challenge.filter(|challenge| !challenge.is_empty());
+        let mut manager = AuthorizationManager::new(self.url.as_str()).await?;
+        let resolved = manager
+            .resolve_metadata_from_challenge(challenge.as_deref())
+            .await?;
+        let metadata = resolved.metadata;
+        if resolved.source.is_discovered() && metadata.code_challenge_methods_supported.is_none() {
+            // The protocol wants it said.
+            return Err(AuthError::PkceUnsupported);
+        }
+        for endpoint in [&metadata.authorization_endpoint, &metadata.token_endpoint] {
+            is_fit(endpoint)?;
+        }
+        let issuer = issuer_of(&metadata);
+        manager.set_metadata(metadata.clone());
+        let kept = self.store.load().map_err(store_failed)?;
+        let before = kept.of(&issuer);
+        let scopes = self.scopes(&manager, challenge.as_deref(), before).await;
+        let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
+        let loopback = self.loopback(before).await?;
+        let grant = self
+            .client(&mut manager, &metadata, &loopback, before, &scopes)
+            .await?;
+        manager.configure_client(grant.client())?;
+        let url = Url::parse(&manager.get_authorization_url(&scopes).await?)?;
+        let state = url.query_pairs().find(|(key, _)| key == "state");
+        let state = state.map(|(_, state)| state.into_owned());
+        Ok(Asked {
+            manager,
+            issuer,
+            grant,
+            loopback,
+            state: state.unwrap_or_default(),
+            url,
+        })
+    }
+
+    /// What is asked for: what the server wants, beside what it gave before if that is not enough.
+    async fn scopes(
+        &self,
+        manager: &AuthorizationManager,
+        challenge: Option<&str>,
+        before: Option<&Grant>,
+    ) -> Vec<String> {
+        let mut scopes = match &self.client.scopes {
+            Some(scopes) => scopes.clone(),
+            None => manager.select_initial_scopes(&[]).await,
+        };
+        let params = challenge
+            .zip(Url::parse(&self.url).ok())
+            .map(|(challenge, url)| WWWAuthenticateParams::parse(challenge, &url));
+        let Some(params) = params.filter(WWWAuthenticateParams::is_insufficient_scope) else {
+            return scopes;
+        };
+        let wanted = params.scope.unwrap_or_default();
+        let given = before.and_then(|grant| grant.credentials.as_ref());
+        let given = given.map(|given| given.granted_scopes.clone());
+        let mut all = given.unwrap_or_default();
+        all.append(&mut scopes);
+        all.extend(wanted.split_whitespace().map(str::to_owned));
+        let mut seen = std::collections::HashSet::new();
+        all.retain(|scope| seen.insert(scope.clone()));
+        all
+    }
+
+    /// The port that is configured, or was used before, or any.
+    async fn loopback(&self, before: Option<&Grant>) -> Result<Loopback, AuthError> {
+        let failed = |error: std::io::Error| {
+            AuthError::InternalError(format!(
+                "no port of this machine can wait for the browser: {error}"
+            ))
+        };
+        if let Some(port) = self.client.port {
+            return Loopback::bind(port).await.map_err(failed);
+        }
+        if let Some(port) = before.and_then(|grant| port_of(&grant.redirect_uri))
+            && let Ok(loopback) = Loopback::bind(port).await
+        {
+            return Ok(loopback);
+        }
+        Loopback::bind(0).await.map_err(failed)
+    }
+
+    /// Who the host is at this authorization server.
+    async fn client(
+        &self,
+        manager: &mut AuthorizationManager,
+        metadata: &AuthorizationMetadata,
+        loopback: &Loopback,
+        before: Option<&Grant>,
+        scopes: &[&str],
+    ) -> Result<Grant, AuthError> {
+        let redirect_uri = loopback.redirect_uri();
+        let credentials = before.and_then(|grant| grant.credentials.clone());
+        let grant = |id: &str, secret: Option<String>| Grant {
+            client_id: id.to_owned(),
+            client_secret: secret,
+            redirect_uri: redirect_uri.clone(),
+            credentials: credentials.clone(),
+        };
+        if let Some(id) = &self.client.id {
+            return Ok(grant(id, self.client.secret.clone()));
+        }
+        let says = |name: &str| {
+            let said = metadata.additional_fields.get(name);
+            said.and_then(Value::as_bool) == Some(true)
+        };
+        if let Some(address) = &self.client.metadata_url
+            && says("client_id_metadata_document_supported")
+        {
+            return Ok(grant(address, None));
+        }
+        if let Some(before) = before.filter(|before| before.redirect_uri == redirect_uri) {
+            return Ok(before.clone());
+        }
+        if metadata.registration_endpoint.is_none() {
+            return Err(AuthError::RegistrationFailed(format!(
+                "{} does not let programs register themselves; register one by hand and set \
+                 `oauth.client_id` of the server",
+                issuer_of(metadata)
+            )));
+        }
+        let registered = manager.register_client(NAME, &redirect_uri, scopes).await?;
+        let registered = grant(&registered.client_id, registered.client_secret);
+        let _lock = self.store.lock().await.map_err(store_failed)?;
+        let mut kept = self.store.load().map_err(store_failed)?;
+        // The tokens of another registration stay in use until there are new ones.
+        if credentials.is_none() {
+            kept.put(issuer_of(metadata), registered.clone());
+            self.store.save(&kept).map_err(store_failed)?;
+        }
+        Ok(registered)
+    }
+
+    /// Asks the person, and waits for the browser or for what they paste.
+    async fn answer(&self, cx: &Cx, asked: &Asked) -> Result<Callback, String> {
+        let question = Elicit {
+            message: format!(
+                "[{}] wants you to log in at {}.",
+                self.server,
+                asked.url.origin().ascii_serialization()
+            ),
+            schema: Some(json!({
+                "type": "object",
+                "properties": { "address": {
+                    "type": "string",
+                    "description": "press Enter once you are logged in; if the browser is on \
+                                    another machine, paste the address at which it ended",
+                } },
+            })),
+            url: Some(asked.url.to_string()),
+            ..Elicit::default()
+        };
+        let person = async {
+            let answer = cx.elicit_async(&question).await;
+            let answer = answer.map_err(|error| error.message().to_owned())?;
+            if answer.action != "accept" {
+                return Err("nobody logged in".to_owned());
+            }
+            let pasted = answer.content.get("address").and_then(Value::as_str);
+            match pasted.filter(|pasted| !pasted.trim().is_empty()) {
+                Some(pasted) => read(pasted, &asked.state)
+                    .unwrap_or_else(|| Err("the address is not of this login".to_owned())),
+                // The browser is on its way.
+                None => std::future::pending().await,
+            }
+        };
+        let refused = |why| format!("the authorization server refused: {why}");
+        tokio::select! {
+            answer = asked.loopback.answer(&asked.state) => answer.map_err(refused),
+            answer = person => answer,
+            () = cx.until_cancelled() => Err("it was cancelled".to_owned()),
+            () = tokio::time::sleep(PATIENCE) => {
+                Err(format!("nobody logged in within {} minutes", PATIENCE.as_secs() / 60))
+            }
+        }
+    }
+
+    /// A token for the code.
+    async fn exchange(&self, asked: Asked, callback: Callback) -> Result<(), AuthError> {
+        let mut manager = asked.manager;
+        let memory = InMemoryCredentialStore::new();
+        manager.set_credential_store(memory.clone());
+        manager
+            .exchange_code_for_token_with_issuer(
+                &callback.code,
+                &callback.state,
+                callback.issuer.as_deref(),
+            )
+            .await?;
+        let grant = Grant {
+            credentials: memory.load().await?,
+            ..asked.grant
+        };
+        let mut held = self.held.lock().await;
+        let _lock = self.store.lock().await.map_err(store_failed)?;
+        let mut kept = self.store.load().map_err(store_failed)?;
+        held.live = Live::of(&grant);
+        kept.put(asked.issuer, grant);
+        self.store.save(&kept).map_err(store_failed)
+    }
+}
+
+/// Why there is no login.
+enum Ended {
+    /// The person, or whoever stands for them.
+    Person(String),
+    Failed(AuthError),
+}
+
+impl From<AuthError> for Ended {
+    fn from(error: AuthError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// Whether an endpoint can be visited: a page, and not in the clear over the network.
+fn is_fit(endpoint: &str) -> Result<(), AuthError> {
+    let url = Url::parse(endpoint)?;
+    let is_here = match url.host() {
+        Some(url::Host::Domain(name)) => name == "localhost",
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    };
+    if url.scheme() == "https" || (url.scheme() == "http" && is_here) {
+        return Ok(());
+    }
+    Err(AuthError::MetadataError(format!(
+        "the endpoint {}://{} of the authorization server is not https",
+        url.scheme(),
+        url.host_str().unwrap_or_default()
+    )))
+}

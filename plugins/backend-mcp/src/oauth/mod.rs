@@ -1,0 +1,310 @@
+//! OAuth for servers over HTTP: the token of each request, renewed when it must be, and the login.
+//!
+//! What the protocol wants of a client (discovery, PKCE, the resource of a token, the issuer of an
+//! answer) rmcp does. Here are the tokens: where they are kept, who may renew them, what happens
+//! when two processes want to at once, and how a person logs in.
+
+mod callback;
+mod login;
+mod store;
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use conjure_skill_sdk::Cx;
+use rmcp::transport::auth::{
+    AuthError, AuthorizationManager, AuthorizationMetadata, CredentialStore as _,
+    InMemoryCredentialStore, OAuthClientConfig,
+};
+use serde_json::Value;
+
+use crate::config::OAuthConfig;
+use crate::server::{digest, value};
+use store::{Grant, Store};
+
+/// A token is renewed so long before it ends.
+const EARLY: Duration = Duration::from_secs(30);
+
+/// A token for requests. It can be sent and not shown.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Token(String);
+
+impl Token {
+    /// The token itself.
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+/// As whom the host logs in, where that is configured.
+pub(crate) struct Client {
+    id: Option<String>,
+    secret: Option<String>,
+    metadata_url: Option<String>,
+    scopes: Option<Vec<String>>,
+    port: Option<u16>,
+}
+
+impl Client {
+    /// Asks the host for the secret that the configuration names.
+    pub(crate) async fn resolve(
+        config: &OAuthConfig,
+        cx: &Cx,
+        secrets: &mut Vec<String>,
+    ) -> Result<Self, String> {
+        let secret = match &config.client_secret {
+            Some(setting) => Some(value(setting, cx, secrets).await?),
+            None => None,
+        };
+        Ok(Self {
+            id: config.client_id.clone(),
+            secret,
+            metadata_url: config.client_metadata_url.clone(),
+            scopes: config.scopes.clone(),
+            port: config.callback_port,
+        })
+    }
+}
+
+/// The login to one server.
+pub(crate) struct Auth {
+    server: String,
+    url: String,
+    client: Client,
+    store: Store,
+    held: tokio::sync::Mutex<Held>,
+    /// What the server said when it wanted other credentials.
+    challenge: Mutex<Option<String>>,
+    logging_in: tokio::sync::Mutex<()>,
+    /// The person did not want to; calls ask no more.
+    declined: AtomicBool,
+}
+
+/// What this process knows.
+#[derive(Default)]
+struct Held {
+    live: Option<Live>,
+    /// A refresh token that was refused for good, by its digest.
+    dead: Option<String>,
+    /// A token that the server did not take.
+    refused: Option<Token>,
+}
+
+/// A token with what is known of it.
+#[derive(Clone)]
+struct Live {
+    access: Token,
+    refresh: Option<String>,
+    /// Seconds since 1970.
+    ends: Option<u64>,
+}
+
+impl Live {
+    /// What is granted, if it is anything.
+    fn of(grant: &Grant) -> Option<Self> {
+        let stored = grant.credentials.as_ref()?;
+        // The type's own accessors are a trait of another library's.
+        let response = serde_json::to_value(stored.token_response.as_ref()?).ok()?;
+        let text = |name: &str| response.get(name)?.as_str().map(str::to_owned);
+        let lasts = response.get("expires_in").and_then(Value::as_u64);
+        Some(Self {
+            access: Token(text("access_token")?),
+            refresh: text("refresh_token"),
+            ends: stored.token_received_at.zip(lasts).map(|(at, s)| at + s),
+        })
+    }
+
+    fn ends_within(&self, time: Duration) -> bool {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = now.unwrap_or_default() + time;
+        self.ends.is_some_and(|ends| ends <= now.as_secs())
+    }
+}
+
+impl Auth {
+    /// For the server at this address; tokens are kept below the plugin's own directory, and
+    /// without one in memory.
+    pub(crate) fn new(
+        server: &str,
+        url: &str,
+        client: Client,
+        data_dir: Option<&Path>,
+    ) -> Result<Self, String> {
+        let parsed = url::Url::parse(url).map_err(|error| format!("its `url` is none: {error}"))?;
+        let name = digest(format!("{parsed} {:?}", client.id).as_bytes());
+        Ok(Self {
+            server: server.to_owned(),
+            url: url.to_owned(),
+            client,
+            store: Store::new(data_dir, &name),
+            held: tokio::sync::Mutex::default(),
+            challenge: Mutex::default(),
+            logging_in: tokio::sync::Mutex::default(),
+            declined: AtomicBool::new(false),
+        })
+    }
+
+    /// The token to send, renewed if it ends soon; none without a login.
+    ///
+    /// # Errors
+    /// When it had to be renewed and that may work later.
+    pub(crate) async fn token(&self) -> Result<Option<Token>, AuthError> {
+        let mut held = self.held.lock().await;
+        if held.live.is_none() {
+            held.live = self.kept()?;
+        }
+        let Some(live) = held.live.clone() else {
+            return Ok(None);
+        };
+        if !live.ends_within(EARLY) {
+            return Ok(Some(live.access));
+        }
+        match self.renew(&mut held, None).await {
+            Ok(Some(token)) => Ok(Some(token)),
+            // It is still good for a moment.
+            _ if !live.ends_within(Duration::ZERO) => Ok(Some(live.access)),
+            renewed => renewed,
+        }
+    }
+
+    /// A token in place of one that the server did not take: what another process has renewed
+    /// already, or a new one.
+    ///
+    /// # Errors
+    /// As for [`Auth::token`].
+    pub(crate) async fn instead_of(&self, refused: &Token) -> Result<Option<Token>, AuthError> {
+        let mut held = self.held.lock().await;
+        if let Some(live) = held.live.as_ref().filter(|live| live.access != *refused) {
+            return Ok(Some(live.access.clone()));
+        }
+        let another = self.renew(&mut held, Some(refused)).await?;
+        if another.is_none() {
+            held.refused = Some(refused.clone());
+        }
+        Ok(another)
+    }
+
+    /// Whether there is a token that was not refused yet: somebody has logged in.
+    pub(crate) async fn may_be_taken(&self) -> bool {
+        let held = self.held.lock().await;
+        let kept = self.kept().ok().flatten();
+        kept.is_some_and(|live| Some(&live.access) != held.refused.as_ref())
+    }
+
+    /// The server wants other credentials, and said this.
+    pub(crate) fn challenged(&self, challenge: &str) {
+        *lock(&self.challenge) = Some(challenge.to_owned());
+    }
+
+    /// Whether there is a token.
+    pub(crate) fn is_logged_in(&self) -> bool {
+        match self.held.try_lock() {
+            Ok(held) if held.live.is_some() => true,
+            _ => self.kept().is_ok_and(|live| live.is_some()),
+        }
+    }
+
+    /// Forgets the login. False when there was none.
+    ///
+    /// # Errors
+    /// When the file cannot be removed.
+    pub(crate) async fn log_out(&self) -> Result<bool, String> {
+        let mut held = self.held.lock().await;
+        let _lock = self.store.lock().await.map_err(|error| error.to_string())?;
+        *held = Held::default();
+        self.store.remove().map_err(|error| error.to_string())
+    }
+
+    fn kept(&self) -> Result<Option<Live>, AuthError> {
+        let kept = self.store.load().map_err(store_failed)?;
+        Ok(kept.current().and_then(|(_, grant)| Live::of(grant)))
+    }
+
+    /// Renews the token, one process at a time. What another one has saved meanwhile is taken
+    /// over: a refresh token is often good for one use only.
+    async fn renew(
+        &self,
+        held: &mut Held,
+        refused: Option<&Token>,
+    ) -> Result<Option<Token>, AuthError> {
+        let _lock = self.store.lock().await.map_err(store_failed)?;
+        let mut kept = self.store.load().map_err(store_failed)?;
+        let Some((issuer, grant)) = kept.current() else {
+            held.live = None;
+            return Ok(None);
+        };
+        let Some(live) = Live::of(grant) else {
+            held.live = None;
+            return Ok(None);
+        };
+        if Some(&live.access) != refused && !live.ends_within(EARLY) {
+            held.live = Some(live.clone());
+            return Ok(Some(live.access));
+        }
+        let refresh = live.refresh.as_deref().map(|text| digest(text.as_bytes()));
+        if refresh.is_none() || refresh == held.dead {
+            held.live = None;
+            return Ok(None);
+        }
+        let (issuer, grant) = (issuer.to_owned(), grant.clone());
+        let mut manager = AuthorizationManager::new(self.url.as_str()).await?;
+        let metadata = manager.resolve_metadata().await?.metadata;
+        if issuer_of(&metadata) != issuer {
+            // What this one gave is nobody else's to see. The next login is at the other.
+            held.live = None;
+            return Ok(None);
+        }
+        manager.set_metadata(metadata);
+        manager.configure_client(grant.client())?;
+        let memory = InMemoryCredentialStore::new();
+        if let Some(credentials) = grant.credentials.clone() {
+            memory.save(credentials).await?;
+        }
+        manager.set_credential_store(memory.clone());
+        match manager.refresh_token().await {
+            Ok(_) => {}
+            Err(AuthError::TokenRefreshRejected(_) | AuthError::AuthorizationRequired) => {
+                held.live = None;
+                held.dead = refresh;
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        }
+        let grant = Grant {
+            credentials: memory.load().await?,
+            ..grant
+        };
+        held.live = Live::of(&grant);
+        kept.put(issuer, grant);
+        self.store.save(&kept).map_err(store_failed)?;
+        Ok(held.live.as_ref().map(|live| live.access.clone()))
+    }
+}
+
+/// The name under which a server's credentials are kept. Without metadata that is the place from
+/// which its endpoints were guessed.
+fn issuer_of(metadata: &AuthorizationMetadata) -> String {
+    let issuer = metadata.issuer.as_ref();
+    issuer.unwrap_or(&metadata.token_endpoint).clone()
+}
+
+fn store_failed(error: std::io::Error) -> AuthError {
+    AuthError::CredentialStoreError(error.to_string())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Grant {
+    /// The client to which it was given.
+    fn client(&self) -> OAuthClientConfig {
+        let client = OAuthClientConfig::new(&self.client_id, &self.redirect_uri);
+        match &self.client_secret {
+            Some(secret) => client.with_client_secret(secret),
+            None => client,
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Where tokens are kept: one file a server, which only its owner can read, and a lock beside it.
+//!
+//! The file has what several authorization servers gave, each under its issuer: what one gave is
+//! never shown to another. Nothing here can be printed.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use rmcp::transport::auth::StoredCredentials;
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+/// How long another process may hold the lock: a renewal takes one request or a few.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often it is tried.
+const AGAIN: Duration = Duration::from_millis(20);
+
+/// What is kept for one server.
+#[derive(Default, Clone, Serialize, Deserialize)]
+pub(super) struct Kept {
+    /// Whose tokens are used.
+    current: Option<String>,
+    #[serde(default)]
+    issuers: BTreeMap<String, Grant>,
+}
+
+/// What one authorization server gave.
+#[derive(Clone, Serialize, Deserialize)]
+pub(super) struct Grant {
+    pub(super) client_id: String,
+    #[serde(default)]
+    pub(super) client_secret: Option<String>,
+    pub(super) redirect_uri: String,
+    /// Absent before the first login.
+    #[serde(default)]
+    pub(super) credentials: Option<StoredCredentials>,
+}
+
+impl Kept {
+    /// Whose tokens are used, and what was given.
+    pub(super) fn current(&self) -> Option<(&str, &Grant)> {
+        let (issuer, grant) = self.issuers.get_key_value(self.current.as_deref()?)?;
+        Some((issuer, grant))
+    }
+
+    /// What an issuer gave.
+    pub(super) fn of(&self, issuer: &str) -> Option<&Grant> {
+        self.issuers.get(issuer)
+    }
+
+    /// Keeps what an issuer gave. Its tokens, if it gave any, are used from now on.
+    pub(super) fn put(&mut self, issuer: String, grant: Grant) {
+        if grant.credentials.is_some() {
+            self.current = Some(issuer.clone());
+        }
+        self.issuers.insert(issuer, grant);
+    }
+}
+
+/// The file of one server, or memory where there is no directory.
+pub(super) struct Store {
+    file: Option<PathBuf>,
+    memory: Mutex<Kept>,
+}
+
+/// Held by whoever reads, renews and saves.
+pub(super) struct Lock(#[expect(dead_code, reason = "it is held, not used")] Option<File>);
+
+impl Store {
+    pub(super) fn new(data_dir: Option<&Path>, name: &str) -> Self {
+        let file = data_dir.map(|dir| dir.join("logins").join(format!("{name}.json")));
+        Self {
+            file,
+            memory: Mutex::default(),
+        }
+    }
+
+    /// What is kept; nothing when there is no file.
+    pub(super) fn load(&self) -> io::Result<Kept> {
+        let Some(file) = &self.file else {
+            return Ok(self.memory().clone());
+        };
+        let bytes = match std::fs::read(file) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Kept::default()),
+            Err(error) => return Err(named(file, &error)),
+        };
+        // The reason would quote the file.
+        serde_json::from_slice(&bytes).map_err(|_| {
+            let what = io::Error::other("it is damaged; log out and in again");
+            named(file, &what)
+        })
+    }
+
+    /// Replaces what is kept. The lock must be held.
+    pub(super) fn save(&self, kept: &Kept) -> io::Result<()> {
+        let Some(file) = &self.file else {
+            *self.memory() = kept.clone();
+            return Ok(());
+        };
+        let write = || {
+            let new = file.with_extension(format!("new-{}", std::process::id()));
+            let _ = std::fs::remove_file(&new);
+            let mut to = OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(&new)?;
+            to.write_all(&serde_json::to_vec(kept)?)?;
+            to.sync_all()?;
+            std::fs::rename(&new, file)
+        };
+        write().map_err(|error| named(file, &error))
+    }
+
+    /// Forgets everything. False when there was nothing.
+    pub(super) fn remove(&self) -> io::Result<bool> {
+        let Some(file) = &self.file else {
+            let kept = std::mem::take(&mut *self.memory());
+            return Ok(kept.current.is_some());
+        };
+        match std::fs::remove_file(file) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(named(file, &error)),
+        }
+    }
+
+    /// Waits until no other process changes the file.
+    pub(super) async fn lock(&self) -> io::Result<Lock> {
+        let Some(file) = &self.file else {
+            return Ok(Lock(None));
+        };
+        let path = file.with_extension("lock");
+        if let Some(dir) = path.parent() {
+            let mut private = std::fs::DirBuilder::new();
+            let made = private.recursive(true).mode(0o700).create(dir);
+            made.map_err(|error| named(dir, &error))?;
+        }
+        let open = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path);
+        let lock = open.map_err(|error| named(&path, &error))?;
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Lock(Some(lock))),
+                Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < until => {
+                    tokio::time::sleep(AGAIN).await;
+                }
+                Err(error) => return Err(named(&path, &error.into())),
+            }
+        }
+    }
+
+    fn memory(&self) -> std::sync::MutexGuard<'_, Kept> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(
+        error.kind(),
+        format!("the login file {}: {error}", path.display()),
+    )
+}

@@ -1,0 +1,181 @@
+//! Which request a message answers that is too long to be read: its own `id`, found on the way.
+//!
+//! Keeps a few bytes however long the message is. An `id` inside its result or its parameters is
+//! another's.
+
+use rmcp::model::{ErrorCode, ErrorData, RequestId, ServerJsonRpcMessage};
+use serde_json::Value;
+
+use crate::wire;
+
+/// The most bytes of a member's name or of an id that count.
+const MOST: usize = 256;
+
+/// Looks at a JSON object piece by piece.
+#[derive(Debug, Default)]
+pub(crate) struct Skim {
+    depth: usize,
+    in_text: bool,
+    escaped: bool,
+    /// What the text or number at hand is, while it may matter.
+    taken: Vec<u8>,
+    /// The name of the member whose value comes.
+    member: Vec<u8>,
+    at: At,
+    id: Option<RequestId>,
+    is_answer: bool,
+    is_request: bool,
+}
+
+/// What comes next at the outermost level.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum At {
+    #[default]
+    Name,
+    Value,
+}
+
+impl Skim {
+    /// Goes on with the next bytes. What comes before the first brace is no part of it.
+    pub(crate) fn feed(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.byte(*byte);
+        }
+    }
+
+    /// The error in place of the answer, once it is known which request it is for.
+    pub(crate) fn answer(&self, most: usize) -> Option<ServerJsonRpcMessage> {
+        if self.is_request || !self.is_answer {
+            return None;
+        }
+        let message = format!("its answer is longer than {most} bytes and was left out");
+        let error = ErrorData::new(ErrorCode::INTERNAL_ERROR, message, None);
+        Some(ServerJsonRpcMessage::error(error, Some(self.id.clone()?)))
+    }
+
+    fn byte(&mut self, byte: u8) {
+        if self.in_text {
+            match byte {
+                _ if self.escaped => self.escaped = false,
+                b'\\' => self.escaped = true,
+                b'"' => {
+                    self.in_text = false;
+                    self.take(byte);
+                    return;
+                }
+                _ => {}
+            }
+            self.take(byte);
+            return;
+        }
+        match byte {
+            b'"' if self.depth > 0 => {
+                self.in_text = true;
+                self.take(byte);
+            }
+            b'{' | b'[' => {
+                self.begun();
+                self.depth += 1;
+            }
+            b'}' | b']' => {
+                self.value();
+                self.depth = self.depth.saturating_sub(1);
+            }
+            b':' if self.depth == 1 && self.at == At::Name => {
+                self.member = std::mem::take(&mut self.taken);
+                self.at = At::Value;
+            }
+            b',' if self.depth == 1 => self.value(),
+            _ if byte.is_ascii_whitespace() => {}
+            _ => self.take(byte),
+        }
+    }
+
+    fn take(&mut self, byte: u8) {
+        if self.depth == 1 && self.taken.len() < MOST {
+            self.taken.push(byte);
+        }
+    }
+
+    /// The value of a member is an object or a list.
+    fn begun(&mut self) {
+        if self.depth == 1 && self.at == At::Value {
+            self.note();
+        }
+    }
+
+    /// A member of the outermost level is over.
+    fn value(&mut self) {
+        if self.depth != 1 {
+            return;
+        }
+        if self.at == At::Value {
+            self.note();
+            if self.member == b"\"id\"" && self.taken.len() < MOST {
+                let value = serde_json::from_slice::<Value>(&self.taken).ok();
+                self.id = value.as_ref().and_then(wire::id_of);
+            }
+        }
+        self.taken.clear();
+        self.member.clear();
+        self.at = At::Name;
+    }
+
+    fn note(&mut self) {
+        match self.member.as_slice() {
+            b"\"result\"" | b"\"error\"" => self.is_answer = true,
+            b"\"method\"" => self.is_request = true,
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// The id that is found, whole and byte by byte.
+    fn id(text: &str) -> Option<Value> {
+        let found = |pieces: usize| {
+            let mut skim = Skim::default();
+            for piece in text.as_bytes().chunks(pieces) {
+                skim.feed(piece);
+            }
+            let answer = serde_json::to_value(skim.answer(9)?).unwrap();
+            Some(answer["id"].clone())
+        };
+        assert_eq!(found(1), found(text.len()));
+        found(1)
+    }
+
+    #[test]
+    fn the_outermost_id_counts_wherever_it_is() {
+        let inner = r#"{"id":99,"content":[{"id":"98","text":"\"id\":97,{"}]}"#;
+        let first = format!(r#"{{"jsonrpc":"2.0","id": 12,"result":{inner}}}"#);
+        assert_eq!(id(&first), Some(json!(12)));
+        let last = format!(r#"{{"jsonrpc":"2.0","result":{inner},"id":"a\"b"}}"#);
+        assert_eq!(id(&last), Some(json!("a\"b")));
+        let between = format!(r#"{{"result":{inner} , "id" : 7 , "jsonrpc":"2.0"}}"#);
+        assert_eq!(id(&between), Some(json!(7)));
+    }
+
+    #[test]
+    fn an_answer_is_known_before_it_has_ended() {
+        assert_eq!(
+            id(r#"{"jsonrpc":"2.0","id":5,"result":{"content":["#),
+            Some(json!(5))
+        );
+    }
+
+    #[test]
+    fn what_is_no_answer_has_none() {
+        let params = r#"{"id":3,"result":{}}"#;
+        let request = format!(r#"{{"method":"x","params":{params},"id":1}}"#);
+        assert_eq!(id(&request), None);
+        assert_eq!(id(&format!(r#"{{"result":{params}}}"#)), None);
+        assert_eq!(id("aaaaaaaaaa"), None);
+        assert_eq!(id("\"id\":4"), None);
+    }
+}

@@ -1,0 +1,1 @@
+//! Conjure against other people's MCP programs: see the tests.

@@ -1,0 +1,12 @@
+//! Conjure against MCP programs that others wrote: the official conformance suite, the Inspector,
+//! the reference servers, and the clients of both official SDKs.
+//!
+//! `tests/mcp/install.sh DIR` installs them, pinned; `CONJURE_MCP_PEERS=DIR` says where they are.
+//! Where they are not the tests are left out and say so, which fails CI.
+
+#[cfg(test)]
+mod conformance;
+#[cfg(test)]
+mod peers;
+#[cfg(test)]
+mod servers;
