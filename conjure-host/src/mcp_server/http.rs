@@ -91,9 +91,16 @@ impl HttpServer {
     pub async fn serve(self, end: CancellationToken) -> Result<(), ServeError> {
         let clients = Clients::new(self.server.common);
         let options = &clients.common.options;
+        let hosts = hosts(self.address.ip(), &self.access.hosts);
+        // A page of the server's own address is no stranger.
+        let mut origins: Vec<String> = hosts
+            .iter()
+            .filter_map(|host| origin(host, self.address.port()))
+            .collect();
+        origins.extend(self.access.origins);
         let mut config = StreamableHttpServerConfig::default()
-            .with_allowed_hosts(hosts(self.address.ip(), &self.access.hosts))
-            .with_allowed_origins(self.access.origins)
+            .with_allowed_hosts(hosts)
+            .with_allowed_origins(origins)
             .enforce_origin_validation()
             .with_max_request_body_bytes(options.max_message_bytes);
         config.cancellation_token = clients.common.closing.clone();
@@ -148,6 +155,15 @@ fn hosts(listening: IpAddr, more: &[String]) -> Vec<String> {
     }
     hosts.extend_from_slice(more);
     hosts
+}
+
+/// The origin of pages at a host, on the server's own port.
+fn origin(host: &str, port: u16) -> Option<String> {
+    if host.parse::<std::net::Ipv6Addr>().is_ok() {
+        return Some(format!("http://[{host}]:{port}"));
+    }
+    // One with a port is an authority of somebody else's, such as a proxy.
+    (!host.contains(':')).then(|| format!("http://{host}:{port}"))
 }
 
 /// What a request has to get past.
@@ -226,6 +242,12 @@ mod tests {
             ["localhost", "127.0.0.1", "::1", "mcp.example"]
         );
         assert!(of("192.0.2.1").contains(&"192.0.2.1".to_owned()));
+        assert_eq!(origin("::1", 80).as_deref(), Some("http://[::1]:80"));
+        assert_eq!(
+            origin("localhost", 80).as_deref(),
+            Some("http://localhost:80")
+        );
+        assert_eq!(origin("mcp.example:443", 80), None);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! The names under which tools are served.
 //!
 //! A client puts its own prefix before a name, and hosts of models take 64 characters in all; so a
-//! served name has 40 at the most. A public name that is longer loses its prefix where that is
-//! enough and nobody else has the rest, and else ends in 8 hex digits of its hash.
+//! served name is to have 40 at the most. A public name that is longer loses its prefix where
+//! nobody else has the rest, which is left as its author wrote it; else it is cut, and ends in 8
+//! hex digits of its hash.
 
 use std::collections::{HashMap, HashSet};
 
@@ -23,9 +24,9 @@ pub(super) fn served(table: &RoutingTable, taken: &[&str]) -> Vec<String> {
             .filter(|name| name.len() <= MOST && !taken.contains(name))
             .map(str::to_owned),
     );
-    let short = |raw: &str| -> Option<String> {
+    let legal = |raw: &str| -> Option<String> {
         let name = ToolName::derive(raw).as_str().to_owned();
-        (name.len() <= MOST && name == raw).then_some(name)
+        (name == raw).then_some(name)
     };
     let mut counts: HashMap<&str, usize> = HashMap::new();
     for route in routes {
@@ -38,7 +39,7 @@ pub(super) fn served(table: &RoutingTable, taken: &[&str]) -> Vec<String> {
             if public.len() <= MOST && !taken.contains(&public) {
                 return public.to_owned();
             }
-            let own = short(route.tool())
+            let own = legal(route.tool())
                 .filter(|name| counts.get(name.as_str()) == Some(&1) && !used.contains(name));
             let name = own.unwrap_or_else(|| cut(public));
             used.insert(name.clone());
@@ -94,6 +95,13 @@ mod tests {
             names[2]
         );
         assert!(names.iter().all(|name| name.len() <= 40));
+    }
+
+    #[test]
+    fn a_tools_own_name_is_left_as_it_is() {
+        let long = "a_tool_whose_own_name_is_longer_than_it_should_be";
+        let names = served(&table(&[("skill", long)]), &[]);
+        assert_eq!(names, [long]);
     }
 
     #[test]
