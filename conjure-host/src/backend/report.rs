@@ -5,7 +5,7 @@ use std::time::Duration;
 use conjure_core::chat::{FunctionCall, FunctionCallOutput};
 use conjure_core::context::failure;
 use conjure_core::log::CallEnd;
-use conjure_skill_sdk::protocol::Spent;
+use conjure_skill_sdk::protocol::{Spent, ToolResult};
 use serde_json::Value;
 
 use crate::artifacts::Artifact;
@@ -27,6 +27,8 @@ pub struct CallReport {
     pub state: Option<(String, Value)>,
     /// What it paid for at models of its own: the backend instance, and tokens.
     pub spent: Vec<(String, Spent)>,
+    /// What the plugin said, word for word, where somebody wanted it so.
+    pub said: Option<Box<ToolResult>>,
 }
 
 impl CallReport {
@@ -54,6 +56,7 @@ impl CallReport {
             structured: None,
             state: None,
             spent: Vec::new(),
+            said: None,
         }
     }
 }

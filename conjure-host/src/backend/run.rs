@@ -53,6 +53,8 @@ pub(crate) struct Runner<'a> {
     pub(crate) timeout: Duration,
     pub(crate) timeouts: &'a [TimeoutSpec],
     pub(crate) most_bytes: usize,
+    /// Whether the report has what the plugin said word for word.
+    pub(crate) verbatim: bool,
     pub(crate) cancel: &'a CancellationToken,
     pub(crate) live: &'a LiveOutput,
 }
@@ -101,6 +103,8 @@ impl Runner<'_> {
             refused: 0,
             parts: Vec::new(),
             files: Vec::new(),
+            verbatim: self.verbatim,
+            said: None,
         };
         let ran = match self.at_once(&underway, target, &mut output) {
             Some(ran) => ran,
@@ -245,6 +249,7 @@ impl Runner<'_> {
             structured,
             state,
             spent,
+            said: output.said,
         }
     }
 

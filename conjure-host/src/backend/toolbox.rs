@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use conjure_core::routing::{Catalog, Naming, Quarantined, RoutingError, RoutingTable};
 use conjure_skill_sdk::protocol::{
-    CatalogReply, CatalogRequest, Empty, Open, SkillMount, StateScope, op,
+    CatalogReply, CatalogRequest, Empty, Open, SkillMount, StateScope, ToolDecl, op,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::contributors::Contributors;
-use super::folders_prompt::folders_prompt;
 use super::lease::{BackendLease, SkillLease, ask, create_request};
 use super::offers::{Offer, Offered, backend_tools, executor_tools, native_tools};
 use super::results::fetch_with;
 use super::services::{Services, SessionServices};
+use super::skills_prompt::prompt;
 use super::snapshot::{Snapshot, Target};
 use super::surroundings::Surroundings;
 use super::watching::{Changes, watch};
@@ -32,7 +32,7 @@ const SHUTDOWN: Duration = Duration::from_secs(2);
 
 /// The backends of one session.
 pub struct Toolbox {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     pub(super) around: Surroundings,
     /// Whom the session talks to.
     pub(super) whom: CatalogRequest,
@@ -44,6 +44,8 @@ pub struct Toolbox {
     pub(super) attached: Vec<Attached>,
     /// The native skills that this session uses, by plugin.
     leases: HashMap<PluginId, Arc<SkillLease>>,
+    /// Tools that skills have beside those of their manifests.
+    at_run_time: HashMap<PluginId, Vec<ToolDecl>>,
 }
 
 /// A backend that was attached to the session.
@@ -64,8 +66,16 @@ pub(super) enum Kind {
     /// A backend with what it offers now.
     Backend {
         lease: Arc<BackendLease>,
-        catalog: CatalogReply,
+        catalog: Arc<CatalogReply>,
     },
+}
+
+impl Attached {
+    /// Whether it stands for this native skill.
+    pub(super) fn has_skill(&self, skill: &str) -> bool {
+        let named = self.spec.skills.as_ref();
+        named.is_none_or(|names| names.iter().any(|name| name == skill))
+    }
 }
 
 /// How a backend of a session is.
@@ -155,6 +165,7 @@ impl Toolbox {
             changes: Arc::default(),
             attached: Vec::new(),
             leases: HashMap::new(),
+            at_run_time: HashMap::new(),
         };
         for spec in specs {
             let kind = if spec.is_native() {
@@ -230,8 +241,13 @@ impl Toolbox {
             ..
         }) = attached
         {
-            *catalog = now;
+            *catalog = Arc::new(now);
         }
+    }
+
+    /// From the next snapshot on a skill offers these tools beside those of its manifest.
+    pub(crate) fn set_skill_tools(&mut self, skill: &PluginId, tools: Vec<ToolDecl>) {
+        self.at_run_time.insert(skill.clone(), tools);
     }
 
     /// How the backends are.
@@ -370,7 +386,7 @@ impl Toolbox {
         };
         Ok(Kind::Backend {
             lease: Arc::new(lease),
-            catalog,
+            catalog: Arc::new(catalog),
         })
     }
 
@@ -400,7 +416,8 @@ impl Toolbox {
             match &attached.kind {
                 Kind::Native => {
                     let skills = self.shared.plugins("skill");
-                    native_tools(&attached.spec, &skills, &mut tools, &mut offers);
+                    let more = &self.at_run_time;
+                    native_tools(&attached.spec, &skills, more, &mut tools, &mut offers);
                 }
                 Kind::Executor { lease, folders } => {
                     executor_tools(&attached.spec, lease, folders, &mut tools, &mut offers);
@@ -450,13 +467,15 @@ impl Toolbox {
             };
             targets.insert(Arc::from(route.name.as_str()), target);
         }
+        let sources = self.sources(&mut used);
         self.leases = used;
-        let prompt = folders_prompt(&table, &targets);
-        Snapshot::new(Arc::new(table), targets, prompt, &self.around.working_dir)
+        let prompt = prompt(&table, &targets);
+        let host_dir = &self.around.working_dir;
+        Snapshot::new(Arc::new(table), targets, sources, prompt, host_dir)
     }
 
     /// The session's lease on a native skill; the same one for as long as the plugin is the same.
-    fn lease(&self, plugin: &Arc<LoadedPlugin>) -> Arc<SkillLease> {
+    pub(super) fn lease(&self, plugin: &Arc<LoadedPlugin>) -> Arc<SkillLease> {
         if let Some(lease) = self.leases.get(plugin.id())
             && Arc::ptr_eq(&lease.plugin, plugin)
         {

@@ -74,7 +74,7 @@ pub(crate) async fn fetch(
     entries: &[Entry],
     handles: &[String],
 ) -> Result<BTreeMap<String, Result<PathBuf, FileError>>, SessionError> {
-    let place = Place::make(&shared, &spec, thread, None)?;
+    let place = Place::make(&shared, &spec, thread, None, None)?;
     let states = last_backend_states(entries)
         .into_iter()
         .map(|(backend, state)| (backend.to_owned(), state.clone()))

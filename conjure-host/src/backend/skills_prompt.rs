@@ -1,4 +1,4 @@
-//! What the model is told about the skill folders of a session.
+//! What the model is told about a session's skill folders.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::snapshot::Target;
 use crate::skill_folders::LoadedFolder;
 
 /// What the model is told about the skill folders whose tools are in the table.
-pub(super) fn folders_prompt(table: &RoutingTable, targets: &HashMap<Arc<str>, Target>) -> String {
+pub(super) fn prompt(table: &RoutingTable, targets: &HashMap<Arc<str>, Target>) -> String {
     struct Told<'a> {
         folder: &'a LoadedFolder,
         place: String,
