@@ -184,6 +184,8 @@ mod tests {
             duration: Duration::ZERO,
             files: Vec::new(),
             structured: said.structured.clone(),
+            state: None,
+            spent: Vec::new(),
             said: Some(Box::new(said)),
         }
     }

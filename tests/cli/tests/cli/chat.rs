@@ -80,6 +80,7 @@ fn lines_with_a_slash_are_for_the_host() {
     Thread [UUID]. `/help` shows what else there is.
     /tools                  the routing table
     /files                  the files made so far
+    /save FILE [DIR]        a copy of one of them
     /model PROVIDER/MODEL   go on with another model, of any provider
     /check PROVIDER/MODEL   what that model would get of this conversation
     /cost                   what it cost so far
@@ -90,6 +91,7 @@ fn lines_with_a_slash_are_for_the_host() {
     There is no /nonsense.
     /tools                  the routing table
     /files                  the files made so far
+    /save FILE [DIR]        a copy of one of them
     /model PROVIDER/MODEL   go on with another model, of any provider
     /check PROVIDER/MODEL   what that model would get of this conversation
     /cost                   what it cost so far
