@@ -51,14 +51,7 @@ pub(crate) async fn run(
         Ok(ended) => Ok(command.reply(ended, &container).await),
         Err(Lost::Fault(error)) => Err(error),
         Err(Lost::Gone) => Err(command.with_output(&container.gone().await)),
-        Err(Lost::Stuck) => {
-            // Nobody inside answers: what is left of the command is ended with the container.
-            container.remove().await;
-            Err(command.with_output(&Error::new(format!(
-                "the session's container did not answer in time and was removed. What had been \
-                 written to {WORKSPACE} is still there. Call again: a new container starts with it"
-            ))))
-        }
+        Err(Lost::Stuck) => Err(command.with_output(&container.give_up().await)),
     }
 }
 

@@ -129,7 +129,12 @@ impl Plan<'_> {
         let options = CreateContainerOptionsBuilder::new().name(&name).build();
         let body = self.body(by_exec);
         let made = self.engine.docker.create_container(Some(options), body);
-        match made.await {
+        let made = made.await;
+        if matches!(&made, Err(error) if !is_answer(error)) {
+            // It may have been made all the same.
+            remove_container(self.engine, &name).await;
+        }
+        match made {
             Ok(made) => Ok(made.id),
             Err(error) if crate::engine::sees_no_path(&error) => Err(Failed::NotHere(explained(
                 "making a container",
@@ -278,11 +283,17 @@ impl Plan<'_> {
 
     fn failed(&self, what: &str, error: &EngineError) -> Failed {
         let explained = explained(what, &self.settings.image, error);
-        match error {
-            EngineError::DockerResponseServerError { .. } => Failed::Other(explained),
-            _ => Failed::NoEngine(explained),
+        if is_answer(error) {
+            Failed::Other(explained)
+        } else {
+            Failed::NoEngine(explained)
         }
     }
+}
+
+/// Whether the engine said so itself.
+fn is_answer(error: &EngineError) -> bool {
+    matches!(error, EngineError::DockerResponseServerError { .. })
 }
 
 impl Container {
@@ -309,6 +320,16 @@ impl Container {
         let mut exit = self.exit.clone();
         let _ = tokio::time::timeout(EXIT, exit.wait_for(Option::is_some)).await;
         *self.exit.borrow()
+    }
+
+    /// Removes it, since nobody inside answers any more: what is left of a call ends with it. Gives
+    /// back what the call says.
+    pub(crate) async fn give_up(&self) -> Error {
+        self.remove().await;
+        Error::new(format!(
+            "the session's container did not answer in time and was removed. What had been \
+             written to {WORKSPACE} is still there. Call again: a new container starts with it"
+        ))
     }
 
     /// Removes it, and says whether it is gone.

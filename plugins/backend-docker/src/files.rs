@@ -197,10 +197,11 @@ impl<'a> Work<'a> {
         };
         let mut ending = std::pin::pin!(ending);
         let mut limit = std::pin::pin!(tokio::time::sleep_until(self.until.into()));
+        // Whether it was told to stop, and whether its time was over then.
         let (mut told, mut late) = (false, false);
         loop {
             sending.send(&call)?;
-            let (stops, why_late) = tokio::select! {
+            let is_late = tokio::select! {
                 frame = call.next() => match frame {
                     Some(Frame::Credit(more)) => {
                         sending.credit += more as usize;
@@ -220,14 +221,13 @@ impl<'a> Work<'a> {
                     Some(_) => continue,
                     None => return Err(self.container.gone().await),
                 },
-                () = &mut ending, if !told => (true, false),
-                () = &mut limit => (true, true),
+                () = &mut ending, if !told => false,
+                () = &mut limit => true,
             };
-            if stops && told {
-                return Err(took_too_long());
+            if told {
+                return Err(self.container.give_up().await);
             }
-            told = stops;
-            late = why_late;
+            (told, late) = (true, is_late);
             call.send(&Frame::Cancel);
             limit.as_mut().reset((Instant::now() + ENDING).into());
         }

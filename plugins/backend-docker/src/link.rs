@@ -281,7 +281,6 @@ fn take_all(frames: &mut Frames, shared: &Shared) -> Result<(), String> {
             Frame::Ready { .. } => {
                 shared.state.send_replace(State::Ready);
             }
-            Frame::Pong => {}
             frame => {
                 // Nobody waits any more for a call that was dropped.
                 let fits = match shared.lock().get(&number) {

@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use bollard::query_parameters::{
     ListContainersOptionsBuilder, ListVolumesOptionsBuilder, RemoveContainerOptionsBuilder,
@@ -22,6 +23,9 @@ use crate::engine::Engine;
 pub(crate) const OWNER: &str = "io.conjure.host";
 /// The label that names the session.
 pub(crate) const SESSION: &str = "io.conjure.session";
+
+/// How long the engine may take to remove a container.
+const REMOVING: Duration = Duration::from_secs(15);
 
 const LOCK: &str = "lock";
 const PROGRAM: &str = "agent";
@@ -178,11 +182,11 @@ impl Drop for Owner {
 /// Removes a container with everything in it, and says whether it is gone.
 pub(crate) async fn remove_container(engine: &Engine, id: &str) -> bool {
     let options = RemoveContainerOptionsBuilder::new().force(true).v(true);
-    match engine
-        .docker
-        .remove_container(id, Some(options.build()))
-        .await
-    {
+    let removing = engine.docker.remove_container(id, Some(options.build()));
+    let Ok(removed) = tokio::time::timeout(REMOVING, removing).await else {
+        return false;
+    };
+    match removed {
         Ok(()) => true,
         Err(error) => {
             // Somebody else removes it right now, such as the engine itself.

@@ -13,7 +13,7 @@ use bollard::models::{
     ContainerCreateBody, HostConfig, Mount, MountType, MountVolumeOptions, VolumeCreateRequest,
 };
 use bollard::query_parameters::{
-    CreateContainerOptions, RemoveVolumeOptions, UploadToContainerOptionsBuilder,
+    CreateContainerOptionsBuilder, RemoveVolumeOptions, UploadToContainerOptionsBuilder,
 };
 use conjure_skill_sdk::protocol::SkillMount;
 use conjure_skill_sdk::{Error, Result};
@@ -94,7 +94,10 @@ impl Mounted {
             let dir = match rustix::process::geteuid().is_root() {
                 true => {
                     let copies = owner.copies(session);
-                    skills::readable(dir, &copies, &skill.name, ids(&user).0).map_err(|error| {
+                    let copied = tokio::task::block_in_place(|| {
+                        skills::readable(dir, &copies, &skill.name, ids(&user).0)
+                    });
+                    copied.map_err(|error| {
                         let name = &skill.name;
                         Error::new(format!("the skill `{name}` cannot be mounted: {error}"))
                     })?
@@ -176,6 +179,15 @@ impl Mounted {
         plain.then(|| working_dir.join(below))
     }
 
+    /// The first directory that it mounts and this machine does not have.
+    pub(crate) fn missing(&self) -> Option<&Path> {
+        let How::Here { mounts, .. } = &self.how else {
+            return None;
+        };
+        let places = mounts.iter().map(|(path, ..)| path.as_path());
+        places.into_iter().find(|path| !path.is_dir())
+    }
+
     /// A path of this machine's as the container has it, when it is mounted there to work in.
     pub(crate) fn in_the_container(&self, path: &Path) -> Option<String> {
         let How::Here { working_dir, .. } = &self.how else {
@@ -246,21 +258,24 @@ impl Volumes {
             read_only: format!("conjure-mnt-{name}"),
         };
         let failed = |error| explained("making a volume", &settings.image, &error);
-        for name in [&volumes.work, &volumes.read_only] {
-            let request = VolumeCreateRequest {
-                name: Some(name.clone()),
-                labels: Some(owner.labels(session)),
-                ..VolumeCreateRequest::default()
-            };
-            engine.docker.create_volume(request).await.map_err(failed)?;
-        }
-        let filled = volumes
-            .fill(engine, settings, owner, session, brought)
-            .await;
-        if filled.is_err() {
+        let making = async {
+            for name in [&volumes.work, &volumes.read_only] {
+                let request = VolumeCreateRequest {
+                    name: Some(name.clone()),
+                    labels: Some(owner.labels(session)),
+                    ..VolumeCreateRequest::default()
+                };
+                engine.docker.create_volume(request).await.map_err(failed)?;
+            }
+            volumes
+                .fill(engine, settings, owner, session, brought)
+                .await
+        };
+        let made = making.await;
+        if made.is_err() {
             volumes.remove(engine).await;
         }
-        filled.map(|()| volumes)
+        made.map(|()| volumes)
     }
 
     async fn fill(
@@ -275,7 +290,8 @@ impl Volumes {
         let user = volume_user(settings);
         let unreadable = |error| Error::new(format!("the skills cannot be read: {error}"));
         let agent = owner.bin().join(owner.program());
-        let read_only = read_only(&agent, brought).map_err(unreadable)?;
+        let read_only = tokio::task::block_in_place(|| read_only(&agent, brought));
+        let read_only = read_only.map_err(unreadable)?;
         // Docker gives a directory's owner to what is inside the place that is named, Podman looks
         // for the volume behind that very place.
         let (place, name) = match engine.podman {
@@ -302,18 +318,22 @@ impl Volumes {
             }),
             ..ContainerCreateBody::default()
         };
-        let none = None::<CreateContainerOptions>;
-        let made = engine.docker.create_container(none, body).await;
-        let id = made.map_err(failed)?.id;
-        let mut done = Ok(());
+        // By a name of ours it can be removed, also when its making was not answered.
+        let id = format!("conjure-fill-{}", uuid::Uuid::now_v7().simple());
+        let options = CreateContainerOptionsBuilder::new().name(&id).build();
+        let made = engine.docker.create_container(Some(options), body).await;
+        let mut done = made.map(drop);
         for (place, archive) in archives {
             let options = UploadToContainerOptionsBuilder::new().path(place).build();
+            if done.is_err() {
+                break;
+            }
             let body = bollard::body_full(archive.into());
             let uploaded = engine
                 .docker
                 .upload_to_container(&id, Some(options), body)
                 .await;
-            done = done.and(uploaded);
+            done = uploaded;
         }
         remove_container(engine, &id).await;
         done.map_err(failed)
@@ -346,8 +366,10 @@ fn read_only(agent: &Path, brought: &Brought) -> io::Result<Vec<u8>> {
         archive.append_data(&mut directory((0, 0)), in_archive(place), io::empty())?;
     }
     archive.append_path_with_name(agent, in_archive(AGENT))?;
+    let mut room = skills::MOST;
     for skill in &brought.skills {
         let place = format!("{SKILLS}/{}", skill.name);
+        skills::fits(Path::new(&skill.dir), &mut room)?;
         archive.append_dir_all(in_archive(&place), &skill.dir)?;
     }
     archive.into_inner()

@@ -154,6 +154,10 @@ impl Session {
 
     async fn start(&self, world: &World, cx: &Cx) -> Result<Arc<Container>> {
         let mut slot = self.slot.lock().await;
+        // Its end does not wait for who begins after it.
+        if *self.over.borrow() {
+            return Err(Error::cancelled());
+        }
         if let Some(container) = slot.open() {
             return Ok(container);
         }
@@ -166,6 +170,7 @@ impl Session {
         if let Err(Failed::NoEngine(_)) = &started {
             // It may have come back since, or be another one now; else this says what to do.
             world.connection.forget().await;
+            world.elsewhere.send_replace(false);
             engine = world.connection.engine().await?;
             started = self.started(world, &engine, &mut slot).await;
         }
@@ -213,8 +218,17 @@ impl Session {
         };
         if mount {
             let mounted = Mounted::here(engine, settings, owner, &self.id, &self.brought);
-            match plan(mounted.map_err(Failed::Other)?).start().await {
+            let mounted = mounted.map_err(Failed::Other)?;
+            match plan(mounted.clone()).start().await {
                 Err(Failed::NotHere(_)) if settings.files == Sharing::Auto => {
+                    // The engine sees none of this machine's files only if this machine has them.
+                    if let Some(missing) = mounted.missing() {
+                        return Err(Failed::Other(Error::new(format!(
+                            "{} is not there, so it cannot be brought into the container. Make it \
+                             again, and call again",
+                            missing.display()
+                        ))));
+                    }
                     world.elsewhere.send_replace(true);
                 }
                 other => return other,

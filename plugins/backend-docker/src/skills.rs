@@ -10,7 +10,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 /// The most bytes that are copied.
-const MOST: u64 = 512 * 1024 * 1024;
+pub(crate) const MOST: u64 = 512 * 1024 * 1024;
 
 /// The folder to mount: the given one, or a copy of it below `copies`.
 ///
@@ -55,6 +55,32 @@ fn may_read(path: &Path, user: u32) -> io::Result<bool> {
     Ok(true)
 }
 
+/// Takes what is in a folder off the room that there is.
+///
+/// # Errors
+/// When it is more, or cannot be read.
+pub(crate) fn fits(path: &Path, room: &mut u64) -> io::Result<()> {
+    let found = fs::symlink_metadata(path)?;
+    if found.is_dir() {
+        for entry in fs::read_dir(path)? {
+            fits(&entry?.path(), room)?;
+        }
+    } else if found.is_file() {
+        take(room, found.len())?;
+    }
+    Ok(())
+}
+
+fn take(room: &mut u64, bytes: u64) -> io::Result<()> {
+    *room = room.checked_sub(bytes).ok_or_else(|| {
+        io::Error::other(format!(
+            "the skills have more than {} MiB",
+            MOST / 1024 / 1024
+        ))
+    })?;
+    Ok(())
+}
+
 /// Copies files, directories and links as links; anything else is no part of a skill.
 fn copy_all(from: &Path, to: &Path, room: &mut u64) -> io::Result<()> {
     let found = fs::symlink_metadata(from)?;
@@ -69,12 +95,7 @@ fn copy_all(from: &Path, to: &Path, room: &mut u64) -> io::Result<()> {
             copy_all(&entry.path(), &to.join(entry.file_name()), room)?;
         }
     } else if found.is_file() {
-        *room = room.checked_sub(found.len()).ok_or_else(|| {
-            io::Error::other(format!(
-                "the skill has more than {} MiB",
-                MOST / 1024 / 1024
-            ))
-        })?;
+        take(room, found.len())?;
         fs::copy(from, to)?;
         let mode = if found.mode() & 0o111 != 0 {
             0o755

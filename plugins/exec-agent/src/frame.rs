@@ -9,11 +9,10 @@
 //! | 4 credit | either | `u32`: so many more bytes of output or data are welcome |
 //! | 5 cancel | outside | nothing |
 //! | 6 ping | outside | nothing |
-//! | 16 ready | inside | the version, `u32`, and whether it is the first process, `u8` |
+//! | 16 ready | inside | the version, `u32` |
 //! | 17, 18 stdout, stderr | inside | output |
 //! | 19 reply | inside | a [`Reply`](crate::message::Reply) |
 //! | 20 fault | inside | the kind of failure `u32`, the message |
-//! | 21 pong | inside | nothing |
 //!
 //! Output and data cost credit, of which a call begins with [`WINDOW`](crate::WINDOW) bytes in
 //! each direction. The stream has no other order than that of each call's frames.
@@ -38,14 +37,12 @@ pub enum Frame {
     Credit(u32),
     /// The call is cancelled.
     Cancel,
-    /// Is somebody there?
+    /// Somebody is there.
     Ping,
     /// The first frame from inside.
     Ready {
         /// Its [`VERSION`](crate::VERSION).
         version: u32,
-        /// Whether it is the first process, so that everything ends with it.
-        first: bool,
     },
     /// Standard output of a command.
     Stdout(Vec<u8>),
@@ -55,8 +52,6 @@ pub enum Frame {
     Reply(Vec<u8>),
     /// The call is over without a reply.
     Fault(Error),
-    /// Yes.
-    Pong,
 }
 
 impl Frame {
@@ -70,11 +65,7 @@ impl Frame {
             Self::Credit(more) => (4, more.to_le_bytes().to_vec(), &[]),
             Self::Cancel => (5, Vec::new(), &[]),
             Self::Ping => (6, Vec::new(), &[]),
-            Self::Ready { version, first } => {
-                let mut head = version.to_le_bytes().to_vec();
-                head.push(u8::from(*first));
-                (16, head, &[])
-            }
+            Self::Ready { version } => (16, version.to_le_bytes().to_vec(), &[]),
             Self::Stdout(bytes) => (17, Vec::new(), bytes),
             Self::Stderr(bytes) => (18, Vec::new(), bytes),
             Self::Reply(bytes) => (19, Vec::new(), bytes),
@@ -82,7 +73,6 @@ impl Frame {
                 let head = error.kind().number().to_le_bytes().to_vec();
                 (20, head, error.message().as_bytes())
             }
-            Self::Pong => (21, Vec::new(), &[]),
         };
         let length = u32::try_from(HEAD + head.len() + bytes.len()).unwrap_or(u32::MAX);
         let mut frame = Vec::with_capacity(4 + length as usize);
@@ -106,10 +96,7 @@ impl Frame {
             4 => Self::Credit(number()?),
             5 => Self::Cancel,
             6 => Self::Ping,
-            16 => Self::Ready {
-                version: number()?,
-                first: bytes.get(4) == Some(&1),
-            },
+            16 => Self::Ready { version: number()? },
             17 => Self::Stdout(bytes.to_vec()),
             18 => Self::Stderr(bytes.to_vec()),
             19 => Self::Reply(bytes.to_vec()),
@@ -118,7 +105,6 @@ impl Frame {
                 let message = bytes.get(4..).unwrap_or_default();
                 Self::Fault(Error::of(kind, String::from_utf8_lossy(message)))
             }
-            21 => Self::Pong,
             other => {
                 return Err(Error::invalid(format!(
                     "the stream holds a frame of the unknown kind {other}"
@@ -188,15 +174,11 @@ mod tests {
             Frame::Credit(7),
             Frame::Cancel,
             Frame::Ping,
-            Frame::Ready {
-                version: 1,
-                first: true,
-            },
+            Frame::Ready { version: 1 },
             Frame::Stdout(b"\xff".to_vec()),
             Frame::Stderr(Vec::new()),
             Frame::Reply(b"r".to_vec()),
             Frame::Fault(Error::invalid("no")),
-            Frame::Pong,
         ]
     }
 

@@ -35,6 +35,8 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> io::Result<()> {
         working_dir: PathBuf::from(arguments.next().ok_or_else(usage)?),
         skills: arguments.map(PathBuf::from).collect(),
     };
+    // Where every command begins: the agent is there already.
+    std::env::set_current_dir(&place.working_dir)?;
     // Copies, so that a command can never inherit the stream itself.
     let input = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
     let output = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?;

@@ -72,6 +72,40 @@ fn a_container_that_is_killed_in_the_middle_is_told_and_the_next_call_has_a_new_
 }
 
 #[test]
+fn a_container_in_which_nobody_answers_is_removed_also_by_a_file_call() {
+    let Some(world) = world(&json!({})) else {
+        return;
+    };
+    world.bash("echo 1 >a");
+    let before = world.container();
+    world.engine.docker(["pause", &before]).unwrap();
+    let soon = world.plugin.with(|envelope| envelope.deadline_ms = 300);
+    let viewed = soon.call("executor.view", json!({ "path": "a" }));
+    assert!(viewed.code().is_some(), "{}", viewed.text());
+    let text = viewed.text();
+    assert!(text.contains("did not answer in time"), "{text}");
+    assert_eq!(world.bash("cat a").stdout, "1\n");
+    assert_ne!(world.container(), before);
+}
+
+#[test]
+fn a_working_directory_that_is_gone_is_said_and_does_not_make_the_engine_a_far_one() {
+    let Some(world) = world(&json!({})) else {
+        return;
+    };
+    let (work, aside) = (world.path("work"), world.path("aside"));
+    fs::rename(&work, &aside).unwrap();
+    let error = world.error("executor.bash", json!({ "command": "true" }));
+    assert!(
+        error.contains("cannot be used") || error.contains("is not there"),
+        "{error}"
+    );
+    fs::rename(&aside, &work).unwrap();
+    world.bash("echo 1 >a");
+    assert_eq!(fs::read(world.work("a")).unwrap(), b"1\n");
+}
+
+#[test]
 fn a_container_that_was_killed_between_calls_is_replaced_unseen() {
     let Some(world) = world(&json!({})) else {
         return;

@@ -23,8 +23,11 @@ impl Output {
 
     /// Sends a frame, whole. When nobody takes it the stream is over, which its reader finds out.
     pub(super) fn send(&self, call: u32, frame: &Frame) {
-        let bytes = frame.encode(call);
-        let _ = lock(&self.0).write_all(&bytes);
+        self.write(&frame.encode(call));
+    }
+
+    fn write(&self, bytes: &[u8]) {
+        let _ = lock(&self.0).write_all(bytes);
     }
 }
 
@@ -36,6 +39,8 @@ pub(super) struct Call {
     changed: Condvar,
     /// Readable after something changed.
     wake: OwnedFd,
+    /// A frame that waits for the next one, so that one write has both.
+    held: Mutex<Option<Frame>>,
 }
 
 #[derive(Default)]
@@ -59,6 +64,7 @@ impl Call {
             }),
             changed: Condvar::new(),
             wake,
+            held: Mutex::default(),
         })
     }
 
@@ -118,11 +124,40 @@ impl Call {
 
     /// Sends output or data, for which there is credit.
     pub(super) fn spend(&self, frame: &Frame, bytes: usize) {
+        self.pay(bytes);
+        self.send(frame);
+    }
+
+    fn pay(&self, bytes: usize) {
         let spent = u32::try_from(bytes).unwrap_or(u32::MAX);
         let mut state = lock(&self.state);
         state.credit = state.credit.saturating_sub(spent);
-        drop(state);
-        self.send(frame);
+    }
+
+    /// Keeps output, for which there is credit, until [`Call::release`] or the last frame. One
+    /// frame is held at most; another one sends it.
+    pub(super) fn hold(&self, frame: Frame, bytes: usize) {
+        self.pay(bytes);
+        let before = lock(&self.held).replace(frame);
+        if let Some(before) = before {
+            self.send(&before);
+        }
+    }
+
+    /// Sends what is held.
+    pub(super) fn release(&self) {
+        let held = lock(&self.held).take();
+        if let Some(held) = held {
+            self.send(&held);
+        }
+    }
+
+    /// Sends the last frame, behind what is held.
+    pub(super) fn send_last(&self, frame: &Frame) {
+        let held = lock(&self.held).take();
+        let mut bytes = held.map_or_else(Vec::new, |held| held.encode(self.number));
+        bytes.extend(frame.encode(self.number));
+        self.output.write(&bytes);
     }
 
     /// Waits until there is credit, and says how much.

@@ -93,7 +93,8 @@ impl Children {
         }
     }
 
-    fn collect(&self) {
+    /// Takes note of what has ended.
+    pub(super) fn collect(&self) {
         let mut table = lock(&self.table);
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
             if let Some(running) = table.commands.get_mut(&pid.as_raw_nonzero().get()) {

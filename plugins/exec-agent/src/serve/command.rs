@@ -4,14 +4,14 @@
 //! call is over nothing of the command is left.
 
 use std::io::{self, ErrorKind, Read};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Signal, WaitStatus};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitStatus, pidfd_open};
 
 use super::World;
 use super::call::Call;
@@ -35,6 +35,8 @@ const PASSES: u32 = 200;
 const DRAIN: Duration = Duration::from_millis(200);
 /// How long a finished command waits for somebody to take its output.
 const TAKEN: Duration = Duration::from_secs(10);
+/// How long output waits for the end of its command, so that both go out at once.
+const TOGETHER: Duration = Duration::from_micros(500);
 /// How many bytes of names the reply may hold.
 const NAMES: usize = 2 * 1024 * 1024;
 
@@ -58,6 +60,8 @@ pub(super) fn run(world: &World, call: &Arc<Call>, bash: &Bash) -> Result<Ended>
         tree: Tree::new(pid, &mark),
         pipes: Pipes::new(child),
         status: None,
+        ended: Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()),
+        held: None,
     };
     let timed_out = running.see_to_its_end(deadline, grace);
     let status = running.status;
@@ -94,11 +98,14 @@ fn build(world: &World, bash: &Bash, mark: &str) -> Result<Command> {
     command
         // The dashes end the options: a command may begin with one.
         .args(["-c", "--", &bash.command])
-        .current_dir(&world.place.working_dir)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0);
+    // Sending it there takes a slower way to start it.
+    if !world.is_there {
+        command.current_dir(&world.place.working_dir);
+    }
     for (name, value) in &bash.env {
         if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
             return Err(Error::invalid(format!(
@@ -134,6 +141,11 @@ struct Running<'a> {
     tree: Tree,
     pipes: Pipes,
     status: Option<WaitStatus>,
+    /// Readable once the command ended, where the system has such a thing; else whoever collects
+    /// it wakes the call.
+    ended: Option<OwnedFd>,
+    /// Until when output is held.
+    held: Option<Instant>,
 }
 
 /// What is being waited for, and until when.
@@ -238,8 +250,18 @@ impl Running<'_> {
     /// Says whether anything did.
     fn wait(&mut self, time: Duration) -> bool {
         let credit = self.call.credit();
+        let now = Instant::now();
+        let time = match self.held {
+            Some(until) => time.min(until.saturating_duration_since(now)),
+            None => time,
+        };
         let ready = {
-            let mut fds = vec![PollFd::from_borrowed_fd(self.call.woken(), PollFlags::IN)];
+            let ended = self.ended.as_ref().filter(|_| self.status.is_none());
+            // Where there is none the same is asked twice.
+            let ended = ended.map_or(self.call.woken(), AsFd::as_fd);
+            let own = [self.call.woken(), ended];
+            let own = own.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+            let mut fds = Vec::from(own);
             if credit > 0 {
                 fds.extend(self.pipes.fds());
             }
@@ -252,11 +274,22 @@ impl Running<'_> {
                 .map(|fd| !fd.revents().is_empty())
                 .collect::<Vec<_>>()
         };
-        if ready.first() == Some(&true) {
+        let (own, pipes) = ready.split_at_checked(2).unwrap_or_default();
+        if own.first() == Some(&true) {
             self.call.sleep_again();
         }
-        self.pipes
-            .read(ready.get(1..).unwrap_or_default(), credit, self.call)
+        if own.get(1) == Some(&true) && self.status.is_none() {
+            self.world.children.collect();
+        }
+        let read = self.pipes.read(pipes, credit, self.call);
+        if read {
+            self.held.get_or_insert(now + TOGETHER);
+        }
+        if self.held.is_some_and(|until| Instant::now() >= until) {
+            self.held = None;
+            self.call.release();
+        }
+        read
     }
 }
 
@@ -319,7 +352,7 @@ impl Pipes {
                         true => Frame::Stderr(bytes),
                         false => Frame::Stdout(bytes),
                     };
-                    call.spend(&frame, length);
+                    call.hold(frame, length);
                     credit -= length;
                     true
                 }

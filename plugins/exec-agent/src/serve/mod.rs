@@ -1,5 +1,5 @@
-//! The agent's own side of the stream: takes calls in, runs each on a thread of its own, and ends
-//! with the stream.
+//! The agent's own side of the stream: takes calls in, runs each on a thread of its own for
+//! as long as it lasts, and ends with the stream.
 //!
 //! It adopts every process that loses its parent, so that nothing a command starts gets away. When
 //! the stream ends, or nothing came for too long, it ends all of them and itself; as the first
@@ -11,6 +11,7 @@ mod command;
 mod hold;
 mod transfer;
 mod tree;
+mod workers;
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -31,6 +32,7 @@ use crate::message::{Reply, Request};
 use call::{Call, Output};
 use children::Children;
 pub use hold::{hold, let_go_at_end};
+use workers::Workers;
 
 /// How many calls run at once.
 const MOST_CALLS: usize = 32;
@@ -48,9 +50,21 @@ pub struct Place {
     pub quiet: Duration,
 }
 
+impl Place {
+    /// Whether the agent itself works there, so that a command which it starts begins there
+    /// without being sent.
+    fn is_here(&self) -> bool {
+        let here = std::env::current_dir();
+        let there = self.working_dir.canonicalize();
+        here.is_ok_and(|here| there.is_ok_and(|there| here == there))
+    }
+}
+
 /// What all calls share.
 struct World {
     place: Place,
+    /// Whether the agent works where commands begin.
+    is_there: bool,
     children: Children,
 }
 
@@ -75,6 +89,7 @@ pub fn serve(place: Place, input: OwnedFd, output: OwnedFd) -> io::Result<()> {
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     let output = Arc::new(Output::new(File::from(output)));
     let world = Arc::new(World {
+        is_there: place.is_here(),
         place,
         children: Children::default(),
     });
@@ -86,13 +101,13 @@ pub fn serve(place: Place, input: OwnedFd, output: OwnedFd) -> io::Result<()> {
         0,
         &Frame::Ready {
             version: crate::VERSION,
-            first: me.is_init(),
         },
     );
     let served = Server {
         world: Arc::clone(&world),
         output,
         calls: Arc::default(),
+        workers: Workers::new(STACK),
     }
     .serve(File::from(input));
     tree::end_all();
@@ -105,6 +120,7 @@ struct Server {
     world: Arc<World>,
     output: Arc<Output>,
     calls: Arc<Calls>,
+    workers: Workers,
 }
 
 impl Server {
@@ -146,7 +162,7 @@ impl Server {
                     self.output.send(number, &Frame::Fault(error));
                 }
             }
-            Frame::Ping => self.output.send(number, &Frame::Pong),
+            Frame::Ping => {}
             frame => {
                 let call = lock(&self.calls).get(&number).cloned();
                 // A call that is over already needs nothing any more.
@@ -171,17 +187,16 @@ impl Server {
             calls.insert(number, Arc::clone(&call));
         }
         let (world, calls) = (Arc::clone(&self.world), Arc::clone(&self.calls));
-        let thread = thread::Builder::new().stack_size(STACK);
-        let begun = thread.spawn(move || {
+        let begun = self.workers.run(move || {
             let frame = match run(&world, &call, request) {
                 Ok(reply) => Frame::Reply(reply.encode()),
                 Err(error) => Frame::Fault(error),
             };
             // Whoever has the answer may begin the next call.
             lock(&calls).remove(&number);
-            call.send(&frame);
+            call.send_last(&frame);
         });
-        begun.map(drop).map_err(|error| {
+        begun.map_err(|error| {
             lock(&self.calls).remove(&number);
             Error::of(
                 Kind::Busy,

@@ -88,7 +88,6 @@ impl Agent {
         };
         let ready = Frame::Ready {
             version: conjure_exec_agent::VERSION,
-            first: false,
         };
         assert_eq!(agent.frame(0), ready);
         agent

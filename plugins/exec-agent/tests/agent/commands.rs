@@ -180,6 +180,5 @@ fn the_end_of_the_stream_ends_everything() {
 fn who_hears_nothing_for_too_long_ends() {
     let mut agent = Agent::quiet(1);
     agent.send(0, &Frame::Ping);
-    assert_eq!(agent.frame(0), Frame::Pong);
     assert!(agent.process.wait().unwrap().success());
 }
