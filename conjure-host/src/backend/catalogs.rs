@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_skill_sdk::protocol::{CatalogReply, CatalogRequest, op};
+use futures_util::future::join_all;
 
 use super::lease::ask;
 use super::toolbox::{Kind, Toolbox};
@@ -22,37 +23,35 @@ impl Toolbox {
         is_another && !self.contributors().is_empty()
     }
 
-    /// Asks the backends with a share in requests what they offer now. One that fails keeps its
-    /// catalog, and is said so in the log.
+    /// Asks the backends with a share in requests what they offer now, all at the same time. One
+    /// that fails keeps its catalog, and is said so in the log.
     pub(crate) async fn renew_catalogs(&mut self) {
-        for attached in &mut self.attached {
+        let (around, whom) = (&self.around, &self.whom);
+        let asking = self.attached.iter_mut().filter_map(|attached| {
             let Kind::Backend { lease, catalog } = &mut attached.kind else {
-                continue;
+                return None;
             };
-            if !lease.plugin.manifest().has("backend.contribute/1") {
-                continue;
-            }
-            let asked = ask(
-                &lease.instance,
-                &self.around,
-                op::BACKEND_CATALOG,
-                self.whom.clone(),
-            );
-            match tokio::time::timeout(LIMIT, asked).await {
-                Ok(Ok(now)) => {
-                    let now: CatalogReply = now;
-                    *catalog = Arc::new(now);
+            let contributes = lease.plugin.manifest().has("backend.contribute/1");
+            let name = &attached.name;
+            contributes.then(|| async move {
+                let asked = ask(&lease.instance, around, op::BACKEND_CATALOG, whom.clone());
+                match tokio::time::timeout(LIMIT, asked).await {
+                    Ok(Ok(now)) => {
+                        let now: CatalogReply = now;
+                        *catalog = Arc::new(now);
+                    }
+                    Ok(Err(error)) => {
+                        tracing::warn!(backend = name, "keeps its catalog: {error}");
+                    }
+                    Err(_) => {
+                        tracing::warn!(
+                            backend = name,
+                            "keeps its catalog: no answer within {LIMIT:?}"
+                        );
+                    }
                 }
-                Ok(Err(error)) => {
-                    tracing::warn!(backend = attached.name, "keeps its catalog: {error}");
-                }
-                Err(_) => {
-                    tracing::warn!(
-                        backend = attached.name,
-                        "keeps its catalog: no answer within {LIMIT:?}"
-                    );
-                }
-            }
-        }
+            })
+        });
+        join_all(asking).await;
     }
 }

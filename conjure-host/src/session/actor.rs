@@ -294,7 +294,11 @@ impl Actor {
                 kind,
                 bytes,
             } => self.output(call_id, kind, &bytes),
-            Internal::Catalog { backend, catalog } => {
+            // An answer that a switch has overtaken is another model's.
+            Internal::Catalog { provider, .. } if provider != self.spec.provider => {}
+            Internal::Catalog {
+                backend, catalog, ..
+            } => {
                 self.toolbox.set_catalog(&backend, catalog);
                 self.plugins_changed();
             }

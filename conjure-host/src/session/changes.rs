@@ -26,10 +26,16 @@ impl Actor {
                         continue;
                     };
                     let internal = self.internal.clone();
+                    let provider = self.spec.provider.clone();
                     tokio::spawn(async move {
                         match asked.await {
                             Ok(catalog) => {
-                                let _ = internal.send(Internal::Catalog { backend, catalog }).await;
+                                let renewed = Internal::Catalog {
+                                    backend,
+                                    provider,
+                                    catalog,
+                                };
+                                let _ = internal.send(renewed).await;
                             }
                             Err(error) => {
                                 tracing::warn!(backend, "keeps its catalog: {error}");

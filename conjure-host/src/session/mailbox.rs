@@ -68,6 +68,8 @@ pub(crate) enum Internal {
     },
     Catalog {
         backend: String,
+        /// Whose catalog it is: of a session that talked to this provider.
+        provider: Option<String>,
         catalog: CatalogReply,
     },
     BackendState {
