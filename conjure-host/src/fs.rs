@@ -111,6 +111,21 @@ pub fn write(path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) -> io::Result<()> 
     std::fs::write(path, bytes).map_err(|e| named("write", path, &e))
 }
 
+/// Reads at most `length` bytes of a file from `offset` on.
+///
+/// # Errors
+/// With the file's name.
+pub fn read_range(path: impl AsRef<Path>, offset: u64, length: u64) -> io::Result<Vec<u8>> {
+    use std::io::{Read as _, Seek as _};
+    let path = path.as_ref();
+    let mut file = open(path)?;
+    let mut bytes = Vec::new();
+    file.seek(io::SeekFrom::Start(offset))
+        .and_then(|_| file.take(length).read_to_end(&mut bytes))
+        .map_err(|error| named("read", path, &error))?;
+    Ok(bytes)
+}
+
 /// Opens a file for reading.
 ///
 /// # Errors

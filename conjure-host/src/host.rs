@@ -30,6 +30,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::backend::lease::create_request;
+use crate::backend::questions::Client;
 use crate::backend::services::{KeyValues, LazyHttp, SERVED, ServicesShared};
 use crate::backend::{Asker, CallReport, Nobody, ToolboxError};
 use crate::plugin::{
@@ -203,6 +204,16 @@ impl Host {
     /// [`SessionError`] when the tools cannot be made ready; nothing stays open then.
     pub async fn calls(&self, spec: SessionSpec) -> Result<Calls, SessionError> {
         Calls::open(Arc::clone(&self.shared), spec).await
+    }
+
+    /// The same for a program on the other side that plugins may ask. A model is there for them
+    /// too when the specification names its provider.
+    pub(crate) async fn calls_for(
+        &self,
+        spec: SessionSpec,
+        client: Arc<dyn Client>,
+    ) -> Result<Calls, SessionError> {
+        Calls::open_for(Arc::clone(&self.shared), spec, Some(client)).await
     }
 
     /// Opens a session of several backends.

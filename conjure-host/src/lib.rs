@@ -8,6 +8,7 @@ pub mod backend;
 pub mod env;
 pub mod fs;
 mod host;
+pub mod mcp_server;
 pub mod platform;
 pub mod plugin;
 pub mod provider;

@@ -57,7 +57,7 @@ impl Host {
             working_dir,
             ..SessionSpec::default()
         };
-        let place = Place::make(shared, &spec, &ThreadId::fresh(), None)?;
+        let place = Place::make(shared, &spec, &ThreadId::fresh(), None, None)?;
         let config = backend.config.clone().unwrap_or(Value::Null);
         let instance = shared.instance(&plugin, backend.instance(), config);
         let instance = instance.await.map_err(not_ready)?;

@@ -3,6 +3,7 @@
 //! A backend that has a share in one provider's requests offers other tools there than elsewhere:
 //! it is asked anew when the session changes to another provider.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_skill_sdk::protocol::{CatalogReply, CatalogRequest, op};
@@ -40,7 +41,7 @@ impl Toolbox {
             match tokio::time::timeout(LIMIT, asked).await {
                 Ok(Ok(now)) => {
                     let now: CatalogReply = now;
-                    *catalog = now;
+                    *catalog = Arc::new(now);
                 }
                 Ok(Err(error)) => {
                     tracing::warn!(backend = attached.name, "keeps its catalog: {error}");

@@ -1,14 +1,16 @@
 //! What the backends of a session offer, before it has public names: tools for the routing table,
 //! and beside each what runs it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use conjure_core::routing::{CatalogTool, Effects, Mode, Origin, Prefix, command_tools};
 use conjure_skill_sdk::protocol::{CatalogReply, Effects as DeclaredEffects, ToolDecl, ToolMode};
+use serde_json::{Map, Value};
 
 use super::lease::BackendLease;
 use super::snapshot::Target;
-use crate::plugin::LoadedPlugin;
+use crate::plugin::{LoadedPlugin, PluginId};
 use crate::session::BackendSpec;
 use crate::skill_folders::LoadedFolder;
 
@@ -42,6 +44,7 @@ impl Offer {
 pub(super) fn native_tools(
     spec: &BackendSpec,
     skills: &[Arc<LoadedPlugin>],
+    at_run_time: &HashMap<PluginId, Vec<ToolDecl>>,
     tools: &mut Vec<Arc<CatalogTool>>,
     offers: &mut Vec<Offer>,
 ) {
@@ -54,9 +57,13 @@ pub(super) fn native_tools(
         {
             continue;
         }
+        let more = at_run_time.get(plugin.id()).into_iter().flatten();
+        // The manifest wins over what comes later.
+        let more = more.filter(|tool| manifest.tools.iter().all(|own| own.name != tool.name));
         for declared in manifest
             .tools
             .iter()
+            .chain(more)
             .filter(|tool| offered(spec, &tool.name))
         {
             let mut tool = tool_of(declared, Some(&manifest.name), plugin);
@@ -171,9 +178,26 @@ fn tool_of(declared: &ToolDecl, skill: Option<&str>, plugin: &LoadedPlugin) -> C
     };
     tool.in_place = declared.in_place;
     tool.timeout_ms = declared.timeout_ms;
-    tool.meta.clone_from(&declared.meta);
+    tool.meta = meta(declared);
     tool.origin = origin(plugin);
     tool
+}
+
+/// What a tool says about itself in the form of its source. Annotations stand beside it, unless
+/// they are in it already.
+fn meta(declared: &ToolDecl) -> Option<Value> {
+    let Some(annotations) = &declared.annotations else {
+        return declared.meta.clone();
+    };
+    let mut meta = match &declared.meta {
+        Some(Value::Object(meta)) => meta.clone(),
+        Some(other) => return Some(other.clone()),
+        None => Map::new(),
+    };
+    if !meta.contains_key("mcp") {
+        meta.insert("annotations".to_owned(), annotations.clone());
+    }
+    Some(Value::Object(meta))
 }
 
 fn origin(plugin: &LoadedPlugin) -> Origin {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use conjure_core::chat::{FunctionCall, FunctionCallOutput};
 use conjure_core::context::failure;
 use conjure_core::log::CallEnd;
+use conjure_skill_sdk::protocol::ToolResult;
 use serde_json::Value;
 
 use crate::artifacts::Artifact;
@@ -22,6 +23,8 @@ pub struct CallReport {
     pub files: Vec<Artifact>,
     /// Data for programs: the structured result, if there is one.
     pub structured: Option<Value>,
+    /// What the plugin said, word for word, where somebody wanted it so.
+    pub said: Option<Box<ToolResult>>,
 }
 
 impl CallReport {
@@ -47,6 +50,7 @@ impl CallReport {
             duration: Duration::ZERO,
             files: Vec::new(),
             structured: None,
+            said: None,
         }
     }
 }

@@ -34,11 +34,17 @@ pub(crate) struct Output<'a> {
     pub(crate) refused: usize,
     pub(crate) parts: Vec<OutputPart>,
     pub(crate) files: Vec<Artifact>,
+    /// Whether what a plugin says is kept word for word too.
+    pub(crate) verbatim: bool,
+    pub(crate) said: Option<Box<ToolResult>>,
 }
 
 impl Output<'_> {
     /// Takes a tool result in; what of it is for programs comes back.
     pub(crate) fn tool_result(&mut self, result: ToolResult) -> Option<Value> {
+        if self.verbatim {
+            self.said = Some(Box::new(result.clone()));
+        }
         let parts = result.content.len();
         self.parts.reserve_exact(parts.min(MOST_PARTS));
         for part in result.content.into_iter().take(MOST_PARTS) {

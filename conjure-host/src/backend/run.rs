@@ -55,6 +55,8 @@ pub(crate) struct Runner<'a> {
     pub(crate) timeout: Duration,
     pub(crate) timeouts: &'a [TimeoutSpec],
     pub(crate) most_bytes: usize,
+    /// Whether the report has what the plugin said word for word.
+    pub(crate) verbatim: bool,
     pub(crate) cancel: &'a CancellationToken,
     pub(crate) live: &'a LiveOutput,
 }
@@ -103,6 +105,8 @@ impl Runner<'_> {
             refused: 0,
             parts: Vec::new(),
             files: Vec::new(),
+            verbatim: self.verbatim,
+            said: None,
         };
         let ran = match self.at_once(&underway, target, &mut output) {
             Some(ran) => ran,
@@ -238,6 +242,7 @@ impl Runner<'_> {
             duration,
             files: output.files,
             structured,
+            said: output.said,
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use conjure_abi::{Fault, code};
 use conjure_skill_sdk::protocol::{
     Elicit, Elicited, Empty, FileRef, HttpRequest, HttpResponse, INLINE_LIMIT, KvKey, KvKeys,
-    KvList, KvSet, KvValue, Permissions, RegisterFile, Registered, Root, Roots, SecretGet, host_op,
+    KvList, KvSet, KvValue, Permissions, RegisterFile, Registered, SecretGet, host_op,
 };
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -17,12 +17,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::sampling::{Asked, sample};
+use super::questions::{ASK, Answerers, AskedBy, Client};
+use super::sampling::Asked;
 use crate::artifacts::Artifacts;
 use crate::plugin::{CallMeta, HostServices, PluginId};
 
 /// The host operations that this host serves.
-pub(crate) const SERVED: [&str; 13] = [
+pub(crate) const SERVED: [&str; 14] = [
     "progress/1",
     "file/1",
     "kv.get/1",
@@ -34,6 +35,7 @@ pub(crate) const SERVED: [&str; 13] = [
     "sample/1",
     "elicit/1",
     "roots/1",
+    "ask/1",
     "call.cancelled/1",
     "call.writable/1",
 ];
@@ -48,6 +50,11 @@ const HTTP_BYTES: usize = 64 * 1024 * 1024;
 pub trait Asker: Send + Sync + 'static {
     /// Puts a plugin's question to the person and waits for the answer.
     fn elicit(&self, plugin: String, question: Elicit) -> BoxFuture<'static, Elicited>;
+
+    /// Whether a person could be there at all.
+    fn is_there(&self) -> bool {
+        true
+    }
 }
 
 /// Nobody is there: every question is cancelled.
@@ -61,6 +68,10 @@ impl Asker for Nobody {
             content: BTreeMap::new(),
         })
         .boxed()
+    }
+
+    fn is_there(&self) -> bool {
+        false
     }
 }
 
@@ -177,6 +188,8 @@ pub(crate) struct SessionServices {
     pub(crate) exchange_dir: PathBuf,
     pub(crate) asker: Arc<dyn Asker>,
     pub(crate) asked: Asked,
+    /// The program on the other side, which answers before the host does.
+    pub(crate) client: Option<Arc<dyn Client>>,
 }
 
 impl HostServices for Services {
@@ -200,6 +213,7 @@ impl HostServices for Services {
             permissions: self.permissions.clone(),
             session,
             plugin: plugin.name.to_string(),
+            call_id: call.call_id.clone(),
         };
         let op = op.to_owned();
         async move { asked.answer(&op, &json).await }.boxed()
@@ -211,21 +225,13 @@ struct Answering {
     permissions: Permissions,
     session: Option<SessionServices>,
     plugin: String,
+    call_id: Option<Arc<str>>,
 }
 
 impl Answering {
     async fn answer(&self, op: &str, json: &[u8]) -> Result<Vec<u8>, Fault> {
         match op {
             host_op::PROGRESS => reply(&Empty {}),
-            host_op::ROOTS => {
-                let working_dir = &self.session(op)?.working_dir;
-                reply(&Roots {
-                    roots: vec![Root {
-                        uri: format!("file://{}", working_dir.display()),
-                        name: Some("working directory".to_owned()),
-                    }],
-                })
-            }
             host_op::FILE => {
                 let RegisterFile { file } = parse(op, json)?;
                 let artifacts = Arc::clone(&self.session(op)?.artifacts);
@@ -269,25 +275,29 @@ impl Answering {
             }
             host_op::SECRET_GET => self.secret(&parse(op, json)?),
             host_op::HTTP_SEND => reply(&self.http(parse(op, json)?).await?),
-            host_op::SAMPLE => {
-                if !self.permissions.sample {
-                    return Err(denied("`sample`", "permissions.sample"));
-                }
-                let asked = Arc::clone(&self.session(op)?.asked);
-                let sampled = sample(&asked, &self.plugin, parse(op, json)?)
-                    .await
-                    .map_err(|error| Fault::new(code::FAILED, error))?;
-                reply(&sampled)
-            }
-            host_op::ELICIT => {
-                let asker = Arc::clone(&self.session(op)?.asker);
-                reply(&asker.elicit(self.plugin.clone(), parse(op, json)?).await)
+            host_op::SAMPLE | host_op::ELICIT | host_op::ROOTS | ASK => {
+                self.answerers(op)?.serve(op, json).await
             }
             _ => Err(Fault::new(
                 code::UNSUPPORTED,
                 format!("this host does not serve `{op}`"),
             )),
         }
+    }
+
+    fn answerers(&self, op: &str) -> Result<Answerers, Fault> {
+        let session = self.session(op)?;
+        Ok(Answerers {
+            by: AskedBy {
+                plugin: self.plugin.clone(),
+                call_id: self.call_id.clone(),
+            },
+            may_sample: self.permissions.sample,
+            client: session.client.clone(),
+            asker: Arc::clone(&session.asker),
+            asked: Arc::clone(&session.asked),
+            working_dir: session.working_dir.clone(),
+        })
     }
 
     fn session(&self, op: &str) -> Result<&SessionServices, Fault> {

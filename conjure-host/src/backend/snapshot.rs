@@ -7,6 +7,7 @@ use std::sync::Arc;
 use conjure_core::routing::{Route, RoutingTable};
 
 use super::lease::{BackendLease, SkillLease};
+use super::sources::Source;
 use super::working_dirs::WorkingDirs;
 use crate::skill_folders::LoadedFolder;
 
@@ -16,6 +17,7 @@ pub struct Snapshot {
     table: Arc<RoutingTable>,
     /// By public name: the place in the table's routes, and who runs it. One look-up for both.
     targets: HashMap<Arc<str>, (usize, Target)>,
+    sources: Vec<Source>,
     skills_prompt: String,
     working_dir: String,
 }
@@ -35,6 +37,7 @@ impl Snapshot {
     pub(crate) fn new(
         table: Arc<RoutingTable>,
         mut targets: HashMap<Arc<str>, Target>,
+        sources: Vec<Source>,
         mut skills_prompt: String,
         host_dir: &Path,
     ) -> Self {
@@ -51,6 +54,7 @@ impl Snapshot {
         Self {
             table,
             targets,
+            sources,
             skills_prompt,
             working_dir: main,
         }
@@ -59,6 +63,11 @@ impl Snapshot {
     /// The routing table.
     pub fn table(&self) -> &Arc<RoutingTable> {
         &self.table
+    }
+
+    /// Who offers resources, prompts and completions.
+    pub(crate) fn sources(&self) -> &[Source] {
+        &self.sources
     }
 
     /// What the model is told about the session's skill folders, and where tools work that work

@@ -5,10 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_core::context::{SkillEntry, skills_prompt};
-use conjure_core::routing::{Catalog, Naming, Quarantined, RoutingError, RoutingTable, ToolName};
+use conjure_core::routing::{Catalog, Naming, Quarantined, RoutingError, RoutingTable};
 use conjure_skill_sdk::protocol::{
-    CatalogReply, CatalogRequest, Empty, Open, SkillMount, StateScope, op,
+    CatalogReply, CatalogRequest, Empty, Open, SkillMount, StateScope, ToolDecl, op,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -17,6 +16,7 @@ use super::contributors::Contributors;
 use super::lease::{BackendLease, SkillLease, ask, create_request};
 use super::offers::{Offer, Offered, backend_tools, executor_tools, native_tools};
 use super::services::{Services, SessionServices};
+use super::skills_prompt::prompt;
 use super::snapshot::{Snapshot, Target};
 use super::surroundings::Surroundings;
 use super::watching::{Changes, watch};
@@ -30,7 +30,7 @@ const SHUTDOWN: Duration = Duration::from_secs(2);
 
 /// The backends of one session.
 pub struct Toolbox {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     pub(super) around: Surroundings,
     /// Whom the session talks to.
     pub(super) whom: CatalogRequest,
@@ -42,6 +42,8 @@ pub struct Toolbox {
     pub(super) attached: Vec<Attached>,
     /// The native skills that this session uses, by plugin.
     leases: HashMap<PluginId, Arc<SkillLease>>,
+    /// Tools that skills have beside those of their manifests.
+    at_run_time: HashMap<PluginId, Vec<ToolDecl>>,
 }
 
 /// A backend that was attached to the session.
@@ -62,8 +64,16 @@ pub(super) enum Kind {
     /// A backend with what it offers now.
     Backend {
         lease: Arc<BackendLease>,
-        catalog: CatalogReply,
+        catalog: Arc<CatalogReply>,
     },
+}
+
+impl Attached {
+    /// Whether it stands for this native skill.
+    pub(super) fn has_skill(&self, skill: &str) -> bool {
+        let named = self.spec.skills.as_ref();
+        named.is_none_or(|names| names.iter().any(|name| name == skill))
+    }
 }
 
 /// How a backend of a session is.
@@ -153,6 +163,7 @@ impl Toolbox {
             changes: Arc::default(),
             attached: Vec::new(),
             leases: HashMap::new(),
+            at_run_time: HashMap::new(),
         };
         for spec in specs {
             let kind = if spec.is_native() {
@@ -228,8 +239,13 @@ impl Toolbox {
             ..
         }) = attached
         {
-            *catalog = now;
+            *catalog = Arc::new(now);
         }
+    }
+
+    /// From the next snapshot on a skill offers these tools beside those of its manifest.
+    pub(crate) fn set_skill_tools(&mut self, skill: &PluginId, tools: Vec<ToolDecl>) {
+        self.at_run_time.insert(skill.clone(), tools);
     }
 
     /// How the backends are.
@@ -357,7 +373,7 @@ impl Toolbox {
         };
         Ok(Kind::Backend {
             lease: Arc::new(lease),
-            catalog,
+            catalog: Arc::new(catalog),
         })
     }
 
@@ -387,7 +403,8 @@ impl Toolbox {
             match &attached.kind {
                 Kind::Native => {
                     let skills = self.shared.plugins("skill");
-                    native_tools(&attached.spec, &skills, &mut tools, &mut offers);
+                    let more = &self.at_run_time;
+                    native_tools(&attached.spec, &skills, more, &mut tools, &mut offers);
                 }
                 Kind::Executor { lease, folders } => {
                     executor_tools(&attached.spec, lease, folders, &mut tools, &mut offers);
@@ -437,13 +454,15 @@ impl Toolbox {
             };
             targets.insert(Arc::from(route.name.as_str()), target);
         }
+        let sources = self.sources(&mut used);
         self.leases = used;
         let prompt = prompt(&table, &targets);
-        Snapshot::new(Arc::new(table), targets, prompt, &self.around.working_dir)
+        let host_dir = &self.around.working_dir;
+        Snapshot::new(Arc::new(table), targets, sources, prompt, host_dir)
     }
 
     /// The session's lease on a native skill; the same one for as long as the plugin is the same.
-    fn lease(&self, plugin: &Arc<LoadedPlugin>) -> Arc<SkillLease> {
+    pub(super) fn lease(&self, plugin: &Arc<LoadedPlugin>) -> Arc<SkillLease> {
         if let Some(lease) = self.leases.get(plugin.id())
             && Arc::ptr_eq(&lease.plugin, plugin)
         {
@@ -526,64 +545,6 @@ impl Toolbox {
             .cloned()
             .unwrap_or_else(|| self.shared.plugin_config(skill))
     }
-}
-
-/// What the model is told about the skill folders whose tools are in the table.
-fn prompt(table: &RoutingTable, targets: &HashMap<Arc<str>, Target>) -> String {
-    struct Told<'a> {
-        folder: &'a LoadedFolder,
-        place: String,
-        read: Vec<ToolName>,
-        run: Vec<ToolName>,
-    }
-    let mut told: Vec<((&str, &str), Told<'_>)> = Vec::new();
-    for route in table.routes() {
-        let Some(Target::Executor(lease, folders)) = targets.get(route.name.as_str()) else {
-            continue;
-        };
-        for folder in folders.iter() {
-            let skill = folder.folder.name.as_str();
-            let key = (&*route.backend, skill);
-            let index = told
-                .iter()
-                .position(|(known, _)| *known == key)
-                .unwrap_or_else(|| {
-                    let dir = lease
-                        .skill_dir(skill)
-                        .map_or_else(|| folder.dir.display().to_string(), str::to_owned);
-                    let place = format!("{dir}/SKILL.md");
-                    told.push((
-                        key,
-                        Told {
-                            folder,
-                            place,
-                            read: Vec::new(),
-                            run: Vec::new(),
-                        },
-                    ));
-                    told.len() - 1
-                });
-            let Some((_, entry)) = told.get_mut(index) else {
-                continue;
-            };
-            match route.op() {
-                op::EXECUTOR_VIEW => entry.read.push(route.name.clone()),
-                op::EXECUTOR_BASH => entry.run.push(route.name.clone()),
-                _ => {}
-            }
-        }
-    }
-    let entries: Vec<SkillEntry<'_>> = told
-        .iter()
-        .map(|(_, told)| SkillEntry {
-            name: told.folder.folder.name.as_str(),
-            description: &told.folder.folder.description,
-            place: &told.place,
-            read_with: &told.read,
-            run_with: &told.run,
-        })
-        .collect();
-    skills_prompt(&entries)
 }
 
 pub(super) fn names(plugins: &[Arc<LoadedPlugin>]) -> String {

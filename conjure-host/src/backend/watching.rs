@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use conjure_abi::EmitKind;
 use conjure_skill_sdk::protocol::{Empty, PluginEvent, op};
+use serde::Deserialize;
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -30,6 +31,11 @@ pub(crate) enum Change {
     Catalog {
         /// The backend instance.
         backend: String,
+    },
+    /// A resource of it says something else now.
+    Resource {
+        /// The resource's URI.
+        uri: String,
     },
     /// Something that a person should know.
     Notice {
@@ -92,6 +98,10 @@ pub(crate) fn watch(
             if kind != EmitKind::Event {
                 continue;
             }
+            if let Some(uri) = updated_resource(&bytes, &session) {
+                changes.push(Change::Resource { uri });
+                continue;
+            }
             match serde_json::from_slice(&bytes) {
                 Ok(PluginEvent::CatalogChanged { sessions, .. })
                     if sessions.is_empty() || sessions.iter().any(|id| **id == *session) =>
@@ -113,4 +123,18 @@ pub(crate) fn watch(
         }
     });
     cancel.drop_guard()
+}
+
+/// The resource that an event says is another one now, if it says so to this session.
+pub(crate) fn updated_resource(event: &[u8], session: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Updated {
+        event: String,
+        uri: String,
+        #[serde(default)]
+        sessions: Vec<String>,
+    }
+    let updated: Updated = serde_json::from_slice(event).ok()?;
+    let concerned = updated.sessions.is_empty() || updated.sessions.iter().any(|id| id == session);
+    (updated.event == "resource_updated" && concerned).then_some(updated.uri)
 }

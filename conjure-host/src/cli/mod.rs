@@ -9,6 +9,8 @@ mod chat;
 mod completions;
 mod docker;
 mod exit;
+mod mcp;
+mod mcp_serve;
 mod models;
 mod output;
 mod person;
@@ -116,6 +118,8 @@ enum Verb {
     /// current project (`.conjure/skills`, `.agents/skills`, `.claude/skills`) are used after the
     /// project was trusted; those below the home directory always.
     Skill(skill::Args),
+    /// Serve this host's tools to MCP clients
+    Mcp(mcp::Args),
     /// Build the image that the container backend works in
     Docker(docker::Args),
     /// List models: what the providers offer, context sizes, prices
@@ -189,6 +193,7 @@ impl Cli {
                         Verb::Thread(args) => thread::run(&global, args).await,
                         Verb::Models(args) => models::run(&global, args).await,
                         Verb::Plugin(args) => plugin::run(&global, args).await,
+                        Verb::Mcp(args) => mcp::run(&global, args).await,
                         Verb::Skill(_) | Verb::Wire(_) | Verb::Docker(_) | Verb::Completions(_) => {
                             Ok(Exit::Fine)
                         }

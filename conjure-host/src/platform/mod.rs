@@ -2,11 +2,13 @@
 //!
 //! Everything else in the host asks here. Only Linux on x86-64 is tested regularly.
 
+mod streams;
 mod users;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+pub use streams::{Input, Output, TakenStreams, take_streams};
 pub use users::{current_user, is_private_group};
 
 /// The extension of a shared library.

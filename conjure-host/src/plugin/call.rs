@@ -239,7 +239,7 @@ impl Operation {
         json: Vec<u8>,
     ) -> Result<Vec<u8>, Fault> {
         let call = &self.0;
-        let waits = op == host_op::SAMPLE || op == host_op::ELICIT;
+        let waits = crate::backend::waits_for_somebody(&op);
         let paused = waits.then(|| call.clock.pause());
         let gave_back = waits && call.give_back();
         let work = services.host(&call.health.id, &call.meta, &op, json);

@@ -2,36 +2,73 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use arc_swap::ArcSwap;
+use conjure_abi::EmitKind;
 use conjure_core::chat::FunctionCall;
 use conjure_core::routing::RoutingTable;
-use tokio_util::sync::CancellationToken;
+use tokio::sync::{broadcast, watch};
+use tokio::task::JoinHandle;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::derived::{call_timeout, most_bytes, whom};
+use super::following::{Follower, Known};
 use super::handle::SessionError;
 use super::place::Place;
 use super::spec::{BackendSpec, SessionSpec};
+use crate::artifacts::Artifacts;
+use crate::backend::questions::Client;
+use crate::backend::readers::Reader;
 use crate::backend::run::Runner;
 use crate::backend::{CallReport, LiveOutput, Snapshot, Toolbox};
+use crate::provider::Provider;
 use crate::shared::Shared;
 use crate::store::ThreadId;
 
-/// A session without a model: its tools are those of the moment at which it was opened, its
-/// state lasts from call to call, and no policy is asked.
+pub(crate) use super::following::Revision;
+
+/// A session without a model: its state lasts from call to call, and no policy is asked.
+///
+/// Its tools follow the plugins and the backends: what is added to a running host is there for
+/// the next call. A call that runs keeps the table that it began with.
 pub struct Calls {
-    toolbox: Toolbox,
-    snapshot: Snapshot,
-    place: Place,
+    known: Arc<Known>,
+    place: Arc<Place>,
     spec: SessionSpec,
     live: LiveOutput,
+    end: CancellationToken,
+    follower: Mutex<Option<JoinHandle<()>>>,
+    _end: DropGuard,
+}
+
+/// How one call is run.
+pub(crate) struct CallWith<'a> {
+    pub(crate) snapshot: &'a Snapshot,
+    pub(crate) cancel: &'a CancellationToken,
+    pub(crate) live: &'a LiveOutput,
+    /// Whether the report has what the plugin said word for word.
+    pub(crate) verbatim: bool,
 }
 
 impl Calls {
     /// Attaches the backends.
     pub(crate) async fn open(shared: Arc<Shared>, spec: SessionSpec) -> Result<Self, SessionError> {
+        Self::open_for(shared, spec, None).await
+    }
+
+    /// Attaches the backends, with a program on the other side that plugins may ask. A model is
+    /// there for plugins when the specification names its provider.
+    pub(crate) async fn open_for(
+        shared: Arc<Shared>,
+        spec: SessionSpec,
+        client: Option<Arc<dyn Client>>,
+    ) -> Result<Self, SessionError> {
         let thread = ThreadId::fresh();
-        let place = Place::make(&shared, &spec, &thread, None)?;
+        let provider = model_for_plugins(&shared, &spec, client.is_some())?;
+        let place = Place::make(&shared, &spec, &thread, provider.as_ref(), client)?;
+        // Before the first look at the plugins, so that no change is lost.
+        let registry = shared.registry.subscribe();
         let mut toolbox = Toolbox::attach(
             shared,
             place.around.clone(),
@@ -49,23 +86,59 @@ impl Calls {
                 return Err(error.into());
             }
         };
-        Ok(Self {
+        let known = Arc::new(Known {
+            snapshot: ArcSwap::from_pointee(snapshot),
+            revision: watch::Sender::new(Revision::default()),
+            updated: broadcast::Sender::new(super::following::UPDATES),
+            skills: Mutex::default(),
+            skills_changed: tokio::sync::Notify::new(),
+        });
+        let (place, end) = (Arc::new(place), CancellationToken::new());
+        let follower = Follower {
+            known: Arc::clone(&known),
+            place: Arc::clone(&place),
             toolbox,
-            snapshot,
+            registry,
+        };
+        let follower = tokio::spawn(follower.run(end.clone()));
+        Ok(Self {
+            known,
             place,
             spec,
             live: Arc::new(|_, _| {}),
+            _end: end.clone().drop_guard(),
+            end,
+            follower: Mutex::new(Some(follower)),
         })
     }
 
-    /// The tools that there are.
+    /// The tools that there are now.
     #[must_use]
-    pub fn table(&self) -> &RoutingTable {
-        self.snapshot.table()
+    pub fn table(&self) -> Arc<RoutingTable> {
+        Arc::clone(self.known.snapshot.load().table())
     }
 
-    pub(super) fn snapshot(&self) -> &Snapshot {
-        &self.snapshot
+    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
+        self.known.snapshot.load_full()
+    }
+
+    /// Counts the changes of what there is.
+    pub(crate) fn revision(&self) -> watch::Receiver<Revision> {
+        self.known.revision.subscribe()
+    }
+
+    /// The URIs of resources that say something else now.
+    pub(crate) fn updated(&self) -> broadcast::Receiver<Arc<str>> {
+        self.known.updated.subscribe()
+    }
+
+    pub(crate) fn artifacts(&self) -> &Arc<Artifacts> {
+        &self.place.services.artifacts
+    }
+
+    /// The most bytes of texts of one result.
+    pub(crate) fn most_bytes(&self) -> usize {
+        most_bytes(&self.spec)
     }
 
     /// Runs one call. Calls may run at the same time; whoever needs an order waits.
@@ -80,21 +153,62 @@ impl Calls {
         call: &FunctionCall,
         cancel: &CancellationToken,
     ) -> Result<CallReport, SessionError> {
-        let Some(found) = self.snapshot.look_up(&call.name) else {
+        let snapshot = self.known.snapshot.load_full();
+        let with = CallWith {
+            snapshot: &snapshot,
+            cancel,
+            live: &self.live,
+            verbatim: false,
+        };
+        self.call_with(call, with).await
+    }
+
+    /// Runs one call on a snapshot.
+    pub(crate) async fn call_with(
+        &self,
+        call: &FunctionCall,
+        with: CallWith<'_>,
+    ) -> Result<CallReport, SessionError> {
+        let Some(found) = with.snapshot.look_up(&call.name) else {
             return Err(self.unknown(&call.name));
         };
         let runner = Runner {
-            snapshot: &self.snapshot,
+            snapshot: with.snapshot,
             around: &self.place.around,
             artifacts: &self.place.services.artifacts,
             turn_id: None,
             timeout: call_timeout(&self.spec),
             timeouts: &self.spec.timeouts,
             most_bytes: most_bytes(&self.spec),
-            cancel,
-            live: &self.live,
+            verbatim: with.verbatim,
+            cancel: with.cancel,
+            live: with.live,
         };
         Ok(runner.routed(call, found).await)
+    }
+
+    /// Asks for what there is beside tools.
+    pub(crate) fn reader<'a>(
+        &'a self,
+        call_id: Option<&'a Arc<str>>,
+        with: &CallWith<'a>,
+    ) -> Reader<'a> {
+        Reader {
+            snapshot: with.snapshot,
+            around: &self.place.around,
+            call_id,
+            timeout: call_timeout(&self.spec),
+            cancel: with.cancel,
+            live: with.live,
+        }
+    }
+
+    /// Takes note of an event of a call that concerns the session: that a skill offers something
+    /// else now, or that a resource changed.
+    pub(crate) fn heard(&self, kind: EmitKind, bytes: &[u8]) {
+        if kind == EmitKind::Event {
+            self.known.heard(bytes, &self.place.around.session);
+        }
     }
 
     fn unknown(&self, name: &str) -> SessionError {
@@ -104,7 +218,8 @@ impl Calls {
         } else {
             ""
         };
-        let routes = self.table().routes().iter();
+        let table = self.table();
+        let routes = table.routes().iter();
         let names: Vec<&str> = routes.map(|route| route.name.as_str()).collect();
         let known = if names.is_empty() {
             "none".to_owned()
@@ -117,9 +232,35 @@ impl Calls {
     }
 
     /// Ends what the calls started.
-    pub async fn close(mut self) {
-        self.toolbox.close().await;
+    pub async fn close(self) {
+        self.end().await;
     }
+
+    /// [`Calls::close`] for whoever shares it.
+    pub(crate) async fn end(&self) {
+        self.end.cancel();
+        let follower = {
+            let mut follower = self.follower.lock().unwrap_or_else(PoisonError::into_inner);
+            follower.take()
+        };
+        if let Some(follower) = follower {
+            // It ends by itself, also when nobody waits.
+            let _ = follower.await;
+        }
+    }
+}
+
+/// The model that plugins may ask, where the specification names one and a client is there that
+/// has none itself.
+fn model_for_plugins(
+    shared: &Shared,
+    spec: &SessionSpec,
+    has_client: bool,
+) -> Result<Option<Arc<dyn Provider>>, SessionError> {
+    if !has_client || spec.provider.is_none() {
+        return Ok(None);
+    }
+    shared.provider(spec).map(Some)
 }
 
 impl fmt::Debug for Calls {

@@ -19,6 +19,8 @@ impl Actor {
         for change in self.toolbox.changes().take() {
             match change {
                 Change::Notice { text } => self.recorder.event(Event::Notice { text }),
+                // Nobody subscribes to a resource in a conversation.
+                Change::Resource { .. } => {}
                 Change::Catalog { backend } => {
                     let Some(asked) = self.toolbox.ask_catalog(&backend) else {
                         continue;

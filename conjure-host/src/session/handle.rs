@@ -65,7 +65,7 @@ impl Session {
         recorder: Recorder,
         provider: Arc<dyn Provider>,
     ) -> Result<Self, SessionError> {
-        let place = Place::make(&shared, &spec, &thread, Some(&provider))?;
+        let place = Place::make(&shared, &spec, &thread, Some(&provider), None)?;
         let states = log::last_backend_states(recorder.entries())
             .into_iter()
             .map(|(backend, state)| (backend.to_owned(), state.clone()))

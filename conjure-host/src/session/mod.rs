@@ -7,6 +7,7 @@ mod changes;
 mod compaction;
 mod derived;
 mod exchange_dir;
+mod following;
 mod handle;
 mod hub;
 mod mailbox;
@@ -19,6 +20,7 @@ mod recorder;
 mod spec;
 mod switching;
 
+pub(crate) use calls::{CallWith, Revision};
 pub(crate) use compaction::unfolding;
 pub(crate) use exchange_dir::sweep;
 pub(crate) use mailbox::Internal;

@@ -230,6 +230,7 @@ impl Actor {
                     timeout,
                     timeouts: &timeouts,
                     most_bytes,
+                    verbatim: false,
                     cancel: &cancel,
                     live: &live,
                 };

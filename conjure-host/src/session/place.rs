@@ -9,6 +9,7 @@ use super::exchange_dir::ExchangeDir;
 use super::handle::SessionError;
 use super::spec::SessionSpec;
 use crate::artifacts::Artifacts;
+use crate::backend::questions::Client;
 use crate::backend::sampling::{Asked, AskedModel};
 use crate::backend::services::SessionServices;
 use crate::backend::surroundings::Surroundings;
@@ -56,6 +57,7 @@ impl Place {
         spec: &SessionSpec,
         thread: &ThreadId,
         provider: Option<&Arc<dyn Provider>>,
+        client: Option<Arc<dyn Client>>,
     ) -> Result<Self, SessionError> {
         let own = session_dir(&shared.data_dir, thread.as_str());
         let working_dir = match &spec.working_dir {
@@ -91,6 +93,7 @@ impl Place {
             exchange_dir: exchange_dir.clone(),
             asker: Arc::clone(&shared.asker),
             asked: Arc::clone(&asked),
+            client,
         };
         let session = thread.as_str().to_owned();
         shared.services.remember(&session, services.clone());

@@ -44,8 +44,8 @@ pub(crate) async fn check(
     let (target, endpoint) = shared.recipient(&spec)?;
     let entries = Thread::of(shared.log.read(thread)?).closed();
     let calls = Calls::open(Arc::clone(&shared), spec.clone()).await?;
-    let settings = compile_settings(&spec, &shared.models, calls.snapshot(), target.clone());
-    let like = compile(&entries, calls.table(), &settings);
+    let settings = compile_settings(&spec, &shared.models, &calls.snapshot(), target.clone());
+    let like = compile(&entries, &calls.table(), &settings);
     calls.close().await;
     Ok(switch::check(
         &conversation(&entries),

@@ -1,0 +1,91 @@
+//! Who offers resources, prompts and completions in a session: its backends, and native skills
+//! that say so in their manifest.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use conjure_skill_sdk::protocol::{CatalogReply, Manifest};
+
+use super::lease::{BackendLease, SkillLease};
+use super::toolbox::{Kind, Toolbox};
+use crate::plugin::PluginId;
+
+/// One of them.
+#[derive(Clone)]
+pub(crate) enum Source {
+    /// A native skill, which is asked for its lists.
+    Skill(Arc<SkillLease>),
+    /// A backend, with its lists.
+    Backend {
+        /// The instance's name.
+        name: String,
+        lease: Arc<BackendLease>,
+        catalog: Arc<CatalogReply>,
+    },
+}
+
+/// Operations of which one makes a skill a source.
+const OPERATIONS: [&str; 5] = [
+    "resource.list/1",
+    "resource.read/1",
+    "prompt.list/1",
+    "prompt.get/1",
+    "complete/1",
+];
+
+impl Source {
+    /// The name of the skill or the backend instance.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Skill(lease) => &lease.plugin.manifest().name,
+            Self::Backend { name, .. } => name,
+        }
+    }
+
+    pub(crate) fn manifest(&self) -> &Manifest {
+        match self {
+            Self::Skill(lease) => lease.plugin.manifest(),
+            Self::Backend { lease, .. } => lease.plugin.manifest(),
+        }
+    }
+}
+
+impl Toolbox {
+    /// The sources, in the order of the session's backends. `used` are the leases of skills whose
+    /// tools are routed; a skill that has only lists gets one here.
+    pub(super) fn sources(&self, used: &mut HashMap<PluginId, Arc<SkillLease>>) -> Vec<Source> {
+        let mut sources = Vec::new();
+        for attached in &self.attached {
+            match &attached.kind {
+                Kind::Native => {
+                    let mut seen: Vec<String> = Vec::new();
+                    for plugin in self.shared.plugins("skill") {
+                        let manifest = plugin.manifest();
+                        let is_source = OPERATIONS.iter().any(|op| manifest.has(op));
+                        if !is_source || !attached.has_skill(&manifest.name) {
+                            continue;
+                        }
+                        // The version whose tools are routed counts, else the highest one.
+                        let routed = used.contains_key(plugin.id());
+                        let another = used.keys().any(|id| *id.name == *manifest.name);
+                        if seen.contains(&manifest.name) || (another && !routed) {
+                            continue;
+                        }
+                        seen.push(manifest.name.clone());
+                        let lease = used
+                            .entry(plugin.id().clone())
+                            .or_insert_with(|| self.lease(&plugin));
+                        sources.push(Source::Skill(Arc::clone(lease)));
+                    }
+                }
+                Kind::Backend { lease, catalog } => sources.push(Source::Backend {
+                    name: attached.name.clone(),
+                    lease: Arc::clone(lease),
+                    catalog: Arc::clone(catalog),
+                }),
+                Kind::Executor { .. } => {}
+            }
+        }
+        sources
+    }
+}

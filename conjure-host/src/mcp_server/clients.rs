@@ -1,0 +1,116 @@
+//! The clients of a server, and the session that each of them has.
+//!
+//! A connection has a session of its own: the one over stdio, and each session of the old era over
+//! HTTP. Requests of the era of 2026-07-28 belong to no session over HTTP; there a session belongs
+//! to whoever is allowed in, so one token has one session.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use rmcp::model::{ErrorData, Tool};
+
+use super::session::{ClientSession, Common, lock};
+
+/// How often idle sessions are looked for.
+const SWEEP: Duration = Duration::from_secs(10);
+/// Time for all sessions together to end.
+const ENDING: Duration = Duration::from_secs(20);
+
+/// The clients.
+pub(super) struct Clients {
+    pub(super) common: Arc<Common>,
+    /// By principal.
+    shared: Mutex<HashMap<Arc<str>, Arc<ClientSession>>>,
+    /// All that may be open.
+    all: Mutex<Vec<Weak<ClientSession>>>,
+}
+
+/// Who is on the other side of an HTTP request, by the token that let it in.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Principal(pub(super) Arc<str>);
+
+impl Clients {
+    pub(super) fn new(common: Common) -> Arc<Self> {
+        Arc::new(Self {
+            common: Arc::new(common),
+            shared: Mutex::default(),
+            all: Mutex::default(),
+        })
+    }
+
+    /// A session of a connection's own. It ends with its last holder.
+    pub(super) fn fresh(&self) -> Arc<ClientSession> {
+        let session = ClientSession::new(Arc::clone(&self.common));
+        let mut all = lock(&self.all);
+        all.retain(|known| known.strong_count() > 0);
+        all.push(Arc::downgrade(&session));
+        session
+    }
+
+    /// The session of a principal.
+    ///
+    /// # Errors
+    /// When there are too many.
+    pub(super) fn of(&self, principal: &Principal) -> Result<Arc<ClientSession>, ErrorData> {
+        if let Some(known) = lock(&self.shared).get(&principal.0) {
+            return Ok(Arc::clone(known));
+        }
+        if self.is_full() {
+            let text = "the server has as many sessions as it may; try again later";
+            return Err(ErrorData::internal_error(text, None));
+        }
+        let session = self.fresh();
+        let mut shared = lock(&self.shared);
+        let session = shared.entry(Arc::clone(&principal.0)).or_insert(session);
+        Ok(Arc::clone(session))
+    }
+
+    /// Whether no further session may be opened.
+    pub(super) fn is_full(&self) -> bool {
+        let mut all = lock(&self.all);
+        all.retain(|known| known.strong_count() > 0);
+        all.len() >= self.common.options.max_sessions
+    }
+
+    /// A served tool by its name, of any session.
+    pub(super) fn tool(&self, name: &str) -> Option<Tool> {
+        let all: Vec<_> = lock(&self.all).iter().filter_map(Weak::upgrade).collect();
+        let mut known = all.iter().filter_map(|session| session.known_tools());
+        known.find_map(|tools| tools.find(name).map(|served| served.tool.clone()))
+    }
+
+    /// Ends the shared sessions that nobody has used for long, until the server ends.
+    pub(super) async fn sweep(&self) {
+        let closing = &self.common.closing;
+        while closing
+            .run_until_cancelled(tokio::time::sleep(SWEEP))
+            .await
+            .is_some()
+        {
+            let limit = self.common.options.idle;
+            let idle: Vec<Arc<ClientSession>> = {
+                let mut shared = lock(&self.shared);
+                let long =
+                    |session: &ClientSession| session.idle().is_some_and(|idle| idle >= limit);
+                shared
+                    .extract_if(|_, session| long(session))
+                    .map(|(_, s)| s)
+                    .collect()
+            };
+            join_all(idle.iter().map(|session| session.close())).await;
+        }
+    }
+
+    /// Ends all sessions.
+    pub(super) async fn close(&self) {
+        self.common.closing.cancel();
+        let all: Vec<_> = lock(&self.all).iter().filter_map(Weak::upgrade).collect();
+        let closing = join_all(all.iter().map(|session| session.close()));
+        if tokio::time::timeout(ENDING, closing).await.is_err() {
+            tracing::warn!("some sessions did not end within {ENDING:?}");
+        }
+        lock(&self.shared).clear();
+    }
+}

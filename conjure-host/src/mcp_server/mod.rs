@@ -1,0 +1,92 @@
+//! The host as an MCP server: any MCP client gets the tools, resources and prompts of a session.
+//!
+//! Both eras are served, over stdio and HTTP: the one with a handshake (up to 2025-11-25) and the
+//! one without (2026-07-28). What a plugin asks (elicitation, sampling, roots) goes to the client
+//! that can answer it. Knows nothing about models and holds no conversation.
+
+mod asking;
+mod changes;
+mod clients;
+mod completion;
+mod files;
+mod flight;
+mod handler;
+mod http;
+mod lists;
+mod meta_tools;
+mod names;
+mod notes;
+mod options;
+mod results;
+mod session;
+mod stdio;
+mod suspended;
+mod tools;
+
+use std::net::SocketAddr;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::host::Host;
+use crate::session::{SessionSpec, SpecError};
+
+pub use http::{ENDPOINT, HttpAccess, HttpServer};
+pub use options::{McpOptions, MetaTools};
+
+/// The most bytes of texts of one result, where the session says nothing else.
+const MOST_BYTES: usize = 1024 * 1024;
+
+/// A host that serves MCP clients. Each client has a session of this specification.
+pub struct McpServer {
+    common: session::Common,
+}
+
+/// Why a server cannot serve, or not any more.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The specification cannot be.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// An address that others reach, and nothing that keeps them out.
+    #[error(
+        "{address} can be reached from other machines, so a token is needed: put one into a \
+         variable of the environment and name it with `--token-env NAME`, or listen on 127.0.0.1"
+    )]
+    NeedsToken {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// The address is not to be had.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The connection broke.
+    #[error("the server ended: {reason}")]
+    Stream {
+        /// What happened.
+        reason: String,
+    },
+}
+
+impl McpServer {
+    /// A server of this host.
+    ///
+    /// # Errors
+    /// [`ServeError::Spec`].
+    pub fn new(host: Host, mut spec: SessionSpec, options: McpOptions) -> Result<Self, ServeError> {
+        spec.check()?;
+        spec.max_output_bytes.get_or_insert(MOST_BYTES);
+        Ok(Self {
+            common: session::Common {
+                host,
+                spec,
+                options,
+                closing: CancellationToken::new(),
+            },
+        })
+    }
+}

@@ -1,0 +1,76 @@
+//! Work that waits for its client's next request.
+//!
+//! A state is two random numbers, told once: whoever has not heard it cannot go on, and it goes
+//! with its use. The table belongs to one session, so another client's state is unknown here.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rmcp::model::InputResponses;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::flight::{Flight, What};
+
+/// Work that waits, by its state.
+#[derive(Default)]
+pub(super) struct Suspended {
+    flights: Mutex<HashMap<String, (Flight, Instant)>>,
+}
+
+/// Why a request cannot go on with anything.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ResumeError {
+    #[error(
+        "the `requestState` is none of this session's, was used already, or has expired; make the \
+         request anew without it"
+    )]
+    Unknown,
+    #[error("the `requestState` belongs to another request")]
+    Another,
+    #[error("{0}")]
+    Answer(String),
+}
+
+impl Suspended {
+    /// Keeps work until its state is used, for `limit` at the most. The state.
+    pub(super) fn keep(self: &Arc<Self>, flight: Flight, limit: Duration) -> String {
+        let state = format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
+        let until = Instant::now() + limit;
+        self.lock().insert(state.clone(), (flight, until));
+        let (kept, expiring) = (Arc::downgrade(self), state.clone());
+        tokio::spawn(async move {
+            tokio::time::sleep_until(until).await;
+            if let Some(kept) = kept.upgrade() {
+                let expired = kept.lock().remove(&expiring);
+                if expired.is_some() {
+                    tracing::info!("a call ended: its client gave no answer within {limit:?}");
+                }
+            }
+        });
+        state
+    }
+
+    /// Takes work up again, with the client's answers. A request that is refused leaves it as it
+    /// was.
+    pub(super) fn resume(
+        &self,
+        state: &str,
+        what: &What,
+        responses: &InputResponses,
+    ) -> Result<Flight, ResumeError> {
+        let mut flights = self.lock();
+        let (flight, _) = flights.get_mut(state).ok_or(ResumeError::Unknown)?;
+        if !flight.is_for(what) {
+            return Err(ResumeError::Another);
+        }
+        flight.answer(responses).map_err(ResumeError::Answer)?;
+        let (flight, _) = flights.remove(state).ok_or(ResumeError::Unknown)?;
+        Ok(flight)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, (Flight, Instant)>> {
+        self.flights.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
