@@ -62,7 +62,8 @@ impl Session {
 
     /// How many tools of a server there are.
     fn tools(&self, server: &str) -> usize {
-        let routes = self.calls.table().routes().iter();
+        let table = self.calls.table();
+        let routes = table.routes().iter();
         routes
             .filter(|route| route.name.as_str().starts_with(&format!("{server}_")))
             .count()
