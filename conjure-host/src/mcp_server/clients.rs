@@ -107,7 +107,12 @@ impl Clients {
     pub(super) async fn close(&self) {
         self.common.closing.cancel();
         let all: Vec<_> = lock(&self.all).iter().filter_map(Weak::upgrade).collect();
-        let closing = join_all(all.iter().map(|session| session.close()));
+        let ending = &self.common.ending;
+        ending.close();
+        let closing = async {
+            join_all(all.iter().map(|session| session.close())).await;
+            ending.wait().await;
+        };
         if tokio::time::timeout(ENDING, closing).await.is_err() {
             tracing::warn!("some sessions did not end within {ENDING:?}");
         }

@@ -7,7 +7,8 @@ use rmcp::model::{CompleteRequestParams, CompleteResult, ErrorData};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::handler::{ListOf, listed, read_error};
+use super::answers::read_error;
+use super::lists::{ListOf, listed};
 use super::{lists, results};
 use crate::backend::LiveOutput;
 use crate::session::{CallWith, Calls};

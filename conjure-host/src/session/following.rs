@@ -165,6 +165,7 @@ impl Follower {
         }
         drop(asked);
         self.toolbox.close().await;
+        self.place.exchange.end();
     }
 
     fn listed(&mut self, backend: &str, answer: Listed) {
