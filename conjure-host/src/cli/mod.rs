@@ -118,7 +118,7 @@ enum Verb {
     /// current project (`.conjure/skills`, `.agents/skills`, `.claude/skills`) are used after the
     /// project was trusted; those below the home directory always.
     Skill(skill::Args),
-    /// Serve this host's tools to MCP clients
+    /// Serve tools to MCP clients
     Mcp(mcp::Args),
     /// Build the image that the container backend works in
     Docker(docker::Args),

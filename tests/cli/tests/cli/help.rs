@@ -3,7 +3,7 @@
 use insta::assert_snapshot;
 
 /// Every verb, as it is written after `conjure`.
-const VERBS: [&str; 32] = [
+const VERBS: [&str; 34] = [
     "",
     "run",
     "chat",
@@ -23,6 +23,8 @@ const VERBS: [&str; 32] = [
     "skill remote list",
     "skill remote delete",
     "skill trust",
+    "mcp",
+    "mcp serve",
     "docker",
     "docker build",
     "models",
@@ -87,6 +89,7 @@ fn help_tells_what_a_person_could_not_guess() {
         ("plugin new", "--sdk"),
         ("skill", "SKILL.md"),
         ("skill validate", "Exit code"),
+        ("mcp serve", "Both eras"),
         ("models", "`models.toml` in the data directory wins"),
         ("wire decode", "`arguments_text`"),
         ("wire encode", "--explain"),
@@ -118,6 +121,7 @@ fn the_program() {
       routes       Show the routing table: which tool is run by whom
       plugin       Look at plugins, check one, begin one
       skill        Look at skill folders and validate them
+      mcp          Serve tools to MCP clients
       docker       Build the image that the container backend works in
       models       List models: what the providers offer, context sizes, prices
       thread       Look at a thread: what was said, what it cost, what another model would get of it

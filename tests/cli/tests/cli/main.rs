@@ -23,6 +23,8 @@ mod help;
 #[cfg(test)]
 mod help_groups;
 #[cfg(test)]
+mod help_mcp;
+#[cfg(test)]
 mod help_remote;
 #[cfg(test)]
 mod hosted;

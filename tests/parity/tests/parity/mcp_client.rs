@@ -9,7 +9,7 @@ use std::time::Duration;
 use conjure_kit::{Running, Workspace, cli, conjure_bin};
 use rmcp::model::{
     CallToolRequestParams, CallToolResult, ClientConfig, ElicitRequestParams, ElicitResult,
-    ErrorData, Implementation, ListRootsResult, ProgressNotificationParam, ProtocolVersion,
+    ErrorData, Implementation, ProgressNotificationParam, ProtocolVersion,
 };
 use rmcp::service::{
     ClientLifecycleMode, NotificationContext, RequestContext, RunningService,
@@ -74,10 +74,11 @@ impl ClientHandler for Person {
         Ok(serde_json::from_value(answer).unwrap())
     }
 
+    #[expect(deprecated, reason = "servers may still ask for them")]
     async fn list_roots(
         &self,
         _context: RequestContext<RoleClient>,
-    ) -> Result<ListRootsResult, ErrorData> {
+    ) -> Result<rmcp::model::ListRootsResult, ErrorData> {
         let roots = json!({ "roots": [{ "uri": "file:///of/the/client" }] });
         Ok(serde_json::from_value(roots).unwrap())
     }

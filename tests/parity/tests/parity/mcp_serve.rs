@@ -207,8 +207,8 @@ async fn post(url: &str, body: &Value, headers: &[(&str, &str)]) -> (u16, Value)
     let response = request.send().await.unwrap();
     let status = response.status().as_u16();
     let body = response.text().await.unwrap();
-    let data = body.lines().filter_map(|line| line.strip_prefix("data: "));
-    let last = data.filter(|data| !data.is_empty()).next_back();
+    let mut data = body.lines().filter_map(|line| line.strip_prefix("data: "));
+    let last = data.rfind(|data| !data.is_empty());
     let value = serde_json::from_str(last.unwrap_or(&body)).unwrap_or_default();
     (status, value)
 }
