@@ -166,7 +166,9 @@ fn stand_in(result: &Value) -> ServerResult {
         .iter()
         .filter_map(|tool| {
             let name = tool.get("name").filter(|name| name.is_string())?;
-            let schema = tool.get("inputSchema").filter(|schema| schema.is_object())?;
+            let schema = tool
+                .get("inputSchema")
+                .filter(|schema| schema.is_object())?;
             Some(json!({ "name": name, "inputSchema": schema }))
         })
         .collect();

@@ -161,8 +161,7 @@ impl Opening<'_> {
             era,
             service,
             process,
-            link,
-            tail,
+            (link, tail),
             begun,
         );
         connection.map_err(OpenError::Transient)

@@ -340,7 +340,8 @@ impl Entry {
                     let why = match end {
                         End::Over(why) => why,
                         End::NeedsAuth(why) => {
-                            self.stuck(&registry, State::NeedsAuth(why), &mut stop).await;
+                            self.stuck(&registry, State::NeedsAuth(why), &mut stop)
+                                .await;
                             continue;
                         }
                     };
