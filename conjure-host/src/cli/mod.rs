@@ -9,6 +9,12 @@ mod chat;
 mod completions;
 mod docker;
 mod exit;
+mod mcp;
+mod mcp_doctor;
+mod mcp_import;
+mod mcp_list;
+mod mcp_login;
+mod mcp_servers;
 mod models;
 mod output;
 mod person;
@@ -116,6 +122,8 @@ enum Verb {
     /// current project (`.conjure/skills`, `.agents/skills`, `.claude/skills`) are used after the
     /// project was trusted; those below the home directory always.
     Skill(skill::Args),
+    /// Look after MCP servers: list them, find out what is wrong, import, log in
+    Mcp(mcp::Args),
     /// Build the image that the container backend works in
     Docker(docker::Args),
     /// List models: what the providers offer, context sizes, prices
@@ -174,6 +182,7 @@ impl Cli {
             Verb::Skill(args) => skill::run(&global, &args),
             Verb::Wire(args) => wire::run(args),
             Verb::Docker(args) => docker::run(&global, &args),
+            Verb::Mcp(args) if args.needs_no_host() => mcp::run_without_host(&global, &args),
             Verb::Plugin(args) if args.needs_no_host() => plugin::run_without_host(&global, &args),
             verb => {
                 let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -189,6 +198,7 @@ impl Cli {
                         Verb::Thread(args) => thread::run(&global, args).await,
                         Verb::Models(args) => models::run(&global, args).await,
                         Verb::Plugin(args) => plugin::run(&global, args).await,
+                        Verb::Mcp(args) => mcp::run(&global, args).await,
                         Verb::Skill(_) | Verb::Wire(_) | Verb::Docker(_) | Verb::Completions(_) => {
                             Ok(Exit::Fine)
                         }

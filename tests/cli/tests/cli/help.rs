@@ -3,7 +3,7 @@
 use insta::assert_snapshot;
 
 /// Every verb, as it is written after `conjure`.
-const VERBS: [&str; 32] = [
+const VERBS: [&str; 38] = [
     "",
     "run",
     "chat",
@@ -23,6 +23,12 @@ const VERBS: [&str; 32] = [
     "skill remote list",
     "skill remote delete",
     "skill trust",
+    "mcp",
+    "mcp list",
+    "mcp doctor",
+    "mcp import",
+    "mcp login",
+    "mcp logout",
     "docker",
     "docker build",
     "models",
@@ -87,6 +93,9 @@ fn help_tells_what_a_person_could_not_guess() {
         ("plugin new", "--sdk"),
         ("skill", "SKILL.md"),
         ("skill validate", "Exit code"),
+        ("mcp doctor", "Exit code 0"),
+        ("mcp import", "Secrets are not written down"),
+        ("mcp login", "paste the address at which it ended"),
         ("models", "`models.toml` in the data directory wins"),
         ("wire decode", "`arguments_text`"),
         ("wire encode", "--explain"),
