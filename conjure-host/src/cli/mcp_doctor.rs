@@ -49,9 +49,9 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
             .iter()
             .map(|server| {
                 let mut json = as_json(server);
-                json["path"] = json!(path(server));
-                json["remedy"] = json!(remedy(server));
-                json
+                json.insert("path".to_owned(), json!(path(server)));
+                json.insert("remedy".to_owned(), json!(remedy(server)));
+                json.into()
             })
             .collect();
         output::json(&json!({ "ok": well, "servers": servers }));

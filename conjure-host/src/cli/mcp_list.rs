@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use conjure_host::backend::Nobody;
 
@@ -30,7 +30,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
     };
     let seen = signals.unless(looking).await?;
     if global.json {
-        let servers: Vec<Value> = seen.iter().map(as_json).collect();
+        let servers: Vec<_> = seen.iter().map(as_json).collect();
         output::json(&json!({ "servers": servers }));
         return Ok(Exit::Fine);
     }
@@ -80,10 +80,11 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
 }
 
 /// A server for programs: what the plugin says, and which backend has it.
-pub(super) fn as_json(server: &Seen) -> Value {
-    let mut json = server.status.clone().unwrap_or_else(|| json!({}));
-    json["server"] = json!(server.name);
-    json["state"] = json!(server.state());
-    json["backend"] = json!(server.backend);
+pub(super) fn as_json(server: &Seen) -> Map<String, Value> {
+    let said = server.status.as_ref().and_then(Value::as_object);
+    let mut json = said.cloned().unwrap_or_default();
+    json.insert("server".to_owned(), json!(server.name));
+    json.insert("state".to_owned(), json!(server.state()));
+    json.insert("backend".to_owned(), json!(server.backend));
     json
 }

@@ -18,7 +18,13 @@ pub(super) fn read(text: &str) -> Result<Import, String> {
         match words.as_slice() {
             ["claude", "mcp", "add", rest @ ..] => add(rest, &mut import)?,
             ["claude", "mcp", "add-json", rest @ ..] => add_json(rest, &mut import)?,
-            _ => import.notes.push(format!("not understood: {line}")),
+            // The rest of it may be secret.
+            words => {
+                let begin: Vec<&str> = words.iter().copied().take(3).collect();
+                import
+                    .notes
+                    .push(format!("not understood: {} …", begin.join(" ")));
+            }
         }
     }
     Ok(import)

@@ -80,30 +80,44 @@ impl Import {
         prefix: String,
         from: Option<String>,
     ) -> Text {
-        let name = secret::name(server, label);
-        let secret = Secret {
+        let first = secret::name(server, label);
+        // Two values are two secrets, also under one label.
+        let taken = |name: &str| self.secrets.iter().any(|secret| secret.name == name);
+        let name = (2..)
+            .map(|number| format!("{first}_{number}"))
+            .take(self.secrets.len() + 1)
+            .fold(
+                first.clone(),
+                |name, next| if taken(&name) { next } else { name },
+            );
+        self.secrets.push(Secret {
             name: name.clone(),
             what: format!("{what} of `{server}`"),
             from,
-        };
-        if !self.secrets.contains(&secret) {
-            self.secrets.push(secret);
-        }
+        });
         Text::Secret { name, prefix }
     }
 
     /// An argument of a program; `before` is the one before it.
     pub(super) fn argument(&mut self, server: &str, before: Option<&str>, value: &str) -> Text {
-        if let Some((option, own)) = value.split_once('=').filter(|_| value.starts_with('-')) {
-            if let Found::Secret { .. } = secret::find(option, own) {
-                let what = format!("the value of `{option}`");
-                let from = secret::variable(own);
-                let prefix = format!("{option}=");
-                return self.secret(server, &what, option, prefix, from);
-            }
-            return Text::Plain(value.to_owned());
+        // What names itself: `--option=value`, `NAME=value`, `Header: value`.
+        let named = [('=', ""), (':', " ")].iter().find_map(|(sign, space)| {
+            let (name, own) = value.split_once(*sign)?;
+            let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+            let is_name = !name.is_empty() && name.chars().all(is_part) && !own.starts_with("//");
+            is_name.then(|| (name, own.trim_start(), format!("{name}{sign}{space}")))
+        });
+        if let Some((name, own, beginning)) = named {
+            return match secret::find(name, own) {
+                Found::Plain => Text::Plain(value.to_owned()),
+                Found::Secret { prefix, from, .. } => {
+                    let what = format!("the value of `{name}`");
+                    self.secret(server, &what, name, format!("{beginning}{prefix}"), from)
+                }
+            };
         }
-        match before.filter(|before| before.starts_with('-') && !value.starts_with('-')) {
+        let is_option = |word: &&str| word.starts_with('-') && !word.contains(['=', ':']);
+        match before.filter(is_option).filter(|_| !value.starts_with('-')) {
             Some(option) => self.text(server, &format!("the value of `{option}`"), option, value),
             None => self.text(server, "an argument", "ARG", value),
         }

@@ -36,12 +36,8 @@ fn program(traits: &str) -> String {
 
 fn redact(workspace: &Workspace) -> Redactor {
     Redactor::for_workspace(workspace)
-        .literal(&server(), "[SERVER]")
-        .pattern(
-            r"process \d+, after [\d.]+ m?s",
-            "process [N], after [TIME]",
-        )
-        .pattern(r"again in [\d.]+m?s", "again in [TIME]")
+        .pattern(r"\S+/mock-mcp", "[SERVER]")
+        .pattern(r"process \d+", "process [N]")
         .pattern(r"PATH=\S+", "PATH=[PATH]")
 }
 
@@ -54,7 +50,24 @@ fn a_list_says_how_each_server_is() {
         ("off", "command = \"x\"\nenabled = false".to_owned()),
     ]);
     let output = conjure(&workspace, "mcp list").run().unwrap();
-    assert_snapshot!(redact(&workspace).apply(&output.snapshot()), @"");
+    assert_snapshot!(redact(&workspace).apply(&output.snapshot()), @r"
+    exit code 0
+    --- stdout
+    SERVER  STATE   ERA     REVISION    TOOLS  LEFT OUT
+    absent  failed  -       -           -      -
+    good    ready   legacy  2025-11-25  22     6
+    lazy    idle    -       -           -      -
+    off     off     -       -           -      -
+    --- stderr
+    absent: there is no program `no-such-program`; it was looked for in PATH=[PATH]
+    good: `no_schema` is left out: its `inputSchema` is no object
+    good: `null_schema` is left out: its `inputSchema` is no object
+    good: `bool_schema` is left out: its `inputSchema` is no object
+    good: tool 25 is left out: its name is no text
+    good: `echo` is left out: the server has another tool of this name
+    good: tool 28 is left out: its name is no text
+    `conjure mcp doctor` says what to do.
+    ");
     let output = conjure(&workspace, "mcp list --json").run().unwrap();
     let servers = json(&output)["servers"].clone();
     assert_eq!(servers[1]["server"], "good");
@@ -70,23 +83,54 @@ fn a_doctor_starts_all_and_says_what_to_do() {
         ("lazy", format!("{}\nstart = \"lazy\"", program(""))),
     ]);
     let output = conjure(&workspace, "mcp doctor").run().unwrap();
-    assert_snapshot!(redact(&workspace).apply(&output.snapshot()), @"");
+    assert_snapshot!(redact(&workspace).apply(&output.snapshot()), @r"
+    exit code 1
+    --- stdout
+    absent  failed
+      why       there is no program `no-such-program`; it was looked for in PATH=[PATH]
+      do        install it, or write its whole path as `command`, or set `env.PATH` of the server
+    dying  backoff
+      why       connection closed: initialize response; it wrote: the licence has expired; tried once, again in [DURATION]
+      stderr    the licence has expired
+      do        run it by hand to see more: [SERVER] no-start 'a b'
+    lazy  ready
+      program   [SERVER]
+      ready     process [N], after [DURATION]
+      protocol  2025-11-25, legacy
+      tools     21
+    --- stderr
+    ");
     let well = conjure(&workspace, "mcp doctor lazy --json").run().unwrap();
     assert_eq!((well.code, &json(&well)["ok"]), (Some(0), &true.into()));
     let unknown = conjure(&workspace, "mcp doctor nobody").run().unwrap();
-    assert_snapshot!(unknown.snapshot(), @"");
+    assert_snapshot!(unknown.snapshot(), @r"
+    exit code 2
+    --- stdout
+    --- stderr
+    error: there is no MCP server `nobody`; there are: absent, dying, lazy
+    ");
 }
 
 #[test]
 fn without_a_session_file_or_servers_it_says_what_to_do() {
     let workspace = workspace(&[MCP]);
     let missing = conjure(&workspace, "mcp list").run().unwrap();
-    assert_snapshot!(missing.snapshot(), @"");
+    assert_snapshot!(missing.snapshot(), @r"
+    exit code 2
+    --- stdout
+    --- stderr
+    error: there is no session file session.toml: name one with `--config FILE`
+    ");
     workspace
         .write("session.toml", "persona = \"Kind.\"\n")
         .unwrap();
     let empty = conjure(&workspace, "mcp list").run().unwrap();
-    assert_snapshot!(empty.snapshot(), @"");
+    assert_snapshot!(empty.snapshot(), @r"
+    exit code 2
+    --- stdout
+    --- stderr
+    error: session.toml has no backend of the kind `mcp`: `conjure mcp import` makes one of another program's configuration
+    ");
 }
 
 /// A server over HTTP that wants a login; dropping it ends it.

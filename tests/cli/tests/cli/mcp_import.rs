@@ -22,7 +22,38 @@ claude mcp add -t sse old https://o.example/sse --debug
 claude mcp add-json both '{"command":"both","args":["-v"]}'
 claude mcp remove gone
 "#
-    ), @"");
+    ), @r#"
+    exit code 0
+    --- stdout
+    [[backend]]
+    kind = "mcp"
+
+    [backend.config.servers.tracker]
+    url = "https://t.example/mcp"
+    headers = { Authorization = { secret = "MCP_TRACKER_AUTHORIZATION", prefix = "Bearer " }, X-Team = "blue" }
+    oauth = { callback_port = 8123 }
+
+    [backend.config.servers.notes]
+    command = "npx"
+    args = ["-y", "notes server", "--api-key", { secret = "MCP_NOTES_API_KEY" }]
+    env = { MODE = "small", NOTES_TOKEN = { secret = "MCP_NOTES_NOTES_TOKEN" } }
+
+    [backend.config.servers.old]
+    url = "https://o.example/sse"
+
+    [backend.config.servers.both]
+    command = "both"
+    args = ["-v"]
+    --- stderr
+
+    Set these secrets; they are not written down:
+      export CONJURE_SECRET_MCP_TRACKER_AUTHORIZATION=…  # header Authorization of `tracker`
+      export CONJURE_SECRET_MCP_NOTES_API_KEY=…  # the value of `--api-key` of `notes`
+      export CONJURE_SECRET_MCP_NOTES_NOTES_TOKEN=…  # env NOTES_TOKEN of `notes`
+    note `old`: the option `--debug` is not understood
+    note `old`: it used HTTP with SSE, which is not spoken here; its address is written down as it is, and its own documentation may name another for streamable HTTP
+    note not understood: claude mcp remove …
+    "#);
 }
 
 #[test]
@@ -31,7 +62,8 @@ fn json_of_claude_cursor_and_vs_code() {
         // Comments are VS Code's.
         "servers": {
             "fetch": { "type": "stdio", "command": "uvx",
-                       "args": ["fetch", "--key=sk-abcdefghijklmnop", "ghp_0123456789abcdefghij"],
+                       "args": ["fetch", "--key=sk-abcdefghijklmnop", "ghp_0123456789abcdefghij", "ghp_another9abcdefghij",
+                                "-e", "A_TOKEN=t", "--header", "Authorization: Bearer u", "-y", "@scope/it:x"],
                        "env": { "A": "b", "GITHUB_TOKEN": "${input:github}", "B_KEY": "${env:B_KEY}" },
                        "envFile": ".env", "autoApprove": ["x"], "disabled": true },
             "web": { "url": "https://w.example/mcp?api_key=0123456789abcdef",
@@ -39,7 +71,38 @@ fn json_of_claude_cursor_and_vs_code() {
             "odd": { "type": "ws", "url": "wss://o.example" },
         },
         "inputs": []
-    }"#), @"");
+    }"#), @r#"
+    exit code 0
+    --- stdout
+    [[backend]]
+    kind = "mcp"
+
+    [backend.config.servers.fetch]
+    command = "uvx"
+    args = ["fetch", { secret = "MCP_FETCH_KEY", prefix = "--key=" }, { secret = "MCP_FETCH_ARG" }, { secret = "MCP_FETCH_ARG_2" }, "-e", { secret = "MCP_FETCH_A_TOKEN", prefix = "A_TOKEN=" }, "--header", { secret = "MCP_FETCH_AUTHORIZATION", prefix = "Authorization: Bearer " }, "-y", "@scope/it:x"]
+    env = { A = "b", GITHUB_TOKEN = { secret = "MCP_FETCH_GITHUB_TOKEN" }, B_KEY = { secret = "MCP_FETCH_B_KEY" } }
+    enabled = false
+
+    [backend.config.servers.web]
+    url = { secret = "MCP_WEB_URL" }
+    headers = { X-Api-Key = { secret = "MCP_WEB_X_API_KEY" }, Accept-Language = "en" }
+    --- stderr
+
+    Set these secrets; they are not written down:
+      export CONJURE_SECRET_MCP_FETCH_KEY=…  # the value of `--key` of `fetch`
+      export CONJURE_SECRET_MCP_FETCH_ARG=…  # an argument of `fetch`
+      export CONJURE_SECRET_MCP_FETCH_ARG_2=…  # an argument of `fetch`
+      export CONJURE_SECRET_MCP_FETCH_A_TOKEN=…  # the value of `A_TOKEN` of `fetch`
+      export CONJURE_SECRET_MCP_FETCH_AUTHORIZATION=…  # the value of `Authorization` of `fetch`
+      export CONJURE_SECRET_MCP_FETCH_GITHUB_TOKEN=…  # env GITHUB_TOKEN of `fetch`
+      export CONJURE_SECRET_MCP_FETCH_B_KEY="$B_KEY"  # env B_KEY of `fetch`
+      export CONJURE_SECRET_MCP_WEB_URL=…  # the whole address, which has a secret in it, of `web`
+      export CONJURE_SECRET_MCP_WEB_X_API_KEY=…  # header X-Api-Key of `web`
+    note `fetch`: env GITHUB_TOKEN: the other program asks for `github`; here it is set once
+    note `fetch`: `envFile` is not taken over
+    note `fetch`: `autoApprove` is not taken over: `policy.allow` says what runs without asking
+    note `odd`: its transport `ws` is not spoken; it is left out
+    "#);
 }
 
 #[test]
@@ -61,7 +124,31 @@ bearer_token_env_var = "FIGMA_TOKEN"
 http_headers = { "X-Region" = "eu" }
 env_http_headers = { "X-Org" = "FIGMA_ORG" }
 enabled = false
-"#), @"");
+"#), @r#"
+    exit code 0
+    --- stdout
+    [[backend]]
+    kind = "mcp"
+
+    [backend.config.servers.docs]
+    command = "docs-server"
+    args = ["--quiet"]
+    env = { MODE = "small" }
+    pass_env = ["HOME_REGION"]
+    initialize_timeout_ms = 20000
+    request_timeout_ms = 90500
+
+    [backend.config.servers."figma.com"]
+    url = "https://f.example/mcp"
+    headers = { Authorization = { secret = "MCP_FIGMA_COM_TOKEN", prefix = "Bearer " }, X-Org = { secret = "MCP_FIGMA_COM_X_ORG" }, X-Region = "eu" }
+    enabled = false
+    --- stderr
+
+    Set these secrets; they are not written down:
+      export CONJURE_SECRET_MCP_FIGMA_COM_TOKEN="$FIGMA_TOKEN"  # the token of `figma.com`
+      export CONJURE_SECRET_MCP_FIGMA_COM_X_ORG="$FIGMA_ORG"  # header X-Org of `figma.com`
+    note `docs`: `enabled_tools` is not taken over: `only` of the backend does that
+    "#);
 }
 
 #[test]
@@ -77,15 +164,33 @@ fn servers_are_added_to_a_session_file_and_no_secret_is() {
         let output = conjure(&workspace, "mcp import mcp.json --write session.toml").run();
         output.unwrap().snapshot()
     };
-    assert_snapshot!(add(), @"");
+    assert_snapshot!(add(), @r"
+    exit code 0
+    --- stdout
+    session.toml has s
+    --- stderr
+
+    Set these secrets; they are not written down:
+      export CONJURE_SECRET_MCP_S_TOKEN=…  # env TOKEN of `s`
+    ");
     let file = workspace.read("session.toml").unwrap();
     assert!(!file.contains("hunter2"), "{file}");
     assert!(file.starts_with("persona"), "{file}");
-    assert_snapshot!(add(), @"");
+    assert_snapshot!(add(), @r"
+    exit code 2
+    --- stdout
+    --- stderr
+    error: session.toml is left as it is: it has an MCP server `s` already
+    ");
     assert_eq!(workspace.read("session.toml").unwrap(), file);
 }
 
 #[test]
 fn what_is_no_configuration_is_told() {
-    assert_snapshot!(import("nothing of the kind"), @"");
+    assert_snapshot!(import("nothing of the kind"), @r"
+    exit code 2
+    --- stdout
+    --- stderr
+    error: other: it is neither JSON nor a line `claude mcp add …` nor TOML: key with no value, expected `=`
+    ");
 }
