@@ -78,7 +78,13 @@ impl Alone {
     /// [`CallFailure`].
     pub async fn catalog(&self) -> Result<CatalogReply, CallFailure> {
         let request = CatalogRequest::default();
-        ask(&self.instance, &self.place.around, op::BACKEND_CATALOG, request).await
+        ask(
+            &self.instance,
+            &self.place.around,
+            op::BACKEND_CATALOG,
+            request,
+        )
+        .await
     }
 
     /// One call, as the backend knows its name. Without a skill it is a call of the backend's
@@ -92,7 +98,12 @@ impl Alone {
 
     /// Ends what it started.
     pub async fn close(self) {
-        let closing = ask(&self.instance, &self.place.around, op::BACKEND_CLOSE, Empty {});
+        let closing = ask(
+            &self.instance,
+            &self.place.around,
+            op::BACKEND_CLOSE,
+            Empty {},
+        );
         let closed = tokio::time::timeout(CLOSING, closing).await;
         let _: Result<Result<Empty, CallFailure>, _> = closed;
     }

@@ -31,7 +31,9 @@ const CALL: u64 = 10_000;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let url = std::env::args().nth(1).context("the URL of the server is missing")?;
+    let url = std::env::args()
+        .nth(1)
+        .context("the URL of the server is missing")?;
     let context: Value = match std::env::var("MCP_CONFORMANCE_CONTEXT") {
         Ok(text) => serde_json::from_str(&text)?,
         Err(_) => Value::Null,
@@ -82,7 +84,10 @@ async fn run(alone: &Alone, context: &Value) -> anyhow::Result<()> {
         return Ok(());
     }
     for tool in &tools {
-        told(&tool.name, call_tool(alone, &tool.name, arguments(tool, &tools)).await);
+        told(
+            &tool.name,
+            call_tool(alone, &tool.name, arguments(tool, &tools)).await,
+        );
     }
     Ok(())
 }
@@ -142,12 +147,17 @@ fn told(name: &str, result: anyhow::Result<ToolResult>) {
 /// How the server is.
 fn status(meta: Option<&Value>) -> anyhow::Result<Value> {
     let status = meta.and_then(|meta| meta.get("servers")?.get(0));
-    status.cloned().context("the backend says nothing of its server")
+    status
+        .cloned()
+        .context("the backend says nothing of its server")
 }
 
 /// Arguments that a tool takes: one of each type. A tool that wants a schema gets that of another.
 fn arguments(tool: &ToolDecl, tools: &[ToolDecl]) -> Value {
-    let properties = tool.input_schema.get("properties").and_then(Value::as_object);
+    let properties = tool
+        .input_schema
+        .get("properties")
+        .and_then(Value::as_object);
     let required = tool.input_schema.get("required").and_then(Value::as_array);
     let mut arguments = Map::new();
     for (name, schema) in properties.into_iter().flatten() {

@@ -3,7 +3,7 @@
 use insta::assert_snapshot;
 
 /// Every verb, as it is written after `conjure`.
-const VERBS: [&str; 34] = [
+const VERBS: [&str; 39] = [
     "",
     "run",
     "chat",
@@ -25,6 +25,11 @@ const VERBS: [&str; 34] = [
     "skill trust",
     "mcp",
     "mcp serve",
+    "mcp list",
+    "mcp doctor",
+    "mcp import",
+    "mcp login",
+    "mcp logout",
     "docker",
     "docker build",
     "models",
@@ -90,6 +95,9 @@ fn help_tells_what_a_person_could_not_guess() {
         ("skill", "SKILL.md"),
         ("skill validate", "Exit code"),
         ("mcp serve", "Both eras"),
+        ("mcp doctor", "Exit code 0"),
+        ("mcp import", "Secrets are not written down"),
+        ("mcp login", "paste the address at which it ended"),
         ("models", "`models.toml` in the data directory wins"),
         ("wire decode", "`arguments_text`"),
         ("wire encode", "--explain"),
@@ -122,6 +130,7 @@ fn the_program() {
       plugin       Look at plugins, check one, begin one
       skill        Look at skill folders and validate them
       mcp          Serve tools to MCP clients
+      mcp          Look after MCP servers: list them, find out what is wrong, import, log in
       docker       Build the image that the container backend works in
       models       List models: what the providers offer, context sizes, prices
       thread       Look at a thread: what was said, what it cost, what another model would get of it

@@ -31,6 +31,10 @@ mod hosted;
 #[cfg(test)]
 mod hot_add;
 #[cfg(test)]
+mod mcp;
+#[cfg(test)]
+mod mcp_import;
+#[cfg(test)]
 mod plugin;
 #[cfg(test)]
 mod plugin_new;
