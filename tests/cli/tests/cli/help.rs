@@ -129,8 +129,7 @@ fn the_program() {
       routes       Show the routing table: which tool is run by whom
       plugin       Look at plugins, check one, begin one
       skill        Look at skill folders and validate them
-      mcp          Serve tools to MCP clients
-      mcp          Look after MCP servers: list them, find out what is wrong, import, log in
+      mcp          Serve tools to MCP clients, and look after MCP servers: list, examine, import, log in
       docker       Build the image that the container backend works in
       models       List models: what the providers offer, context sizes, prices
       thread       Look at a thread: what was said, what it cost, what another model would get of it

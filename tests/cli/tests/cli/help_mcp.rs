@@ -7,13 +7,18 @@ use crate::help::help;
 #[test]
 fn mcp() {
     assert_snapshot!(help("mcp"), @r#"
-    Serve tools to MCP clients
+    Serve tools to MCP clients, and look after MCP servers: list, examine, import, log in
 
     Usage: conjure mcp [OPTIONS] <COMMAND>
 
     Commands:
-      serve  Serve tools, resources and prompts to MCP clients
-      help   Print this message or the help of the given subcommand(s)
+      serve   Serve tools, resources and prompts to MCP clients
+      list    List the MCP servers of a session file: how each is, and what it offers
+      doctor  Start MCP servers and say what works, what does not, and what to do about it
+      import  Turn the MCP servers of another program's configuration into those of a session file
+      login   Log in to an MCP server over HTTP
+      logout  Forget the login to an MCP server
+      help    Print this message or the help of the given subcommand(s)
 
     Options:
           --data-dir <DIR>  Where threads, copies of plugins and their values are kept
