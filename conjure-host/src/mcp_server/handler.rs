@@ -1,6 +1,7 @@
 //! The requests of MCP clients, in both eras.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use conjure_core::chat::FunctionCall;
 use conjure_skill_sdk::protocol::PromptGet;
@@ -20,6 +21,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::OnceCell;
 
 use super::answers::{as_text, mixed_up, no_resource, read_error, read_result, refused};
+use super::changes::Changes;
 use super::clients::{Clients, Principal};
 use super::flight::{Done, Flight, Outcome, Served, What, input_required};
 use super::lists::{ListOf, listed, tell_sources};
@@ -36,6 +38,8 @@ pub(super) struct Handler {
     /// Whether requests of the new era come without a connection.
     over_http: bool,
     own: OnceCell<Arc<ClientSession>>,
+    /// How often anything had changed when a listener was about to be acknowledged.
+    before: AtomicU64,
 }
 
 /// A request that its client may have to continue.
@@ -51,6 +55,7 @@ impl Handler {
             clients,
             over_http,
             own: OnceCell::new(),
+            before: AtomicU64::new(0),
         }
     }
 
@@ -398,11 +403,7 @@ impl ServerHandler for Handler {
     ) -> Result<GetPromptResponse, ErrorData> {
         let session = self.session(&context).await?;
         let calls = session.calls().await?;
-        let mut prompts = lists::prompts(&listed(calls, &context.ct, ListOf::Prompts).await);
-        let Some(served) = prompts.remove(&request.name) else {
-            let text = format!("there is no prompt `{}`", request.name);
-            return Err(ErrorData::invalid_params(text, None));
-        };
+        let served = lists::prompt(&session, calls, &context.ct, &request.name).await?;
         let arguments = request.arguments.clone().unwrap_or_default();
         let prompt = PromptGet {
             name: served.own,
@@ -458,7 +459,7 @@ impl ServerHandler for Handler {
     ) -> Result<CompleteResult, ErrorData> {
         let session = self.session(&context).await?;
         let calls = session.calls().await?;
-        completion::complete(calls, &context.ct, request).await
+        completion::complete(&session, calls, &context.ct, request).await
     }
 
     #[expect(deprecated, reason = "clients of the old era still set a level")]
@@ -499,18 +500,23 @@ impl ServerHandler for Handler {
         &self,
         requested: &SubscriptionFilter,
     ) -> Option<SubscriptionFilter> {
+        // The acknowledgement goes out before anybody listens.
+        self.before.store(self.clients.changes(), Ordering::Relaxed);
         Some(requested.clone())
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let session = self.session(context.request_context()).await?;
+        let was_open = session.open_calls().is_some();
         let calls = Arc::clone(session.calls().await?);
+        let changes = Changes::of(&calls);
+        let missed = !was_open || self.clients.changes() != self.before.load(Ordering::Relaxed);
         let uris = context.accepted().resource_subscriptions.clone();
         let uris = uris.unwrap_or_default();
         for uri in &uris {
             tell_sources(&calls, uri, true).await;
         }
-        changes::tell_listener(&context, &session, &calls).await;
+        changes.tell_listener(&context, &session, missed).await;
         for uri in &uris {
             tell_sources(&calls, uri, false).await;
         }

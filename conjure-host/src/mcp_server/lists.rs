@@ -12,9 +12,11 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::files;
+use super::session::ClientSession;
 use crate::artifacts::Artifacts;
 use crate::backend::LiveOutput;
 use crate::backend::readers::Lists;
+use crate::backend::sources::Source;
 use crate::session::{CallWith, Calls};
 
 /// Entries of one page of a list.
@@ -78,6 +80,40 @@ pub(super) fn prompts(lists: &[Lists]) -> BTreeMap<String, ServedPrompt> {
         served.entry(name).or_insert(entry);
     }
     served
+}
+
+/// A prompt by its served name. Right after the opening of a session a server behind may not have
+/// said yet what it has, so one that is not there is waited for then.
+///
+/// # Errors
+/// When there is none.
+pub(super) async fn prompt(
+    session: &ClientSession,
+    calls: &Calls,
+    cancel: &CancellationToken,
+    name: &str,
+) -> Result<ServedPrompt, ErrorData> {
+    let mut revision = calls.revision();
+    loop {
+        let known = revision.borrow_and_update().prompts;
+        let mut prompts = prompts(&listed(calls, cancel, ListOf::Prompts).await);
+        if let Some(served) = prompts.remove(name) {
+            return Ok(served);
+        }
+        let sources = calls.snapshot();
+        let mut sources = sources.sources().iter();
+        let more_may_come = sources.any(|source| matches!(source, Source::Backend { .. }));
+        let changed = revision.wait_for(|now| now.prompts != known);
+        if !more_may_come
+            || !matches!(
+                tokio::time::timeout(session.settling(), changed).await,
+                Ok(Ok(_))
+            )
+        {
+            let text = format!("there is no prompt `{name}`");
+            return Err(ErrorData::invalid_params(text, None));
+        }
+    }
 }
 
 fn resource(resource: &Resource) -> Value {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use rmcp::model::{ClientCapabilities, ErrorData};
@@ -22,6 +22,9 @@ use crate::backend::questions::Client;
 use crate::host::Host;
 use crate::session::{Calls, SessionError, SessionSpec};
 
+/// How long after the opening of a session servers behind may take to say what they have.
+const SETTLING: Duration = Duration::from_secs(5);
+
 /// What all clients share.
 pub(super) struct Common {
     pub(super) host: Host,
@@ -38,6 +41,7 @@ pub(super) struct ClientSession {
     pub(super) common: Arc<Common>,
     calls: OnceCell<Arc<Calls>>,
     opened: watch::Sender<bool>,
+    opened_at: OnceLock<Instant>,
     asking: Arc<Asking>,
     pub(super) suspended: Arc<Suspended>,
     lanes: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
@@ -77,6 +81,7 @@ impl ClientSession {
             common,
             calls: OnceCell::new(),
             opened: watch::Sender::new(false),
+            opened_at: OnceLock::new(),
             asking: Arc::default(),
             suspended: Arc::default(),
             lanes: Mutex::default(),
@@ -102,9 +107,16 @@ impl ClientSession {
             tracing::error!("{text}");
             ErrorData::internal_error(text, None)
         })?;
+        self.opened_at.get_or_init(Instant::now);
         self.opened
             .send_if_modified(|opened| !std::mem::replace(opened, true));
         Ok(calls)
+    }
+
+    /// How much longer servers behind may take to say what they have.
+    pub(super) fn settling(&self) -> Duration {
+        let since = self.opened_at.get().map_or(SETTLING, Instant::elapsed);
+        SETTLING.saturating_sub(since)
     }
 
     /// The host's session if it is open.
