@@ -21,7 +21,8 @@
 //! `async`. The feature `testkit` drives a plugin through the real ABI without a host.
 //!
 //! What crosses the boundary is in [`protocol`]; what is frozen and how it grows is told in
-//! `skill-sdk/docs/abi.md`. `skill-sdk/docs/writing-a-skill.md` is a tutorial.
+//! `skill-sdk/docs/abi.md`. `skill-sdk/docs/writing-a-skill.md` is a tutorial, and
+//! `skill-sdk/docs/mcp.md` says what MCP clients get of a plugin.
 
 #[cfg(feature = "async")]
 mod backend;
@@ -66,6 +67,11 @@ pub use skill::{Contents, ResourceTemplate, Skill, ToolOptions};
 #[cfg(all(doctest, feature = "testkit"))]
 #[doc = include_str!("../docs/writing-a-skill.md")]
 pub struct Tutorial;
+
+/// Compiles the examples of the page about MCP.
+#[cfg(all(doctest, feature = "testkit"))]
+#[doc = include_str!("../docs/mcp.md")]
+pub struct ForMcp;
 
 /// The version of this SDK, as plugins carry it in their header.
 pub const SDK_VERSION: &str = env!("CARGO_PKG_VERSION");

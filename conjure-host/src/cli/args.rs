@@ -237,7 +237,8 @@ fn check_dir(dir: &Path) -> Result<(), Failure> {
     )))
 }
 
-fn current_dir() -> Result<PathBuf, Failure> {
+/// Where the program was started.
+pub(crate) fn current_dir() -> Result<PathBuf, Failure> {
     std::env::current_dir()
         .map_err(|error| Failure::usage(format!("the current directory cannot be used: {error}")))
 }

@@ -4,8 +4,9 @@ use clap::Subcommand;
 
 use super::args::Global;
 use super::exit::{Exit, Failure};
-use super::mcp_serve;
+use super::{mcp_doctor, mcp_import, mcp_list, mcp_login, mcp_serve};
 
+/// Serves tools to MCP clients, and looks after the MCP servers of a session file.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -21,10 +22,56 @@ enum Verb {
     /// directory gains or loses meanwhile the clients are told. Both eras of the protocol are
     /// served.
     Serve(mcp_serve::Args),
+    /// List the MCP servers of a session file: how each is, and what it offers
+    ///
+    /// Starts them as a session would, and waits as long. What was left out of their tools is told
+    /// with the reason.
+    List(mcp_list::Args),
+    /// Start MCP servers and say what works, what does not, and what to do about it
+    ///
+    /// Starts those too that a session starts only when they are called.
+    ///
+    /// Exit code 0: each is ready; 1: one is not.
+    Doctor(mcp_doctor::Args),
+    /// Turn the MCP servers of another program's configuration into those of a session file
+    ///
+    /// Understands a line `claude mcp add …`, JSON with `mcpServers` (Claude, Cursor) or `servers`
+    /// (VS Code), and TOML with `[mcp_servers.NAME]` (Codex). Prints TOML, or adds it to a session
+    /// file. Secrets are not written down: each gets a name, and the line that sets it is shown.
+    /// What is not understood is told.
+    Import(mcp_import::Args),
+    /// Log in to an MCP server over HTTP
+    ///
+    /// Shows the address of the login and opens a browser where there is one. The browser ends at
+    /// a port of this machine; when it is on another one, paste the address at which it ended. The
+    /// login is kept for all sessions with the same data directory.
+    Login(mcp_login::Args),
+    /// Forget the login to an MCP server
+    Logout(mcp_login::OutArgs),
+}
+
+impl Args {
+    /// Whether the verb needs no plugin.
+    pub(crate) fn needs_no_host(&self) -> bool {
+        matches!(&self.verb, Verb::Import(_))
+    }
+}
+
+/// Does a verb that needs no plugin.
+pub(crate) fn run_without_host(global: &Global, args: &Args) -> Result<Exit, Failure> {
+    match &args.verb {
+        Verb::Import(import) => mcp_import::run(global, import),
+        _ => Ok(Exit::Fine),
+    }
 }
 
 pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
     match args.verb {
         Verb::Serve(args) => mcp_serve::run(global, args).await,
+        Verb::List(args) => mcp_list::run(global, args).await,
+        Verb::Doctor(args) => mcp_doctor::run(global, args).await,
+        Verb::Import(args) => mcp_import::run(global, &args),
+        Verb::Login(args) => mcp_login::run(global, args).await,
+        Verb::Logout(args) => mcp_login::out(global, args).await,
     }
 }

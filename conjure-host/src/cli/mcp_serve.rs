@@ -107,8 +107,8 @@ enum Where {
 
 pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
     match args.transport.http {
-        Some(address) => over_http(global, args, address).await,
-        None => over_stdio(global, args).await,
+        Some(address) => Box::pin(over_http(global, args, address)).await,
+        None => Box::pin(over_stdio(global, args)).await,
     }
 }
 
@@ -120,14 +120,15 @@ async fn over_stdio(global: &Global, args: Args) -> Result<Exit, Failure> {
     let mut signals = Signals::listen()?;
     let host = signals.unless(host(global)).await?;
     let spec = args.spec(std::env::current_dir().ok())?;
-    let server = McpServer::new(host, spec, args.options()).map_err(failure)?;
+    let server = McpServer::new(host, spec, args.options()).map_err(|error| failure(&error))?;
     let (input, output) = streams.open().map_err(|error| {
         Failure::host(format!("standard input and output cannot be used: {error}"))
     })?;
     let end = CancellationToken::new();
     let serving = server.serve_streams(input, output, end.clone());
-    let serving = async { serving.await.map_err(failure) };
-    signals.cancelling(&end, serving).await?;
+    let serving = Box::pin(serving);
+    let serving = async { serving.await.map_err(|error| failure(&error)) };
+    Box::pin(signals.cancelling(&end, serving)).await?;
     Ok(signals
         .last()
         .map_or(Exit::Fine, super::signals::Signal::exit))
@@ -141,8 +142,12 @@ async fn over_http(global: &Global, args: Args, address: SocketAddr) -> Result<E
     };
     let mut signals = Signals::listen()?;
     let host = signals.unless(host(global)).await?;
-    let server = McpServer::new(host, args.spec(None)?, args.options()).map_err(failure)?;
-    let server = server.listen(address, access).await.map_err(failure)?;
+    let server =
+        McpServer::new(host, args.spec(None)?, args.options()).map_err(|error| failure(&error))?;
+    let server = server
+        .listen(address, access)
+        .await
+        .map_err(|error| failure(&error))?;
     if global.json {
         output::json_line(&json!({ "url": server.url() }));
     } else {
@@ -150,8 +155,9 @@ async fn over_http(global: &Global, args: Args, address: SocketAddr) -> Result<E
     }
     let end = CancellationToken::new();
     let serving = server.serve(end.clone());
-    let serving = async { serving.await.map_err(failure) };
-    signals.cancelling(&end, serving).await?;
+    let serving = Box::pin(serving);
+    let serving = async { serving.await.map_err(|error| failure(&error)) };
+    Box::pin(signals.cancelling(&end, serving)).await?;
     Ok(signals
         .last()
         .map_or(Exit::Fine, super::signals::Signal::exit))
@@ -162,7 +168,7 @@ async fn host(global: &Global) -> Result<Host, Failure> {
     built.map_err(|error| Failure::host(error.to_string()))
 }
 
-fn failure(error: ServeError) -> Failure {
+fn failure(error: &ServeError) -> Failure {
     match error {
         ServeError::Spec(_) | ServeError::NeedsToken { .. } | ServeError::Listen { .. } => {
             Failure::usage(error.to_string())

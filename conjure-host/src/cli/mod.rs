@@ -11,7 +11,12 @@ mod docker;
 mod exit;
 mod files;
 mod mcp;
+mod mcp_doctor;
+mod mcp_import;
+mod mcp_list;
+mod mcp_login;
 mod mcp_serve;
+mod mcp_servers;
 mod models;
 mod output;
 mod person;
@@ -119,7 +124,7 @@ enum Verb {
     /// current project (`.conjure/skills`, `.agents/skills`, `.claude/skills`) are used after the
     /// project was trusted; those below the home directory always.
     Skill(skill::Args),
-    /// Serve this host's tools to MCP clients
+    /// Serve tools to MCP clients, and look after MCP servers: list, examine, import, log in
     Mcp(mcp::Args),
     /// Build the image that the container backend works in
     Docker(docker::Args),
@@ -183,6 +188,7 @@ impl Cli {
             Verb::Skill(args) => skill::run(&global, &args),
             Verb::Wire(args) => wire::run(args),
             Verb::Docker(args) => docker::run(&global, &args),
+            Verb::Mcp(args) if args.needs_no_host() => mcp::run_without_host(&global, &args),
             Verb::Plugin(args) if args.needs_no_host() => plugin::run_without_host(&global, &args),
             verb => {
                 let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -66,10 +66,14 @@ pub(crate) fn failure(failure: &Failure, as_json: bool) {
     ));
 }
 
+/// What is logged when nothing else is said. To the MCP library each error that a client is
+/// answered with is a warning, and each call that it cancels.
+const USUAL: &str = "warn,rmcp::service=error";
+
 /// Logs to stderr, as `CONJURE_LOG` says.
 pub(crate) fn log_to_stderr() {
-    let filter = conjure_host::env::var(conjure_host::env::LOG).unwrap_or_else(|| "warn".into());
-    let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new("warn"));
+    let filter = conjure_host::env::var(conjure_host::env::LOG).unwrap_or_else(|| USUAL.into());
+    let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new(USUAL));
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

@@ -54,7 +54,7 @@ pub(crate) async fn decide(session: &Session, asked: &Asked) -> Decision {
 
 /// Reads one line from the terminal without holding anything else up. When it is dropped nothing
 /// goes on reading, so no answer to a later question is lost.
-async fn prompt(question: &'static str) -> Option<String> {
+pub(super) async fn prompt(question: &'static str) -> Option<String> {
     let mut stderr = std::io::stderr();
     let _ = stderr.write_all(question.as_bytes());
     let _ = stderr.flush();

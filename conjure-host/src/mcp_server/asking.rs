@@ -386,7 +386,7 @@ mod tests {
             question(QuestionKind::Roots, Some("dirs"), json!({})),
         ];
         let answers = asking.ask(by.clone(), questions).await;
-        assert_eq!(answers[0].is_none(), true);
+        assert!(answers[0].is_none());
         assert_eq!(
             answers[1].as_ref().unwrap().as_ref().unwrap(),
             &json!({ "roots": [] })

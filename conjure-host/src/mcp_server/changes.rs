@@ -57,6 +57,55 @@ impl Changes {
         session.open_calls().map(|calls| Self::of(calls))
     }
 
+    /// Tells a listener of the new era until it goes, its session is over, or the server ends.
+    /// `missed`: whether something may have changed before anybody listened.
+    pub(super) async fn tell_listener(
+        mut self,
+        context: &SubscriptionContext,
+        session: &Arc<ClientSession>,
+        missed: bool,
+    ) {
+        let _listening = session.listening();
+        let closing = session.common.closing.clone();
+        let sink = context.sink();
+        let mut changed = Some(Vec::new());
+        if missed {
+            changed = Some(vec![Changed::Tools, Changed::Resources, Changed::Prompts]);
+        }
+        while let Some(now) = changed {
+            for change in now {
+                let accepted = context.accepted();
+                let uris = accepted
+                    .resource_subscriptions
+                    .as_deref()
+                    .unwrap_or_default();
+                let sent = match &change {
+                    Changed::Tools if accepted.tools_list_changed == Some(true) => {
+                        sink.notify_tool_list_changed().await
+                    }
+                    Changed::Resources if accepted.resources_list_changed == Some(true) => {
+                        sink.notify_resource_list_changed().await
+                    }
+                    Changed::Prompts if accepted.prompts_list_changed == Some(true) => {
+                        sink.notify_prompt_list_changed().await
+                    }
+                    Changed::Resource(uri) if uris.iter().any(|known| **known == **uri) => {
+                        sink.notify_resource_updated(uri.as_ref()).await
+                    }
+                    _ => Ok(()),
+                };
+                if sent.is_err() {
+                    return;
+                }
+            }
+            changed = tokio::select! {
+                changed = self.next() => changed,
+                () = context.cancelled() => None,
+                () = closing.cancelled() => None,
+            };
+        }
+    }
+
     /// What changed; nothing when the session is over.
     pub(super) async fn next(&mut self) -> Option<Vec<Changed>> {
         loop {
@@ -88,52 +137,6 @@ impl Changes {
                 },
             }
         }
-    }
-}
-
-/// Tells a listener of the new era until it goes, its session is over, or the server ends.
-pub(super) async fn tell_listener(
-    context: &SubscriptionContext,
-    session: &Arc<ClientSession>,
-    calls: &Calls,
-) {
-    let _listening = session.listening();
-    let mut changes = Changes::of(calls);
-    let closing = session.common.closing.clone();
-    let sink = context.sink();
-    // A change between the acknowledgement and here is told so, or it would be lost.
-    let mut changed = Some(vec![Changed::Tools, Changed::Resources, Changed::Prompts]);
-    while let Some(now) = changed {
-        for change in now {
-            let accepted = context.accepted();
-            let uris = accepted
-                .resource_subscriptions
-                .as_deref()
-                .unwrap_or_default();
-            let sent = match &change {
-                Changed::Tools if accepted.tools_list_changed == Some(true) => {
-                    sink.notify_tool_list_changed().await
-                }
-                Changed::Resources if accepted.resources_list_changed == Some(true) => {
-                    sink.notify_resource_list_changed().await
-                }
-                Changed::Prompts if accepted.prompts_list_changed == Some(true) => {
-                    sink.notify_prompt_list_changed().await
-                }
-                Changed::Resource(uri) if uris.iter().any(|known| **known == **uri) => {
-                    sink.notify_resource_updated(uri.as_ref()).await
-                }
-                _ => Ok(()),
-            };
-            if sent.is_err() {
-                return;
-            }
-        }
-        changed = tokio::select! {
-            changed = changes.next() => changed,
-            () = context.cancelled() => None,
-            () = closing.cancelled() => None,
-        };
     }
 }
 

@@ -81,6 +81,13 @@ impl Clients {
         known.find_map(|tools| tools.find(name).map(|served| served.tool.clone()))
     }
 
+    /// How often anything has changed in all sessions together.
+    pub(super) fn changes(&self) -> u64 {
+        let all: Vec<_> = lock(&self.all).iter().filter_map(Weak::upgrade).collect();
+        let open = all.iter().filter_map(|session| session.open_calls());
+        open.map(|calls| calls.revision().borrow().sum()).sum()
+    }
+
     /// Ends the shared sessions that nobody has used for long, until the server ends.
     pub(super) async fn sweep(&self) {
         let closing = &self.common.closing;
@@ -107,7 +114,12 @@ impl Clients {
     pub(super) async fn close(&self) {
         self.common.closing.cancel();
         let all: Vec<_> = lock(&self.all).iter().filter_map(Weak::upgrade).collect();
-        let closing = join_all(all.iter().map(|session| session.close()));
+        let ending = &self.common.ending;
+        ending.close();
+        let closing = async {
+            join_all(all.iter().map(|session| session.close())).await;
+            ending.wait().await;
+        };
         if tokio::time::timeout(ENDING, closing).await.is_err() {
             tracing::warn!("some sessions did not end within {ENDING:?}");
         }

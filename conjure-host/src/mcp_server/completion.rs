@@ -7,7 +7,8 @@ use rmcp::model::{CompleteRequestParams, CompleteResult, ErrorData};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::handler::{ListOf, listed, read_error};
+use super::answers::read_error;
+use super::session::ClientSession;
 use super::{lists, results};
 use crate::backend::LiveOutput;
 use crate::session::{CallWith, Calls};
@@ -20,6 +21,7 @@ const MOST: usize = 100;
 /// # Errors
 /// When there is no such prompt, or whoever has it fails.
 pub(super) async fn complete(
+    session: &ClientSession,
     calls: &Calls,
     cancel: &CancellationToken,
     request: CompleteRequestParams,
@@ -31,11 +33,7 @@ pub(super) async fn complete(
         .and_then(Value::as_str)
         .map(str::to_owned);
     if let (Some(name), true) = (asked, reference.get("uri").is_none()) {
-        let prompts = listed(calls, cancel, ListOf::Prompts).await;
-        let mut prompts = lists::prompts(&prompts);
-        let served = prompts.remove(&name).ok_or_else(|| {
-            ErrorData::invalid_params(format!("there is no prompt `{name}`"), None)
-        })?;
+        let served = lists::prompt(session, calls, cancel, &name).await?;
         if let Some(fields) = reference.as_object_mut() {
             fields.insert("name".to_owned(), served.own.into());
         }

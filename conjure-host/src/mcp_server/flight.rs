@@ -78,7 +78,7 @@ pub(super) enum Outcome {
     /// The work is done.
     Done(Box<Done>, Arc<AskingCall>),
     /// The client has to answer first.
-    Input(Flight, InputRequests),
+    Input(Box<Flight>, InputRequests),
 }
 
 /// What a flight is made of.
@@ -207,7 +207,7 @@ impl Flight {
                 }
             }
         }
-        Ok(Outcome::Input(self, requests))
+        Ok(Outcome::Input(Box::new(self), requests))
     }
 }
 

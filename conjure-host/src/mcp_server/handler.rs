@@ -1,6 +1,7 @@
 //! The requests of MCP clients, in both eras.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use conjure_core::chat::FunctionCall;
 use conjure_skill_sdk::protocol::PromptGet;
@@ -11,22 +12,23 @@ use rmcp::model::{
     ContentBlock, ErrorData, GetPromptRequestParams, GetPromptResponse, Implementation,
     InputRequiredResult, InputResponses, ListPromptsResult, ListResourceTemplatesResult,
     ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
-    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ServerCapabilities,
-    ServerConfig, SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
+    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
+    SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
 use serde_json::{Map, Value, json};
 use tokio::sync::OnceCell;
-use tokio_util::sync::CancellationToken;
 
+use super::answers::{as_text, mixed_up, no_resource, read_error, read_result, refused};
+use super::changes::Changes;
 use super::clients::{Clients, Principal};
 use super::flight::{Done, Flight, Outcome, Served, What, input_required};
+use super::lists::{ListOf, listed, tell_sources};
 use super::notes::{Outlet, Wants, rank};
 use super::session::{ClientSession, Start, Work, lock};
-use super::suspended::ResumeError;
-use super::{changes, completion, files, lists, meta_tools, results};
-use crate::backend::LiveOutput;
+use super::{changes, completion, files, lists, meta_tools, permission, results};
+use crate::backend::CallReport;
 use crate::backend::readers::{Lists, ReadError};
 use crate::session::{CallWith, Calls};
 
@@ -36,6 +38,8 @@ pub(super) struct Handler {
     /// Whether requests of the new era come without a connection.
     over_http: bool,
     own: OnceCell<Arc<ClientSession>>,
+    /// How often anything had changed when a listener was about to be acknowledged.
+    before: AtomicU64,
 }
 
 /// A request that its client may have to continue.
@@ -51,6 +55,7 @@ impl Handler {
             clients,
             over_http,
             own: OnceCell::new(),
+            before: AtomicU64::new(0),
         }
     }
 
@@ -114,7 +119,7 @@ impl Handler {
         };
         match flight.drive(served).await? {
             Outcome::Input(flight, requests) => {
-                let state = session.suspended.keep(flight, answer_timeout);
+                let state = session.suspended.keep(*flight, answer_timeout);
                 Ok(Flown::Input(input_required(requests, state)))
             }
             Outcome::Done(done, call) => {
@@ -164,6 +169,9 @@ impl Handler {
                 live: &work.live,
                 verbatim: true,
             };
+            if let Err(reason) = permission::of(&work, &snapshot, &call).await {
+                return Done::Call(Ok(CallReport::not_run(&call, &reason)));
+            }
             let report = work.calls.call_with(&call, with).await;
             Done::Call(report.map_err(|error| error.to_string()))
         };
@@ -223,12 +231,6 @@ impl Handler {
 enum Flown {
     Done(Box<Done>),
     Input(InputRequiredResult),
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum ListOf {
-    Resources,
-    Prompts,
 }
 
 impl Done {
@@ -339,7 +341,7 @@ impl ServerHandler for Handler {
             let content = files::read(calls.artifacts(), &uri).await;
             let content = content.map_err(|text| ErrorData::invalid_params(text, None))?;
             return match content {
-                Some(content) => read_result(&uri, vec![content]),
+                Some(content) => read_result(&uri, &[content]),
                 None => Err(no_resource(&uri, "there is no such file in this session")),
             };
         }
@@ -371,7 +373,7 @@ impl ServerHandler for Handler {
                 }
                 Done::Read(Ok(said)) => {
                     let calls = session.calls().await?;
-                    read_result(&uri, results::contents(&uri, &said, calls.artifacts()))
+                    read_result(&uri, &results::contents(&uri, &said, calls.artifacts()))
                 }
                 Done::Read(Err(ReadError::NotFound(text))) => Err(no_resource(&uri, &text)),
                 Done::Read(Err(error)) => Err(read_error(&error)),
@@ -401,11 +403,7 @@ impl ServerHandler for Handler {
     ) -> Result<GetPromptResponse, ErrorData> {
         let session = self.session(&context).await?;
         let calls = session.calls().await?;
-        let mut prompts = lists::prompts(&listed(calls, &context.ct, ListOf::Prompts).await);
-        let Some(served) = prompts.remove(&request.name) else {
-            let text = format!("there is no prompt `{}`", request.name);
-            return Err(ErrorData::invalid_params(text, None));
-        };
+        let served = lists::prompt(&session, calls, &context.ct, &request.name).await?;
         let arguments = request.arguments.clone().unwrap_or_default();
         let prompt = PromptGet {
             name: served.own,
@@ -461,7 +459,7 @@ impl ServerHandler for Handler {
     ) -> Result<CompleteResult, ErrorData> {
         let session = self.session(&context).await?;
         let calls = session.calls().await?;
-        completion::complete(calls, &context.ct, request).await
+        completion::complete(&session, calls, &context.ct, request).await
     }
 
     #[expect(deprecated, reason = "clients of the old era still set a level")]
@@ -502,18 +500,23 @@ impl ServerHandler for Handler {
         &self,
         requested: &SubscriptionFilter,
     ) -> Option<SubscriptionFilter> {
+        // The acknowledgement goes out before anybody listens.
+        self.before.store(self.clients.changes(), Ordering::Relaxed);
         Some(requested.clone())
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let session = self.session(context.request_context()).await?;
+        let was_open = session.open_calls().is_some();
         let calls = Arc::clone(session.calls().await?);
+        let changes = Changes::of(&calls);
+        let missed = !was_open || self.clients.changes() != self.before.load(Ordering::Relaxed);
         let uris = context.accepted().resource_subscriptions.clone();
         let uris = uris.unwrap_or_default();
         for uri in &uris {
             tell_sources(&calls, uri, true).await;
         }
-        changes::tell_listener(&context, &session, &calls).await;
+        changes.tell_listener(&context, &session, missed).await;
         for uri in &uris {
             tell_sources(&calls, uri, false).await;
         }
@@ -523,34 +526,6 @@ impl ServerHandler for Handler {
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         changes::tell_client(context.peer, &self.own().await);
     }
-}
-
-pub(super) async fn listed(calls: &Calls, cancel: &CancellationToken, of: ListOf) -> Vec<Lists> {
-    let snapshot = calls.snapshot();
-    let live: LiveOutput = Arc::new(|_, _| {});
-    let with = CallWith {
-        snapshot: &snapshot,
-        cancel,
-        live: &live,
-        verbatim: true,
-    };
-    let reader = calls.reader(None, &with);
-    match of {
-        ListOf::Resources => reader.resources().await,
-        ListOf::Prompts => reader.prompts().await,
-    }
-}
-
-async fn tell_sources(calls: &Calls, uri: &str, on: bool) {
-    let snapshot = calls.snapshot();
-    let (live, cancel): (LiveOutput, _) = (Arc::new(|_, _| {}), CancellationToken::new());
-    let with = CallWith {
-        snapshot: &snapshot,
-        cancel: &cancel,
-        live: &live,
-        verbatim: true,
-    };
-    calls.reader(None, &with).subscribe(uri, on).await;
 }
 
 /// Whether a request is of the era without requests of the server.
@@ -582,44 +557,4 @@ fn outlet(
 
 fn cursor(request: Option<&PaginatedRequestParams>) -> Option<&str> {
     request?.cursor.as_deref()
-}
-
-fn refused(error: &ResumeError) -> ErrorData {
-    ErrorData::invalid_params(error.to_string(), None)
-}
-
-pub(super) fn read_error(error: &ReadError) -> ErrorData {
-    let text = error.to_string();
-    match error {
-        ReadError::NotFound(_) | ReadError::Invalid(_) => ErrorData::invalid_params(text, None),
-        ReadError::Cancelled(_) | ReadError::Failed(_) => ErrorData::internal_error(text, None),
-    }
-}
-
-fn no_resource(uri: &str, text: &str) -> ErrorData {
-    ErrorData::resource_not_found(text.to_owned(), Some(json!({ "uri": uri })))
-}
-
-fn read_result(uri: &str, contents: Vec<Value>) -> Result<ReadResourceResponse, ErrorData> {
-    let result = json!({ "resultType": "complete", "contents": contents });
-    let result: Option<ReadResourceResult> = results::typed(result);
-    let result = result.ok_or_else(|| {
-        ErrorData::internal_error(format!("the contents of `{uri}` are none of MCP's"), None)
-    })?;
-    Ok(result.into())
-}
-
-fn mixed_up() -> ErrorData {
-    ErrorData::internal_error(
-        "the host answered something else; this is a bug of it",
-        None,
-    )
-}
-
-/// An argument of a prompt is a text.
-fn as_text((name, value): (String, Value)) -> (String, String) {
-    match value {
-        Value::String(text) => (name, text),
-        other => (name, other.to_string()),
-    }
 }

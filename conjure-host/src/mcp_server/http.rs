@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use axum::serve::ListenerExt as _;
@@ -187,7 +187,13 @@ async fn admit(State(door): State<Arc<Door>>, mut request: Request, next: Next) 
         return (StatusCode::SERVICE_UNAVAILABLE, full).into_response();
     }
     request.extensions_mut().insert(principal);
-    next.run(request).await
+    let is_delete = request.method() == Method::DELETE;
+    let mut response = next.run(request).await;
+    // Clients take any other good answer to the end of a session for a failure.
+    if is_delete && response.status() == StatusCode::ACCEPTED {
+        *response.status_mut() = StatusCode::NO_CONTENT;
+    }
+    response
 }
 
 /// Whether a request may begin a session of the old era: it names none, and no era without them.

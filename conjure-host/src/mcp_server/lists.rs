@@ -1,6 +1,7 @@
 //! Resources, templates and prompts of a session's sources, as an MCP client sees them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use conjure_core::routing::ToolName;
 use conjure_skill_sdk::protocol::{Prompt, Resource};
@@ -8,9 +9,15 @@ use rmcp::model::ErrorData;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+use tokio_util::sync::CancellationToken;
+
 use super::files;
+use super::session::ClientSession;
 use crate::artifacts::Artifacts;
+use crate::backend::LiveOutput;
 use crate::backend::readers::Lists;
+use crate::backend::sources::Source;
+use crate::session::{CallWith, Calls};
 
 /// Entries of one page of a list.
 const PAGE: usize = 1000;
@@ -73,6 +80,40 @@ pub(super) fn prompts(lists: &[Lists]) -> BTreeMap<String, ServedPrompt> {
         served.entry(name).or_insert(entry);
     }
     served
+}
+
+/// A prompt by its served name. Right after the opening of a session a server behind may not have
+/// said yet what it has, so one that is not there is waited for then.
+///
+/// # Errors
+/// When there is none.
+pub(super) async fn prompt(
+    session: &ClientSession,
+    calls: &Calls,
+    cancel: &CancellationToken,
+    name: &str,
+) -> Result<ServedPrompt, ErrorData> {
+    let mut revision = calls.revision();
+    loop {
+        let known = revision.borrow_and_update().prompts;
+        let mut prompts = prompts(&listed(calls, cancel, ListOf::Prompts).await);
+        if let Some(served) = prompts.remove(name) {
+            return Ok(served);
+        }
+        let sources = calls.snapshot();
+        let mut sources = sources.sources().iter();
+        let more_may_come = sources.any(|source| matches!(source, Source::Backend { .. }));
+        let changed = revision.wait_for(|now| now.prompts != known);
+        if !more_may_come
+            || !matches!(
+                tokio::time::timeout(session.settling(), changed).await,
+                Ok(Ok(_))
+            )
+        {
+            let text = format!("there is no prompt `{name}`");
+            return Err(ErrorData::invalid_params(text, None));
+        }
+    }
 }
 
 fn resource(resource: &Resource) -> Value {
@@ -138,6 +179,43 @@ pub(super) fn page<T: DeserializeOwned>(
             .ok()
     });
     Ok((typed.collect(), next))
+}
+
+/// What the sources are asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum ListOf {
+    Resources,
+    Prompts,
+}
+
+/// Asks the sources for their lists.
+pub(super) async fn listed(calls: &Calls, cancel: &CancellationToken, of: ListOf) -> Vec<Lists> {
+    let snapshot = calls.snapshot();
+    let live: LiveOutput = Arc::new(|_, _| {});
+    let with = CallWith {
+        snapshot: &snapshot,
+        cancel,
+        live: &live,
+        verbatim: true,
+    };
+    let reader = calls.reader(None, &with);
+    match of {
+        ListOf::Resources => reader.resources().await,
+        ListOf::Prompts => reader.prompts().await,
+    }
+}
+
+/// Tells the sources that a client wants to hear of a resource, or does not any more.
+pub(super) async fn tell_sources(calls: &Calls, uri: &str, on: bool) {
+    let snapshot = calls.snapshot();
+    let (live, cancel): (LiveOutput, _) = (Arc::new(|_, _| {}), CancellationToken::new());
+    let with = CallWith {
+        snapshot: &snapshot,
+        cancel: &cancel,
+        live: &live,
+        verbatim: true,
+    };
+    calls.reader(None, &with).subscribe(uri, on).await;
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! one without (2026-07-28). What a plugin asks (elicitation, sampling, roots) goes to the client
 //! that can answer it. Knows nothing about models and holds no conversation.
 
+mod answers;
 mod asking;
 mod changes;
 mod clients;
@@ -17,6 +18,7 @@ mod meta_tools;
 mod names;
 mod notes;
 mod options;
+mod permission;
 mod results;
 mod session;
 mod stdio;
@@ -26,6 +28,7 @@ mod tools;
 use std::net::SocketAddr;
 
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::host::Host;
 use crate::session::{SessionSpec, SpecError};
@@ -86,6 +89,7 @@ impl McpServer {
                 spec,
                 options,
                 closing: CancellationToken::new(),
+                ending: TaskTracker::new(),
             },
         })
     }

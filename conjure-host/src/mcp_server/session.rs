@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use rmcp::model::{ClientCapabilities, ErrorData};
 use serde_json::Value;
 use tokio::sync::{OnceCell, watch};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::asking::{Asking, Can};
 use super::flight::{Done, Flight, Parts, What};
@@ -16,10 +17,13 @@ use super::notes::{Wants, listener};
 use super::options::McpOptions;
 use super::suspended::Suspended;
 use super::tools::Tools;
+use crate::backend::LiveOutput;
 use crate::backend::questions::Client;
-use crate::backend::{LiveOutput, Snapshot};
 use crate::host::Host;
 use crate::session::{Calls, SessionError, SessionSpec};
+
+/// How long after the opening of a session servers behind may take to say what they have.
+const SETTLING: Duration = Duration::from_secs(5);
 
 /// What all clients share.
 pub(super) struct Common {
@@ -28,6 +32,8 @@ pub(super) struct Common {
     pub(super) options: McpOptions,
     /// Cancelled when the server ends.
     pub(super) closing: CancellationToken,
+    /// Sessions that are ending.
+    pub(super) ending: TaskTracker,
 }
 
 /// One client's session.
@@ -35,6 +41,7 @@ pub(super) struct ClientSession {
     pub(super) common: Arc<Common>,
     calls: OnceCell<Arc<Calls>>,
     opened: watch::Sender<bool>,
+    opened_at: OnceLock<Instant>,
     asking: Arc<Asking>,
     pub(super) suspended: Arc<Suspended>,
     lanes: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
@@ -63,6 +70,7 @@ pub(super) struct Start<'a> {
 pub(super) struct Work {
     pub(super) calls: Arc<Calls>,
     pub(super) id: Arc<str>,
+    pub(super) asking: Arc<Asking>,
     pub(super) cancel: CancellationToken,
     pub(super) live: LiveOutput,
 }
@@ -73,6 +81,7 @@ impl ClientSession {
             common,
             calls: OnceCell::new(),
             opened: watch::Sender::new(false),
+            opened_at: OnceLock::new(),
             asking: Arc::default(),
             suspended: Arc::default(),
             lanes: Mutex::default(),
@@ -98,9 +107,16 @@ impl ClientSession {
             tracing::error!("{text}");
             ErrorData::internal_error(text, None)
         })?;
+        self.opened_at.get_or_init(Instant::now);
         self.opened
             .send_if_modified(|opened| !std::mem::replace(opened, true));
         Ok(calls)
+    }
+
+    /// How much longer servers behind may take to say what they have.
+    pub(super) fn settling(&self) -> Duration {
+        let since = self.opened_at.get().map_or(SETTLING, Instant::elapsed);
+        SETTLING.saturating_sub(since)
     }
 
     /// The host's session if it is open.
@@ -115,24 +131,23 @@ impl ClientSession {
 
     /// The tools of now.
     pub(super) async fn tools(&self) -> Result<Arc<Tools>, ErrorData> {
-        let snapshot = self.calls().await?.snapshot();
-        Ok(self.tools_of(snapshot))
+        Ok(self.tools_of(self.calls().await?))
     }
 
     /// The tools as they were served last; nothing before the first time.
     pub(super) fn known_tools(&self) -> Option<Arc<Tools>> {
-        let snapshot = self.calls.get()?.snapshot();
-        Some(self.tools_of(snapshot))
+        Some(self.tools_of(self.calls.get()?))
     }
 
-    fn tools_of(&self, snapshot: Arc<Snapshot>) -> Arc<Tools> {
+    fn tools_of(&self, calls: &Calls) -> Arc<Tools> {
+        let snapshot = calls.snapshot();
         let mut known = lock(&self.tools);
         if let Some(tools) = &*known
             && Arc::ptr_eq(&tools.snapshot, &snapshot)
         {
             return Arc::clone(tools);
         }
-        let tools = Arc::new(Tools::of(snapshot, self.common.options.meta_tools));
+        let tools = Arc::new(Tools::of(calls, snapshot, self.common.options.meta_tools));
         *known = Some(Arc::clone(&tools));
         tools
     }
@@ -165,6 +180,7 @@ impl ClientSession {
         let work = work(Work {
             calls,
             id: Arc::clone(&id),
+            asking: Arc::clone(&self.asking),
             cancel: cancel.clone(),
             live,
         });
@@ -232,6 +248,19 @@ impl ClientSession {
     pub(super) async fn close(&self) {
         if let Some(calls) = self.calls.get() {
             calls.end().await;
+        }
+    }
+}
+
+impl Drop for ClientSession {
+    /// A session that nobody holds any more is ended, and the server waits for that at its own
+    /// end.
+    fn drop(&mut self) {
+        if let Some(calls) = self.calls.take()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            let ending = async move { calls.end().await };
+            self.common.ending.spawn_on(ending, &runtime);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use conjure_core::routing::{Effects, Mode, Route};
+use conjure_core::routing::{Decision, Effects, Mode, Route};
 use rmcp::model::Tool;
 use serde_json::{Map, Value, json};
 
@@ -11,6 +11,7 @@ use super::meta_tools;
 use super::names;
 use super::options::MetaTools;
 use crate::backend::Snapshot;
+use crate::session::Calls;
 
 /// What a tool's `_meta` says about its calls: `stateful` or `stateless`.
 const MODE: &str = "dev.conjure/mode";
@@ -33,7 +34,8 @@ pub(super) struct ServedTool {
 }
 
 impl Tools {
-    pub(super) fn of(snapshot: Arc<Snapshot>, meta: MetaTools) -> Self {
+    /// Those of a snapshot, without what the session's rules deny whatever the arguments are.
+    pub(super) fn of(calls: &Calls, snapshot: Arc<Snapshot>, meta: MetaTools) -> Self {
         let own: &[&str] = match meta {
             MetaTools::Off => &[],
             MetaTools::Beside | MetaTools::Instead => &meta_tools::NAMES,
@@ -42,6 +44,10 @@ impl Tools {
         let routes = snapshot.table().routes().iter();
         let mut tools: Vec<ServedTool> = routes
             .zip(names)
+            .filter(|(route, _)| {
+                let rule = calls.rule_for(&snapshot, route.name.as_str(), &json!({}));
+                rule != Some(Decision::Deny)
+            })
             .filter_map(|(route, name)| served(route, &name))
             .collect();
         tools.sort_by(|a, b| a.tool.name.cmp(&b.tool.name));

@@ -7,12 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use conjure_abi::EmitKind;
 use conjure_core::chat::FunctionCall;
-use conjure_core::routing::RoutingTable;
+use conjure_core::routing::{Decision, Policy, PolicyCall, RoutingTable};
+use serde_json::Value;
 use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::derived::{call_timeout, most_bytes, whom};
+use super::derived::{call_timeout, most_bytes, policy, whom};
 use super::following::{Follower, Known};
 use super::handle::SessionError;
 use super::place::Place;
@@ -28,7 +29,8 @@ use crate::store::ThreadId;
 
 pub(crate) use super::following::Revision;
 
-/// A session without a model: its state lasts from call to call, and no policy is asked.
+/// A session without a model: its state lasts from call to call. [`Calls::call`] asks no policy:
+/// whoever makes the call has decided about it.
 ///
 /// Its tools follow the plugins and the backends: what is added to a running host is there for
 /// the next call. A call that runs keeps the table that it began with.
@@ -36,6 +38,7 @@ pub struct Calls {
     known: Arc<Known>,
     place: Arc<Place>,
     spec: SessionSpec,
+    policy: Policy,
     live: LiveOutput,
     end: CancellationToken,
     follower: Mutex<Option<JoinHandle<()>>>,
@@ -104,6 +107,7 @@ impl Calls {
         Ok(Self {
             known,
             place,
+            policy: policy(&spec),
             spec,
             live: Arc::new(|_, _| {}),
             _end: end.clone().drop_guard(),
@@ -209,6 +213,23 @@ impl Calls {
         if kind == EmitKind::Event {
             self.known.heard(bytes, &self.place.around.session);
         }
+    }
+
+    /// What the session's rules say of a call; nothing where none fits it.
+    pub(crate) fn rule_for(
+        &self,
+        snapshot: &Snapshot,
+        name: &str,
+        arguments: &Value,
+    ) -> Option<Decision> {
+        let (route, _) = snapshot.look_up(name)?;
+        let verdict = self.policy.decide(&PolicyCall {
+            name,
+            backend: &route.backend,
+            effects: route.definition.effects,
+            arguments,
+        });
+        verdict.rule.map(|_| verdict.decision)
     }
 
     fn unknown(&self, name: &str) -> SessionError {

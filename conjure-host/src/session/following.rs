@@ -38,6 +38,13 @@ pub(crate) struct Revision {
     pub(crate) prompts: u64,
 }
 
+impl Revision {
+    /// All changes together.
+    pub(crate) fn sum(self) -> u64 {
+        self.tools + self.resources + self.prompts
+    }
+}
+
 /// What is known to all calls of the session.
 pub(super) struct Known {
     pub(super) snapshot: ArcSwap<Snapshot>,
@@ -165,6 +172,7 @@ impl Follower {
         }
         drop(asked);
         self.toolbox.close().await;
+        self.place.exchange.end();
     }
 
     fn listed(&mut self, backend: &str, answer: Listed) {

@@ -35,12 +35,19 @@ pub(crate) struct Exchange {
     session: String,
 }
 
-impl Drop for Exchange {
-    /// Also when the session was given up half-way.
-    fn drop(&mut self) {
+impl Exchange {
+    /// Ends it before its last holder goes. Doing so again does no harm.
+    pub(crate) fn end(&self) {
         self.shared.services.forget(&self.session);
         self.dir.remove();
         remove_what_is_empty(&self.own);
+    }
+}
+
+impl Drop for Exchange {
+    /// Also when the session was given up half-way.
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

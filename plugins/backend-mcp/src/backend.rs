@@ -133,6 +133,7 @@ impl Mcp {
                 let until = Instant::now() + entry.server.config.initialize();
                 let ready = entry.ready(0, until).await;
                 ready.map_err(|not_there| Error::new(not_there.why))?;
+                let _ = tokio::time::timeout_at(until, entry.until_listed()).await;
                 Ok(ToolResult::text("logged in"))
             }
             "logout" => {
@@ -157,6 +158,11 @@ impl Mcp {
             why,
         })?;
         let _used = entry.in_use();
+        if entry.listed().listing.is_none() {
+            // Whoever knows the tool's name from elsewhere may be faster than the list.
+            let limit = entry.server.config.limits().idle;
+            let _ = tokio::time::timeout(limit, entry.until_listed()).await;
+        }
         let listing = entry.listed().listing;
         let tool = listing
             .as_ref()

@@ -41,7 +41,7 @@ pub(crate) struct ServerConfig {
     /// The program of a server that speaks over its standard input and output.
     pub(crate) command: Option<String>,
     #[serde(default)]
-    pub(crate) args: Vec<String>,
+    pub(crate) args: Vec<Setting>,
     /// Variables beside those of the allowlist.
     #[serde(default)]
     pub(crate) env: BTreeMap<String, Setting>,
@@ -50,7 +50,7 @@ pub(crate) struct ServerConfig {
     pub(crate) pass_env: Vec<String>,
     pub(crate) cwd: Option<String>,
     /// The endpoint of a server that speaks streamable HTTP.
-    pub(crate) url: Option<String>,
+    pub(crate) url: Option<Setting>,
     #[serde(default)]
     pub(crate) headers: BTreeMap<String, Setting>,
     /// How the login to a server over HTTP is done.
@@ -222,6 +222,15 @@ impl Settings {
 
 impl ServerConfig {
     fn checked(self) -> Result<Self, String> {
+        if self.request_timeout_ms == 0
+            || self.total_timeout_ms == 0
+            || self.initialize_timeout_ms == 0
+        {
+            return Err("a time-out is 0; each must be at least 1 ms".to_owned());
+        }
+        if self.oauth.client_secret.is_some() && self.oauth.client_id.is_none() {
+            return Err("`oauth` has a `client_secret` without a `client_id`".to_owned());
+        }
         match (&self.command, &self.url) {
             (Some(_), Some(_)) => {
                 Err("it has a `command` and a `url`: a server is reached by one of them".to_owned())
@@ -230,18 +239,7 @@ impl ServerConfig {
             (Some(_), None) if !self.headers.is_empty() => {
                 Err("`headers` are for servers with a `url`".to_owned())
             }
-            _ if self.oauth.client_secret.is_some() && self.oauth.client_id.is_none() => {
-                Err("`oauth` has a `client_secret` without a `client_id`".to_owned())
-            }
-            (None, Some(url)) if !url.starts_with("http://") && !url.starts_with("https://") => {
-                Err("`url` begins with http:// or https://".to_owned())
-            }
-            _ if self.request_timeout_ms == 0
-                || self.total_timeout_ms == 0
-                || self.initialize_timeout_ms == 0 =>
-            {
-                Err("a time-out is 0; each must be at least 1 ms".to_owned())
-            }
+            (None, Some(Setting::Plain(url))) => is_address(url).map(|()| self),
             _ => Ok(self),
         }
     }
@@ -274,6 +272,14 @@ impl ServerConfig {
     pub(crate) fn probe(&self) -> Duration {
         Duration::from_millis(self.probe_timeout_ms)
     }
+}
+
+/// Whether a text is the address of a server.
+pub(crate) fn is_address(url: &str) -> Result<(), String> {
+    if url.starts_with("http://") || url.starts_with("https://") {
+        return Ok(());
+    }
+    Err("`url` begins with http:// or https://".to_owned())
 }
 
 /// JSON Schema of the configuration.
@@ -319,11 +325,11 @@ pub(crate) fn schema() -> Value {
         "type": "object",
         "properties": {
             "command": { "type": "string" },
-            "args": { "type": "array", "items": { "type": "string" } },
+            "args": { "type": "array", "items": setting },
             "env": { "type": "object", "additionalProperties": setting },
             "pass_env": { "type": "array", "items": { "type": "string" } },
             "cwd": { "type": "string" },
-            "url": { "type": "string" },
+            "url": setting,
             "headers": { "type": "object", "additionalProperties": setting },
             "oauth": oauth,
             "era": { "enum": ["auto", "legacy", "modern"] },

@@ -137,8 +137,7 @@ impl Connection {
         era: Era,
         service: RunningService<RoleClient, Handler>,
         process: Option<Process>,
-        link: Arc<Link>,
-        tail: Tail,
+        (link, tail): (Arc<Link>, Tail),
         begun: std::time::Instant,
     ) -> Result<Self, String> {
         let peer = service.peer().clone();

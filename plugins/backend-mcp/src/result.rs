@@ -29,8 +29,12 @@ pub(crate) fn result(
         is_error: fields.get("isError").and_then(Value::as_bool) == Some(true),
         ..ToolResult::default()
     };
+    let mut verbatim = None;
     match fields.remove("content") {
         Some(Value::Array(blocks)) => {
+            if blocks.iter().any(says_more) {
+                verbatim = Some(Value::Array(blocks.clone()));
+            }
             let part = |block| part(server, block, exchange_dir);
             result.content = blocks.into_iter().map(part).collect();
         }
@@ -40,10 +44,27 @@ pub(crate) fn result(
     result.structured = fields
         .remove("structuredContent")
         .filter(|value| !value.is_null());
-    if let Some(meta) = fields.remove("_meta") {
-        result.meta = Some(Map::from_iter([("mcp".to_owned(), meta)]));
-    }
+    let meta = fields.remove("_meta").map(|meta| ("mcp".to_owned(), meta));
+    let content = verbatim.map(|blocks| ("mcp_content".to_owned(), blocks));
+    let kept: Map<String, Value> = meta.into_iter().chain(content).collect();
+    result.meta = (!kept.is_empty()).then_some(kept);
     Ok(result)
+}
+
+/// Whether a block has more than its part can say: then all are kept as they came, for whoever
+/// hands the result on.
+fn says_more(block: &Value) -> bool {
+    let Some(fields) = block.as_object() else {
+        return false;
+    };
+    let known: &[&str] = match block.get("type").and_then(Value::as_str) {
+        Some("text") => &["type", "text"],
+        Some("image") => &["type", "data", "mimeType"],
+        Some("audio" | "resource" | "resource_link") => return true,
+        // It is kept as it is.
+        _ => return false,
+    };
+    fields.keys().any(|name| !known.contains(&name.as_str()))
 }
 
 /// The parts of a `resources/read` result.
@@ -189,10 +210,16 @@ mod tests {
             "isError": true,
             "_meta": { "k": "v" },
         });
+        let blocks = value["content"].clone();
         let result = result("s", value, Some(dir.path())).unwrap();
         assert!(result.is_error);
         assert_eq!(result.structured, Some(json!({ "n": 1 })));
-        assert_eq!(result.meta.unwrap()["mcp"], json!({ "k": "v" }));
+        let meta = result.meta.unwrap();
+        assert_eq!(meta["mcp"], json!({ "k": "v" }));
+        assert_eq!(
+            meta["mcp_content"], blocks,
+            "nothing is lost for who hands it on"
+        );
         let mut files = Vec::new();
         let shown: Vec<Value> = result
             .content
@@ -227,6 +254,22 @@ mod tests {
             Some(("s", "x://y"))
         );
         assert_eq!(files[2].size, Some(2));
+    }
+
+    #[test]
+    fn blocks_are_kept_twice_only_when_a_part_says_less() {
+        let kept = |block: Value| {
+            let result = result("s", json!({ "content": [block] }), None).unwrap();
+            result
+                .meta
+                .is_some_and(|meta| meta.contains_key("mcp_content"))
+        };
+        assert!(!kept(json!({ "type": "text", "text": "a" })));
+        assert!(!kept(json!({ "type": "hologram", "x": 1 })));
+        let annotations = json!({ "audience": ["user"] });
+        assert!(kept(
+            json!({ "type": "text", "text": "a", "annotations": annotations })
+        ));
     }
 
     #[test]

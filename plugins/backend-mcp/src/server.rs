@@ -10,7 +10,7 @@ use http::{HeaderName, HeaderValue};
 use sha2::{Digest as _, Sha256};
 use url::Url;
 
-use crate::config::{ServerConfig, Setting};
+use crate::config::{ServerConfig, Setting, is_address};
 use crate::oauth::{Auth, Client};
 use crate::secrets::Secrets;
 
@@ -18,7 +18,10 @@ use crate::secrets::Secrets;
 pub(crate) struct Server {
     pub(crate) name: String,
     pub(crate) config: ServerConfig,
+    pub(crate) args: Vec<String>,
     pub(crate) env: BTreeMap<String, String>,
+    /// The endpoint of a server over HTTP.
+    pub(crate) url: Option<String>,
     pub(crate) headers: HashMap<HeaderName, HeaderValue>,
     /// What must not be shown.
     pub(crate) secrets: Secrets,
@@ -39,6 +42,18 @@ impl Server {
         data_dir: Option<&Path>,
     ) -> Result<Self, String> {
         let mut secrets = Vec::new();
+        let mut args = Vec::new();
+        for setting in &config.args {
+            args.push(value(setting, cx, &mut secrets).await?);
+        }
+        let url = match &config.url {
+            Some(setting) => {
+                let url = value(setting, cx, &mut secrets).await?;
+                is_address(&url)?;
+                Some(url)
+            }
+            None => None,
+        };
         let mut env = BTreeMap::new();
         for (variable, setting) in &config.env {
             let value = value(setting, cx, &mut secrets).await?;
@@ -55,17 +70,19 @@ impl Server {
             headers.insert(name, text);
         }
         let principal = digest(secrets.join("\n").as_bytes());
-        let auth = match &config.url {
+        let auth = match &url {
             Some(url) if !headers.contains_key(&AUTHORIZATION) => {
                 let client = Client::resolve(&config.oauth, cx, &mut secrets).await?;
                 Some(Arc::new(Auth::new(name, url, client, data_dir)?))
             }
             _ => None,
         };
-        secrets.extend(config.url.as_deref().map(in_url).unwrap_or_default());
+        secrets.extend(url.as_deref().map(in_url).unwrap_or_default());
         Ok(Self {
             name: name.to_owned(),
+            args,
             env,
+            url,
             headers,
             hash: hash(name, config),
             principal,

@@ -3,6 +3,10 @@
 /// Every mode of `execute`: what to write, and what it does.
 pub(crate) const MODES: &[(&str, &str)] = &[
     ("echo TEXT", "nothing wrong"),
+    (
+        "print TEXT",
+        "prints to the process's standard output, and reads its standard input",
+    ),
     ("panic [MSG]", "panics with a message"),
     ("panic-nonstring", "panics with a value that is no text"),
     ("hang", "never returns and ignores a cancel"),

@@ -1,6 +1,7 @@
 //! The modes that an author could write with the SDK.
 
 use std::hint::black_box;
+use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -46,6 +47,7 @@ fn execute(cx: &Cx, command: &str, after: &AfterReturn, bomb: &Bomb) -> Result<T
     let (mode, argument) = modes::split(command);
     match mode {
         "echo" => return Ok(ToolResult::text(argument)),
+        "print" => return print(argument),
         "panic" => panic_with(argument),
         "panic-nonstring" => panic_without_text(),
         "hang" => forever(),
@@ -90,6 +92,19 @@ fn execute(cx: &Cx, command: &str, after: &AfterReturn, bomb: &Bomb) -> Result<T
         }
     }
     Ok(ToolResult::text(format!("{mode}: done")))
+}
+
+/// Takes the process's streams for its own. What it read is the result.
+fn print(text: &str) -> Result<ToolResult> {
+    let failed = |error: std::io::Error| Error::new(error.to_string());
+    let mut stdout = std::io::stdout();
+    stdout
+        .write_all(format!("{text}\n").as_bytes())
+        .and_then(|()| stdout.flush())
+        .map_err(failed)?;
+    let mut read = String::new();
+    std::io::stdin().read_line(&mut read).map_err(failed)?;
+    Ok(ToolResult::text(format!("read {read:?}")))
 }
 
 #[expect(clippy::panic, reason = "this is what the mode is for")]

@@ -1,7 +1,9 @@
-//! Tools that change what there is, so that clients hear of it.
+//! Tools that change what there is, so that clients hear of it, and one that is to be cancelled.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::sleep;
+use std::time::Duration;
 
 use conjure_skill_sdk::protocol::{Empty, List, Prompt, PromptText, Resource, ToolDecl};
 use conjure_skill_sdk::{Cx, Error, Result, Skill, ToolOptions};
@@ -40,7 +42,28 @@ pub(crate) fn register(skill: Skill) -> Skill {
     let next = Arc::clone(&version);
     // These change something, but only what this skill itself says.
     let options = || ToolOptions::new().stateless();
+    let cancelled = Arc::new(AtomicU64::new(0));
+    let cancellations = Arc::clone(&cancelled);
     skill
+        .tool_with(
+            "test_cancellation",
+            "Waits until it is cancelled, for half a minute at the most",
+            options().timeout_ms(30_000),
+            move |cx, _: Empty| {
+                cx.progress(0.0, None, "Waiting to be cancelled")?;
+                while cx.check().is_ok() {
+                    sleep(Duration::from_millis(5));
+                }
+                cancelled.fetch_add(1, Ordering::SeqCst);
+                Err::<(), _>(Error::cancelled())
+            },
+        )
+        .tool_with(
+            "test_cancellations",
+            "Says how many calls were cancelled",
+            options(),
+            move |_cx, _: Empty| cancellations.load(Ordering::SeqCst).to_string(),
+        )
         .tool_with(
             "test_trigger_tool_change",
             "Adds a tool, or takes it away",

@@ -154,11 +154,11 @@ fn logging(cx: &Cx) -> Result<&'static str> {
 }
 
 fn progress(cx: &Cx) -> Result<&'static str> {
-    for done in [0.0, 50.0] {
+    // The last pause is for clients that drop what they read together with the answer.
+    for done in [0.0, 50.0, 100.0] {
         cx.progress(done, Some(100.0), &format!("Completed {done} of 100"))?;
         sleep(PAUSE);
     }
-    cx.progress(100.0, Some(100.0), "Completed 100 of 100")?;
     Ok("Tool with progress executed successfully")
 }
 

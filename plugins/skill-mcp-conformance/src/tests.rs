@@ -307,3 +307,17 @@ fn what_comes_and_goes_is_told_and_really_does() {
     let updated = json!({ "event": "resource_updated", "uri": "test://watched-resource" });
     assert_eq!(changed("test_trigger_resource_update"), [updated]);
 }
+
+#[test]
+fn a_cancelled_call_ends_and_is_counted() {
+    for transport in Transport::BOTH {
+        let host = TestHost::builder().transport(transport).build().unwrap();
+        let plugin = host.link(crate::skill).unwrap();
+        assert_eq!(text(&plugin, "test_cancellations"), "0");
+        let running = plugin.background("skill.tool.test_cancellation", json!({}));
+        assert!(running.until(|seen| seen.events.len() == 1));
+        running.cancel();
+        assert!(running.wait().result().unwrap().is_error);
+        assert_eq!(text(&plugin, "test_cancellations"), "1");
+    }
+}

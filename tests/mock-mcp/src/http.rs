@@ -21,11 +21,13 @@ use futures_util::stream;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
+use crate::oauth::Login;
 use crate::server::{Peer, Server};
 
 #[derive(Clone)]
 struct Http {
     server: Arc<Server>,
+    login: Arc<Login>,
     sessions: Arc<Mutex<BTreeMap<String, Session>>>,
     connections: Arc<AtomicU64>,
 }
@@ -38,8 +40,11 @@ struct Session {
 
 pub(crate) async fn serve(server: Arc<Server>) {
     let connections = Arc::new(AtomicU64::new(0));
+    let login = Login::new(Arc::clone(&server));
+    let routes = login.routes();
     let http = Http {
         server,
+        login,
         sessions: Arc::default(),
         connections: Arc::clone(&connections),
     };
@@ -48,7 +53,8 @@ pub(crate) async fn serve(server: Arc<Server>) {
         .route("/forget", post(forget))
         .route("/cut", post(cut))
         .route("/connections", get(count))
-        .with_state(http);
+        .with_state(http)
+        .merge(routes);
     let Ok(listener) = tokio::net::TcpListener::bind("127.0.0.1:0").await else {
         return;
     };
@@ -73,6 +79,9 @@ async fn take(State(http): State<Http>, headers: HeaderMap, body: Bytes) -> Resp
     let Ok(message) = serde_json::from_slice::<Value>(&body) else {
         return StatusCode::BAD_REQUEST.into_response();
     };
+    if let Some(refusal) = http.login.refusal(&headers, &message) {
+        return refusal;
+    }
     let head: BTreeMap<_, _> = headers
         .iter()
         .filter(|(name, _)| name.as_str().starts_with("mcp-"))
@@ -86,6 +95,14 @@ async fn take(State(http): State<Http>, headers: HeaderMap, body: Bytes) -> Resp
         .is_some_and(|version| *version >= "2026");
     if modern && !http.server.has("modern") && !http.server.has("dual") {
         return (StatusCode::BAD_REQUEST, "unsupported").into_response();
+    }
+    if message["params"]["name"] == "cut" {
+        let cut = stream::once(async { Err::<String, _>(std::io::Error::other("cut")) });
+        return (
+            [("content-type", "text/event-stream")],
+            Body::from_stream(cut),
+        )
+            .into_response();
     }
     let (out, lines) = mpsc::unbounded_channel();
     let mut session = None;

@@ -1,8 +1,8 @@
 //! An MCP server for tests: both eras, stdio and streamable HTTP, and hostile on request.
 //!
 //! `mock-mcp [--http] [--log FILE] [TRAIT...]`. Each trait is one way to be difficult; see
-//! [`server::Traits`]. With `--http` the first line of standard output is the address. `--log`
-//! appends every start and every message that arrives.
+//! [`server::Traits`] and [`oauth::Login`]. With `--http` the first line of standard output is the
+//! address. `--log` appends every start and every message that arrives.
 
 #![allow(
     clippy::indexing_slicing,
@@ -11,6 +11,7 @@
 
 mod files;
 mod http;
+mod oauth;
 mod server;
 mod tools;
 

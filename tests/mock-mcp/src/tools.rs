@@ -11,6 +11,7 @@ use crate::server::{Peer, Server, error, result};
 
 /// Names, descriptions and annotations.
 const TOOLS: &[(&str, &str, &str)] = &[
+    ("abandon", "Exits and leaves a program with its output", ""),
     ("ask", "Asks the person", ""),
     ("big", "Answers with so many bytes", "read"),
     ("change", "Changes the list of tools", ""),
@@ -22,11 +23,13 @@ const TOOLS: &[(&str, &str, &str)] = &[
         "Exits in the middle of its first call",
         "idempotent",
     ),
+    ("cut", "Cuts its connection, over HTTP", ""),
     ("echo", "Says what it is told", "read"),
     ("environment", "Names its variables", ""),
     ("fail", "Fails", ""),
     ("flood", "Sends notifications before it answers", ""),
     ("hang", "Never answers", ""),
+    ("meet", "Waits until so many calls of it run", ""),
     ("meta", "Shows the metadata of its call", ""),
     ("odd", "Answers in an odd way", ""),
     ("progress", "Makes progress, slowly", ""),
@@ -94,6 +97,15 @@ pub(crate) async fn call(server: &Server, peer: &Peer, id: &Value, params: &Valu
         "count" => text(&(server.counter.fetch_add(1, Ordering::Relaxed) + 1).to_string()),
         "read_file" => files::read(arguments),
         "share_file" => files::share(arguments),
+        "abandon" => {
+            let mut command = std::process::Command::new("sleep");
+            let child = command
+                .arg("300")
+                .stdin(std::process::Stdio::null())
+                .spawn();
+            server.note(&json!({ "abandoned": child.map_or(0, |child| child.id()) }));
+            std::process::exit(1);
+        }
         "crash" => {
             let _ = std::io::stderr().write_all(b"out of cheese\n");
             std::process::exit(1);
@@ -120,6 +132,14 @@ pub(crate) async fn call(server: &Server, peer: &Peer, id: &Value, params: &Valu
             "content": [{ "type": "text", "text": params["_meta"].to_string() }],
             "structuredContent": params["_meta"],
         }),
+        "big" if arguments["id_last"] == true => {
+            let answer = text(&"x".repeat(usize::try_from(number("bytes")).unwrap_or_default()));
+            let inner = json!({ "id": 987_654, "answer": answer });
+            peer.print(format!(
+                "{{\"jsonrpc\":\"2.0\",\"result\":{inner},\"id\":{id}}}\n"
+            ));
+            return;
+        }
         "big" => text(&"x".repeat(usize::try_from(number("bytes")).unwrap_or_default())),
         "progress" => {
             let token = params["_meta"]["progressToken"].clone();
@@ -144,6 +164,12 @@ pub(crate) async fn call(server: &Server, peer: &Peer, id: &Value, params: &Valu
             let times = usize::try_from(number("times")).unwrap_or_default();
             peer.print(format!("{drop}\n").repeat(times));
             text("dry again")
+        }
+        "meet" => {
+            server.met.send_modify(|met| *met += 1);
+            let mut met = server.met.subscribe();
+            let _ = met.wait_for(|met| *met >= number("of")).await;
+            text("met")
         }
         "spawn" => text(&spawn()),
         "ask" | "sample" | "roots" => match question(server, peer, params).await {

@@ -6,6 +6,7 @@
 
 mod bench;
 mod figure;
+mod mcp_client;
 mod measured;
 mod samples;
 mod shipped;

@@ -21,6 +21,8 @@ pub(crate) enum Need {
     Local,
     /// The container executor.
     Docker,
+    /// The MCP backend, and a server for it.
+    Mcp,
     /// The program that counts allocations: everything else runs with the allocator that is shipped.
     Allocations,
     /// The measured skill, with the profile that the template of `conjure plugin new` has.
@@ -33,6 +35,8 @@ pub(crate) struct Shipped {
     program: Option<PathBuf>,
     local: Option<PathBuf>,
     docker: Option<PathBuf>,
+    mcp: Option<PathBuf>,
+    mcp_server: Option<PathBuf>,
     skill: Option<PathBuf>,
     allocations: Option<PathBuf>,
 }
@@ -67,11 +71,17 @@ impl Shipped {
         if needs.contains(&Need::Docker) {
             command.args(["--package", "conjure-backend-docker"]);
         }
+        if needs.contains(&Need::Mcp) {
+            command.args(["--package", "conjure-backend-mcp"]);
+            command.args(["--package", "conjure-mock-mcp"]);
+        }
         for artifact in artifacts(&mut command)? {
             match artifact.target.as_str() {
                 "conjure" => shipped.program = artifact.program,
                 "conjure_backend_local" => shipped.local = artifact.library,
                 "conjure_backend_docker" => shipped.docker = artifact.library,
+                "conjure_backend_mcp" => shipped.mcp = artifact.library.or(shipped.mcp),
+                "mock-mcp" => shipped.mcp_server = artifact.program,
                 _ => {}
             }
         }
@@ -94,6 +104,16 @@ impl Shipped {
     /// The container executor.
     pub(crate) fn docker(&self) -> Result<&Path> {
         there(&self.docker, "the container executor")
+    }
+
+    /// The MCP backend.
+    pub(crate) fn mcp(&self) -> Result<&Path> {
+        there(&self.mcp, "the MCP backend")
+    }
+
+    /// An MCP server over stdio.
+    pub(crate) fn mcp_server(&self) -> Result<&Path> {
+        there(&self.mcp_server, "the MCP server")
     }
 
     /// The measured skill.

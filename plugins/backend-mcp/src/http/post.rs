@@ -257,7 +257,9 @@ fn is_too_long(error: &SseError) -> bool {
     };
     let error = error.downcast_ref::<io::Error>();
     let inner = error.and_then(io::Error::get_ref);
-    inner.is_some_and(|inner| inner.is::<TooLong>())
+    inner
+        .and_then(|inner| inner.downcast_ref::<TooLong>())
+        .is_some()
 }
 
 /// How long the event at hand is.

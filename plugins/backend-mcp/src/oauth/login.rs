@@ -113,7 +113,7 @@ impl Auth {
         }
         let issuer = issuer_of(&metadata);
         manager.set_metadata(metadata.clone());
-        let kept = self.store.load().map_err(store_failed)?;
+        let kept = self.store.load().map_err(|error| store_failed(&error))?;
         let before = kept.of(&issuer);
         let scopes = self.scopes(&manager, challenge.as_deref(), before).await;
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
@@ -222,12 +222,18 @@ impl Auth {
         }
         let registered = manager.register_client(NAME, &redirect_uri, scopes).await?;
         let registered = grant(&registered.client_id, registered.client_secret);
-        let _lock = self.store.lock().await.map_err(store_failed)?;
-        let mut kept = self.store.load().map_err(store_failed)?;
+        let _lock = self
+            .store
+            .lock()
+            .await
+            .map_err(|error| store_failed(&error))?;
+        let mut kept = self.store.load().map_err(|error| store_failed(&error))?;
         // The tokens of another registration stay in use until there are new ones.
         if credentials.is_none() {
             kept.put(issuer_of(metadata), registered.clone());
-            self.store.save(&kept).map_err(store_failed)?;
+            self.store
+                .save(&kept)
+                .map_err(|error| store_failed(&error))?;
         }
         Ok(registered)
     }
@@ -293,11 +299,15 @@ impl Auth {
             ..asked.grant
         };
         let mut held = self.held.lock().await;
-        let _lock = self.store.lock().await.map_err(store_failed)?;
-        let mut kept = self.store.load().map_err(store_failed)?;
+        let _lock = self
+            .store
+            .lock()
+            .await
+            .map_err(|error| store_failed(&error))?;
+        let mut kept = self.store.load().map_err(|error| store_failed(&error))?;
         held.live = Live::of(&grant);
         kept.put(asked.issuer, grant);
-        self.store.save(&kept).map_err(store_failed)
+        self.store.save(&kept).map_err(|error| store_failed(&error))
     }
 }
 

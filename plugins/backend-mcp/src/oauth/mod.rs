@@ -218,7 +218,7 @@ impl Auth {
     }
 
     fn kept(&self) -> Result<Option<Live>, AuthError> {
-        let kept = self.store.load().map_err(store_failed)?;
+        let kept = self.store.load().map_err(|error| store_failed(&error))?;
         Ok(kept.current().and_then(|(_, grant)| Live::of(grant)))
     }
 
@@ -229,8 +229,12 @@ impl Auth {
         held: &mut Held,
         refused: Option<&Token>,
     ) -> Result<Option<Token>, AuthError> {
-        let _lock = self.store.lock().await.map_err(store_failed)?;
-        let mut kept = self.store.load().map_err(store_failed)?;
+        let _lock = self
+            .store
+            .lock()
+            .await
+            .map_err(|error| store_failed(&error))?;
+        let mut kept = self.store.load().map_err(|error| store_failed(&error))?;
         let Some((issuer, grant)) = kept.current() else {
             held.live = None;
             return Ok(None);
@@ -278,7 +282,9 @@ impl Auth {
         };
         held.live = Live::of(&grant);
         kept.put(issuer, grant);
-        self.store.save(&kept).map_err(store_failed)?;
+        self.store
+            .save(&kept)
+            .map_err(|error| store_failed(&error))?;
         Ok(held.live.as_ref().map(|live| live.access.clone()))
     }
 }
@@ -290,7 +296,7 @@ fn issuer_of(metadata: &AuthorizationMetadata) -> String {
     issuer.unwrap_or(&metadata.token_endpoint).clone()
 }
 
-fn store_failed(error: std::io::Error) -> AuthError {
+fn store_failed(error: &std::io::Error) -> AuthError {
     AuthError::CredentialStoreError(error.to_string())
 }
 

@@ -129,7 +129,7 @@ impl Opening<'_> {
             },
         };
         let begun = Instant::now();
-        let (service, process) = if let Some(url) = &config.url {
+        let (service, process) = if let Some(url) = &self.server.url {
             let auth = self.server.auth.clone();
             let client = http::Client::new(Arc::clone(&link), auth, config.max_message_bytes)
                 .map_err(|error| OpenError::Permanent(http::chain(&error)))?;
@@ -161,8 +161,7 @@ impl Opening<'_> {
             era,
             service,
             process,
-            link,
-            tail,
+            (link, tail),
             begun,
         );
         connection.map_err(OpenError::Transient)
@@ -176,7 +175,7 @@ impl Opening<'_> {
         };
         let how = Launch {
             command: config.command.as_deref().unwrap_or_default(),
-            args: &config.args,
+            args: &self.server.args,
             env: &self.server.env,
             pass_env: &config.pass_env,
             cwd: dir,

@@ -67,7 +67,12 @@ impl State {
             Self::Starting => "it is still starting".to_owned(),
             Self::Ready(_) => String::new(),
             Self::Backoff { tries, wait, why } => {
-                format!("{why}; tried {tries} times, again in {wait:.1?}")
+                let times = if *tries == 1 {
+                    "once".to_owned()
+                } else {
+                    format!("{tries} times")
+                };
+                format!("{why}; tried {times}, again in {wait:.1?}")
             }
             Self::NeedsAuth(why) | Self::Failed(why) => why.clone(),
             Self::Closed => "it was closed".to_owned(),

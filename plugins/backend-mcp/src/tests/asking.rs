@@ -39,10 +39,10 @@ fn sampling_is_off_unless_it_is_allowed() {
 
 #[test]
 fn the_clock_of_a_call_stands_still_while_the_person_thinks() {
-    let quick = with(server(&[]), json!({ "request_timeout_ms": 300 }));
+    let quick = with(server(&[]), json!({ "request_timeout_ms": 1_000 }));
     let stage = Stage::with(json!({ "s": quick }), |host| {
         host.operation("elicit", |_question| async {
-            tokio::time::sleep(std::time::Duration::from_millis(900)).await;
+            tokio::time::sleep(std::time::Duration::from_millis(1_500)).await;
             Ok(json!({ "action": "decline" }))
         })
     });

@@ -175,7 +175,17 @@ fn secrets_come_from_the_host_and_are_not_shown() {
         names.contains("TOKEN") && names.contains("PLAIN"),
         "{names}"
     );
-    assert!(!stage.status().to_string().contains("hunter2"));
+    let told = with(
+        server(&["no-start"]),
+        json!({ "env": { "TOKEN": { "secret": "MCP_TOKEN" } } }),
+    );
+    let failing = Stage::with(json!({ "s": told }), |host| {
+        host.secret("MCP_TOKEN", "hunter2")
+    });
+    super::stage::until("it is told", || {
+        failing.status().to_string().contains("its key is [secret]")
+    });
+    assert!(!failing.status().to_string().contains("hunter2"));
     let without = Stage::with(
         json!({ "s": with(server(&[]), json!({ "env": { "T": { "secret": "MCP_NONE" } } })) }),
         |host| host.secret("MCP_TOKEN", "x"),

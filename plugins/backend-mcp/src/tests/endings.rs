@@ -59,17 +59,32 @@ fn a_server_that_dies_is_started_again_and_its_last_words_are_told() {
 }
 
 #[test]
+fn a_server_that_died_is_noticed_while_its_child_holds_the_output() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    let config = with(
+        server(&["--log", path.to_str().unwrap()]),
+        json!({ "request_timeout_ms": 60_000, "total_timeout_ms": 60_000 }),
+    );
+    let stage = Stage::new(json!({ "s": config }));
+    assert_eq!(stage.failure("abandon", json!({})), "SessionLost");
+    until("it is back", || stage.status()["generation"] == 2);
+    let log = super::stage::log(&path);
+    let child = log.iter().find_map(|line| line.get("abandoned")?.as_u64());
+    until("what it left is gone", || !runs(child.unwrap()));
+}
+
+#[test]
 fn a_server_that_does_not_start_says_why_and_is_tried_again_later() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log");
     let stage = Stage::new(json!({ "s": server(&["no-start", "--log", path.to_str().unwrap()]) }));
     until("it is tried again", || super::stage::log(&path).len() >= 2);
-    let status = stage.status();
-    let why = status["why"].as_str().unwrap_or_default();
-    assert!(
-        status["state"] == "starting" || why.contains("the licence has expired"),
-        "{status}"
-    );
+    until("it is told", || {
+        stage.status()["why"]
+            .to_string()
+            .contains("the licence has expired")
+    });
     assert!(stage.watched(|seen| {
         let notice = |event: &Value| {
             event["event"] == "notice" && event["text"].to_string().contains("did not start")
@@ -80,13 +95,13 @@ fn a_server_that_does_not_start_says_why_and_is_tried_again_later() {
 
 #[test]
 fn servers_start_at_the_same_time() {
-    let slow = || with(server(&["slow-start"]), json!({}));
-    let begun = Instant::now();
-    let stage = Stage::new(json!({ "s": slow(), "t": slow(), "u": slow(), "v": slow() }));
-    assert!(stage.catalog().tools.len() > 40);
-    assert!(
-        begun.elapsed() < Duration::from_millis(1_900),
-        "{:?}",
-        begun.elapsed()
-    );
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    // None of them says a word before all are there.
+    let together = || server(&["together", "--log", path.to_str().unwrap()]);
+    let all = json!({ "s": together(), "t": together(), "u": together(), "v": together() });
+    let stage = Stage::new(all);
+    for name in ["s", "t", "u", "v"] {
+        assert_eq!(stage.status_of("one", name)["state"], "ready");
+    }
 }

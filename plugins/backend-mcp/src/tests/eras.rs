@@ -87,8 +87,10 @@ fn trap02_a_server_that_exits_or_says_nothing_when_it_is_asked_is_started_again(
 
 #[test]
 fn trap02_a_modern_server_that_is_slow_to_start_is_still_modern() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
     let slow = with(
-        auto(&["dual", "slow-start"]),
+        auto(&["dual", "slow-first", "--log", path.to_str().unwrap()]),
         json!({ "probe_timeout_ms": 100 }),
     );
     let stage = Stage::new(json!({ "s": slow }));

@@ -1,59 +1,9 @@
 //! Streamable HTTP, both eras.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
-
 use serde_json::{Value, json};
 
-use super::stage::{Stage, failure, log, mock, until, with};
-
-/// A server that listens; dropping it ends it.
-struct Listening {
-    child: Child,
-    address: String,
-}
-
-impl Listening {
-    fn new(traits: &[&str]) -> Self {
-        let mut child = Command::new(mock())
-            .arg("--http")
-            .args(traits)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut address = String::new();
-        let mut lines = BufReader::new(child.stdout.take().unwrap());
-        lines.read_line(&mut address).unwrap();
-        let address = address.trim().to_owned();
-        Self { child, address }
-    }
-
-    fn config(&self) -> Value {
-        json!({
-            "url": format!("http://{}/mcp", self.address),
-            "request_timeout_ms": 2_000,
-        })
-    }
-
-    fn ask(&self, request: &str) -> String {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        let request = format!(
-            "{request} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
-        );
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer.rsplit("\r\n\r\n").next().unwrap().trim().to_owned()
-    }
-}
-
-impl Drop for Listening {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+use super::listening::Listening;
+use super::stage::{Stage, failure, log, until, with};
 
 #[test]
 fn both_eras_work_with_events_and_without() {
@@ -219,4 +169,83 @@ fn the_session_is_ended_at_the_server() {
     until("it is deleted", || {
         log(&path).iter().any(|line| line.get("deleted").is_some())
     });
+}
+
+#[test]
+fn one_request_that_fails_costs_no_other() {
+    let server = Listening::new(&[]);
+    let stateless = with(server.config(), json!({ "mode": "stateless" }));
+    let stage = Stage::new(json!({ "s": stateless }));
+    let slow = stage.begin("progress", json!({ "steps": 8, "ms": 100 }));
+    until("it runs", || slow.until(|seen| !seen.events.is_empty()));
+    assert_eq!(stage.failure("cut", json!({})), "ConnectionLost");
+    assert_eq!(slow.wait().text(), "arrived");
+    let status = stage.status();
+    assert_eq!(
+        (&status["state"], &status["generation"]),
+        (&json!("ready"), &json!(1))
+    );
+}
+
+#[test]
+fn a_stateful_call_that_fails_alone_loses_no_session() {
+    let server = Listening::new(&[]);
+    let stage = Stage::new(json!({ "s": server.config() }));
+    assert_eq!(stage.text("count", json!({})), "1");
+    assert_eq!(stage.failure("cut", json!({})), "ConnectionLost");
+    assert_eq!(stage.text("count", json!({})), "2");
+}
+
+#[test]
+fn trap19_unknown_members_are_kept_over_http() {
+    for traits in [&["modern"][..], &["modern", "json"], &["json"], &[]] {
+        let server = Listening::new(traits);
+        let stage = Stage::new(json!({ "s": server.config() }));
+        let meta = stage.tool("echo").unwrap().meta.unwrap();
+        assert_eq!(meta["mcp"]["vendor"], json!({ "kept": true }), "{traits:?}");
+        let result = stage.call("content", json!({})).result().unwrap();
+        let shown = json!(result.content).to_string();
+        assert!(shown.contains("hologram"), "{traits:?}: {shown}");
+    }
+}
+
+#[test]
+fn trap07_bodies_that_are_no_stream_are_cleaned_too() {
+    let server = Listening::new(&["json"]);
+    let stage = Stage::new(json!({ "s": server.config() }));
+    for kind in ["error_null", "batch", "glued"] {
+        assert_eq!(stage.text("odd", json!({ "kind": kind })), "odd", "{kind}");
+    }
+    let refused = stage.text("odd", json!({ "kind": "error_string" }));
+    assert!(refused.contains("just text"), "{refused}");
+}
+
+#[test]
+fn trap09_an_answer_over_http_that_is_too_long_is_an_error_at_once() {
+    for traits in [&["json"][..], &[]] {
+        let server = Listening::new(traits);
+        let config = with(server.config(), json!({ "max_message_bytes": 100_000 }));
+        let stage = Stage::new(json!({ "s": config }));
+        let long = stage.text("big", json!({ "bytes": 3_000_000 }));
+        assert!(
+            long.contains("longer than 100000 bytes"),
+            "{traits:?}: {long}"
+        );
+        let fits = stage.call("big", json!({ "bytes": 90_000 }));
+        assert!(!fits.result().unwrap().is_error, "{traits:?}");
+        assert_eq!(stage.status()["generation"], 1, "{traits:?}");
+    }
+}
+
+#[test]
+fn what_is_secret_in_an_address_is_not_told() {
+    let url = "http://127.0.0.1:1/mcp?api_key=hunter2-hunter2";
+    let stage = Stage::new(json!({ "s": { "url": url } }));
+    until("it is tried", || stage.status()["state"] == "backoff");
+    let status = stage.status().to_string();
+    assert!(
+        status.contains("127.0.0.1") || status.contains("onnect"),
+        "{status}"
+    );
+    assert!(!status.contains("hunter2"), "{status}");
 }

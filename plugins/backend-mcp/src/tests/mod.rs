@@ -7,7 +7,9 @@ mod basics;
 mod endings;
 mod eras;
 mod http;
+mod listening;
 mod modes;
+mod oauth;
 mod stage;
 mod traps;
 

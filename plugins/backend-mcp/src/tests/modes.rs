@@ -83,18 +83,18 @@ fn a_stateless_call_is_repeated_only_when_that_does_no_harm() {
 
 #[test]
 fn stateless_calls_run_at_the_same_time_and_stateful_ones_in_order() {
-    let took = |config: Value| {
+    let ends = |config: Value| {
         let stage = Stage::new(json!({ "s": config }));
-        let begun = Instant::now();
-        let slow = || stage.begin("progress", json!({ "steps": 1, "ms": 300 }));
-        let calls = [slow(), slow(), slow()];
-        for call in calls {
-            assert_eq!(call.wait().text(), "arrived");
-        }
-        begun.elapsed()
+        let meet = || stage.begin("meet", json!({ "of": 2 }));
+        [meet(), meet()].map(|call| call.wait().text())
     };
-    assert!(took(stateless(server(&[]))) < Duration::from_millis(800));
-    assert!(took(server(&[])) >= Duration::from_millis(900));
+    assert_eq!(ends(stateless(server(&[]))), ["met"; 2]);
+    let quick = with(server(&[]), json!({ "request_timeout_ms": 300 }));
+    let ends = ends(quick);
+    assert!(
+        ends.iter().any(|end| end.starts_with("TimedOut")),
+        "one has gone before the other comes: {ends:?}"
+    );
 }
 
 #[test]
@@ -214,12 +214,20 @@ fn a_shared_server_that_gets_a_stateful_tool_is_shared_no_more() {
     let pid_of = |session: &str| stage.status_of(session, "s")["pid"].clone();
     assert_eq!(pid_of("one"), pid_of("two"));
     let shared = pid_of("one").as_u64().unwrap();
+    let slow = stage.begin("progress", json!({ "steps": 10, "ms": 100 }));
+    until("it runs", || slow.until(|seen| !seen.events.is_empty()));
     assert_eq!(stage.text("change", json!({})), "changed");
     until("each has its own", || {
         let (one, two) = (pid_of("one"), pid_of("two"));
         assert!(stage.tool("echo").is_some(), "its tools stay");
         one.is_u64() && two.is_u64() && one != two && one != shared && two != shared
     });
+    assert_eq!(slow.wait().text(), "arrived", "calls that run go on");
     until("the shared one is gone", || !super::stage::runs(shared));
+    let generation = &stage.status()["generation"];
+    assert!(
+        generation.as_u64() > Some(1),
+        "it goes on counting: {generation}"
+    );
     assert_eq!(stage.text("count", json!({})), "1");
 }

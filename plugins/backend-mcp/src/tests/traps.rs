@@ -129,6 +129,15 @@ fn trap09_an_answer_that_is_too_long_is_an_error_at_once() {
 }
 
 #[test]
+fn trap09_the_id_of_what_is_too_long_may_come_last() {
+    let limited = with(server(&[]), json!({ "max_message_bytes": 100_000 }));
+    let stage = Stage::new(json!({ "s": limited }));
+    let long = stage.text("big", json!({ "bytes": 300_000, "id_last": true }));
+    assert!(long.contains("longer than 100000 bytes"), "{long}");
+    assert_eq!(stage.text("echo", json!({ "text": "still" })), "still");
+}
+
+#[test]
 fn trap12_a_flood_on_standard_error_blocks_nothing() {
     let stage = Stage::new(json!({ "s": server(&["stderr-flood"]) }));
     assert_eq!(stage.text("echo", json!({ "text": "through" })), "through");

@@ -23,6 +23,13 @@ const VERBS: &[&str] = &[
     "skill remote list",
     "skill remote delete",
     "skill trust",
+    "mcp",
+    "mcp serve",
+    "mcp list",
+    "mcp doctor",
+    "mcp import",
+    "mcp login",
+    "mcp logout",
     "docker",
     "docker build",
     "models",
@@ -90,6 +97,10 @@ fn help_tells_what_a_person_could_not_guess() {
         ("plugin new", "--sdk"),
         ("skill", "SKILL.md"),
         ("skill validate", "Exit code"),
+        ("mcp serve", "Both eras"),
+        ("mcp doctor", "Exit code 0"),
+        ("mcp import", "Secrets are not written down"),
+        ("mcp login", "paste the address at which it ended"),
         ("models", "`models.toml` in the data directory wins"),
         ("wire decode", "`arguments_text`"),
         ("wire encode", "--explain"),
@@ -121,7 +132,7 @@ fn the_program() {
       routes       Show the routing table: which tool is run by whom
       plugin       Look at plugins, check one, begin one
       skill        Look at skill folders and validate them
-      mcp          Serve this host's tools to MCP clients
+      mcp          Serve tools to MCP clients, and look after MCP servers: list, examine, import, log in
       docker       Build the image that the container backend works in
       models       List models: what the providers offer, context sizes, prices
       thread       Look at a thread: what was said, what it cost, what another model would get of it

@@ -25,11 +25,17 @@ mod help;
 #[cfg(test)]
 mod help_groups;
 #[cfg(test)]
+mod help_mcp;
+#[cfg(test)]
 mod help_remote;
 #[cfg(test)]
 mod hosted;
 #[cfg(test)]
 mod hot_add;
+#[cfg(test)]
+mod mcp;
+#[cfg(test)]
+mod mcp_import;
 #[cfg(test)]
 mod plugin;
 #[cfg(test)]

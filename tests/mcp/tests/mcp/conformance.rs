@@ -10,30 +10,41 @@ use std::time::Duration;
 use conjure_kit::{build_bin, build_plugin};
 
 use crate::peers::{Peers, finished, succeeded};
+use crate::serving::Serving;
 
 /// How long the suite may take for one side and requirement set; it takes 3 to 20 s.
 const LIMIT: Duration = Duration::from_secs(150);
 
 /// A requirement set, with how many scenarios of it the suite scores for a server and a client.
-pub(crate) struct Requirements {
+struct Requirements {
     name: &'static str,
     server: usize,
     client: usize,
 }
 
 /// Up to 2025-11-25: a handshake, sessions.
-pub(crate) const LEGACY: Requirements = Requirements {
+const LEGACY: Requirements = Requirements {
     name: "2025-11-25",
     server: 30,
     client: 18,
 };
 
 /// Since 2026-07-28: neither.
-pub(crate) const MODERN: Requirements = Requirements {
+const MODERN: Requirements = Requirements {
     name: "2026-07-28",
     server: 37,
     client: 32,
 };
+
+#[test]
+fn the_server_passes_what_is_required_for_2025_11_25() {
+    server(&LEGACY);
+}
+
+#[test]
+fn the_server_passes_what_is_required_for_2026_07_28() {
+    server(&MODERN);
+}
 
 #[test]
 fn the_client_passes_what_is_required_for_2025_11_25() {
@@ -60,8 +71,14 @@ fn client(requirements: &Requirements) {
     judge(&scored, &String::from_utf8_lossy(&output.stdout));
 }
 
+fn server(requirements: &Requirements) {
+    let Some(peers) = Peers::find() else { return };
+    let serving = Serving::fixture();
+    passes(&peers, serving.url(), requirements);
+}
+
 /// Runs the server's scenarios against an endpoint.
-pub(crate) fn server(peers: &Peers, url: &str, requirements: &Requirements) {
+fn passes(peers: &Peers, url: &str, requirements: &Requirements) {
     let scored = scored(peers, "--server", requirements);
     assert_eq!(scored.len(), requirements.server);
     let mut suite = peers.command(&peers.js("conformance"));
@@ -116,9 +133,7 @@ struct Checks {
 
 /// The lines `✓ ping: 1 passed, 0 failed` of the suite's summary.
 fn results(said: &str) -> BTreeMap<&str, Checks> {
-    let summary = said
-        .split_once("SUITE SUMMARY")
-        .map_or("", |(_, rest)| rest);
+    let summary = said.split_once("SUMMARY ===").map_or("", |(_, rest)| rest);
     let line = |line| {
         let line: &str = line;
         let rest = line.strip_prefix(['✓', '✗'])?.trim();

@@ -5,8 +5,12 @@
 //! Where they are not the tests are left out and say so, which fails CI.
 
 #[cfg(test)]
+mod clients;
+#[cfg(test)]
 mod conformance;
 #[cfg(test)]
 mod peers;
 #[cfg(test)]
 mod servers;
+#[cfg(test)]
+mod serving;

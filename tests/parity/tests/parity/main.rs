@@ -41,6 +41,10 @@ mod long_talks;
 #[cfg(test)]
 mod mcp;
 #[cfg(test)]
+mod mcp_client;
+#[cfg(test)]
+mod mcp_serve;
+#[cfg(test)]
 mod misbehaving;
 #[cfg(test)]
 mod native;

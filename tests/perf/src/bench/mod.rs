@@ -8,6 +8,10 @@ mod hot_add_load;
 mod in_place;
 mod load;
 mod local_command;
+mod mcp_call;
+mod mcp_gateway;
+mod mcp_hot_add;
+mod mcp_overlap;
 mod one_shot;
 mod ordinary;
 mod overlap;
@@ -126,6 +130,34 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         needs: &[Need::Skill, Need::Local],
         slow: false,
         run: overlap::run,
+    },
+    Benchmark {
+        name: "mcp_call",
+        figures: &["mcp_call"],
+        needs: &[Need::Mcp],
+        slow: false,
+        run: mcp_call::run,
+    },
+    Benchmark {
+        name: "mcp_gateway",
+        figures: &["mcp_gateway"],
+        needs: &[Need::Program, Need::Mcp],
+        slow: false,
+        run: mcp_gateway::run,
+    },
+    Benchmark {
+        name: "mcp_hot_add",
+        figures: &["mcp_hot_add"],
+        needs: &[Need::Skill],
+        slow: false,
+        run: mcp_hot_add::run,
+    },
+    Benchmark {
+        name: "mcp_overlap",
+        figures: &["mcp_overlap"],
+        needs: &[Need::Skill, Need::Local, Need::Mcp],
+        slow: false,
+        run: mcp_overlap::run,
     },
     Benchmark {
         name: "template",

@@ -1,0 +1,228 @@
+//! `conjure mcp import`: the MCP servers of another program's configuration.
+//!
+//! Reads, prints, and adds to a session file; starts nothing. What holds a secret is named and not
+//! copied, and what is not understood is told.
+
+mod codex;
+mod json;
+mod line;
+mod secret;
+mod server;
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use conjure_host::session::SessionSpec;
+use serde_json::json;
+
+use super::args::Global;
+use super::exit::{Exit, Failure};
+use super::mcp_servers::KIND;
+use super::output::{self, BOLD, RESET, YELLOW, aside, clean};
+use server::Import;
+
+/// Turns MCP servers of another program into those of a session file.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  conjure mcp import ~/.cursor/mcp.json
+  conjure mcp import ~/.codex/config.toml --write session.toml
+  conjure mcp import --line 'claude mcp add notes -e TOKEN=abc -- npx -y notes-server'")]
+pub(crate) struct Args {
+    /// The other program's file; `-` for standard input
+    #[arg(value_name = "FILE", required_unless_present = "line")]
+    file: Option<PathBuf>,
+    /// A line `claude mcp add …` in place of a file
+    #[arg(long, value_name = "TEXT", conflicts_with = "file")]
+    line: Option<String>,
+    /// Add the servers to this session file, which is made if there is none
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
+}
+
+pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, Failure> {
+    let (text, from) = source(args)?;
+    let import = read(&text).map_err(|why| Failure::usage(format!("{from}: {why}")))?;
+    if import.servers.is_empty() {
+        for note in &import.notes {
+            aside(format_args!("{YELLOW}note{RESET} {}", clean(note)));
+        }
+        return Err(Failure::usage(format!("{from} has no MCP servers")));
+    }
+    let toml = match &args.write {
+        Some(path) => {
+            let before = if path.exists() {
+                let text = conjure_host::fs::read_to_string(path);
+                text.map_err(|error| Failure::usage(error.to_string()))?
+            } else {
+                String::new()
+            };
+            let after = added(&before, &import).map_err(|why| {
+                Failure::usage(format!("{} is left as it is: {why}", path.display()))
+            })?;
+            conjure_host::fs::write_atomic(path, after.as_bytes())
+                .map_err(|error| Failure::host(error.to_string()))?;
+            None
+        }
+        None => Some(format!("{}{}", backend(), import.to_toml())),
+    };
+    tell(global, &import, toml.as_deref(), args.write.as_deref());
+    Ok(Exit::Fine)
+}
+
+fn source(args: &Args) -> Result<(String, String), Failure> {
+    if let Some(line) = &args.line {
+        return Ok((line.clone(), "the line".to_owned()));
+    }
+    let path = args.file.as_deref().unwrap_or(Path::new("-"));
+    if path == Path::new("-") {
+        let mut text = String::new();
+        let read = std::io::stdin().read_to_string(&mut text);
+        read.map_err(|error| Failure::usage(format!("standard input: {error}")))?;
+        return Ok((text, "standard input".to_owned()));
+    }
+    let text = conjure_host::fs::read_to_string(path);
+    let text = text.map_err(|error| Failure::usage(error.to_string()))?;
+    Ok((text, path.display().to_string()))
+}
+
+/// Whichever of the forms it is.
+fn read(text: &str) -> Result<Import, String> {
+    let begin = text.trim_start();
+    if begin.starts_with("claude ") || begin.starts_with("$ claude ") {
+        return line::read(text);
+    }
+    if begin.starts_with(['{', '/']) {
+        return json::read(text);
+    }
+    codex::read(text)
+}
+
+fn backend() -> String {
+    format!("[[backend]]\nkind = \"{KIND}\"\n\n")
+}
+
+/// A session file with these servers too.
+fn added(before: &str, import: &Import) -> Result<String, String> {
+    let spec = SessionSpec::from_toml(before).map_err(|error| error.to_string())?;
+    let kinds: Vec<bool> = spec.backends.iter().map(|b| b.kind == KIND).collect();
+    let mut text = before.trim_end().to_owned();
+    if !text.is_empty() {
+        text.push_str("\n\n");
+    }
+    match (kinds.contains(&true), kinds.last()) {
+        // A table below `backend` belongs to the last one.
+        (true, Some(true)) => {}
+        (true, _) => {
+            return Err(format!(
+                "its backend `{KIND}` is not the last; run this without `--write` and put the \
+                 servers there by hand"
+            ));
+        }
+        (false, _) => text.push_str(&backend()),
+    }
+    let config = spec
+        .backends
+        .last()
+        .and_then(|backend| backend.config.as_ref());
+    for server in &import.servers {
+        let servers = config.and_then(|config| config.get("servers"));
+        if servers.is_some_and(|servers| servers.get(&server.name).is_some()) {
+            return Err(format!("it has an MCP server `{}` already", server.name));
+        }
+    }
+    text.push_str(&import.to_toml());
+    SessionSpec::from_toml(&text).map_err(|error| error.to_string())?;
+    Ok(text)
+}
+
+fn tell(global: &Global, import: &Import, toml: Option<&str>, written: Option<&Path>) {
+    let names: Vec<&str> = import.servers.iter().map(|s| s.name.as_str()).collect();
+    if global.json {
+        let secrets = import.secrets.iter().map(|secret| {
+            json!({
+                "secret": secret.name, "what": secret.what, "variable": secret.variable(),
+                "from": secret.from,
+            })
+        });
+        output::json(&json!({
+            "servers": names,
+            "toml": toml,
+            "written": written,
+            "secrets": secrets.collect::<Vec<_>>(),
+            "notes": import.notes,
+        }));
+        return;
+    }
+    match (toml, written) {
+        (Some(toml), _) => output::line(clean(toml.trim_end())),
+        (None, Some(path)) => {
+            output::line(format_args!(
+                "{} has {}",
+                path.display(),
+                clean(&names.join(", "))
+            ));
+        }
+        (None, None) => {}
+    }
+    if !import.secrets.is_empty() {
+        aside(format_args!(
+            "\n{BOLD}Set these secrets{RESET}; they are not written down:"
+        ));
+        for secret in &import.secrets {
+            let value = secret.from.as_ref().map(|from| format!("\"${from}\""));
+            aside(format_args!(
+                "  export {}={}  # {}",
+                secret.variable(),
+                value.unwrap_or_else(|| "…".to_owned()),
+                clean(&secret.what)
+            ));
+        }
+    }
+    for note in &import.notes {
+        aside(format_args!("{YELLOW}note{RESET} {}", clean(note)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_no_servers_is_told() {
+        for text in [
+            "{}",
+            "a = 1",
+            "{\"mcpServers\": 5}",
+            "claude mcp remove x",
+            "{ nonsense",
+        ] {
+            let read = read(text);
+            assert!(
+                read.map_or(true, |import| import.servers.is_empty()),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_session_file_gets_servers_and_keeps_the_rest() {
+        let import = read("claude mcp add notes -- notes-server").unwrap();
+        let fresh = added("", &import).unwrap();
+        assert_eq!(
+            fresh,
+            "[[backend]]\nkind = \"mcp\"\n\n[backend.config.servers.notes]\ncommand = \
+             \"notes-server\"\n"
+        );
+        let again = added(&fresh, &import).unwrap_err();
+        assert!(again.contains("`notes` already"), "{again}");
+        let more = read("claude mcp add more -- more-server").unwrap();
+        let both = added(&format!("{fresh}\n[routing]\nonly = [\"x\"]\n"), &more).unwrap();
+        let spec = SessionSpec::from_toml(&both).unwrap();
+        assert_eq!(spec.backends.len(), 1);
+        let servers = &spec.backends[0].config.as_ref().unwrap()["servers"];
+        assert!(servers["notes"].is_object() && servers["more"].is_object());
+        let other = format!("{fresh}\n[[backend]]\nkind = \"local\"\n");
+        let refused = added(&other, &more).unwrap_err();
+        assert!(refused.contains("not the last"), "{refused}");
+    }
+}

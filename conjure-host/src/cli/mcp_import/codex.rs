@@ -1,0 +1,139 @@
+//! TOML of Codex: `[mcp_servers.NAME]`.
+
+use toml::{Table, Value};
+
+use super::server::{Import, Server};
+
+/// Reads a whole file.
+pub(super) fn read(text: &str) -> Result<Import, String> {
+    let file: Table = text.parse().map_err(|error: toml::de::Error| {
+        format!(
+            "it is neither JSON nor a line `claude mcp add …` nor TOML: {}",
+            error.message()
+        )
+    })?;
+    let mut import = Import::default();
+    let servers = file.get("mcp_servers").and_then(Value::as_table);
+    for (name, value) in servers.into_iter().flatten() {
+        match value.as_table() {
+            Some(fields) => server(name, fields, &mut import),
+            None => import.note(name, "it is no table, and left out"),
+        }
+    }
+    Ok(import)
+}
+
+fn server(name: &str, fields: &Table, import: &mut Import) {
+    let mut server = Server {
+        name: name.to_owned(),
+        ..Server::default()
+    };
+    for (field, value) in fields {
+        take(field, value, &mut server, import);
+    }
+    if server.command.is_none() && server.url.is_none() {
+        import.note(
+            name,
+            "it has neither a command nor an address, and is left out",
+        );
+        return;
+    }
+    import.servers.push(server);
+}
+
+fn take(field: &str, value: &Value, server: &mut Server, import: &mut Import) {
+    let name = server.name.clone();
+    let pairs = |value: &Value| -> Vec<(String, String)> {
+        let table = value.as_table().into_iter().flatten();
+        table
+            .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+            .collect()
+    };
+    match (field, value) {
+        ("command", Value::String(command)) => server.command = Some(command.clone()),
+        ("args", Value::Array(args)) => {
+            let mut before: Option<&str> = None;
+            for arg in args.iter().filter_map(Value::as_str) {
+                server.args.push(import.argument(&name, before, arg));
+                before = Some(arg);
+            }
+        }
+        ("cwd", Value::String(dir)) => server.cwd = Some(dir.clone()),
+        ("url", Value::String(url)) => server.url = Some(import.address(&name, url)),
+        ("env", Value::Table(_)) => {
+            for (variable, value) in pairs(value) {
+                let what = format!("env {variable}");
+                let text = import.text(&name, &what, &variable, &value);
+                server.env.push((variable, text));
+            }
+        }
+        ("env_vars", Value::Array(names)) => {
+            let names = names.iter().filter_map(Value::as_str);
+            server.pass_env.extend(names.map(str::to_owned));
+        }
+        ("http_headers", Value::Table(_)) => {
+            for (header, value) in pairs(value) {
+                let what = format!("header {header}");
+                let text = import.text(&name, &what, &header, &value);
+                server.headers.push((header, text));
+            }
+        }
+        ("env_http_headers", Value::Table(_)) => {
+            for (header, variable) in pairs(value) {
+                let what = format!("header {header}");
+                let text = import.secret(&name, &what, &header, String::new(), Some(variable));
+                server.headers.push((header, text));
+            }
+        }
+        ("bearer_token_env_var", Value::String(variable)) => {
+            let text = import.secret(
+                &name,
+                "the token",
+                "TOKEN",
+                "Bearer ".to_owned(),
+                Some(variable.clone()),
+            );
+            server.headers.push(("Authorization".to_owned(), text));
+        }
+        ("startup_timeout_sec" | "tool_timeout_sec", _) => match milliseconds(value) {
+            Some(ms) => {
+                let setting = match field {
+                    "startup_timeout_sec" => "initialize_timeout_ms",
+                    _ => "request_timeout_ms",
+                };
+                server.settings.push((setting, ms.into()));
+            }
+            None => import.note(&name, &format!("`{field}` is no number of seconds")),
+        },
+        ("startup_timeout_ms", Value::Integer(ms)) => {
+            server
+                .settings
+                .push(("initialize_timeout_ms", (*ms).into()));
+        }
+        ("scopes", Value::Array(_)) => server.oauth.push(("scopes", value.clone())),
+        ("enabled", Value::Boolean(enabled)) => {
+            if !*enabled {
+                server.settings.push(("enabled", false.into()));
+            }
+        }
+        ("enabled_tools" | "disabled_tools", _) => {
+            let instead = if field == "enabled_tools" {
+                "only"
+            } else {
+                "except"
+            };
+            let text = format!("`{field}` is not taken over: `{instead}` of the backend does that");
+            import.note(&name, &text);
+        }
+        _ => import.note(&name, &format!("`{field}` is not taken over")),
+    }
+}
+
+fn milliseconds(seconds: &Value) -> Option<i64> {
+    let seconds = match seconds {
+        Value::Integer(seconds) => *seconds as f64,
+        Value::Float(seconds) => *seconds,
+        _ => return None,
+    };
+    (seconds > 0.0 && seconds < 1e9).then(|| (seconds * 1000.0).round() as i64)
+}

@@ -1,0 +1,259 @@
+//! JSON with `mcpServers` (Claude, Cursor and others) or `servers` (VS Code).
+
+use serde_json::{Map, Value};
+
+use super::server::{Import, Server};
+
+/// Reads a whole file; comments and commas at the end of lists are VS Code's.
+pub(super) fn read(text: &str) -> Result<Import, String> {
+    let value: Value = serde_json::from_str(&plain(text)).map_err(|error| error.to_string())?;
+    let mut import = Import::default();
+    let direct = ["mcpServers", "servers", "mcp_servers"];
+    let found = direct.iter().find_map(|name| value.get(name));
+    let found = found.or_else(|| {
+        value
+            .get("mcp")
+            .map(|mcp| mcp.get("servers").unwrap_or(mcp))
+    });
+    if let Some(Value::Object(servers)) = found {
+        for (name, value) in servers {
+            server(name, value, &mut import);
+        }
+    }
+    let projects = value.get("projects").and_then(Value::as_object);
+    for (path, project) in projects.into_iter().flatten() {
+        let servers = project.get("mcpServers").and_then(Value::as_object);
+        if servers.is_some_and(|servers| !servers.is_empty()) {
+            import.notes.push(format!(
+                "the servers of the project {path} are not taken over: import its own part of \
+                 the file"
+            ));
+        }
+    }
+    Ok(import)
+}
+
+/// Reads one server.
+pub(super) fn server(name: &str, value: &Value, import: &mut Import) {
+    let Value::Object(fields) = value else {
+        import.note(name, "it is no object, and left out");
+        return;
+    };
+    let text = |field: &str| fields.get(field).and_then(Value::as_str);
+    let kind = text("type")
+        .or_else(|| text("transport"))
+        .unwrap_or_default();
+    match kind {
+        "" | "stdio" | "http" | "streamable-http" | "streamableHttp" | "local" | "remote" => {}
+        "sse" => old_transport(name, import),
+        other => {
+            import.note(
+                name,
+                &format!("its transport `{other}` is not spoken; it is left out"),
+            );
+            return;
+        }
+    }
+    let mut server = Server {
+        name: name.to_owned(),
+        ..Server::default()
+    };
+    let url = text("url")
+        .or_else(|| text("serverUrl"))
+        .or_else(|| text("httpUrl"));
+    let (command, args) = command(fields);
+    match (command, url) {
+        (Some(command), _) => {
+            server.command = Some(command.to_owned());
+            let mut before = None;
+            for arg in args {
+                server.args.push(import.argument(name, before, arg));
+                before = Some(arg);
+            }
+        }
+        (None, Some(url)) => server.url = Some(import.address(name, url)),
+        (None, None) => {
+            import.note(
+                name,
+                "it has neither a command nor an address, and is left out",
+            );
+            return;
+        }
+    }
+    for (field, value) in fields {
+        take(field, value, &mut server, import);
+    }
+    import.servers.push(server);
+}
+
+/// The transport before streamable HTTP.
+pub(super) fn old_transport(name: &str, import: &mut Import) {
+    import.note(
+        name,
+        "it used HTTP with SSE, which is not spoken here; its address is written down as it is, \
+         and its own documentation may name another for streamable HTTP",
+    );
+}
+
+fn command(fields: &Map<String, Value>) -> (Option<&str>, Vec<&str>) {
+    let args = strings(fields.get("args"));
+    match fields.get("command") {
+        Some(Value::String(command)) => (Some(command), args),
+        // Some write the whole line as a list.
+        Some(whole @ Value::Array(_)) => {
+            let mut words = strings(Some(whole)).into_iter();
+            (words.next(), words.chain(args).collect())
+        }
+        _ => (None, args),
+    }
+}
+
+fn strings(value: Option<&Value>) -> Vec<&str> {
+    let values = value.and_then(Value::as_array);
+    let values = values.into_iter().flatten();
+    values.filter_map(Value::as_str).collect()
+}
+
+/// A number or a text as the text that a program gets.
+fn written(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(_) | Value::Bool(_) => Some(value.to_string()),
+        _ => None,
+    }
+}
+
+fn take(field: &str, value: &Value, server: &mut Server, import: &mut Import) {
+    let name = server.name.clone();
+    match (field, value) {
+        ("type" | "transport" | "command" | "args" | "url" | "serverUrl" | "httpUrl", _) => {}
+        ("cwd", Value::String(dir)) => server.cwd = Some(dir.clone()),
+        ("env" | "environment", Value::Object(env)) => {
+            for (variable, value) in env {
+                let Some(value) = written(value) else {
+                    import.note(&name, &format!("the variable `{variable}` is no text"));
+                    continue;
+                };
+                let what = format!("env {variable}");
+                let text = import.text(&name, &what, variable, &value);
+                server.env.push((variable.clone(), text));
+            }
+        }
+        ("headers", Value::Object(headers)) => {
+            for (header, value) in headers {
+                let Some(value) = written(value) else {
+                    import.note(&name, &format!("the header `{header}` is no text"));
+                    continue;
+                };
+                let what = format!("header {header}");
+                let text = import.text(&name, &what, header, &value);
+                server.headers.push((header.clone(), text));
+            }
+        }
+        ("disabled", Value::Bool(disabled)) if *disabled => {
+            server.settings.push(("enabled", false.into()));
+        }
+        ("enabled", Value::Bool(enabled)) if !*enabled => {
+            server.settings.push(("enabled", false.into()));
+        }
+        ("disabled" | "enabled", Value::Bool(_)) => {}
+        ("timeout", Value::Number(ms)) if ms.as_i64().is_some_and(|ms| ms > 0) => {
+            let ms = ms.as_i64().unwrap_or_default();
+            import.note(
+                &name,
+                &format!("its `timeout` is taken for {ms} ms without an answer"),
+            );
+            server.settings.push(("request_timeout_ms", ms.into()));
+        }
+        ("oauth", Value::Object(oauth)) => self::oauth(oauth, server, import),
+        ("autoApprove" | "alwaysAllow" | "trust" | "autoapprove", _) => import.note(
+            &name,
+            &format!("`{field}` is not taken over: `policy.allow` says what runs without asking"),
+        ),
+        (field, _) => import.note(&name, &format!("`{field}` is not taken over")),
+    }
+}
+
+fn oauth(fields: &Map<String, Value>, server: &mut Server, import: &mut Import) {
+    let name = server.name.clone();
+    for (field, value) in fields {
+        match (field.as_str(), value) {
+            ("clientId" | "client_id", Value::String(id)) => {
+                server.oauth.push(("client_id", id.as_str().into()));
+            }
+            ("clientSecret" | "client_secret", Value::String(_)) => {
+                let what = "the client's secret";
+                let text = import.secret(&name, what, "CLIENT_SECRET", String::new(), None);
+                server.oauth_secret = Some(text);
+            }
+            ("callbackPort", Value::Number(port)) => {
+                server
+                    .oauth
+                    .push(("callback_port", port.as_i64().unwrap_or_default().into()));
+            }
+            ("scopes", Value::Array(_)) => {
+                let scopes: Vec<toml::Value> =
+                    strings(Some(value)).into_iter().map(Into::into).collect();
+                server.oauth.push(("scopes", scopes.into()));
+            }
+            _ => import.note(&name, &format!("`oauth.{field}` is not taken over")),
+        }
+    }
+}
+
+/// The text without comments and without commas before a closing bracket.
+fn plain(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    let mut in_text = false;
+    while let Some(c) = chars.next() {
+        if in_text {
+            out.push(c);
+            match c {
+                '\\' => out.extend(chars.next()),
+                '"' => in_text = false,
+                _ => {}
+            }
+            continue;
+        }
+        match (c, chars.peek()) {
+            ('/', Some('/')) => while chars.next_if(|c| *c != '\n').is_some() {},
+            ('/', Some('*')) => {
+                let mut last = ' ';
+                for c in chars.by_ref() {
+                    if last == '*' && c == '/' {
+                        break;
+                    }
+                    last = c;
+                }
+            }
+            ('}' | ']', _) => {
+                let end = out.trim_end().len();
+                if out.get(..end).is_some_and(|text| text.ends_with(',')) {
+                    out.truncate(end - 1);
+                }
+                out.push(c);
+            }
+            _ => {
+                in_text = c == '"';
+                out.push(c);
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_and_commas_too_many_are_left_out() {
+        let text = "{ // a\n \"a\": \"// no, /* no */ ,]\", /* b */ \"c\": [1, 2,\n ], }";
+        let value: Value = serde_json::from_str(&plain(text)).unwrap();
+        assert_eq!(
+            value,
+            serde_json::json!({ "a": "// no, /* no */ ,]", "c": [1, 2] })
+        );
+    }
+}

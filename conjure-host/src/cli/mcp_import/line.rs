@@ -1,0 +1,210 @@
+//! Lines `claude mcp add …` and `claude mcp add-json …`.
+
+use super::json;
+use super::server::{Import, Server, Text};
+
+/// Reads one line or several.
+pub(super) fn read(text: &str) -> Result<Import, String> {
+    let mut import = Import::default();
+    // A line may go on in the next.
+    let text = text.replace("\\\n", " ");
+    for line in text.lines().map(str::trim) {
+        let line = line.strip_prefix("$ ").unwrap_or(line);
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let words = split(line)?;
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        match words.as_slice() {
+            ["claude", "mcp", "add", rest @ ..] => add(rest, &mut import)?,
+            ["claude", "mcp", "add-json", rest @ ..] => add_json(rest, &mut import)?,
+            // The rest of it may be secret.
+            words => {
+                let begin: Vec<&str> = words.iter().copied().take(3).collect();
+                import
+                    .notes
+                    .push(format!("not understood: {} …", begin.join(" ")));
+            }
+        }
+    }
+    Ok(import)
+}
+
+/// The words of a line, as a shell makes them.
+fn split(line: &str) -> Result<Vec<String>, String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut chars = line.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\'' | '"' => {
+                let word = word.get_or_insert_default();
+                loop {
+                    match chars.next() {
+                        Some(end) if end == c => break,
+                        Some('\\') if c == '"' => word.extend(chars.next()),
+                        Some(inside) => word.push(inside),
+                        None => return Err(format!("a {c} is not closed: {line}")),
+                    }
+                }
+            }
+            '\\' => word.get_or_insert_default().extend(chars.next()),
+            c if c.is_whitespace() => words.extend(word.take()),
+            c => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    Ok(words)
+}
+
+/// What the options of a line say.
+#[derive(Default)]
+struct Line<'a> {
+    transport: Option<&'a str>,
+    env: Vec<&'a str>,
+    headers: Vec<&'a str>,
+    client_id: Option<&'a str>,
+    port: Option<&'a str>,
+    has_client_secret: bool,
+    words: Vec<&'a str>,
+    unknown: Vec<&'a str>,
+}
+
+fn options<'a>(words: &[&'a str]) -> Result<Line<'a>, String> {
+    let mut line = Line::default();
+    let mut rest = words.iter().copied().peekable();
+    while let Some(word) = rest.next() {
+        if word == "--" {
+            line.words.extend(rest);
+            break;
+        }
+        // What comes behind the command is the command's.
+        if !word.starts_with('-') || line.words.len() > 2 {
+            line.words.push(word);
+            continue;
+        }
+        let (option, own) = match word.split_once('=') {
+            Some((option, own)) if option.starts_with("--") => (option, Some(own)),
+            _ => (word, None),
+        };
+        let mut value = || {
+            own.or_else(|| rest.next())
+                .ok_or(format!("{option} has no value"))
+        };
+        match option {
+            "-t" | "--transport" => line.transport = Some(value()?),
+            "-s" | "--scope" => drop(value()?),
+            "-e" | "--env" => {
+                line.env.push(value()?);
+                // These options take several values.
+                while let Some(more) = rest.next_if(|next| is_pair(next)) {
+                    line.env.push(more);
+                }
+            }
+            "-H" | "--header" => {
+                line.headers.push(value()?);
+                while let Some(more) = rest.next_if(|next| next.contains(": ")) {
+                    line.headers.push(more);
+                }
+            }
+            "--client-id" => line.client_id = Some(value()?),
+            "--callback-port" => line.port = Some(value()?),
+            "--client-secret" => line.has_client_secret = true,
+            other => line.unknown.push(other),
+        }
+    }
+    Ok(line)
+}
+
+/// Whether it is `NAME=value`.
+fn is_pair(word: &str) -> bool {
+    word.split_once('=').is_some_and(|(name, _)| {
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    })
+}
+
+fn add(words: &[&str], import: &mut Import) -> Result<(), String> {
+    let line = options(words)?;
+    let [name, target, args @ ..] = line.words.as_slice() else {
+        return Err("`claude mcp add` has a name and a command or an address".to_owned());
+    };
+    let mut server = Server {
+        name: (*name).to_owned(),
+        ..Server::default()
+    };
+    for option in &line.unknown {
+        import.note(name, &format!("the option `{option}` is not understood"));
+    }
+    let is_address = target.starts_with("http://") || target.starts_with("https://");
+    match line.transport {
+        Some("sse") => json::old_transport(name, import),
+        Some("http" | "stdio" | "streamable-http") | None => {}
+        Some(other) => import.note(name, &format!("the transport `{other}` is not understood")),
+    }
+    if matches!(line.transport, Some("http" | "sse" | "streamable-http")) {
+        if !is_address {
+            return Err(format!("`{name}`: `{target}` is no address"));
+        }
+        server.url = Some(import.address(name, target));
+        if !args.is_empty() {
+            import.note(name, &format!("`{}` is left out", args.join(" ")));
+        }
+    } else {
+        if is_address && line.transport.is_none() {
+            import.note(
+                name,
+                "its command is an address, which is taken for a server over HTTP",
+            );
+            server.url = Some(import.address(name, target));
+        } else {
+            server.command = Some((*target).to_owned());
+        }
+        let mut before = None;
+        for arg in args {
+            server.args.push(import.argument(name, before, arg));
+            before = Some(*arg);
+        }
+    }
+    for pair in &line.env {
+        let Some((variable, value)) = pair.split_once('=') else {
+            import.note(name, &format!("`-e {pair}` is not NAME=value"));
+            continue;
+        };
+        let text = import.text(name, &format!("env {variable}"), variable, value);
+        server.env.push((variable.to_owned(), text));
+    }
+    for header in &line.headers {
+        let Some((header, value)) = header.split_once(':') else {
+            import.note(name, &format!("the header `{header}` has no colon"));
+            continue;
+        };
+        let what = format!("header {}", header.trim());
+        let text: Text = import.text(name, &what, header.trim(), value.trim());
+        server.headers.push((header.trim().to_owned(), text));
+    }
+    if let Some(id) = line.client_id {
+        server.oauth.push(("client_id", id.into()));
+    }
+    if line.has_client_secret {
+        let what = "the client's secret";
+        let text = import.secret(name, what, "CLIENT_SECRET", String::new(), None);
+        server.oauth_secret = Some(text);
+    }
+    match line.port.map(str::parse::<u16>) {
+        Some(Ok(port)) => server.oauth.push(("callback_port", i64::from(port).into())),
+        Some(Err(_)) => import.note(name, "its `--callback-port` is no port"),
+        None => {}
+    }
+    import.servers.push(server);
+    Ok(())
+}
+
+fn add_json(words: &[&str], import: &mut Import) -> Result<(), String> {
+    let line = options(words)?;
+    let [name, text, ..] = line.words.as_slice() else {
+        return Err("`claude mcp add-json` has a name and a text of JSON".to_owned());
+    };
+    let value = serde_json::from_str(text).map_err(|error| format!("`{name}`: {error}"))?;
+    json::server(name, &value, import);
+    Ok(())
+}

@@ -1,0 +1,232 @@
+//! What an import finds: servers as a session file has them, secrets by name, and what is to be
+//! told.
+
+use super::secret::{self, Found};
+
+/// A value as it is written down.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Text {
+    Plain(String),
+    Secret { name: String, prefix: String },
+}
+
+/// A server.
+#[derive(Debug, Default)]
+pub(super) struct Server {
+    pub(super) name: String,
+    pub(super) command: Option<String>,
+    pub(super) args: Vec<Text>,
+    pub(super) cwd: Option<String>,
+    pub(super) url: Option<Text>,
+    pub(super) env: Vec<(String, Text)>,
+    pub(super) pass_env: Vec<String>,
+    pub(super) headers: Vec<(String, Text)>,
+    pub(super) oauth: Vec<(&'static str, toml::Value)>,
+    pub(super) oauth_secret: Option<Text>,
+    /// Settings that are written as they are.
+    pub(super) settings: Vec<(&'static str, toml::Value)>,
+}
+
+/// A secret that somebody must set.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Secret {
+    pub(super) name: String,
+    /// Where it was found.
+    pub(super) what: String,
+    /// The variable that holds it already, if the source says so.
+    pub(super) from: Option<String>,
+}
+
+impl Secret {
+    /// The variable that sets it.
+    pub(super) fn variable(&self) -> String {
+        format!("{}{}", conjure_host::env::SECRET_PREFIX, self.name)
+    }
+}
+
+/// Everything that was found.
+#[derive(Debug, Default)]
+pub(super) struct Import {
+    pub(super) servers: Vec<Server>,
+    pub(super) secrets: Vec<Secret>,
+    pub(super) notes: Vec<String>,
+}
+
+impl Import {
+    /// Tells something.
+    pub(super) fn note(&mut self, server: &str, text: &str) {
+        self.notes.push(format!("`{server}`: {text}"));
+    }
+
+    /// A value of a server, as it may be written down. `label` is what a secret is called after.
+    pub(super) fn text(&mut self, server: &str, what: &str, label: &str, value: &str) -> Text {
+        match secret::find(label, value) {
+            Found::Plain => Text::Plain(value.to_owned()),
+            Found::Secret { prefix, from, note } => {
+                if let Some(note) = note {
+                    self.note(server, &format!("{what}: {note}"));
+                }
+                self.secret(server, what, label, prefix, from)
+            }
+        }
+    }
+
+    /// A value that is a secret whatever it looks like.
+    pub(super) fn secret(
+        &mut self,
+        server: &str,
+        what: &str,
+        label: &str,
+        prefix: String,
+        from: Option<String>,
+    ) -> Text {
+        let first = secret::name(server, label);
+        // Two values are two secrets, also under one label.
+        let taken = |name: &str| self.secrets.iter().any(|secret| secret.name == name);
+        let name = (2..)
+            .map(|number| format!("{first}_{number}"))
+            .take(self.secrets.len() + 1)
+            .fold(
+                first.clone(),
+                |name, next| if taken(&name) { next } else { name },
+            );
+        self.secrets.push(Secret {
+            name: name.clone(),
+            what: format!("{what} of `{server}`"),
+            from,
+        });
+        Text::Secret { name, prefix }
+    }
+
+    /// An argument of a program; `before` is the one before it.
+    pub(super) fn argument(&mut self, server: &str, before: Option<&str>, value: &str) -> Text {
+        // What names itself: `--option=value`, `NAME=value`, `Header: value`.
+        let named = [('=', ""), (':', " ")].iter().find_map(|(sign, space)| {
+            let (name, own) = value.split_once(*sign)?;
+            let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+            let is_name = !name.is_empty() && name.chars().all(is_part) && !own.starts_with("//");
+            is_name.then(|| (name, own.trim_start(), format!("{name}{sign}{space}")))
+        });
+        if let Some((name, own, beginning)) = named {
+            return match secret::find(name, own) {
+                Found::Plain => Text::Plain(value.to_owned()),
+                Found::Secret { prefix, from, .. } => {
+                    let what = format!("the value of `{name}`");
+                    self.secret(server, &what, name, format!("{beginning}{prefix}"), from)
+                }
+            };
+        }
+        let is_option = |word: &&str| word.starts_with('-') && !word.contains(['=', ':']);
+        match before.filter(is_option).filter(|_| !value.starts_with('-')) {
+            Some(option) => self.text(server, &format!("the value of `{option}`"), option, value),
+            None => self.text(server, "an argument", "ARG", value),
+        }
+    }
+
+    /// The address of a server: all of it is the secret when it has one in it.
+    pub(super) fn address(&mut self, server: &str, url: &str) -> Text {
+        if secret::is_in_address(url) {
+            let what = "the whole address, which has a secret in it,";
+            return self.secret(server, what, "URL", String::new(), None);
+        }
+        Text::Plain(url.to_owned())
+    }
+
+    /// The servers as tables of the last backend.
+    pub(super) fn to_toml(&self) -> String {
+        let tables: Vec<String> = self.servers.iter().map(Server::to_toml).collect();
+        tables.join("\n")
+    }
+}
+
+impl Server {
+    fn to_toml(&self) -> String {
+        let mut out = format!("[backend.config.servers.{}]\n", key(&self.name));
+        let mut line = |name: &str, value: String| {
+            out.push_str(&format!("{name} = {value}\n"));
+        };
+        if let Some(command) = &self.command {
+            line("command", quoted(command));
+        }
+        if !self.args.is_empty() {
+            line("args", list(self.args.iter().map(Text::to_toml)));
+        }
+        if let Some(cwd) = &self.cwd {
+            line("cwd", quoted(cwd));
+        }
+        if let Some(url) = &self.url {
+            line("url", url.to_toml());
+        }
+        if !self.headers.is_empty() {
+            line(
+                "headers",
+                table(self.headers.iter().map(|(k, v)| (k.as_str(), v.to_toml()))),
+            );
+        }
+        if !self.env.is_empty() {
+            line(
+                "env",
+                table(self.env.iter().map(|(k, v)| (k.as_str(), v.to_toml()))),
+            );
+        }
+        if !self.pass_env.is_empty() {
+            line(
+                "pass_env",
+                list(self.pass_env.iter().map(|name| quoted(name))),
+            );
+        }
+        let own = self.oauth.iter().map(|(k, v)| (*k, v.to_string()));
+        let secret = self
+            .oauth_secret
+            .iter()
+            .map(|text| ("client_secret", text.to_toml()));
+        let oauth: Vec<_> = own.chain(secret).collect();
+        if !oauth.is_empty() {
+            line("oauth", table(oauth.into_iter()));
+        }
+        for (name, value) in &self.settings {
+            line(name, value.to_string());
+        }
+        out
+    }
+}
+
+impl Text {
+    fn to_toml(&self) -> String {
+        match self {
+            Self::Plain(text) => quoted(text),
+            Self::Secret { name, prefix } if prefix.is_empty() => {
+                format!("{{ secret = {} }}", quoted(name))
+            }
+            Self::Secret { name, prefix } => {
+                format!(
+                    "{{ secret = {}, prefix = {} }}",
+                    quoted(name),
+                    quoted(prefix)
+                )
+            }
+        }
+    }
+}
+
+fn list(values: impl Iterator<Item = String>) -> String {
+    format!("[{}]", values.collect::<Vec<_>>().join(", "))
+}
+
+fn table<'a>(fields: impl Iterator<Item = (&'a str, String)>) -> String {
+    let fields = fields.map(|(name, value)| format!("{} = {value}", key(name)));
+    format!("{{ {} }}", fields.collect::<Vec<_>>().join(", "))
+}
+
+fn quoted(text: &str) -> String {
+    toml::Value::from(text).to_string()
+}
+
+fn key(name: &str) -> String {
+    let is_bare = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if !name.is_empty() && name.chars().all(is_bare) {
+        name.to_owned()
+    } else {
+        quoted(name)
+    }
+}

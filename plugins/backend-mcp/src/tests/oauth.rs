@@ -1,0 +1,340 @@
+//! Logins: how they go, how tokens are renewed, and authorization servers that are hostile.
+
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use conjure_skill_sdk::protocol::{Elicit, Elicited};
+use conjure_skill_sdk::testkit::{Outcome, TestHostBuilder};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::listening::Listening;
+use super::stage::{Stage, failure, log, until, with};
+
+/// What the browser gets from a page of this machine: where it is sent next, or nothing.
+fn visit(url: &str) -> Option<String> {
+    let (address, path) = url.strip_prefix("http://")?.split_once('/')?;
+    let mut stream = TcpStream::connect(address).ok()?;
+    let request = format!("GET /{path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let location = answer
+        .lines()
+        .find_map(|line| line.strip_prefix("location: "));
+    location.map(|location| location.trim().to_owned())
+}
+
+fn answered(action: &str, address: Option<String>) -> Elicited {
+    let content = address.map(|address| ("address".to_owned(), json!(address)));
+    Elicited {
+        action: action.to_owned(),
+        content: content.into_iter().collect::<BTreeMap<_, _>>(),
+    }
+}
+
+/// A person whose browser follows every page.
+fn logs_in(question: Elicit) -> Elicited {
+    std::thread::spawn(move || {
+        let mut next = question.url;
+        while let Some(url) = next {
+            next = visit(&url);
+        }
+    });
+    answered("accept", None)
+}
+
+struct Place {
+    server: Listening,
+    data: TempDir,
+}
+
+impl Place {
+    fn new(traits: &[&str]) -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let log = data.path().join("log");
+        let traits = [&["oauth", "--log", log.to_str().unwrap()][..], traits].concat();
+        Self {
+            server: Listening::new(&traits),
+            data,
+        }
+    }
+
+    fn stage(&self, more: Value, person: fn(Elicit) -> Elicited) -> Stage {
+        self.stage_with(more, |host| host.elicit(person))
+    }
+
+    fn stage_with(
+        &self,
+        more: Value,
+        host: impl FnOnce(TestHostBuilder) -> TestHostBuilder,
+    ) -> Stage {
+        let config = with(self.server.config(), more);
+        let dir = self.data.path().to_str().unwrap().to_owned();
+        Stage::with(json!({ "s": config }), |builder| {
+            host(builder.data_dir(&dir))
+        })
+    }
+
+    /// How many tokens were given for codes, and how many for refresh tokens.
+    fn granted(&self) -> String {
+        self.server.ask("GET /granted")
+    }
+
+    fn log(&self, what: &str) -> Vec<Value> {
+        let log = log(&self.data.path().join("log"));
+        log.iter()
+            .filter_map(|line| line.get(what).cloned())
+            .collect()
+    }
+
+    /// The file with the tokens.
+    fn kept(&self) -> Option<std::path::PathBuf> {
+        let entries = std::fs::read_dir(self.data.path().join("logins")).ok()?;
+        let mut paths = entries.map(|entry| entry.unwrap().path());
+        paths.find(|path| path.extension().is_some_and(|end| end == "json"))
+    }
+}
+
+fn manage(stage: &Stage, name: &str) -> Outcome {
+    let call = json!({ "name": name, "arguments": { "server": "s" } });
+    stage.plugin.call("backend.call", call)
+}
+
+/// Why a login did not work.
+fn refused(stage: &Stage) -> String {
+    manage(stage, "login").reply.unwrap_err().to_string()
+}
+
+fn mode_of(path: &Path) -> u32 {
+    use std::os::unix::fs::PermissionsExt as _;
+    path.metadata().unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn a_person_logs_in_and_the_login_is_kept() {
+    for era in ["legacy", "modern"] {
+        let place = Place::new(if era == "modern" { &["modern"] } else { &[] });
+        let stage = place.stage(json!({}), logs_in);
+        let status = stage.status();
+        assert_eq!(
+            (&status["state"], &status["auth"]),
+            (&json!("needs_auth"), &json!("logged_out"))
+        );
+        assert_eq!(manage(&stage, "login").text(), "logged in");
+        assert_eq!(stage.text("echo", json!({ "text": "in" })), "in");
+        assert_eq!(place.granted(), "1 0");
+        let asked = &place.log("authorize")[0];
+        assert_eq!(asked["scope"], "read", "what the challenge says");
+        let kept = place.kept().unwrap();
+        assert_eq!(mode_of(&kept), 0o600);
+        assert_eq!(mode_of(kept.parent().unwrap()), 0o700);
+        // Nothing of it is ever told.
+        let status = stage.status().to_string();
+        assert!(
+            status.contains("logged_in") && !status.contains("access-"),
+            "{status}"
+        );
+        drop(stage);
+        let again = place.stage(json!({}), |_| answered("cancel", None));
+        assert_eq!(again.text("echo", json!({ "text": "still" })), "still");
+        assert_eq!(place.granted(), "1 0");
+    }
+}
+
+#[test]
+fn a_logout_forgets_the_login() {
+    let place = Place::new(&[]);
+    let stage = place.stage(json!({}), logs_in);
+    assert_eq!(manage(&stage, "login").text(), "logged in");
+    assert_eq!(manage(&stage, "logout").text(), "logged out");
+    assert_eq!(manage(&stage, "logout").text(), "not logged in");
+    assert_eq!(place.kept(), None);
+}
+
+#[test]
+fn the_address_at_which_a_browser_elsewhere_ended_can_be_pasted() {
+    let place = Place::new(&[]);
+    let stage = place.stage(json!({}), |question| {
+        // This browser cannot reach the host.
+        let ended = visit(&question.url.unwrap());
+        answered("accept", ended)
+    });
+    assert_eq!(manage(&stage, "login").text(), "logged in");
+    let forged = Place::new(&[]);
+    let stage = forged.stage(json!({}), |_| {
+        let address = "http://127.0.0.1/callback?code=x&state=y";
+        answered("accept", Some(address.to_owned()))
+    });
+    assert!(
+        refused(&stage).contains("not of this login"),
+        "{}",
+        refused(&stage)
+    );
+}
+
+#[test]
+fn a_call_asks_the_person_and_goes_on() {
+    let place = Place::new(&["steps"]);
+    let stage = place.stage(json!({}), logs_in);
+    assert_eq!(manage(&stage, "login").text(), "logged in");
+    // The login was for reading; the tool wants more.
+    assert_eq!(stage.text("count", json!({})), "1");
+    let asked = place.log("authorize");
+    assert_eq!(asked.len(), 2);
+    assert_eq!(
+        asked[1]["scope"], "read write",
+        "what there was, and what is wanted"
+    );
+    assert_eq!(
+        asked[1]["client_id"], asked[0]["client_id"],
+        "registered once"
+    );
+}
+
+#[test]
+fn a_person_who_does_not_want_to_is_asked_once() {
+    let place = Place::new(&["steps"]);
+    let times = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&times);
+    let stage = place.stage_with(json!({}), move |host| {
+        host.elicit(
+            move |question| match counted.fetch_add(1, Ordering::Relaxed) {
+                0 => logs_in(question),
+                _ => answered("decline", None),
+            },
+        )
+    });
+    assert_eq!(manage(&stage, "login").text(), "logged in");
+    let refused = stage.call("count", json!({}));
+    assert_eq!(failure(&refused), "NeedsAuth");
+    assert!(
+        refused.text().contains("conjure mcp login s"),
+        "{}",
+        refused.text()
+    );
+    assert_eq!(stage.failure("count", json!({})), "NeedsAuth");
+    assert_eq!(times.load(Ordering::Relaxed), 2);
+    assert_eq!(stage.text("echo", json!({ "text": "still" })), "still");
+}
+
+#[test]
+fn a_token_that_is_refused_is_renewed_once() {
+    for traits in [&[][..], &["no-refresh"], &["rotates"]] {
+        let place = Place::new(traits);
+        let stage = place.stage(json!({}), logs_in);
+        assert_eq!(manage(&stage, "login").text(), "logged in");
+        for times in 1..=2 {
+            place.server.ask("POST /expire");
+            assert_eq!(
+                stage.text("echo", json!({ "text": "a" })),
+                "a",
+                "{traits:?}"
+            );
+            assert_eq!(place.granted(), format!("1 {times}"), "{traits:?}");
+        }
+        let resources = place.log("token");
+        let url = format!("http://{}/mcp", place.server.address);
+        assert!(resources.iter().all(|token| token["resource"] == url));
+    }
+}
+
+#[test]
+fn a_token_that_ends_soon_is_renewed_before_it_is_sent() {
+    let place = Place::new(&["short"]);
+    let stage = place.stage(json!({}), logs_in);
+    assert_eq!(manage(&stage, "login").text(), "logged in");
+    let before = place.granted();
+    assert_ne!(before, "1 0");
+    assert_eq!(stage.text("echo", json!({ "text": "a" })), "a");
+    assert_ne!(place.granted(), before);
+}
+
+#[test]
+fn two_that_renew_at_once_burn_no_refresh_token() {
+    let place = Place::new(&["rotates", "modern"]);
+    let one = place.stage(json!({}), logs_in);
+    assert_eq!(manage(&one, "login").text(), "logged in");
+    let two = place.stage(json!({}), logs_in);
+    assert_eq!(two.text("echo", json!({ "text": "a" })), "a");
+    place.server.ask("POST /expire");
+    let calls = [&one, &two].map(|stage| stage.begin("echo", json!({ "text": "both" })));
+    for call in calls {
+        assert_eq!(call.wait().text(), "both");
+    }
+    assert_eq!(place.granted(), "1 1", "the other took over what was saved");
+}
+
+#[test]
+fn a_renewal_that_does_not_work_now_forgets_nothing() {
+    let place = Place::new(&["refresh-fails"]);
+    let stage = place.stage(json!({}), logs_in);
+    assert_eq!(manage(&stage, "login").text(), "logged in");
+    let kept = std::fs::read(place.kept().unwrap()).unwrap();
+    place.server.ask("POST /expire");
+    assert_eq!(stage.failure("echo", json!({})), "NotReady");
+    assert_eq!(std::fs::read(place.kept().unwrap()).unwrap(), kept);
+}
+
+#[test]
+fn a_login_by_somebody_else_is_noticed() {
+    let place = Place::new(&[]);
+    let waiting = place.stage(json!({}), |_| answered("cancel", None));
+    assert_eq!(waiting.status()["state"], "needs_auth");
+    let other = place.stage(json!({}), logs_in);
+    assert_eq!(manage(&other, "login").text(), "logged in");
+    until("it is noticed", || waiting.status()["state"] == "ready");
+    assert_eq!(waiting.text("echo", json!({ "text": "too" })), "too");
+}
+
+#[test]
+fn a_client_that_was_registered_by_hand_registers_no_more() {
+    let place = Place::new(&["no-registration"]);
+    let stage = place.stage(json!({}), logs_in);
+    let why = refused(&stage);
+    assert!(why.contains("oauth.client_id"), "{why}");
+    let own = json!({ "oauth": { "client_id": "by-hand", "scopes": ["a", "b"] } });
+    let stage = place.stage(own, logs_in);
+    assert_eq!(manage(&stage, "login").text(), "logged in");
+    assert_eq!(place.log("authorize")[0]["scope"], "a b");
+    assert!(place.log("register").is_empty());
+}
+
+#[test]
+fn hostile_authorization_servers_get_no_token_request() {
+    for (name, why) in [
+        ("wrong-iss", "https://evil.example"),
+        ("wrong-resource", "mismatch"),
+        ("pkce-plain", "PKCE"),
+        ("pkce-unsaid", "PKCE"),
+        ("plain-http", "is not https"),
+        ("refuses-login", "access_denied"),
+    ] {
+        let place = Place::new(&[name]);
+        let stage = place.stage(json!({}), logs_in);
+        let told = refused(&stage);
+        assert!(told.contains(why), "{name}: {told}");
+        assert!(place.log("token").is_empty(), "{name}");
+        assert_eq!(stage.status()["auth"], "logged_out", "{name}");
+    }
+}
+
+#[test]
+fn a_damaged_file_is_named_and_not_quoted() {
+    let place = Place::new(&[]);
+    let stage = place.stage(json!({}), logs_in);
+    assert_eq!(manage(&stage, "login").text(), "logged in");
+    drop(stage);
+    let kept = place.kept().unwrap();
+    std::fs::write(&kept, "{\"issuers\": \"secret-of-somebody\"}").unwrap();
+    let stage = place.stage(json!({}), logs_in);
+    until("it is told", || {
+        stage.status()["why"].to_string().contains("is damaged")
+    });
+    assert!(!stage.status().to_string().contains("secret-of"));
+    assert_eq!(manage(&stage, "logout").text(), "logged out");
+}

@@ -1,0 +1,227 @@
+//! `conjure mcp`: the servers of a session file.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+
+use conjure_kit::{Redactor, Workspace, build_bin};
+use insta::assert_snapshot;
+
+use crate::stage::{conjure, json, workspace};
+
+const MCP: &str = "conjure-backend-mcp";
+
+fn server() -> String {
+    let program = build_bin("conjure-mock-mcp", "mock-mcp").unwrap();
+    program.display().to_string()
+}
+
+/// A place with a session file of these servers: names and tables.
+fn place(servers: &[(&str, String)]) -> Workspace {
+    let workspace = workspace(&[MCP]);
+    let mut file = "[[backend]]\nkind = \"mcp\"\n".to_owned();
+    for (name, table) in servers {
+        file.push_str(&format!("[backend.config.servers.{name}]\n{table}\n"));
+    }
+    workspace.write("session.toml", file).unwrap();
+    workspace
+}
+
+fn program(traits: &str) -> String {
+    format!(
+        "command = {:?}\nargs = [{traits}]\nera = \"legacy\"",
+        server()
+    )
+}
+
+fn redact(workspace: &Workspace) -> Redactor {
+    Redactor::for_workspace(workspace)
+        .pattern(r"\S+/mock-mcp", "[SERVER]")
+        .pattern(r"process \d+", "process [N]")
+        .pattern(r"PATH=\S+", "PATH=[PATH]")
+}
+
+#[test]
+fn a_list_says_how_each_server_is() {
+    let workspace = place(&[
+        ("absent", "command = \"no-such-program\"".to_owned()),
+        ("good", program("\"bad-tools\"")),
+        ("lazy", format!("{}\nstart = \"lazy\"", program(""))),
+        ("off", "command = \"x\"\nenabled = false".to_owned()),
+    ]);
+    let output = conjure(&workspace, "mcp list").run().unwrap();
+    assert_snapshot!(redact(&workspace).apply(&output.snapshot()), @r"
+    exit code 0
+    --- stdout
+    SERVER  STATE   ERA     REVISION    TOOLS  LEFT OUT
+    absent  failed  -       -           -      -
+    good    ready   legacy  2025-11-25  22     6
+    lazy    idle    -       -           -      -
+    off     off     -       -           -      -
+    --- stderr
+    absent: there is no program `no-such-program`; it was looked for in PATH=[PATH]
+    good: `no_schema` is left out: its `inputSchema` is no object
+    good: `null_schema` is left out: its `inputSchema` is no object
+    good: `bool_schema` is left out: its `inputSchema` is no object
+    good: tool 25 is left out: its name is no text
+    good: `echo` is left out: the server has another tool of this name
+    good: tool 28 is left out: its name is no text
+    `conjure mcp doctor` says what to do.
+    ");
+    let output = conjure(&workspace, "mcp list --json").run().unwrap();
+    let servers = json(&output)["servers"].clone();
+    assert_eq!(servers[1]["server"], "good");
+    assert_eq!(servers[1]["backend"], "mcp");
+    assert_eq!(servers[1]["quarantined"].as_array().unwrap().len(), 6);
+}
+
+#[test]
+fn a_doctor_starts_all_and_says_what_to_do() {
+    let workspace = place(&[
+        ("absent", "command = \"no-such-program\"".to_owned()),
+        ("dying", program("\"no-start\", \"a b\"")),
+        ("lazy", format!("{}\nstart = \"lazy\"", program(""))),
+    ]);
+    let output = conjure(&workspace, "mcp doctor").run().unwrap();
+    assert_snapshot!(redact(&workspace).apply(&output.snapshot()), @r"
+    exit code 1
+    --- stdout
+    absent  failed
+      why       there is no program `no-such-program`; it was looked for in PATH=[PATH]
+      do        install it, or write its whole path as `command`, or set `env.PATH` of the server
+    dying  backoff
+      why       connection closed: initialize response; it wrote: the licence has expired; tried once, again in [DURATION]
+      stderr    the licence has expired
+      do        run it by hand to see more: [SERVER] no-start 'a b'
+    lazy  ready
+      program   [SERVER]
+      ready     process [N], after [DURATION]
+      protocol  2025-11-25, legacy
+      tools     21
+    --- stderr
+    ");
+    let well = conjure(&workspace, "mcp doctor lazy --json").run().unwrap();
+    assert_eq!((well.code, &json(&well)["ok"]), (Some(0), &true.into()));
+    let unknown = conjure(&workspace, "mcp doctor nobody").run().unwrap();
+    assert_snapshot!(unknown.snapshot(), @r"
+    exit code 2
+    --- stdout
+    --- stderr
+    error: there is no MCP server `nobody`; there are: absent, dying, lazy
+    ");
+}
+
+#[test]
+fn without_a_session_file_or_servers_it_says_what_to_do() {
+    let workspace = workspace(&[MCP]);
+    let missing = conjure(&workspace, "mcp list").run().unwrap();
+    assert_snapshot!(missing.snapshot(), @r"
+    exit code 2
+    --- stdout
+    --- stderr
+    error: there is no session file session.toml: name one with `--config FILE`
+    ");
+    workspace
+        .write("session.toml", "persona = \"Kind.\"\n")
+        .unwrap();
+    let empty = conjure(&workspace, "mcp list").run().unwrap();
+    assert_snapshot!(empty.snapshot(), @r"
+    exit code 2
+    --- stdout
+    --- stderr
+    error: session.toml has no backend of the kind `mcp`: `conjure mcp import` makes one of another program's configuration
+    ");
+}
+
+/// A server over HTTP that wants a login; dropping it ends it.
+struct Listening(Child, String);
+
+impl Listening {
+    fn new() -> Self {
+        let mut child = Command::new(server())
+            .args(["--http", "oauth"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut address = String::new();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        lines.read_line(&mut address).unwrap();
+        Self(child, address.trim().to_owned())
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Where a page of this machine sends the browser.
+fn visit(url: &str) -> Option<String> {
+    let (address, path) = url.strip_prefix("http://")?.split_once('/')?;
+    let mut stream = TcpStream::connect(address).ok()?;
+    let request = format!("GET /{path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let location = answer
+        .lines()
+        .find_map(|line| line.strip_prefix("location: "));
+    location.map(|location| location.trim().to_owned())
+}
+
+/// The address of the login that a running verb shows.
+fn shown(text: &str) -> String {
+    let line = text
+        .lines()
+        .map(str::trim)
+        .find(|line| line.starts_with("http://"));
+    line.unwrap().to_owned()
+}
+
+#[test]
+fn a_login_is_done_here_or_elsewhere_and_kept() {
+    let server = Listening::new();
+    let workspace = place(&[("web", format!("url = \"http://{}/mcp\"", server.1))]);
+    let doctor = || conjure(&workspace, "mcp doctor").run().unwrap();
+    let before = doctor();
+    assert_eq!(before.code, Some(1));
+    assert!(
+        before.stdout.contains("conjure mcp login web"),
+        "{}",
+        before.stdout
+    );
+    // The browser is on this machine.
+    let login = conjure(&workspace, "mcp login web --no-browser")
+        .start()
+        .unwrap();
+    let page = shown(&login.wait_for_stderr("paste the address").unwrap());
+    let back = visit(&page).unwrap();
+    assert_eq!(visit(&back), None);
+    let output = login.wait().unwrap();
+    assert_eq!(
+        (output.code, output.stdout.trim()),
+        (Some(0), "web logged in")
+    );
+    assert_eq!(doctor().code, Some(0));
+    let out = conjure(&workspace, "mcp logout web").run().unwrap();
+    assert_eq!(out.stdout.trim(), "web logged out");
+    assert_eq!(doctor().code, Some(1));
+    // The browser is on another one, and only its last address comes here.
+    let mut login = conjure(&workspace, "mcp login web --no-browser")
+        .start()
+        .unwrap();
+    let page = shown(&login.wait_for_stderr("paste the address").unwrap());
+    login.send_line(&visit(&page).unwrap()).unwrap();
+    let output = login.wait().unwrap();
+    assert_eq!(
+        (output.code, output.stdout.trim()),
+        (Some(0), "web logged in")
+    );
+    for path in workspace.files().unwrap() {
+        let text = workspace.read(&path).unwrap_or_default();
+        let is_kept = path.components().any(|part| part.as_os_str() == "logins");
+        assert!(is_kept || !text.contains("access-"), "{}", path.display());
+    }
+}

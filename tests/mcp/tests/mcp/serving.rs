@@ -1,0 +1,113 @@
+//! `conjure mcp serve` with the suite's fixtures: over HTTP as a process of ours, over stdio as the
+//! command that a client starts.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use conjure_kit::{Running, Workspace, build_plugin, cli, conjure_bin};
+use serde_json::{Value, json};
+
+/// The package of the fixtures.
+const FIXTURE: &str = "conjure-skill-mcp-conformance";
+/// A skill that is added while a client is connected.
+const ADDED: &str = "conjure-skill-cache-manager";
+/// How long a server may run.
+const LIMIT: Duration = Duration::from_secs(280);
+
+/// What is served: every native skill there is, by its tools' plain names, which are those that
+/// the suite calls.
+const SESSION: &str = r#"
+[[backend]]
+kind = "native"
+prefix = "none"
+"#;
+
+/// A directory with plugins and a session file.
+pub(crate) struct Served {
+    workspace: Workspace,
+}
+
+impl Served {
+    /// The fixtures.
+    pub(crate) fn fixture() -> Self {
+        let workspace = Workspace::new().unwrap();
+        workspace.add_plugin(FIXTURE).unwrap();
+        workspace.write("session.toml", SESSION).unwrap();
+        Self { workspace }
+    }
+
+    pub(crate) fn workspace(&self) -> &Workspace {
+        &self.workspace
+    }
+
+    /// The command that serves over stdio, for a client to start. It needs nothing of the
+    /// environment, for clients pass little of theirs on.
+    pub(crate) fn command(&self) -> Value {
+        let root = self.workspace.root();
+        let mut arguments = vec![json!("--plugin-dir"), json!(self.workspace.plugins())];
+        arguments.extend([json!("--data-dir"), json!(root.join("data"))]);
+        arguments.extend(["mcp", "serve", "--stdio", "-c"].map(Value::from));
+        arguments.push(json!(self.workspace.work().join("session.toml")));
+        json!({ "command": conjure_bin().unwrap(), "args": arguments })
+    }
+
+    /// How a client adds a skill: a complete file, and the name that it is to get.
+    pub(crate) fn addition(&self) -> Value {
+        let built = build_plugin(ADDED).unwrap();
+        let plugins = self.workspace.plugins();
+        // On one file system with the plugins, so that it appears whole.
+        let ready = self.workspace.root().join("ready.so");
+        fs::copy(&built, &ready).unwrap();
+        json!({ "from": ready, "to": plugins.join(built.file_name().unwrap()) })
+    }
+
+    /// Starts a server over HTTP on a port of the system's choice.
+    pub(crate) fn over_http(self) -> Serving {
+        let arguments = [
+            "--json",
+            "mcp",
+            "serve",
+            "--http",
+            "127.0.0.1:0",
+            "--config",
+        ];
+        let session: PathBuf = self.workspace.work().join("session.toml");
+        let arguments = arguments.iter().map(Into::into);
+        let running = cli(arguments.chain([session.into_os_string()]))
+            .workspace(&self.workspace)
+            .deadline(LIMIT)
+            .start()
+            .unwrap();
+        let line = running.wait_for_stdout("\n").unwrap();
+        let line: Value = serde_json::from_str(line.lines().next().unwrap()).unwrap();
+        Serving {
+            url: line["url"].as_str().unwrap().to_owned(),
+            served: self,
+            _running: running,
+        }
+    }
+}
+
+/// A server over HTTP, until this is dropped.
+pub(crate) struct Serving {
+    url: String,
+    served: Served,
+    _running: Running,
+}
+
+impl Serving {
+    /// The fixtures, served.
+    pub(crate) fn fixture() -> Self {
+        Served::fixture().over_http()
+    }
+
+    /// Its endpoint.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub(crate) fn served(&self) -> &Served {
+        &self.served
+    }
+}

@@ -1,0 +1,73 @@
+//! What `conjure mcp serve` adds to a call when it stands between a client and a stdio server.
+
+use std::time::Instant;
+
+use anyhow::Result;
+use serde_json::json;
+
+use super::on_runtime;
+use crate::figure::{Figure, short};
+use crate::mcp_client::McpClient;
+use crate::samples::{Samples, us};
+use crate::shipped::Shipped;
+
+/// Microseconds that it may add.
+const TARGET: f64 = 100.0;
+
+const ROUNDS: usize = 3_000;
+const WARM_UP: usize = 300;
+
+pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
+    let (plugin, server) = (shipped.mcp()?.to_owned(), shipped.mcp_server()?.to_owned());
+    let program = shipped.program()?.to_owned();
+    on_runtime(async move {
+        let dir = tempfile::tempdir()?;
+        let session = dir.path().join("session.toml");
+        std::fs::write(
+            &session,
+            format!(
+                "[[backend]]\nkind = \"mcp\"\nprefix = \"none\"\n[backend.config.servers.s]\n\
+                 command = {}\nera = \"legacy\"\n",
+                json!(server)
+            ),
+        )?;
+        let at = |path: &std::path::Path| path.display().to_string();
+        let arguments = [
+            "--plugin".to_owned(),
+            at(&plugin),
+            "--data-dir".to_owned(),
+            at(&dir.path().join("data")),
+            "mcp".to_owned(),
+            "serve".to_owned(),
+            "--stdio".to_owned(),
+            "--config".to_owned(),
+            at(&session),
+        ];
+        let direct = McpClient::start(&server, &[]).await?;
+        let gateway = McpClient::start(&program, &arguments).await?;
+        let text = "x".repeat(100);
+        let (mut through, mut floor) = (Samples::default(), Samples::default());
+        for round in 0..WARM_UP + ROUNDS {
+            let begun = Instant::now();
+            direct.echo("echo", &text).await?;
+            let bare = begun.elapsed();
+            let begun = Instant::now();
+            gateway.echo("echo", &text).await?;
+            let took = begun.elapsed();
+            if round >= WARM_UP {
+                floor.push(us(bare));
+                through.push(us(took));
+            }
+        }
+        let method = "A call with 100 bytes by the official Rust SDK's client through `conjure mcp \
+                      serve --stdio` to a stdio server, less the same call to the server itself, \
+                      in turn; the difference of the medians.";
+        let added = through.median() - floor.median();
+        let figure = Figure::single("mcp_gateway", "µs", added, method).at_most(TARGET);
+        Ok(vec![figure.note(format!(
+            "{} µs against {} µs.",
+            short(through.median()),
+            short(floor.median()),
+        ))])
+    })
+}
