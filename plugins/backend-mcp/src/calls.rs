@@ -78,7 +78,9 @@ impl Call<'_> {
         }
         let until = self.until();
         let in_order = tokio::time::timeout_at(until, self.entry.in_order.lock());
+        // What is there at once costs no question to the host.
         let turn = tokio::select! {
+            biased;
             turn = in_order => turn,
             () = self.cx.until_cancelled() => return Err(self.cancelled()),
         };
@@ -121,6 +123,7 @@ impl Call<'_> {
             let connection = self.ready(after, until).await?;
             let slot = tokio::time::timeout_at(until, connection.slots.acquire());
             let slot = tokio::select! {
+                biased;
                 slot = slot => slot,
                 () = self.cx.until_cancelled() => return Err(self.cancelled()),
             };
@@ -163,6 +166,7 @@ impl Call<'_> {
 
     async fn ready(&self, after: u64, until: Instant) -> Result<Arc<Connection>, Failure> {
         tokio::select! {
+            biased;
             ready = self.entry.ready(after, until) => ready.map_err(|not_there| {
                 if not_there.needs_auth {
                     self.needs_auth(&not_there.why)
