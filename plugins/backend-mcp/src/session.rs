@@ -148,3 +148,41 @@ fn trace(session: &str) -> String {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::cache::Cache;
+    use crate::hub::Hub;
+    use crate::secrets::Secrets;
+
+    #[tokio::test]
+    async fn a_session_that_is_closed_uses_no_entry_and_leaves_none() {
+        let config = json!({ "command": "never-started", "start": "lazy" });
+        let server = Arc::new(Server {
+            name: "s".to_owned(),
+            config: serde_json::from_value(config).unwrap(),
+            args: Vec::new(),
+            env: Default::default(),
+            url: None,
+            headers: HashMap::new(),
+            secrets: Secrets::default(),
+            auth: None,
+            hash: "h".to_owned(),
+            principal: "p".to_owned(),
+        });
+        let registry = Registry::new(1, Arc::new(Hub::default()), Cache::default());
+        let session = Session::new("one", None, vec![("s".to_owned(), Ok(server))]);
+        let entry = session.entry(&registry, "s").await.unwrap();
+        assert!(!entry.is_over());
+        for used in session.end() {
+            registry.release(&used, "one").await;
+        }
+        assert!(entry.is_over(), "nobody uses it any more");
+        let late = session.entry(&registry, "s").await;
+        assert_eq!(late.err().as_deref(), Some("the session is closed"));
+        assert!(session.entries().is_empty());
+    }
+}

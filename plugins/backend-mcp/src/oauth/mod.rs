@@ -39,6 +39,7 @@ impl Token {
 }
 
 /// As whom the host logs in, where that is configured.
+#[derive(Default)]
 pub(crate) struct Client {
     id: Option<String>,
     secret: Option<String>,
@@ -90,6 +91,14 @@ struct Held {
     dead: Option<String>,
     /// A token that the server did not take.
     refused: Option<Token>,
+}
+
+impl Held {
+    /// A token that nothing can be done with any more.
+    fn give_up(&mut self, live: Live) {
+        self.refused = Some(live.access);
+        self.live = None;
+    }
 }
 
 /// A token with what is known of it.
@@ -179,18 +188,16 @@ impl Auth {
         if let Some(live) = held.live.as_ref().filter(|live| live.access != *refused) {
             return Ok(Some(live.access.clone()));
         }
-        let another = self.renew(&mut held, Some(refused)).await?;
-        if another.is_none() {
-            held.refused = Some(refused.clone());
-        }
-        Ok(another)
+        self.renew(&mut held, Some(refused)).await
     }
 
-    /// Whether there is a token that was not refused yet: somebody has logged in.
+    /// Whether there is another token than the one that was sent last: somebody has logged in.
     pub(crate) async fn may_be_taken(&self) -> bool {
         let held = self.held.lock().await;
+        let sent = held.live.as_ref().map(|live| &live.access);
+        let sent = sent.or(held.refused.as_ref());
         let kept = self.kept().ok().flatten();
-        kept.is_some_and(|live| Some(&live.access) != held.refused.as_ref())
+        kept.is_some_and(|live| Some(&live.access) != sent)
     }
 
     /// The server wants other credentials, and said this.
@@ -249,7 +256,7 @@ impl Auth {
         }
         let refresh = live.refresh.as_deref().map(|text| digest(text.as_bytes()));
         if refresh.is_none() || refresh == held.dead {
-            held.live = None;
+            held.give_up(live);
             return Ok(None);
         }
         let (issuer, grant) = (issuer.to_owned(), grant.clone());
@@ -257,7 +264,7 @@ impl Auth {
         let metadata = manager.resolve_metadata().await?.metadata;
         if issuer_of(&metadata) != issuer {
             // What this one gave is nobody else's to see. The next login is at the other.
-            held.live = None;
+            held.give_up(live);
             return Ok(None);
         }
         manager.set_metadata(metadata);
@@ -270,7 +277,7 @@ impl Auth {
         match manager.refresh_token().await {
             Ok(_) => {}
             Err(AuthError::TokenRefreshRejected(_) | AuthError::AuthorizationRequired) => {
-                held.live = None;
+                held.give_up(live);
                 held.dead = refresh;
                 return Ok(None);
             }

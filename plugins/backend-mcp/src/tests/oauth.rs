@@ -14,6 +14,7 @@ use tempfile::TempDir;
 
 use super::listening::Listening;
 use super::stage::{Stage, failure, log, until, with};
+use crate::oauth::{Auth, Client};
 
 /// What the browser gets from a page of this machine: where it is sent next, or nothing.
 fn visit(url: &str) -> Option<String> {
@@ -278,6 +279,42 @@ fn a_renewal_that_does_not_work_now_forgets_nothing() {
     place.server.ask("POST /expire");
     assert_eq!(stage.failure("echo", json!({})), "NotReady");
     assert_eq!(std::fs::read(place.kept().unwrap()).unwrap(), kept);
+}
+
+#[test]
+fn a_login_that_is_over_is_not_tried_again_and_again() {
+    let place = Place::new(&["short", "rotates"]);
+    let stage = place.stage(json!({}), logs_in);
+    assert_eq!(manage(&stage, "login").text(), "logged in");
+    drop(stage);
+    // Somebody else used the refresh token up, and nothing that was given is worth anything.
+    let kept = std::fs::read_to_string(place.kept().unwrap()).unwrap();
+    let (before, after) = kept.split_once("\"refresh_token\":\"").unwrap();
+    let rest = after.split_once('"').unwrap().1;
+    let used = format!("{before}\"refresh_token\":\"refresh-0\"{rest}");
+    std::fs::write(place.kept().unwrap(), used).unwrap();
+    place.server.ask("POST /expire");
+    let url = format!("http://{}/mcp", place.server.address);
+    let auth = Auth::new("s", &url, Client::default(), Some(place.data.path())).unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        assert!(auth.may_be_taken().await, "nobody has tried it");
+        // It would be good for a moment yet, and is not.
+        let sent = auth.token().await.unwrap().unwrap();
+        assert!(auth.instead_of(&sent).await.unwrap().is_none());
+        assert!(!auth.may_be_taken().await, "it was tried");
+    });
+    let stage = place.stage(json!({}), |_| answered("cancel", None));
+    until("it is over", || stage.status()["state"] == "needs_auth");
+    let other = place.stage(json!({}), logs_in);
+    assert_eq!(manage(&other, "login").text(), "logged in");
+    until("another login is noticed", || {
+        stage.status()["state"] == "ready"
+    });
+    runtime.block_on(async {
+        assert!(auth.may_be_taken().await, "this one is new");
+        assert!(auth.token().await.unwrap().is_some());
+    });
 }
 
 #[test]

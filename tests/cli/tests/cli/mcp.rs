@@ -112,6 +112,20 @@ fn a_doctor_starts_all_and_says_what_to_do() {
 }
 
 #[test]
+fn without_the_plugin_it_says_what_to_do() {
+    let workspace = workspace(&[]);
+    let file = "[[backend]]\nkind = \"mcp\"\n";
+    workspace.write("session.toml", file).unwrap();
+    let output = conjure(&workspace, "mcp list").run().unwrap();
+    assert_snapshot!(output.snapshot(), @r"
+    exit code 2
+    --- stdout
+    --- stderr
+    error: backend `mcp`: no executor or backend plugin is called `mcp`; loaded are: none. Load it with `--plugin FILE`, or put it into a plugin directory (`conjure plugin list` shows them)
+    ");
+}
+
+#[test]
 fn without_a_session_file_or_servers_it_says_what_to_do() {
     let workspace = workspace(&[MCP]);
     let missing = conjure(&workspace, "mcp list").run().unwrap();
