@@ -25,6 +25,7 @@ use crate::failure::Failure;
 use crate::hub::Hub;
 use crate::registry::{Entry, Registry};
 use crate::result;
+use crate::rounds::Rounds;
 use crate::server::Server;
 use crate::session::Session;
 
@@ -83,7 +84,14 @@ impl Mcp {
         let _used = entry.in_use();
         let connection = entry.ready(0, until).await;
         let connection = connection.map_err(|not_there| Error::new(not_there.why))?;
-        let sent = connection.request(request, limits, Some(cx), None).await;
+        let rounds = Rounds {
+            server: &entry.server,
+            connection: &connection,
+            cx,
+            limits,
+            trace: None,
+        };
+        let sent = rounds.run(request).await;
         sent.map_err(|trouble| Error::new(trouble.why()))
     }
 

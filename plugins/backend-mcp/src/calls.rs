@@ -12,16 +12,14 @@ use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, JsonObj
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-use crate::asking::Policy;
 use crate::connection::{Connection, Era, Trouble};
 use crate::failure::Failure;
 use crate::listing::Tool;
 use crate::registry::Entry;
 use crate::result;
+use crate::rounds::Rounds;
 use crate::session::Session;
 
-/// How often a call may be sent again with answers to a server's questions.
-const ROUNDS: usize = 10;
 /// How often the person is asked to log in for one call.
 const LOGINS: usize = 2;
 /// A capability by which a peer declares that it keeps nothing: `{"mode": "stateless"}`.
@@ -80,7 +78,9 @@ impl Call<'_> {
         }
         let until = self.until();
         let in_order = tokio::time::timeout_at(until, self.entry.in_order.lock());
+        // What is there at once costs no question to the host.
         let turn = tokio::select! {
+            biased;
             turn = in_order => turn,
             () = self.cx.until_cancelled() => return Err(self.cancelled()),
         };
@@ -123,6 +123,7 @@ impl Call<'_> {
             let connection = self.ready(after, until).await?;
             let slot = tokio::time::timeout_at(until, connection.slots.acquire());
             let slot = tokio::select! {
+                biased;
                 slot = slot => slot,
                 () = self.cx.until_cancelled() => return Err(self.cancelled()),
             };
@@ -150,51 +151,22 @@ impl Call<'_> {
 
     /// Sends the call, and again with answers for as long as the server asks.
     async fn rounds(&self, connection: &Connection) -> Result<Value, Trouble> {
-        let mut params = CallToolRequestParams::new(self.tool.decl.name.clone())
+        let params = CallToolRequestParams::new(self.tool.decl.name.clone())
             .with_arguments(self.arguments.clone());
-        for _ in 0..ROUNDS {
-            let request = ClientRequest::CallToolRequest(CallToolRequest::new(params.clone()));
-            let value = connection
-                .request(request, self.tool.limits, Some(self.cx), Some(&self.trace))
-                .await?;
-            match value.get("resultType").and_then(Value::as_str) {
-                None | Some("complete") => return Ok(value),
-                Some("input_required") => {}
-                Some(other) => {
-                    return Err(self.bad(&format!("its kind is `{other}`")).into());
-                }
-            }
-            params.input_responses = None;
-            if let Some(asked) = value.get("inputRequests").and_then(Value::as_object) {
-                params = params.with_input_responses(self.answers(asked).await?);
-            }
-            let state = value.get("requestState").and_then(Value::as_str);
-            params.request_state = state.map(str::to_owned);
-        }
-        let why = format!("it asked for input more than {ROUNDS} times");
-        Err(self.bad(&why).into())
-    }
-
-    async fn answers(
-        &self,
-        asked: &Map<String, Value>,
-    ) -> Result<std::collections::BTreeMap<String, Value>, Failure> {
-        let policy = Policy::new(self.server(), &self.entry.server.config);
-        let mut answers = std::collections::BTreeMap::new();
-        for (key, question) in asked {
-            let method = question.get("method").and_then(Value::as_str);
-            let params = question.get("params").unwrap_or(&Value::Null);
-            let answer = policy
-                .answer(Some(self.cx), method.unwrap_or_default(), params)
-                .await
-                .map_err(|error| self.bad(&format!("it needs input: {}", error.message)))?;
-            answers.insert(key.clone(), answer);
-        }
-        Ok(answers)
+        let rounds = Rounds {
+            server: &self.entry.server,
+            connection,
+            cx: self.cx,
+            limits: self.tool.limits,
+            trace: Some(&self.trace),
+        };
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        rounds.run(request).await
     }
 
     async fn ready(&self, after: u64, until: Instant) -> Result<Arc<Connection>, Failure> {
         tokio::select! {
+            biased;
             ready = self.entry.ready(after, until) => ready.map_err(|not_there| {
                 if not_there.needs_auth {
                     self.needs_auth(&not_there.why)

@@ -23,6 +23,7 @@ mod listing;
 mod oauth;
 mod registry;
 mod result;
+mod rounds;
 mod secrets;
 mod server;
 mod session;

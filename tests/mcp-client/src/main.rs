@@ -7,7 +7,7 @@
 //! who logs in is a browser that follows redirects, and a form is accepted as it is.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -24,6 +24,8 @@ const SERVER: &str = "suite";
 const CLIENT: &str = "https://conformance-test.local/client-metadata.json";
 /// The secret of a client that was registered by hand.
 const SECRET: &str = "MCP_CLIENT_SECRET";
+/// How often the plugin is loaded before that is given up.
+const LOADS: usize = 3;
 /// How often it logs in.
 const LOGINS: usize = 3;
 /// How long a call may take; the suite gives a scenario 30 s.
@@ -39,20 +41,16 @@ async fn main() -> anyhow::Result<()> {
         Err(_) => Value::Null,
     };
     let data = tempfile::tempdir()?;
-    let mut host = Host::builder()
-        .data_dir(data.path())
-        .plugin_file(plugin()?)
-        .asker(Browser);
     let mut oauth = Map::new();
     oauth.insert("client_metadata_url".to_owned(), CLIENT.into());
     if let Some(id) = context.get("client_id") {
         oauth.insert("client_id".to_owned(), id.clone());
     }
-    if let Some(secret) = context.get("client_secret").and_then(Value::as_str) {
-        host = host.secret(SECRET, secret.into());
+    let secret = context.get("client_secret").and_then(Value::as_str);
+    if secret.is_some() {
         oauth.insert("client_secret".to_owned(), json!({ "secret": SECRET }));
     }
-    let host = host.build().await?;
+    let host = host(data.path(), secret).await?;
     let server = json!({
         "url": url,
         "era": era(),
@@ -69,6 +67,33 @@ async fn main() -> anyhow::Result<()> {
     let done = run(&alone, &context).await;
     alone.close().await;
     done
+}
+
+/// A host with the plugin. The suite runs all scenarios at once, and a machine that is busy with
+/// them may take too long to load a library.
+async fn host(data: &Path, secret: Option<&str>) -> anyhow::Result<Host> {
+    let plugin = plugin()?;
+    let mut why = String::new();
+    for _ in 0..LOADS {
+        let mut builder = Host::builder()
+            .data_dir(data)
+            .plugin_file(&plugin)
+            .asker(Browser);
+        if let Some(secret) = secret {
+            builder = builder.secret(SECRET, secret.into());
+        }
+        let host = builder.build().await?;
+        let loaded = host.registry().snapshot();
+        if !loaded.plugins().is_empty() {
+            return Ok(host);
+        }
+        let failed = loaded
+            .failed()
+            .iter()
+            .map(|failed| failed.reason.to_string());
+        why = failed.collect::<Vec<_>>().join("; ");
+    }
+    bail!("the plugin was not loaded: {why}")
 }
 
 /// Connects, logs in where that is wanted, and calls what there is to call.

@@ -219,6 +219,19 @@ impl Server {
                     json!({ "prompts": [{ "name": "p" }, { "x": 1 }] }),
                 ));
             }
+            "prompts/get" if server.has("modern") && params["requestState"] != "opaque" => {
+                let question = json!({ "method": "elicitation/create", "params": {
+                    "message": "For whom?", "requestedSchema": { "type": "object", "properties": {} },
+                } });
+                peer.send(&result(
+                    &id,
+                    json!({
+                        "resultType": "input_required",
+                        "inputRequests": { "who": question },
+                        "requestState": "opaque",
+                    }),
+                ));
+            }
             "prompts/get" => {
                 let message = json!({ "role": "user", "content": { "type": "text", "text": "p" } });
                 peer.send(&result(&id, json!({ "messages": [message] })));

@@ -46,7 +46,10 @@ impl Auth {
     /// Why there is no login.
     pub(crate) async fn log_in_for_call(&self, cx: &Cx) -> Result<(), String> {
         let before = self.access().await;
-        let _one = self.logging_in.lock().await;
+        let _one = tokio::select! {
+            one = self.logging_in.lock() => one,
+            () = cx.until_cancelled() => return Err("it was cancelled".to_owned()),
+        };
         if self.access().await != before {
             // Somebody else did meanwhile.
             return Ok(());

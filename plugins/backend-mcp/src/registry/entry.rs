@@ -32,6 +32,8 @@ const TOGETHER: Duration = Duration::from_millis(10);
 const LINES: usize = 10;
 /// After so many tries that failed in a row, calls do not wait for the next.
 const HOPELESS: u32 = 3;
+/// How long calls may go on after their entry was retired.
+const UNUSED: Duration = Duration::from_secs(30 * 60);
 /// How often it is looked whether somebody has logged in.
 const LOGIN: Duration = Duration::from_secs(2);
 /// How long the end of an entry may take.
@@ -147,10 +149,11 @@ impl Entry {
         InUse(self)
     }
 
-    /// Waits until no call runs on it. Each has its own limits.
+    /// Waits until no call runs on it. Each has its own limits, which a person may stretch.
     pub(super) async fn until_unused(&self) {
         let mut calls = self.calls.subscribe();
-        let _ = calls.wait_for(|calls| *calls == 0).await;
+        let unused = calls.wait_for(|calls| *calls == 0);
+        let _ = tokio::time::timeout(UNUSED, unused).await;
     }
 
     /// The newest connection's number.

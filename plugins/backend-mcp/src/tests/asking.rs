@@ -31,6 +31,16 @@ fn questions_of_the_newer_era_come_with_the_result() {
 }
 
 #[test]
+fn a_prompt_of_the_newer_era_may_ask_too() {
+    let stage = Stage::new(json!({ "s": open(&["modern"], "modern") }));
+    let prompt = stage
+        .plugin
+        .call("prompt.get", json!({ "name": "p" }))
+        .reply;
+    assert_eq!(prompt.unwrap()["messages"][0]["role"], "user");
+}
+
+#[test]
 fn sampling_is_off_unless_it_is_allowed() {
     let stage = Stage::new(json!({ "s": server(&[]) }));
     let text = stage.text("sample", json!({}));
