@@ -328,10 +328,11 @@ impl Lists {
         let Some(more) = &more.resources else {
             return Err(Error::not_found(format!("there is no resource `{uri}`")));
         };
-        let listed = (more.list)(cx)?;
+        let contents = (more.read)(cx, uri)?;
+        // Only for its media type, which is not worth losing the contents.
+        let listed = (more.list)(cx).unwrap_or_default();
         let listed = listed.into_iter().find(|known| known.uri == uri);
-        let media_type = listed.and_then(|resource| resource.media_type);
-        Ok(((more.read)(cx, uri)?, media_type))
+        Ok((contents, listed.and_then(|resource| resource.media_type)))
     }
 
     fn prompts(&self, more: &RunTime, cx: &Cx) -> Result<Prompts> {

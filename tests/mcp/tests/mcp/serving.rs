@@ -37,6 +37,22 @@ impl Served {
         Self { workspace }
     }
 
+    /// What another server has, behind our own client.
+    pub(crate) fn gateway(behind: &Self) -> Self {
+        let workspace = Workspace::new().unwrap();
+        workspace.add_plugin("conjure-backend-mcp").unwrap();
+        let mut server = behind.command();
+        server["sampling"] = json!(true);
+        server["initialize_timeout_ms"] = json!(30_000);
+        let config = json!({ "servers": { "behind": server }, "catalog_wait_ms": 30_000 });
+        let session = format!(
+            "[[backend]]\nkind = \"mcp\"\nprefix = \"none\"\n[backend.config]\n{}\n",
+            toml_of(&config)
+        );
+        workspace.write("session.toml", session).unwrap();
+        Self { workspace }
+    }
+
     pub(crate) fn workspace(&self) -> &Workspace {
         &self.workspace
     }
@@ -109,5 +125,28 @@ impl Serving {
 
     pub(crate) fn served(&self) -> &Served {
         &self.served
+    }
+}
+
+/// The members of a JSON object as lines of TOML: what is in them is written inline.
+fn toml_of(object: &Value) -> String {
+    let members = object.as_object().unwrap().iter();
+    let lines = members.map(|(name, value)| format!("{name} = {}", inline(value)));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn inline(value: &Value) -> String {
+    match value {
+        Value::Object(object) => {
+            let members = object.iter();
+            let members = members.map(|(name, value)| format!("{name} = {}", inline(value)));
+            format!("{{ {} }}", members.collect::<Vec<_>>().join(", "))
+        }
+        Value::Array(values) => {
+            let values: Vec<String> = values.iter().map(inline).collect();
+            format!("[{}]", values.join(", "))
+        }
+        // Texts, numbers and flags are written alike.
+        other => other.to_string(),
     }
 }
