@@ -1,17 +1,19 @@
 //! A request under way that may ask its client something: a call, a read, a prompt.
 //!
-//! Its work is a task of its own. In the old era a question is a request to the client while the
-//! answer is waited for. In the era of 2026-07-28 there are none: the request is answered with the
+//! In the old era a question is a request to the client while the work waits for the answer. In the era of 2026-07-28 there are none: the request is answered with the
 //! questions, the work is suspended, and the client's next request with the answers goes on with
 //! it, under a state that is told once and nobody can guess.
 
+use std::any::Any;
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_abi::{Fault, code};
-use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
 use rmcp::model::{
     ClientResult, CustomRequest, ErrorData, InputRequest, InputRequests, InputRequiredResult,
     InputResponses, ServerRequest,
@@ -48,7 +50,7 @@ pub(super) struct Flight {
     id: Arc<str>,
     /// What the client asked for, so that another request cannot go on with it.
     what: What,
-    work: JoinHandle<Done>,
+    work: Work,
     notes: mpsc::Receiver<Note>,
     rounds: mpsc::Receiver<Round>,
     asking: Arc<Asking>,
@@ -57,6 +59,33 @@ pub(super) struct Flight {
     _cancel: DropGuard,
     /// Questions that the client has been asked and did not answer yet, by round.
     open: Vec<OpenRound>,
+}
+
+/// The work itself: a part of its request, because a task of its own would cost each call two
+/// changes of threads; and a task of its own from when it is suspended.
+enum Work {
+    Here(BoxFuture<'static, Result<Done, Panicked>>),
+    Task(JoinHandle<Result<Done, Panicked>>),
+}
+
+type Panicked = Box<dyn Any + Send>;
+
+impl Work {
+    /// What it comes to; nothing when the host broke at it.
+    async fn done(&mut self) -> Option<Done> {
+        match self {
+            Self::Here(work) => work.await.ok(),
+            Self::Task(work) => work.await.ok()?.ok(),
+        }
+    }
+
+    /// Goes on by itself.
+    fn detached(self) -> Self {
+        match self {
+            Self::Here(work) => Self::Task(tokio::spawn(work)),
+            Self::Task(_) => self,
+        }
+    }
 }
 
 /// What a request asks for.
@@ -85,7 +114,7 @@ pub(super) enum Outcome {
 pub(super) struct Parts {
     pub(super) id: Arc<str>,
     pub(super) what: What,
-    pub(super) work: JoinHandle<Done>,
+    pub(super) work: BoxFuture<'static, Done>,
     pub(super) notes: mpsc::Receiver<Note>,
     pub(super) rounds: mpsc::Receiver<Round>,
     pub(super) asking: Arc<Asking>,
@@ -108,7 +137,7 @@ impl Flight {
         Self {
             id: parts.id,
             what: parts.what,
-            work: parts.work,
+            work: Work::Here(AssertUnwindSafe(parts.work).catch_unwind().boxed()),
             notes: parts.notes,
             rounds: parts.rounds,
             asking: parts.asking,
@@ -135,15 +164,15 @@ impl Flight {
                 biased;
                 () = served.context.ct.cancelled() => {
                     self.cancel.cancel();
-                    let _ = tokio::time::timeout(GRACE, &mut self.work).await;
+                    let _ = tokio::time::timeout(GRACE, self.work.done()).await;
                     return Err(ErrorData::internal_error("the request was cancelled", None));
                 }
                 Some(note) = self.notes.recv() => served.outlet.send(note).await,
-                done = &mut self.work => {
+                done = self.work.done() => {
                     while let Ok(note) = self.notes.try_recv() {
                         served.outlet.send(note).await;
                     }
-                    let done = done.map_err(|_| {
+                    let done = done.ok_or_else(|| {
                         ErrorData::internal_error("the host broke at this request", None)
                     })?;
                     return Ok(Outcome::Done(Box::new(done), Arc::clone(&self.call)));
@@ -198,7 +227,7 @@ impl Flight {
         Ok(())
     }
 
-    fn suspend(self) -> Result<Outcome, ErrorData> {
+    fn suspend(mut self) -> Result<Outcome, ErrorData> {
         let mut requests = InputRequests::new();
         for open in &self.open {
             for (key, question) in &open.round.questions {
@@ -207,6 +236,8 @@ impl Flight {
                 }
             }
         }
+        let nothing = std::future::pending().boxed();
+        self.work = std::mem::replace(&mut self.work, Work::Here(nothing)).detached();
         Ok(Outcome::Input(Box::new(self), requests))
     }
 }

@@ -116,6 +116,7 @@ impl HttpServer {
         let door = Arc::new(Door {
             tokens: self.access.tokens.iter().map(digest).collect(),
             clients: Arc::clone(&clients),
+            sessions,
         });
         let router = Router::new()
             .route_service(ENDPOINT, service)
@@ -170,6 +171,7 @@ fn origin(host: &str, port: u16) -> Option<String> {
 struct Door {
     tokens: Vec<[u8; 32]>,
     clients: Arc<Clients>,
+    sessions: Arc<LocalSessionManager>,
 }
 
 /// Lets a request in that has a token, where one is needed, and says whose it is.
@@ -182,7 +184,7 @@ async fn admit(State(door): State<Arc<Door>>, mut request: Request, next: Next) 
         );
         return unauthorised.into_response();
     };
-    if begins_session(request.headers()) && door.clients.is_full() {
+    if begins_session(request.headers()) && door.is_full().await {
         let full = "the server has as many sessions as it may; try again later\n";
         return (StatusCode::SERVICE_UNAVAILABLE, full).into_response();
     }
@@ -204,6 +206,12 @@ fn begins_session(headers: &HeaderMap) -> bool {
 }
 
 impl Door {
+    /// Whether no further session may begin; one that was only begun counts too.
+    async fn is_full(&self) -> bool {
+        let begun = self.sessions.sessions.read().await.len();
+        begun >= self.clients.common.options.max_sessions || self.clients.is_full()
+    }
+
     fn principal(&self, headers: &HeaderMap) -> Option<Principal> {
         if self.tokens.is_empty() {
             return Some(Principal(Arc::from("anybody")));

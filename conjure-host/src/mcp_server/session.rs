@@ -152,7 +152,7 @@ impl ClientSession {
         tools
     }
 
-    /// Starts work on a task of its own.
+    /// Starts work.
     ///
     /// # Errors
     /// When the client has too many requests under way.
@@ -185,7 +185,7 @@ impl ClientSession {
             live,
         });
         let waiting = cancel.clone();
-        let work = tokio::spawn(async move {
+        let work = Box::pin(async move {
             let _turn = match lane {
                 Some(lane) => tokio::select! {
                     turn = lane.lock_owned() => Some(turn),

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rmcp::model::InputResponses;
-use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
 use super::flight::{Flight, What};
@@ -16,8 +16,11 @@ use super::flight::{Flight, What};
 /// Work that waits, by its state.
 #[derive(Default)]
 pub(super) struct Suspended {
-    flights: Mutex<HashMap<String, (Flight, Instant)>>,
+    flights: Mutex<Flights>,
 }
+
+/// Each with what ends it when its time is up.
+type Flights = HashMap<String, (Flight, AbortOnDropHandle<()>)>;
 
 /// Why a request cannot go on with anything.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -37,18 +40,18 @@ impl Suspended {
     /// Keeps work until its state is used, for `limit` at the most. The state.
     pub(super) fn keep(self: &Arc<Self>, flight: Flight, limit: Duration) -> String {
         let state = format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
-        let until = Instant::now() + limit;
-        self.lock().insert(state.clone(), (flight, until));
         let (kept, expiring) = (Arc::downgrade(self), state.clone());
-        tokio::spawn(async move {
-            tokio::time::sleep_until(until).await;
-            if let Some(kept) = kept.upgrade() {
-                let expired = kept.lock().remove(&expiring);
-                if expired.is_some() {
-                    tracing::info!("a call ended: its client gave no answer within {limit:?}");
-                }
+        let expiry = tokio::spawn(async move {
+            tokio::time::sleep(limit).await;
+            let expired = kept
+                .upgrade()
+                .and_then(|kept| kept.lock().remove(&expiring));
+            if expired.is_some() {
+                tracing::info!("a call ended: its client gave no answer within {limit:?}");
             }
         });
+        let expiry = AbortOnDropHandle::new(expiry);
+        self.lock().insert(state.clone(), (flight, expiry));
         state
     }
 
@@ -70,7 +73,7 @@ impl Suspended {
         Ok(flight)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, (Flight, Instant)>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Flights> {
         self.flights.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

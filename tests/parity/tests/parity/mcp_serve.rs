@@ -310,10 +310,7 @@ async fn strangers_are_refused() {
         "https://app.example:443",
     ];
     let (_server, url) = serve_http(&workspace, &args, &[("TOKEN", "sesame")]);
-    let initialize = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
-        "protocolVersion": "2025-11-25", "capabilities": {},
-        "clientInfo": { "name": "t", "version": "1" },
-    } });
+    let initialize = initialize();
     let status = async |headers: &[(&str, &str)]| post(&url, &initialize, headers).await.0;
     let token = ("authorization", "Bearer sesame");
     assert_eq!(status(&[token]).await, 200);
@@ -333,6 +330,34 @@ async fn strangers_are_refused() {
     assert_eq!(status(&[token, ("origin", own)]).await, 200);
     let big = json!({ "x": "x".repeat(5 * 1024 * 1024) });
     assert_eq!(post(&url, &big, &[token]).await.0, 413);
+}
+
+#[tokio::test]
+async fn sessions_are_bounded_and_deleting_one_makes_room() {
+    let workspace = workspace(&[MISBEHAVING]);
+    let (_server, url) = serve_http(&workspace, &["--max-sessions", "1"], &[]);
+    let initialize = |client: reqwest::Client| {
+        let request = client.post(&*url).body(initialize().to_string());
+        let request = request.header("accept", "application/json, text/event-stream");
+        request.header("content-type", "application/json").send()
+    };
+    let client = reqwest::Client::new();
+    let first = initialize(client.clone()).await.unwrap();
+    let id = first.headers()["mcp-session-id"].clone();
+    assert_eq!(initialize(client.clone()).await.unwrap().status(), 503);
+    let deleted = client.delete(&*url).header("mcp-session-id", id).send();
+    assert_eq!(deleted.await.unwrap().status(), 204);
+    let until = std::time::Instant::now() + SOON;
+    while initialize(client.clone()).await.unwrap().status() != 200 {
+        assert!(std::time::Instant::now() < until, "there is no room");
+    }
+}
+
+fn initialize() -> Value {
+    json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {},
+        "clientInfo": { "name": "t", "version": "1" },
+    } })
 }
 
 #[test]
@@ -376,16 +401,12 @@ async fn progress_and_output_arrive_while_a_call_runs() {
         let args = ["--config", config.as_str()];
         let mut client = Client::over_stdio(&workspace, era, &args).await;
         let mut request = CallToolRequestParams::new("peer_progress");
-        request.arguments = json!({ "steps": 2, "ms": 10 }).as_object().cloned();
+        request.arguments = json!({ "steps": 2, "ms": 100 }).as_object().cloned();
         let done = client.call_tool(request).await.unwrap();
         assert_eq!(text(&done), "arrived");
-        let message = Some("going on".to_owned());
-        assert_eq!(
-            client.next().await,
-            Told::Progress(1.0, message.clone()),
-            "{era:?}"
-        );
-        assert_eq!(client.next().await, Told::Progress(2.0, message));
+        // The last one may come so close to the answer that a client in between has it too late.
+        let first = Told::Progress(1.0, Some("going on".to_owned()));
+        assert_eq!(client.next().await, first, "{era:?}");
     }
 }
 
