@@ -33,7 +33,7 @@ impl Toolbox {
             };
             let contributes = lease.plugin.manifest().has("backend.contribute/1");
             let name = &attached.name;
-            contributes.then(|| async move {
+            contributes.then_some(async move {
                 let asked = ask(&lease.instance, around, op::BACKEND_CATALOG, whom.clone());
                 match tokio::time::timeout(LIMIT, asked).await {
                     Ok(Ok(now)) => {
