@@ -16,7 +16,7 @@ fn skill() -> Measured {
     Measured(
         Skill::new("measured", "Does nothing, to be measured")
             .execute("anything", |_cx, request: Execute| request.command)
-            .with(quick)
+            .with(quick.clone())
             .write("anything", |_cx, request: Write| request.content)
             .raw_tool("nothing", "Nothing", Default::default(), quick, |_cx, _| "nothing")
             .raw_tool(

@@ -47,6 +47,9 @@ const NEVER_END: [&str; 3] = ["hang", "sleep 30000", "hang-politely"];
 /// The mode that goes wrong only when the session is closed.
 const DROP: &str = "drop-panic";
 
+/// The mode that takes the process's own streams: `mcp_serve` has a process for it.
+const STREAMS: &str = "print";
+
 fn mode(text: &str) -> Value {
     json!({ "command": text })
 }
@@ -63,7 +66,7 @@ async fn no_mode_is_without_a_test() {
         .chain(&FAIL)
         .chain(&NEVER_END)
         .chain(&crate::interrupted::ENDS_THE_PROCESS)
-        .chain([&DROP])
+        .chain([&DROP, &STREAMS])
         .map(|text| name(text))
         .filter(|name| *name != "no-such-mode")
         .collect();
