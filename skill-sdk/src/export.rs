@@ -158,7 +158,7 @@ macro_rules! __export_plugin {
             #[used]
             #[cfg_attr(target_os = "macos", unsafe(link_section = "__DATA,__conjure"))]
             #[cfg_attr(not(target_os = "macos"), unsafe(link_section = ".conjure"))]
-            #[unsafe(export_name = "conjure_header_v0")]
+            #[unsafe(export_name = "conjure_header_v1")]
             pub static HEADER: $crate::abi::Header = $crate::abi::Header::new(
                 $crate::abi::PluginKind::$kind,
                 cfg!(panic = "unwind"),
@@ -184,7 +184,7 @@ macro_rules! __export_plugin {
             }
 
             // SAFETY: `root` returns what `erase` made.
-            #[unsafe(export_name = "conjure_root_v0")]
+            #[unsafe(export_name = "conjure_root_v1")]
             pub static ROOT: $crate::abi::abi_stable::library::LibHeader =
                 unsafe { $crate::abi::export_constructor(root) };
         };

@@ -413,7 +413,7 @@ fn open(
     came_back(path, stage, 1);
     let no_symbol = || PluginError::Symbol {
         path: path.to_owned(),
-        symbol: "conjure_root_v0",
+        symbol: "conjure_root_v1",
     };
     #[expect(
         unsafe_code,

@@ -24,7 +24,7 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 #[used]
 #[cfg_attr(target_os = "macos", unsafe(link_section = "__DATA,__conjure"))]
 #[cfg_attr(not(target_os = "macos"), unsafe(link_section = ".conjure"))]
-#[unsafe(export_name = "conjure_header_v0")]
+#[unsafe(export_name = "conjure_header_v1")]
 static HEADER: Header = Header::new(
     PluginKind::Skill,
     cfg!(panic = "unwind"),
@@ -35,7 +35,7 @@ static HEADER: Header = Header::new(
 );
 
 // SAFETY: `root` returns what `erase` made.
-#[unsafe(export_name = "conjure_root_v0")]
+#[unsafe(export_name = "conjure_root_v1")]
 static ROOT: LibHeader = unsafe { export_constructor(root) };
 
 #[used]

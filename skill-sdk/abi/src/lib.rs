@@ -28,8 +28,8 @@ pub use plugin::{Plugin, Plugin_TO, PluginObject};
 pub use root::{ROOT_SYMBOL, Root, RootRef, erase, export_constructor};
 
 /// Major version of this interface. A host loads only plugins with the same one.
-pub const ABI_MAJOR: u16 = 0;
+pub const ABI_MAJOR: u16 = 1;
 
 /// Minor version of this interface. Shown, and never a reason to refuse: whether two minors fit
 /// is decided by comparing layouts in both directions.
-pub const ABI_MINOR: u16 = 9;
+pub const ABI_MINOR: u16 = 0;

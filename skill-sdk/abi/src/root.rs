@@ -11,7 +11,7 @@ use crate::{CallContext, Fault, PluginObject};
 
 /// The symbol under which a plugin exports its root, NUL included. It holds the ABI's major
 /// version, so a library may one day export more than one.
-pub const ROOT_SYMBOL: &[u8] = b"conjure_root_v0\0";
+pub const ROOT_SYMBOL: &[u8] = b"conjure_root_v1\0";
 
 /// The functions that a plugin exports.
 #[repr(C)]

@@ -1,9 +1,9 @@
 //! Pins every layout and signature of the binary interface to its version.
 //!
 //! The snapshot is named after the version: changing what crosses the boundary fails here until
-//! the version is another one, or, as long as the interface is provisional, until somebody
-//! accepts the new snapshot on purpose (`cargo insta review`). It names no compiler, no
-//! address and no type id, so every compiler for a 64-bit target gives the same text.
+//! the version is another one. Version 1.0.0 is what libraries rely on that people ship: its
+//! snapshots never change. They name no compiler, no address and no type id, so every compiler
+//! for a 64-bit target gives the same text.
 
 #![cfg(test)]
 

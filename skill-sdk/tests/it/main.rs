@@ -10,6 +10,8 @@ mod every_operation;
 #[cfg(test)]
 mod frames;
 #[cfg(test)]
+mod frozen;
+#[cfg(test)]
 mod hosted_like;
 #[cfg(test)]
 mod lifetimes;

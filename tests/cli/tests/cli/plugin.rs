@@ -127,7 +127,7 @@ fn a_file_is_inspected_without_running_it() {
       file      [WORKSPACE]/plugins/libconjure_misbehaving.so
       size      [SIZE]
       sha256    [HASH]
-      ABI       0.9
+      ABI       1.0
       SDK       0.1.0
       compiler  rustc [VERSION]
       The manifest is known once the plugin was loaded: `--load` (runs its code).
@@ -160,7 +160,7 @@ fn programs_get_the_header_as_json() {
         "kind": "executor",
         "name": "local",
         "version": "0.1.0",
-        "abi": "0.9",
+        "abi": "1.0",
         "pointer_size": 8,
         "panic_unwind": true,
         "sdk": "0.1.0",

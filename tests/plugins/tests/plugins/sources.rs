@@ -98,7 +98,7 @@ int answer(void) { return 42; }
 "#;
     let extra = r#"
 __attribute__((section(".conjure"), used)) char header[400] = "CONJURE?";
-int conjure_root_v0 = 1;
+int conjure_root_v1 = 1;
 "#;
     std::fs::write(
         &source,
