@@ -14,6 +14,9 @@ use object::{
     Architecture, Endianness, FileKind, Object as _, ObjectSection as _, ObjectSymbol as _,
 };
 
+/// What the symbol of a plugin's root begins with; its major version follows.
+const ROOT: &[u8] = b"conjure_root_v";
+
 /// The section that holds the header.
 pub(super) const SECTION: &str = if cfg!(target_os = "macos") {
     "__DATA,__conjure"
@@ -163,10 +166,11 @@ where
         return Ok(None);
     };
     let data = section.data().map_err(broken)?;
-    let root = conjure_abi::ROOT_SYMBOL.strip_suffix(b"\0");
+    // Of whichever major version: the header says which, and a refusal says so.
+    let is_root = |name: &[u8]| name.starts_with(ROOT);
     if !file
         .dynamic_symbols()
-        .any(|symbol| symbol.is_definition() && symbol.name_bytes().ok() == root)
+        .any(|symbol| symbol.is_definition() && symbol.name_bytes().is_ok_and(is_root))
     {
         return Ok(None);
     }

@@ -60,7 +60,7 @@ async fn one_call(replies: impl IntoIterator<Item = Step>) -> (Place, Session) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h01_a_skill_is_a_tool_whose_call_is_a_conversation_of_its_own() {
+async fn h01_p10_a_skill_is_a_tool_whose_call_is_a_conversation_of_its_own() {
     let (place, session) = one_call([hosted_says(made("srvtoolu_1", &["file_a"]))]).await;
     let tools = own(&place)[0].tool_names().join(" ");
     assert_eq!(tools, "xlsx_code_execution");
@@ -73,6 +73,15 @@ async fn h01_a_skill_is_a_tool_whose_call_is_a_conversation_of_its_own() {
     assert_eq!(asked.body["container"], skills);
     assert_eq!(asked.messages().len(), 1);
     assert_eq!(asked.last_text(), "Make a table.");
+    let defaults = ["model", "max_tokens", "stream"].map(|name| asked.body[name].clone());
+    assert_eq!(
+        defaults,
+        [json!("claude-sonnet-4-5"), json!(8192), json!(true)]
+    );
+    let tool = json!({"type": "code_execution_20250825", "name": "code_execution"});
+    assert_eq!(asked.body["tools"], json!([tool]));
+    assert_eq!(asked.header("anthropic-version"), Some("2023-06-01"));
+    assert_eq!(asked.header("x-api-key"), Some("a-key-of-nobody"));
     let text = seen(&place, "call_1");
     assert!(text.starts_with("Made."), "{text}");
     assert!(text.contains("file-1"), "{text}");
@@ -249,7 +258,7 @@ async fn h12_h13_a_file_goes_up_by_path_and_by_handle_and_comes_down() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p12_what_delegated_work_makes_and_costs_is_the_threads() {
+async fn h12_what_delegated_work_makes_and_costs_is_the_threads() {
     let spends =
         hosted_says(made("srvtoolu_1", &["file_made"]).container(container("container_1")));
     let script = Script::new()

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use conjure_host::session::BackendSpec;
 use conjure_kit::Workspace;
+use conjure_mock_llm::{Hosted, MockLlm, Script};
 use serde_json::json;
 use zip::write::SimpleFileOptions;
 
@@ -55,6 +56,54 @@ fn b20_what_other_systems_put_beside_a_skill_is_fine() {
     assert_eq!(shown["name"], "packed");
     assert_eq!(shown["resources"], json!(["scripts/run.sh"]));
     assert_eq!(shown["diagnostics"], json!([]));
+}
+
+#[test]
+fn p12_a_folder_and_its_package_are_the_same_parts() {
+    let workspace = workspace(&[]);
+    let script: &[u8] = b"#!/bin/sh\necho \xff\n";
+    let members = [
+        (
+            "my-report/SKILL.md",
+            "---\nname: my-report\ndescription: Reports.\n---\nBody\n".as_bytes(),
+        ),
+        ("my-report/scripts/run.sh", script),
+        ("my-report/references/a/b.md", b"b"),
+    ];
+    for (path, content) in members {
+        let path = workspace.work().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+    archive(
+        &workspace.work().join("packed.skill"),
+        &members.map(|(name, content)| (name, 0o644, content)),
+    );
+    let mock = MockLlm::start_blocking(Script::new().hosted(Hosted::new())).unwrap();
+    let uploaded = ["my-report", "packed.skill"].map(|what| {
+        let output = conjure(&workspace, ["skill", "upload", what])
+            .env("ANTHROPIC_API_KEY", "a-key-of-nobody")
+            .env("ANTHROPIC_BASE_URL", mock.base_url())
+            .run()
+            .unwrap();
+        assert_eq!(output.code, Some(0), "{output:?}");
+        let skill = mock.hosted().skills().last().unwrap().clone();
+        let mut files = skill.versions[0].files.clone();
+        files.sort();
+        files
+    });
+    assert_eq!(uploaded[0], uploaded[1]);
+    let names: Vec<&str> = uploaded[0].iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "my-report/SKILL.md",
+            "my-report/references/a/b.md",
+            "my-report/scripts/run.sh"
+        ]
+    );
+    assert_eq!(uploaded[0][2].1, script);
+    assert_eq!(mock.violations(), []);
 }
 
 #[test]

@@ -79,7 +79,18 @@ async fn run_case(case: &str, bench: &Bench, bytes: &[u8]) {
             refuse(bench, bytes);
         }
         "wrong major" => {
-            let error = refuse(bench, &with(12, &7u16.to_le_bytes()));
+            // As one is that another SDK built: the names of its symbols say the version too.
+            let mut other = with(12, &7u16.to_le_bytes());
+            let places: Vec<usize> = other
+                .windows(15)
+                .enumerate()
+                .filter_map(|(at, name)| (name == b"conjure_root_v1").then_some(at))
+                .collect();
+            assert!(!places.is_empty());
+            for at in places {
+                other[at + 14] = b'7';
+            }
+            let error = refuse(bench, &other);
             assert!(
                 matches!(error, PluginError::Major { found: 7, .. }),
                 "{error}"
