@@ -3,8 +3,11 @@
 //! A bare `No such file or directory` helps nobody. Every function here does one thing of
 //! `std::fs` and puts operation and path into the message. It decides nothing.
 
-use std::io;
-use std::path::Path;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+/// The bytes that are compared at once.
+const PIECE: u64 = 64 * 1024;
 
 /// Reads a whole file.
 ///
@@ -63,7 +66,7 @@ pub fn create_private_dir(path: impl AsRef<Path>) -> io::Result<()> {
 ///
 /// # Errors
 /// The system's, with the path.
-pub fn entries(path: impl AsRef<Path>) -> io::Result<Vec<std::path::PathBuf>> {
+pub fn entries(path: impl AsRef<Path>) -> io::Result<Vec<PathBuf>> {
     let path = path.as_ref();
     let read = match std::fs::read_dir(path) {
         Ok(read) => read,
@@ -199,26 +202,42 @@ pub fn move_file(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<()>
     Ok(())
 }
 
-/// Copies a file; what is at `to` is replaced, and if that is a link, the link is. Nobody ever sees
-/// half of it.
+/// Copies a file into a directory, under a name that is not taken: `name`, or `name` with a number
+/// in front. Nothing is replaced; a file that is there already with the same content is the copy.
 ///
 /// # Errors
-/// The system's, with the path.
-pub fn copy_over(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<()> {
-    let (from, to) = (from.as_ref(), to.as_ref());
-    let mut name = std::ffi::OsString::from(".");
-    name.push(to.file_name().unwrap_or_default());
-    name.push(format!(".{}", uuid::Uuid::now_v7()));
-    let beside = to.with_file_name(name);
-    let copied = (|| {
-        let mut source = open(from)?;
-        io::copy(&mut source, &mut create_new(&beside)?)?;
-        std::fs::rename(&beside, to)
-    })();
-    copied.map_err(|error| {
-        let _ = std::fs::remove_file(&beside);
-        named("copy", from, &error)
-    })
+/// The system's, with the path; also when a thousand such names are taken.
+pub fn copy_into(from: impl AsRef<Path>, dir: impl AsRef<Path>, name: &str) -> io::Result<PathBuf> {
+    let (from, dir) = (from.as_ref(), dir.as_ref());
+    let others = (2..1000).map(|number| format!("{number}-{name}"));
+    for name in std::iter::once(name.to_owned()).chain(others) {
+        let to = dir.join(name);
+        match std::fs::symlink_metadata(&to) {
+            Ok(found) if found.is_file() && is_same(from, &to)? => return Ok(to),
+            Ok(_) => {}
+            Err(_) => return copy_new(from, &to).map(|()| to),
+        }
+    }
+    let taken = io::Error::new(io::ErrorKind::AlreadyExists, "every such name is taken");
+    Err(named("make", &dir.join(name), &taken))
+}
+
+/// Whether two files have the same content.
+fn is_same(one: &Path, other: &Path) -> io::Result<bool> {
+    if size(one)? != size(other)? {
+        return Ok(false);
+    }
+    let (mut one, mut other) = (open(one)?, open(other)?);
+    let (mut some, mut more) = (Vec::new(), Vec::new());
+    loop {
+        some.clear();
+        more.clear();
+        one.by_ref().take(PIECE).read_to_end(&mut some)?;
+        other.by_ref().take(PIECE).read_to_end(&mut more)?;
+        if some != more || some.is_empty() {
+            return Ok(some == more);
+        }
+    }
 }
 
 /// Copies a file to a path where nothing is yet.

@@ -4,7 +4,7 @@
 //! it in the working directory, one whose commands run elsewhere by `files.put`.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::PathBuf;
 
 use conjure_core::context::FilePaths;
 use conjure_skill_sdk::protocol::{FileRef, FilesPut, op};
@@ -49,53 +49,93 @@ impl Files<'_> {
         let handle = handle.unwrap_or_else(|| word.to_owned());
         let found = self.artifacts.resolve(&handle).await;
         let from = found.map_err(|error| error.to_string())?;
-        let name = from.file_name().unwrap_or_default().to_string_lossy();
-        let name = match self.artifacts.name_of(&handle) {
-            Some(known) => format!("{handle}-{known}"),
-            None => format!("{handle}-{name}"),
-        };
+        let name = self.artifacts.name_of(&handle).unwrap_or_default();
+        let name = format!("{handle}-{name}");
         let elsewhere = to.filter(|lease| lease.plugin.manifest().has("files.put/1"));
         let brought = match elsewhere {
-            Some(lease) => self.put(lease, &from, &name).await,
-            None => self.here(&from, &name),
+            Some(lease) => self.put(lease, from, name).await,
+            None => self.here(from, name).await,
         };
         brought.map_err(|reason| format!("the file {handle} could not be brought there: {reason}"))
     }
 
-    /// A path in the working directory: the file's own, or that of a copy.
-    fn here(&self, from: &Path, name: &str) -> Result<String, String> {
+    /// A path in the working directory: the file's own, or that of a copy. A copy that somebody
+    /// changed is somebody's work, and stays.
+    async fn here(&self, from: PathBuf, name: String) -> Result<String, String> {
         let dir = &self.around.working_dir;
-        if from.starts_with(dir) {
-            return Ok(from.display().to_string());
-        }
-        let to = dir.join(name);
-        crate::fs::copy_over(from, &to).map_err(|error| error.to_string())?;
-        Ok(to.display().to_string())
+        let path = match from.starts_with(dir) {
+            true => from,
+            false => copy(from, dir.clone(), name).await?,
+        };
+        Ok(path.display().to_string())
     }
 
     /// Where the backend has it.
-    async fn put(&self, lease: &BackendLease, from: &Path, name: &str) -> Result<String, String> {
+    async fn put(
+        &self,
+        lease: &BackendLease,
+        from: PathBuf,
+        name: String,
+    ) -> Result<String, String> {
         let dir = &self.around.exchange_dir;
-        let is_there = from.starts_with(dir) || from.starts_with(&self.around.working_dir);
         // A plugin reads the host's files in the working and the exchange directory only.
-        let crossing = (!is_there).then(|| dir.join(format!("put-{}", uuid::Uuid::now_v7())));
-        if let Some(crossing) = &crossing {
-            crate::fs::copy_over(from, crossing).map_err(|error| error.to_string())?;
-        }
-        let path = crossing.as_deref().unwrap_or(from);
+        let is_there = from.starts_with(dir) || from.starts_with(&self.around.working_dir);
+        let path = match is_there {
+            true => from,
+            false => {
+                let crossing = format!("put-{}", uuid::Uuid::now_v7());
+                copy(from, dir.clone(), crossing).await?
+            }
+        };
         let file = FileRef {
-            name: name.to_owned(),
+            name,
             path: Some(path.display().to_string()),
             ..FileRef::default()
         };
         let put = FilesPut { file };
         let there = ask::<_, FileRef>(&lease.instance, self.around, op::FILES_PUT, put).await;
-        if let Some(crossing) = &crossing {
-            crate::fs::remove_file(crossing);
+        if !is_there {
+            crate::fs::remove_file(&path);
         }
         let there = there.map_err(|error| error.to_string())?;
         there
             .path
             .ok_or_else(|| "the backend took it and did not say where it is".to_owned())
+    }
+}
+
+/// Copies a file without keeping the other tasks of a worker thread waiting.
+async fn copy(from: PathBuf, dir: PathBuf, name: String) -> Result<PathBuf, String> {
+    let copying = tokio::task::spawn_blocking(move || crate::fs::copy_into(from, dir, &name));
+    match copying.await {
+        Ok(copied) => copied.map_err(|error| error.to_string()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_copy_is_used_again_and_what_became_of_one_is_never_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let from = dir.path().join("made");
+        std::fs::write(&from, "made").unwrap();
+        let work = dir.path().join("work");
+        std::fs::create_dir(&work).unwrap();
+        let bring = || copy(from.clone(), work.clone(), "file-1-a.csv".to_owned());
+        let first = bring().await.unwrap();
+        assert_eq!(first, work.join("file-1-a.csv"));
+        assert_eq!(bring().await.unwrap(), first);
+        std::fs::write(&first, "mine").unwrap();
+        let second = bring().await.unwrap();
+        assert_eq!(second, work.join("2-file-1-a.csv"));
+        assert_eq!(std::fs::read(&second).unwrap(), b"made");
+        assert_eq!(std::fs::read(&first).unwrap(), b"mine");
+        // Nor is a link followed.
+        std::fs::remove_file(&second).unwrap();
+        std::os::unix::fs::symlink(&from, &second).unwrap();
+        assert_eq!(bring().await.unwrap(), work.join("3-file-1-a.csv"));
     }
 }

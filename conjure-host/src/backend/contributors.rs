@@ -1,6 +1,7 @@
 //! Backends with a share in a provider's request.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use conjure_core::request::{ModelRequest, ProviderFragments};
 use conjure_skill_sdk::protocol::{
@@ -15,8 +16,13 @@ use super::lease::{BackendLease, ask};
 use super::results::fetch_with;
 use super::surroundings::Surroundings;
 use crate::artifacts::Artifacts;
+use crate::plugin::CallFailure;
 use crate::provider::ProviderError;
 use crate::session::Internal;
+
+/// Time for a backend to say what it adds to a request, or to look at a reply: the request, or the
+/// end of the turn, waits for it.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// The backends of a session that contribute, by instance name.
 #[derive(Clone, Default)]
@@ -41,7 +47,8 @@ impl Contributors {
                 provider: request.provider.clone(),
                 model: request.model.clone(),
             };
-            match ask(&lease.instance, around, op::BACKEND_CONTRIBUTE, body).await {
+            let asked = ask(&lease.instance, around, op::BACKEND_CONTRIBUTE, body);
+            match in_time(asked).await {
                 Ok(contribution) => merge(&mut fragments, contribution),
                 Err(error) => tracing::warn!(backend = name, "has no part in the request: {error}"),
             }
@@ -61,7 +68,7 @@ impl Contributors {
         let mut renewed = false;
         for (name, lease) in &self.0 {
             let body = observe.clone();
-            let seen = ask(&lease.instance, around, op::BACKEND_OBSERVE, body).await;
+            let seen = in_time(ask(&lease.instance, around, op::BACKEND_OBSERVE, body)).await;
             let Observation {
                 files,
                 state,
@@ -100,6 +107,14 @@ impl Contributors {
             }
         }
         renewed
+    }
+}
+
+/// What a backend says, if it says it in time.
+async fn in_time<T>(asked: impl Future<Output = Result<T, CallFailure>>) -> Result<T, String> {
+    match tokio::time::timeout(LIMIT, asked).await {
+        Ok(said) => said.map_err(|error| error.to_string()),
+        Err(_) => Err(format!("no answer within {LIMIT:?}")),
     }
 }
 

@@ -30,7 +30,7 @@ use super::session::{ClientSession, Start, Work, lock};
 use super::{changes, completion, files, lists, meta_tools, permission, results};
 use crate::backend::CallReport;
 use crate::backend::readers::{Lists, ReadError};
-use crate::session::{CallWith, Calls};
+use crate::session::Calls;
 
 /// One connection, or one request of a client without one.
 pub(super) struct Handler {
@@ -163,12 +163,7 @@ impl Handler {
                 arguments,
                 arguments_text: None,
             };
-            let with = CallWith {
-                snapshot: &snapshot,
-                cancel: &work.cancel,
-                live: &work.live,
-                verbatim: true,
-            };
+            let with = work.with(&snapshot);
             if let Err(reason) = permission::of(&work, &snapshot, &call).await {
                 return Done::Call(Ok(CallReport::not_run(&call, &reason)));
             }
@@ -357,12 +352,7 @@ impl ServerHandler for Handler {
         let asked = uri.clone();
         let work = |work: Work| async move {
             let snapshot = work.calls.snapshot();
-            let with = CallWith {
-                snapshot: &snapshot,
-                cancel: &work.cancel,
-                live: &work.live,
-                verbatim: true,
-            };
+            let with = work.with(&snapshot);
             Done::Read(work.calls.reader(Some(&work.id), &with).read(&asked).await)
         };
         match self.fly(&session, &context, request, None, work).await? {
@@ -420,12 +410,7 @@ impl ServerHandler for Handler {
         };
         let work = |work: Work| async move {
             let snapshot = work.calls.snapshot();
-            let with = CallWith {
-                snapshot: &snapshot,
-                cancel: &work.cancel,
-                live: &work.live,
-                verbatim: true,
-            };
+            let with = work.with(&snapshot);
             let reader = work.calls.reader(Some(&work.id), &with);
             Done::Prompt(reader.prompt(&served.source, prompt).await)
         };

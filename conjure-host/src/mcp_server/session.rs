@@ -17,10 +17,10 @@ use super::notes::{Wants, listener};
 use super::options::McpOptions;
 use super::suspended::Suspended;
 use super::tools::Tools;
-use crate::backend::LiveOutput;
 use crate::backend::questions::Client;
+use crate::backend::{LiveOutput, Snapshot};
 use crate::host::Host;
-use crate::session::{Calls, SessionError, SessionSpec};
+use crate::session::{CallWith, Calls, SessionError, SessionSpec};
 
 /// How long after the opening of a session servers behind may take to say what they have.
 const SETTLING: Duration = Duration::from_secs(5);
@@ -73,6 +73,18 @@ pub(super) struct Work {
     pub(super) asking: Arc<Asking>,
     pub(super) cancel: CancellationToken,
     pub(super) live: LiveOutput,
+}
+
+impl Work {
+    /// How its calls and questions are made.
+    pub(super) fn with<'a>(&'a self, snapshot: &'a Snapshot) -> CallWith<'a> {
+        CallWith {
+            snapshot,
+            cancel: &self.cancel,
+            live: &self.live,
+            verbatim: true,
+        }
+    }
 }
 
 impl ClientSession {

@@ -35,11 +35,8 @@ pub(crate) fn known_files(entries: &[Entry]) -> Vec<KnownFile> {
             place: place.as_ref().map(PathBuf::from),
             remote: remote.clone(),
         };
-        let known = files.iter_mut();
-        match known
-            .into_iter()
-            .find(|known| known.reference.id == artifact.id)
-        {
+        let known = |known: &&mut KnownFile| known.reference.id == artifact.id;
+        match files.iter_mut().find(known) {
             Some(known) => *known = file,
             None => files.push(file),
         }

@@ -48,13 +48,19 @@ fn there_and_back(world: &World) {
     let from = world.path("exchange/in");
     fs::write(&from, &bytes).unwrap();
     let put = json!({ "file": { "name": "data.bin", "path": from } });
-    let there: FileRef = world.call("files.put", put).parse().unwrap();
-    assert_eq!(there.path.as_deref(), Some("/workspace/data.bin"));
+    let there = || -> FileRef { world.call("files.put", put.clone()).parse().unwrap() };
+    for _ in 0..2 {
+        assert_eq!(there().path.as_deref(), Some("/workspace/data.bin"));
+    }
+    // What became of it in the container stays.
+    world.bash("cp data.bin kept; echo more >>data.bin");
+    assert_eq!(there().path.as_deref(), Some("/workspace/data-2.bin"));
+    world.bash("mv kept data.bin; rm data-2.bin");
     let sums = world.bash("wc -c <data.bin; cp data.bin copy");
     assert_eq!(sums.stdout, "1500000\n");
     assert!(
         sums.files.iter().any(|file| file.name == "copy"),
-        "{there:?}"
+        "{sums:?}"
     );
     let to = world.path("exchange/out");
     let get = json!({ "id": "/workspace/copy", "to": to });

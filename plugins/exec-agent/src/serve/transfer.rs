@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use super::call::Call;
 use crate::PIECE;
 use crate::error::{Error, Result};
-use crate::files::{Opened, Roots, Written, create_file, open};
+use crate::files::{Opened, Roots, Written, create_file, open, open_file};
 use crate::frame::Frame;
 use crate::message::Reply;
 
@@ -21,7 +21,8 @@ pub(super) fn create(roots: &Roots, call: &Call, path: &str) -> Result<Reply> {
     made.map(|done| written(&done))
 }
 
-/// Writes a file from the call's data under a name that is not taken.
+/// Writes a file from the call's data under a name that is not taken. When a file with such a name
+/// has the very content already, that one is it.
 pub(super) fn put(roots: &Roots, call: &Call, name: &str) -> Result<Reply> {
     let single = !name.is_empty() && !name.contains(['/', '\0']) && name != "." && name != "..";
     if !single {
@@ -35,11 +36,53 @@ pub(super) fn put(roots: &Roots, call: &Call, name: &str) -> Result<Reply> {
         _ => (name, String::new()),
     };
     let others = (2..NAMES).map(|number| format!("{stem}-{number}{extension}"));
-    let free = std::iter::once(name.to_owned())
-        .chain(others)
-        .find(|name| roots.working_dir().join(name).symlink_metadata().is_err())
-        .ok_or_else(|| Error::new(format!("every name like `{name}` is taken")))?;
-    create(roots, call, &free)
+    let mut names = std::iter::once(name.to_owned()).chain(others);
+    let mut taken = Vec::new();
+    let free = loop {
+        let Some(name) = names.next() else {
+            return Err(Error::new(format!("every name like `{name}` is taken")));
+        };
+        match roots.working_dir().join(&name).symlink_metadata() {
+            Ok(_) => taken.push(name),
+            Err(_) => break name,
+        }
+    };
+    let made = create(roots, call, &free)?;
+    for name in taken {
+        if let Some(size) = same(roots, &name, &free) {
+            let _ = std::fs::remove_file(roots.working_dir().join(&free));
+            let place = roots.resolve(&name)?;
+            return Ok(written(&Written {
+                path: place.shown(),
+                kind: place.kind(),
+                size,
+                replaced: false,
+            }));
+        }
+    }
+    Ok(made)
+}
+
+/// The size of two files in the working directory, if both have the same content.
+fn same(roots: &Roots, one: &str, other: &str) -> Option<u64> {
+    let opened = |name| open_file(&roots.resolve(name).ok()?).ok();
+    let ((one, size), (other, others)) = (opened(one)?, opened(other)?);
+    if size != others {
+        return None;
+    }
+    let (mut some, mut more) = (Vec::new(), Vec::new());
+    loop {
+        some.clear();
+        more.clear();
+        (&one).take(PIECE as u64).read_to_end(&mut some).ok()?;
+        (&other).take(PIECE as u64).read_to_end(&mut more).ok()?;
+        if some != more {
+            return None;
+        }
+        if some.is_empty() {
+            return Some(size);
+        }
+    }
 }
 
 /// Hands a file out as data.

@@ -97,13 +97,24 @@ fn a_large_file_goes_in_and_out() {
 fn b23_a_file_that_comes_in_never_takes_anothers_name_or_place() {
     let mut agent = Agent::new();
     let put = |name: &str| Request::Put { name: name.into() };
-    for expected in ["a.txt", "a-2.txt", "a-3.txt"] {
-        let made = agent.fill(&put("a.txt"), b"x").unwrap();
+    let contents: [(&[u8], &str); 6] = [
+        (b"x", "a.txt"),
+        (b"y", "a-2.txt"),
+        (b"z", "a-3.txt"),
+        // What is there already with that very content is not written again.
+        (b"x", "a.txt"),
+        (b"z", "a-3.txt"),
+        (b"xx", "a-4.txt"),
+    ];
+    for (content, expected) in contents {
+        let made = agent.fill(&put("a.txt"), content).unwrap();
         let Reply::Written { path, .. } = made else {
             panic!("{made:?}");
         };
         assert_eq!(path, agent.work(expected).to_str().unwrap());
+        assert_eq!(fs::read(path).unwrap(), content);
     }
+    assert_eq!(fs::read_dir(agent.work("")).unwrap().count(), 4);
     for name in ["../a", "/a", "..", ".", ""] {
         let error = agent.fill(&put(name), b"x").unwrap_err();
         assert_eq!(error.kind(), Kind::Invalid, "{name}");
