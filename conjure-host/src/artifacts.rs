@@ -362,12 +362,15 @@ impl Artifacts {
         all
     }
 
+    /// Whether there is no file yet.
+    pub fn is_empty(&self) -> bool {
+        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        files.is_empty()
+    }
+
     /// The handle of a file that a word stands for: its handle, or what its backend calls it.
     pub fn handle_of(&self, word: &str) -> Option<String> {
         let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        if files.is_empty() {
-            return None;
-        }
         if let Some((handle, _)) = files.get_key_value(word) {
             return Some(handle.clone());
         }

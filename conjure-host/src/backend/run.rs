@@ -349,6 +349,9 @@ impl Runner<'_> {
 
     /// Whether a call of a skill names files by their handles.
     fn names_files(&self, underway: &Underway<'_>) -> bool {
+        if self.artifacts.is_empty() {
+            return false;
+        }
         let files = self.files();
         let is_handle = |word: &str| files.is_handle(word);
         let arguments = &underway.call.arguments;
@@ -381,6 +384,9 @@ impl Runner<'_> {
         command: String,
         to: Option<&BackendLease>,
     ) -> Result<String, Failed> {
+        if self.artifacts.is_empty() {
+            return Ok(command);
+        }
         let files = self.files();
         let handles = handles_of_command(&command, |word| files.is_handle(word));
         let paths = self.brought(underway, handles, to).await?;
@@ -393,6 +399,9 @@ impl Runner<'_> {
     /// A call's arguments with the paths of the files that they name by their handles.
     async fn with_files<'v>(&self, underway: &Underway<'v>) -> Result<Cow<'v, Value>, Failed> {
         let mut arguments = Cow::Borrowed(&underway.call.arguments);
+        if self.artifacts.is_empty() {
+            return Ok(arguments);
+        }
         if let Some(command) = command_of(underway, &arguments) {
             let with_paths = self
                 .with_files_in(underway, command.to_owned(), None)
