@@ -1,4 +1,4 @@
-//! Who offers resources, prompts and completions in a session: its backends, and native skills
+//! Who offers more in a session than the tools of a manifest: its backends, and native skills
 //! that say so in their manifest.
 
 use std::collections::HashMap;
@@ -25,12 +25,13 @@ pub(crate) enum Source {
 }
 
 /// Operations of which one makes a skill a source.
-const OPERATIONS: [&str; 5] = [
+const OPERATIONS: [&str; 6] = [
     "resource.list/1",
     "resource.read/1",
     "prompt.list/1",
     "prompt.get/1",
     "complete/1",
+    "skill.tools/1",
 ];
 
 impl Source {

@@ -302,6 +302,12 @@ impl Actor {
                 self.toolbox.set_catalog(&backend, catalog);
                 self.plugins_changed();
             }
+            Internal::SkillTools(listed) => {
+                for (skill, tools) in listed {
+                    self.toolbox.set_skill_tools(&skill, tools);
+                }
+                self.plugins_changed();
+            }
             Internal::BackendState { backend, state } => {
                 self.recorder
                     .entry(EntryBody::BackendState { backend, state });

@@ -13,21 +13,20 @@ use conjure_skill_sdk::protocol::CatalogReply;
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use serde::Deserialize;
 use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::error::Elapsed;
 use tokio_util::sync::CancellationToken;
 
 use super::place::Place;
-use crate::backend::readers::Reader;
+use super::skill_lists::{Kind, changed_lists, run_time_tools};
 use crate::backend::sources::Source;
 use crate::backend::watching::{Change, updated_resource};
-use crate::backend::{LiveOutput, Snapshot, Toolbox};
+use crate::backend::{Snapshot, Toolbox};
 use crate::plugin::CallFailure;
 
 /// Updates of resources that may wait for a subscriber; one that is slower loses the oldest.
 pub(super) const UPDATES: usize = 256;
-/// Time for a backend or a skill to say what it offers.
+/// Time for a backend to say what it offers.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// How often each kind of thing has changed.
@@ -53,14 +52,6 @@ pub(super) struct Known {
     /// What skills said about their lists: kinds that are others now.
     pub(super) skills: Mutex<BTreeSet<Kind>>,
     pub(super) skills_changed: Notify,
-}
-
-/// A kind of list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
-    Tools,
-    Resources,
-    Prompts,
 }
 
 impl Known {
@@ -98,33 +89,6 @@ impl Known {
             }
         });
     }
-}
-
-/// The lists that an event says are others now; all of them when it names none.
-fn changed_lists(event: &[u8], session: &str) -> Option<Vec<Kind>> {
-    #[derive(Deserialize)]
-    struct Changed {
-        event: String,
-        #[serde(default)]
-        sessions: Vec<String>,
-        #[serde(default)]
-        what: Vec<String>,
-    }
-    let changed: Changed = serde_json::from_slice(event).ok()?;
-    let concerned = changed.sessions.is_empty() || changed.sessions.iter().any(|id| id == session);
-    if changed.event != "catalog_changed" || !concerned {
-        return None;
-    }
-    if changed.what.is_empty() {
-        return Some(vec![Kind::Tools, Kind::Resources, Kind::Prompts]);
-    }
-    let kinds = changed.what.iter().filter_map(|kind| match kind.as_str() {
-        "tools" => Some(Kind::Tools),
-        "resources" => Some(Kind::Resources),
-        "prompts" => Some(Kind::Prompts),
-        _ => None,
-    });
-    Some(kinds.collect())
 }
 
 /// What a backend said that it offers, if it said so in time.
@@ -217,22 +181,8 @@ impl Follower {
         };
         if kinds.contains(&Kind::Tools) {
             let snapshot = self.known.snapshot.load_full();
-            let live: LiveOutput = Arc::new(|_, _| {});
-            let reader = Reader {
-                snapshot: &snapshot,
-                around: &self.place.around,
-                call_id: None,
-                timeout: LIMIT,
-                cancel: end,
-                live: &live,
-            };
-            for source in snapshot.sources() {
-                if let Source::Skill(lease) = source
-                    && lease.made().is_some()
-                    && let Some(tools) = reader.skill_tools(source).await
-                {
-                    self.toolbox.set_skill_tools(lease.plugin.id(), tools);
-                }
+            for (skill, tools) in run_time_tools(&snapshot, &self.place.around, end).await {
+                self.toolbox.set_skill_tools(&skill, tools);
             }
         }
         self.update(kinds);
@@ -262,29 +212,5 @@ impl Follower {
         }
         self.known.snapshot.store(Arc::new(snapshot));
         self.known.count(&kinds);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_event_names_the_lists_that_changed_and_the_sessions_that_it_concerns() {
-        let lists = |event: &str| changed_lists(event.as_bytes(), "s1");
-        assert_eq!(
-            lists(r#"{"event":"catalog_changed"}"#),
-            Some(vec![Kind::Tools, Kind::Resources, Kind::Prompts])
-        );
-        assert_eq!(
-            lists(r#"{"event":"catalog_changed","what":["prompts","later"],"sessions":["s1"]}"#),
-            Some(vec![Kind::Prompts])
-        );
-        assert_eq!(
-            lists(r#"{"event":"catalog_changed","sessions":["s2"]}"#),
-            None
-        );
-        assert_eq!(lists(r#"{"event":"progress","done":1}"#), None);
-        assert_eq!(lists("no event"), None);
     }
 }

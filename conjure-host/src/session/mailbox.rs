@@ -7,7 +7,7 @@ use conjure_core::log::Entry;
 use conjure_core::routing::Rule;
 use conjure_core::switch::SwitchReport;
 use conjure_core::turn::{Decision, Input, When};
-use conjure_skill_sdk::protocol::CatalogReply;
+use conjure_skill_sdk::protocol::{CatalogReply, ToolDecl};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
@@ -16,6 +16,7 @@ use super::compaction::UnfoldError;
 use super::handle::{Answer, ChatError, SessionError, Settings};
 use crate::artifacts::Artifact;
 use crate::backend::{BackendStatus, CallReport};
+use crate::plugin::PluginId;
 
 /// Messages that may wait in a mailbox.
 pub(crate) const MAILBOX: usize = 256;
@@ -72,6 +73,8 @@ pub(crate) enum Internal {
         provider: Option<String>,
         catalog: CatalogReply,
     },
+    /// What skills have at run time only.
+    SkillTools(Vec<(PluginId, Vec<ToolDecl>)>),
     BackendState {
         backend: String,
         state: Value,

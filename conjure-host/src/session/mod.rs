@@ -17,6 +17,7 @@ mod perform;
 mod place;
 mod reading;
 mod recorder;
+mod skill_lists;
 mod spec;
 mod switching;
 mod thread_files;

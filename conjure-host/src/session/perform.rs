@@ -2,7 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use conjure_abi::EmitKind;
@@ -25,8 +25,10 @@ use super::derived::{call_timeout, compile_settings, most_bytes};
 use super::handle::ChatError;
 use super::mailbox::Internal;
 use super::model::Request;
+use super::skill_lists::{Kind, changed_lists, run_time_tools};
 use crate::backend::contributors::{Observed, Share};
 use crate::backend::run::Runner;
+use crate::backend::watching::updated_resource;
 use crate::backend::{CallReport, LiveOutput, Snapshot};
 
 impl Actor {
@@ -224,6 +226,7 @@ impl Actor {
         let settled = self.seen.clone();
         tokio::spawn(async move {
             let (outputs, pieces) = mpsc::channel(64);
+            let tools_changed = Arc::new(AtomicBool::new(false));
             let shown = tokio::spawn(forward(call.call_id.clone(), pieces, internal.clone()));
             let running = async {
                 if let Some(settled) = settled {
@@ -232,7 +235,8 @@ impl Actor {
                         return CallReport::not_run(&call, &error.to_string());
                     }
                 }
-                let live = live_output(outputs);
+                let session = Arc::clone(&around.session);
+                let live = live_output(outputs, session, Arc::clone(&tools_changed));
                 let runner = Runner {
                     snapshot: &snapshot,
                     around: &around,
@@ -253,6 +257,11 @@ impl Actor {
             };
             // Live output stands before the result in the log.
             let _ = shown.await;
+            if tools_changed.load(Ordering::Relaxed) {
+                // Before the result: the next step has the tools that this call brought.
+                let listed = run_time_tools(&snapshot, &around, &CancellationToken::new()).await;
+                let _ = internal.send(Internal::SkillTools(listed)).await;
+            }
             let _ = internal.send(Internal::Report(Box::new(report))).await;
         });
     }
@@ -286,9 +295,23 @@ pub(super) enum Deferred {
 }
 
 /// Live output is for eyes: what a slow log cannot take is left out of it, never out of the result.
-fn live_output(outputs: mpsc::Sender<(EmitKind, Vec<u8>)>) -> LiveOutput {
+/// What a skill says of its lists is for the session, and shown to nobody.
+fn live_output(
+    outputs: mpsc::Sender<(EmitKind, Vec<u8>)>,
+    session: Arc<str>,
+    tools_changed: Arc<AtomicBool>,
+) -> LiveOutput {
     let shown = AtomicUsize::new(0);
     Arc::new(move |kind, bytes| {
+        if kind == EmitKind::Event {
+            if let Some(kinds) = changed_lists(bytes, &session) {
+                tools_changed.fetch_or(kinds.contains(&Kind::Tools), Ordering::Relaxed);
+                return;
+            }
+            if updated_resource(bytes, &session).is_some() {
+                return;
+            }
+        }
         if shown.fetch_add(bytes.len(), Ordering::Relaxed) < LIVE_BYTES {
             let _ = outputs.try_send((kind, bytes.to_vec()));
         }

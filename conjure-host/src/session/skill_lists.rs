@@ -1,0 +1,179 @@
+//! What skills say of their own lists: that one is another now, and what tools are in it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_skill_sdk::protocol::ToolDecl;
+use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
+
+use crate::backend::readers::Reader;
+use crate::backend::sources::Source;
+use crate::backend::surroundings::Surroundings;
+use crate::backend::{LiveOutput, Snapshot};
+use crate::plugin::PluginId;
+
+/// Time for a skill to say what it offers.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// A kind of list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    Tools,
+    Resources,
+    Prompts,
+}
+
+/// The lists that an event says are others now; all of them when it names none.
+pub(super) fn changed_lists(event: &[u8], session: &str) -> Option<Vec<Kind>> {
+    #[derive(Deserialize)]
+    struct Changed {
+        event: String,
+        #[serde(default)]
+        sessions: Vec<String>,
+        #[serde(default)]
+        what: Vec<String>,
+    }
+    let changed: Changed = serde_json::from_slice(event).ok()?;
+    let concerned = changed.sessions.is_empty() || changed.sessions.iter().any(|id| id == session);
+    if changed.event != "catalog_changed" || !concerned {
+        return None;
+    }
+    if changed.what.is_empty() {
+        return Some(vec![Kind::Tools, Kind::Resources, Kind::Prompts]);
+    }
+    let kinds = changed.what.iter().filter_map(|kind| match kind.as_str() {
+        "tools" => Some(Kind::Tools),
+        "resources" => Some(Kind::Resources),
+        "prompts" => Some(Kind::Prompts),
+        _ => None,
+    });
+    Some(kinds.collect())
+}
+
+/// Asks the skills that are in use for the tools that they have at run time only.
+pub(super) async fn run_time_tools(
+    snapshot: &Snapshot,
+    around: &Surroundings,
+    cancel: &CancellationToken,
+) -> Vec<(PluginId, Vec<ToolDecl>)> {
+    let live: LiveOutput = Arc::new(|_, _| {});
+    let reader = Reader {
+        snapshot,
+        around,
+        call_id: None,
+        timeout: LIMIT,
+        cancel,
+        live: &live,
+    };
+    let mut listed = Vec::new();
+    for source in snapshot.sources() {
+        if let Source::Skill(lease) = source
+            && lease.made().is_some()
+            && let Some(tools) = reader.skill_tools(source).await
+        {
+            listed.push((lease.plugin.id().clone(), tools));
+        }
+    }
+    listed
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use conjure_core::chat::Event;
+    use conjure_skill_sdk::Skill;
+    use conjure_skill_sdk::protocol::{Execute, List};
+    use serde_json::json;
+
+    use super::*;
+    use crate::Host;
+    use crate::session::{PolicySpec, SessionSpec};
+
+    /// Prints once it is connected, and until it is unplugged.
+    fn printer() -> Skill {
+        let connected = Arc::new(AtomicBool::new(false));
+        let there = Arc::clone(&connected);
+        Skill::new("printer", "Prints")
+            .execute("connect | unplug", move |cx, request: Execute| {
+                connected.store(request.command == "connect", Ordering::SeqCst);
+                cx.catalog_changed(&[List::Tools])
+            })
+            .run_time_tools(
+                move |_cx| {
+                    let schema = json!({ "type": "object" });
+                    let print = ToolDecl::new("print", "Prints a page", schema);
+                    let print = there.load(Ordering::SeqCst).then_some(print);
+                    Ok(print.into_iter().collect())
+                },
+                |_cx, name, _arguments| format!("{name}: done"),
+            )
+    }
+
+    #[tokio::test]
+    async fn a_conversation_has_the_tools_that_a_call_brought_from_the_next_step_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let execute = |command: &str| json!({ "tool": "printer_execute", "arguments": { "command": command } });
+        let print = json!({ "tool": "printer_print" });
+        let script = json!({ "steps": [
+            { "calls": [execute("connect")] },
+            { "calls": [print] },
+            { "calls": [execute("unplug")] },
+            { "calls": [print] },
+            { "text": "over" },
+        ] });
+        std::fs::write(dir.path().join("script.json"), script.to_string()).unwrap();
+        let host = Host::builder()
+            .data_dir(dir.path())
+            .skill(printer)
+            .build()
+            .await
+            .unwrap();
+        let spec = SessionSpec {
+            provider: Some("scripted".to_owned()),
+            script: Some(dir.path().join("script.json")),
+            policy: PolicySpec {
+                allow: vec!["printer_*".parse().unwrap()],
+                ..PolicySpec::default()
+            },
+            ..SessionSpec::calls(&[], None)
+        };
+        let session = host.session(spec).await.unwrap();
+        let answer = session.chat("Print the page").await.unwrap();
+        assert_eq!(answer.text, "over");
+        let mut told = Vec::new();
+        let mut events = session.events(None);
+        while let Some(event) = events.try_next() {
+            match &event.event {
+                Event::FunctionCallOutput(output) => told.push(output.output.clone()),
+                Event::ToolOutput { chunk, .. } => panic!("shown to a person: {chunk}"),
+
+                _ => {}
+            }
+        }
+        assert_eq!(told.len(), 4, "{told:?}");
+        assert_eq!(told[1], "print: done");
+        assert!(told[3].contains("printer_print"), "{told:?}");
+        session.close().await;
+    }
+
+    #[test]
+    fn an_event_names_the_lists_that_changed_and_the_sessions_that_it_concerns() {
+        let lists = |event: &str| changed_lists(event.as_bytes(), "s1");
+        assert_eq!(
+            lists(r#"{"event":"catalog_changed"}"#),
+            Some(vec![Kind::Tools, Kind::Resources, Kind::Prompts])
+        );
+        assert_eq!(
+            lists(r#"{"event":"catalog_changed","what":["prompts","later"],"sessions":["s1"]}"#),
+            Some(vec![Kind::Prompts])
+        );
+        assert_eq!(
+            lists(r#"{"event":"catalog_changed","sessions":["s2"]}"#),
+            None
+        );
+        assert_eq!(lists(r#"{"event":"progress","done":1}"#), None);
+        assert_eq!(lists("no event"), None);
+    }
+}
