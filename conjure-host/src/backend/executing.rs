@@ -135,7 +135,7 @@ impl Operation<'_> {
         body: &B,
     ) -> Result<R, Failed> {
         let json = self.runner.envelope(self.underway, body, self.skill_dir)?;
-        let deadline = self.underway.timeout + ENDING;
+        let deadline = self.underway.left() + ENDING;
         let reply = self
             .runner
             .request(self.instance, self.underway, op, json, deadline)

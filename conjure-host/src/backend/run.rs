@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -86,6 +87,8 @@ impl Runner<'_> {
             call,
             route,
             timeout,
+            begun,
+            overdue: AtomicBool::new(false),
             files: Mutex::default(),
         };
         let mut output = Output {
@@ -203,6 +206,15 @@ impl Runner<'_> {
                     ..ran
                 })
             }
+            Ok(ran) if underway.overdue.load(Ordering::Relaxed) => {
+                let limit = underway.timeout;
+                output.text(&format!("[the call was ended after {limit:?}, its limit]"));
+                Ok(Ran {
+                    is_error: true,
+                    stopped: Some(CallEnd::TimedOut),
+                    ..ran
+                })
+            }
             ran => ran,
         }
     }
@@ -303,7 +315,7 @@ impl Runner<'_> {
                 text: failure(name, "the call was cancelled"),
                 end: CallEnd::Cancelled,
             }),
-            () = tokio::time::sleep(underway.timeout) => Err(Failed {
+            () = tokio::time::sleep(underway.left()) => Err(Failed {
                 text: failure(name, &format!("{} within {:?}", not_there(), underway.timeout)),
                 end: CallEnd::TimedOut,
             }),
@@ -429,7 +441,7 @@ impl Runner<'_> {
     ) -> Result<ToolResult, Failed> {
         let json = self.envelope(underway, body, skill_dir)?;
         let reply = self
-            .request(instance, underway, op, json, underway.timeout)
+            .request(instance, underway, op, json, underway.left())
             .await?;
         tool_result(underway, op, &reply)
     }
@@ -450,7 +462,7 @@ impl Runner<'_> {
             call_id: Some(&underway.call.call_id),
             turn_id: self.turn_id.map(AsRef::as_ref),
             skill_dir,
-            deadline_ms: u64::try_from(underway.timeout.as_millis()).unwrap_or(u64::MAX),
+            deadline_ms: u64::try_from(underway.left().as_millis()).unwrap_or(u64::MAX),
         }
     }
 
@@ -493,28 +505,35 @@ impl Runner<'_> {
         match answer {
             Ok(reply) => Ok(reply),
             // What it managed to say while it was told to stop is worth more than our words.
-            Err(
-                CallFailure::TimedOut {
-                    late: Some(reply), ..
-                }
-                | CallFailure::Cancelled {
-                    late: Some(reply), ..
-                },
-            ) if is_executor(op) => Ok(reply),
-            Err(error) => Err(self.failed(underway, &error)),
+            Err(CallFailure::Cancelled {
+                late: Some(reply), ..
+            }) if tells_of_its_end(op) => Ok(reply),
+            Err(CallFailure::TimedOut {
+                late: Some(reply), ..
+            }) if tells_of_its_end(op) => {
+                // An executor says itself that its time was over.
+                let overdue = is_backend_call(op);
+                underway.overdue.fetch_or(overdue, Ordering::Relaxed);
+                Ok(reply)
+            }
+            Err(error) => Err(failed(underway, error)),
         }
     }
+}
 
-    fn failed(&self, underway: &Underway<'_>, error: &CallFailure) -> Failed {
-        let end = match error {
-            CallFailure::TimedOut { .. } => CallEnd::TimedOut,
-            CallFailure::Cancelled { .. } => CallEnd::Cancelled,
-            _ => CallEnd::Failed,
-        };
-        Failed {
-            text: failure(&underway.call.name, &error.to_string()),
-            end,
+fn failed(underway: &Underway<'_>, mut error: CallFailure) -> Failed {
+    let end = match &mut error {
+        CallFailure::TimedOut { limit, .. } => {
+            // Of which a part may have gone by before the plugin was asked.
+            *limit = underway.timeout;
+            CallEnd::TimedOut
         }
+        CallFailure::Cancelled { .. } => CallEnd::Cancelled,
+        _ => CallEnd::Failed,
+    };
+    Failed {
+        text: failure(&underway.call.name, &error.to_string()),
+        end,
     }
 }
 
@@ -525,8 +544,13 @@ fn command_of<'v>(underway: &Underway<'_>, arguments: &'v Value) -> Option<&'v s
         .flatten()
 }
 
-fn is_executor(op: &str) -> bool {
-    op.starts_with("executor.")
+/// Whether an answer after the end was asked for tells what came until then.
+fn tells_of_its_end(name: &str) -> bool {
+    name.starts_with("executor.") || is_backend_call(name)
+}
+
+fn is_backend_call(name: &str) -> bool {
+    name == op::BACKEND_CALL
 }
 
 fn not_ready(lease: &SkillLease) -> String {

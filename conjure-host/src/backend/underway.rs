@@ -1,7 +1,8 @@
 //! A call on its way, and what its plugin's answers mean for it.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use conjure_abi::EmitKind;
 use conjure_core::chat::FunctionCall;
@@ -23,12 +24,21 @@ const MOST_FILES: usize = 10_000;
 pub(super) struct Underway<'a> {
     pub(super) call: &'a FunctionCall,
     pub(super) route: &'a Route,
+    /// Its limit, waits for what it needs included.
     pub(super) timeout: Duration,
+    pub(super) begun: Instant,
+    /// Whether it was over its limit and answered when it was told to stop.
+    pub(super) overdue: AtomicBool,
     /// Files that the call told of while it ran.
     pub(super) files: Mutex<Vec<FileRef>>,
 }
 
 impl Underway<'_> {
+    /// What is left of its limit.
+    pub(super) fn left(&self) -> Duration {
+        self.timeout.saturating_sub(self.begun.elapsed())
+    }
+
     /// Takes note of an event that concerns the result.
     pub(super) fn note(&self, kind: EmitKind, bytes: &[u8]) {
         if kind == EmitKind::Event

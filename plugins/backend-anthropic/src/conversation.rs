@@ -43,6 +43,8 @@ pub(crate) enum Ended {
     Well,
     /// Before its end, and why.
     Short(String),
+    /// Because the call was ended.
+    Cancelled,
 }
 
 impl<'a> Conversation<'a> {

@@ -115,9 +115,9 @@ pub(crate) async fn run(
     let ended = tokio::select! {
         biased;
         ended = conversation.run() => ended,
-        () = cx.until_cancelled() => Err(Error::cancelled()),
+        () = cx.until_cancelled() => Ok(Ended::Cancelled),
     };
-    // Also of a conversation that broke off: what it made is there.
+    // Also of a conversation that broke off: what it made is there, and what it cost.
     let Conversation {
         container,
         files: made,
@@ -135,11 +135,20 @@ pub(crate) async fn run(
         }
         session.kept.state()
     })?;
-    let mut result = match ended? {
+    let ended = ended?;
+    let described = !matches!(ended, Ended::Cancelled);
+    let mut result = match ended {
         Ended::Well if text.trim().is_empty() => {
             ToolResult::text("The skill is done, and said nothing.")
         }
         Ended::Well => ToolResult::text(text),
+        Ended::Cancelled => {
+            let mut result = ToolResult::error("The work was stopped.");
+            if !text.trim().is_empty() {
+                result.content.insert(0, Part::Text { text });
+            }
+            result
+        }
         Ended::Short(why) => {
             let mut result = ToolResult::error(why);
             if !text.trim().is_empty() {
@@ -148,7 +157,10 @@ pub(crate) async fn run(
             result
         }
     };
-    result.files = files::all_described(hosted, cx, &made).await;
+    // Nobody waits long for the answer of a call that was ended.
+    if described {
+        result.files = files::all_described(hosted, cx, &made).await;
+    }
     result.state = state;
     result.spent.push(Spent {
         provider: PROVIDER.to_owned(),

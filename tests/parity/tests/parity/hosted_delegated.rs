@@ -425,8 +425,13 @@ async fn h01_delegated_work_is_shown_while_it_goes_on_and_has_ten_minutes() {
 async fn h08_a_delegated_call_that_is_cancelled_leaves_nothing_waiting() {
     let held = Reply::from(Message::new().text("Late."))
         .hold(conjure_mock_llm::Position::Event(2), "late");
+    let paused = bash_use("srvtoolu_1", "sleep 60")
+        .text("First.")
+        .stop_reason("pause_turn")
+        .container(container("container_1"));
     let script = Script::new()
         .step(calls("call_1", task()))
+        .step(hosted_says(paused))
         .step(hosted_says(held));
     let place = Place::new(script, &[]).await;
     let session = place.another([place.hosted(xlsx())]).await;
@@ -437,8 +442,12 @@ async fn h08_a_delegated_call_that_is_cancelled_leaves_nothing_waiting() {
     };
     let (answer, ()) = in_time(async { tokio::join!(chat, cancel) }).await;
     assert!(answer.is_err(), "{answer:?}");
+    let cost = session.cost().await;
+    let causes = cost.total.causes.iter();
+    let mut delegated = causes.filter(|cost| cost.cause == Cause::Delegated);
+    assert!(delegated.any(|cost| cost.tokens > 0), "{cost:?}");
     assert_eq!(
-        place.mock.finished(1).await.unwrap(),
+        place.mock.finished(2).await.unwrap(),
         conjure_mock_llm::Outcome::ClientGone
     );
 }
