@@ -17,7 +17,7 @@ use std::time::Duration;
 
 pub use artifact::{Cargo, build_bin, build_plugin, conjure_bin, repo_root};
 pub use cli::{Cli, Output, Running, Signal, cli};
-pub use engine::Engine;
+pub use engine::{Engine, static_busybox};
 pub use error::KitError;
 pub use model::Model;
 pub use redact::Redactor;

@@ -250,6 +250,7 @@ impl Running<'_> {
     /// Says whether anything did.
     fn wait(&mut self, time: Duration) -> bool {
         let credit = self.call.credit();
+        let before = self.pipes.open.len();
         let now = Instant::now();
         let time = match self.held {
             Some(until) => time.min(until.saturating_duration_since(now)),
@@ -262,7 +263,10 @@ impl Running<'_> {
             let own = [self.call.woken(), ended];
             let own = own.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
             let mut fds = Vec::from(own);
-            if credit > 0 {
+            // While output is held nobody needs to hear that there is more, or no more: the end of
+            // the command is what is waited for, and then the rest is read at once.
+            let held = self.held.is_some() && self.status.is_none();
+            if credit > 0 && !held {
                 fds.extend(self.pipes.fds());
             }
             // Rounded up, so that a rest of a microsecond does not become a busy loop.
@@ -282,14 +286,16 @@ impl Running<'_> {
             self.world.children.collect();
         }
         let read = self.pipes.read(pipes, credit, self.call);
-        if read {
+        let now = Instant::now();
+        if read > 0 {
             self.held.get_or_insert(now + TOGETHER);
         }
-        if self.held.is_some_and(|until| Instant::now() >= until) {
+        // Where a whole piece came more is to come, and soon.
+        if read >= PIECE || self.held.is_some_and(|until| now >= until) {
             self.held = None;
             self.call.release();
         }
-        read
+        read > 0 || before > self.pipes.open.len()
     }
 }
 
@@ -333,9 +339,10 @@ impl Pipes {
         fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
     }
 
-    /// Reads a piece of each pipe that is ready, as far as there is credit.
-    fn read(&mut self, ready: &[bool], mut credit: usize, call: &Call) -> bool {
-        let mut any = false;
+    /// Reads a piece of each pipe that is ready, as far as there is credit, and says how many bytes
+    /// came.
+    fn read(&mut self, ready: &[bool], mut credit: usize, call: &Call) -> usize {
+        let had = credit;
         let mut ready = ready.iter();
         let buffer = &mut self.buffer;
         self.open.retain_mut(|(is_error, pipe)| {
@@ -343,7 +350,6 @@ impl Pipes {
             if ready.next() != Some(&true) || room.is_empty() {
                 return true;
             }
-            any = true;
             match pipe.read(room) {
                 Ok(0) => false,
                 Ok(length) => {
@@ -359,6 +365,6 @@ impl Pipes {
                 Err(error) => error.kind() == ErrorKind::Interrupted,
             }
         });
-        any
+        had - credit
     }
 }

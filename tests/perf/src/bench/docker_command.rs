@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 use conjure_host::plugin::{CallOptions, Instance, NoServices, emit_channel};
 use conjure_host::plugin_create;
-use conjure_kit::Engine;
+use conjure_kit::{Engine, static_busybox};
 use conjure_skill_sdk::protocol::{Bash, BashOutput, Empty, ExecutorInit, Request, op};
 use serde::Serialize;
 use serde_json::json;
@@ -97,6 +97,13 @@ impl Session {
             exec(host.stdout.trim())?;
             execs.push(us(begun.elapsed()) / 1_000.0);
         }
+        let busybox = static_busybox().context("there is no static busybox")?;
+        let mut bare = Samples::default();
+        for _ in 0..ROUNDS {
+            let begun = Instant::now();
+            alone(&busybox)?;
+            bare.push(us(begun.elapsed()) / 1_000.0);
+        }
         let method = format!(
             "`{COMMAND}` by executor.bash in a container of {} that runs already (configuration as \
              it is by default, an empty working directory, an output channel); median.",
@@ -104,8 +111,10 @@ impl Session {
         );
         let figure = Figure::new("docker_command", "ms", &samples, &method).at_most(TARGET);
         Ok(figure.note(format!(
-            "the quick tenth: {} ms; `docker exec` of the same command: {} ms.",
+            "the quick tenth: {} ms; the same two processes outside any container, without us: {} \
+             ms; `docker exec` of the same command: {} ms.",
             short(samples.at(10)),
+            short(bare.median()),
             short(execs.median()),
         )))
     }
@@ -147,6 +156,18 @@ impl Session {
             ..Request::new(body)
         })?)
     }
+}
+
+/// The same programs started by nobody but this one: less than that no call can take.
+fn alone(busybox: &str) -> Result<()> {
+    let command = COMMAND.replace("/bin/", &format!("{busybox} "));
+    let done = Command::new(busybox)
+        .args(["sh", "-c", &command])
+        .stdin(Stdio::null())
+        .output()
+        .context("busybox could not be started")?;
+    ensure!(done.status.success(), "the command failed");
+    Ok(())
 }
 
 /// The same command without anything of ours.
