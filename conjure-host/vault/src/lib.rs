@@ -1,0 +1,23 @@
+//! Seals the credentials that people save, and finds the key that they are sealed with.
+//!
+//! A credential is encrypted and authenticated (XChaCha20-Poly1305) together with the id of the row
+//! that it stands in, so that a row's secret can be put into no other. The key is 32 bytes from the
+//! environment, from a file that only its owner may read, or from the keyring of the operating
+//! system, in this order. What is sealed names its key, so a key may move from one place to another,
+//! and be replaced by [`Vault::rotation`].
+//!
+//! Nothing in here implements `Debug`, `Display` or `Serialize` with a secret in it.
+
+mod credential;
+mod error;
+mod file;
+mod key;
+mod keyring;
+mod sealed;
+mod vault;
+
+pub use credential::{AuthKind, Credential};
+pub use error::VaultError;
+pub use key::KeyId;
+pub use keyring::{Keyring, NoKeyring, SystemKeyring};
+pub use vault::{KeyPlace, Rotation, Vault, VaultOptions};
