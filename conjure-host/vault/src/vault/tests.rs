@@ -1,3 +1,5 @@
+//! Keys in every place, moved, lost, replaced, and made by many at once.
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;

@@ -1,0 +1,111 @@
+//! The automatic name of a thread: a few words of what it is about, made of what was said in it.
+//!
+//! A pure function of texts. It asks no model and repeats no secret: fenced code, addresses and
+//! what looks like a credential are left out, and of a path only its last part is kept.
+
+mod credentials;
+mod stop_words;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+
+use crate::chat::{Message, Role};
+use crate::log::{Entry, EntryBody, fold};
+
+use words::words;
+
+/// The fewest words of a name.
+const FEWEST: usize = 3;
+/// The most words of a name, before a number.
+const MOST: usize = 6;
+/// The most characters of a name, its number included.
+pub const MOST_CHARS: usize = 60;
+
+/// A name for the thread, from the first user message that says enough, else from the summary that
+/// stands for its beginning, else from the first reply. Nothing while none of them does.
+///
+/// A name that is taken gets the first number from 2 on that is free.
+#[must_use]
+pub fn label(entries: &[Entry], taken: &BTreeSet<String>) -> Option<String> {
+    let said = |role: Role| {
+        let messages = entries.iter().filter_map(move |entry| match &entry.body {
+            EntryBody::Message { message } if message.role == role => Some(message),
+            _ => None,
+        });
+        messages.map(Message::text)
+    };
+    let summary = fold(entries).summary.map(str::to_owned);
+    let first_reply = said(Role::Assistant).find(|text| !text.trim().is_empty());
+    said(Role::User)
+        .chain(summary)
+        .chain(first_reply)
+        .find_map(|text| name_of(&text))
+        .map(|name| free(name, taken))
+}
+
+/// A name made of one text; nothing when the text says too little.
+#[must_use]
+pub fn name_of(text: &str) -> Option<String> {
+    let mut name = String::new();
+    let mut count = 0;
+    for word in words(text).take(MOST) {
+        let length = name.chars().count() + 1 + word.chars().count();
+        if count > 0 && length > MOST_CHARS {
+            break;
+        }
+        if count > 0 {
+            name.push(' ');
+        }
+        name.push_str(&word);
+        count += 1;
+    }
+    let enough = count >= FEWEST || is_unspaced(&name);
+    enough.then(|| cut(&name, MOST_CHARS))
+}
+
+/// Thai and Lao, Burmese, Khmer, kana, and Chinese characters.
+const UNSPACED: [RangeInclusive<char>; 7] = [
+    '\u{0E00}'..='\u{0EFF}',
+    '\u{1000}'..='\u{109F}',
+    '\u{1780}'..='\u{17FF}',
+    '\u{3040}'..='\u{30FF}',
+    '\u{3400}'..='\u{9FFF}',
+    '\u{F900}'..='\u{FAFF}',
+    '\u{20000}'..='\u{3FFFF}',
+];
+
+/// Whether this is written without spaces, so that one word is a sentence.
+fn is_unspaced(name: &str) -> bool {
+    name.chars()
+        .filter(|c| UNSPACED.iter().any(|script| script.contains(c)))
+        .count()
+        >= 4
+}
+
+/// The name, or the name with the first number that is free.
+fn free(name: String, taken: &BTreeSet<String>) -> String {
+    if !taken.contains(&name) {
+        return name;
+    }
+    // One of these is free: there are more of them than names that are taken.
+    let numbers = 2..=taken.len() + 2;
+    let numbered = numbers.map(|number| {
+        let number = format!(" {number}");
+        let room = MOST_CHARS - number.len();
+        format!("{}{number}", cut(&name, room))
+    });
+    numbered
+        .into_iter()
+        .find(|name| !taken.contains(name))
+        .unwrap_or(name)
+}
+
+/// At most so many characters, without a space at the end.
+fn cut(text: &str, most: usize) -> String {
+    let short: String = text.chars().take(most).collect();
+    short.trim_end().to_owned()
+}
