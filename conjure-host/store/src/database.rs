@@ -2,7 +2,6 @@
 //!
 //! One connection writes, a few read. What SQLite and PostgreSQL say differently is said here.
 
-use std::fs::{DirBuilder, OpenOptions, Permissions};
 use std::ops::Deref;
 use std::path::Path;
 use std::str::FromStr as _;
@@ -21,7 +20,7 @@ use sea_orm::{
 use secrecy::ExposeSecret as _;
 use tokio::sync::{Mutex, MutexGuard};
 
-use crate::{Place, StoreError};
+use crate::{Place, StoreError, files};
 
 /// How long a statement waits for another program's transaction.
 const BUSY: Duration = Duration::from_secs(5);
@@ -348,35 +347,7 @@ fn connecting(error: sqlx::Error) -> StoreError {
 /// the same mode.
 fn prepare(path: &Path) -> Result<(), StoreError> {
     if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
-        let mut builder = DirBuilder::new();
-        builder.recursive(true);
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder
-            .create(dir)
-            .map_err(StoreError::io("make the directory", dir))?;
+        files::create_private_dir(dir)?;
     }
-    let mut options = OpenOptions::new();
-    options.append(true).create(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let file = match options.open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::ReadOnlyFilesystem => {
-            return Err(StoreError::ReadOnly {
-                what: "open the database",
-                reason: error.to_string(),
-            });
-        }
-        Err(error) => return Err(StoreError::io("open", path)(error)),
-    };
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt as _;
-        let mode = file.metadata().map(|data| data.permissions().mode());
-        if mode.is_ok_and(|mode| mode & 0o077 != 0) {
-            let _ = file.set_permissions(Permissions::from_mode(0o600));
-        }
-    }
-    Ok(())
+    files::own(path)
 }

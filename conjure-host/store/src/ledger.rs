@@ -1,5 +1,7 @@
 //! The ledger of tool calls: what became of each, kept in the transactions that write the entries.
 
+use sea_orm::QueryResult;
+
 use crate::lineage::Shown;
 use crate::row::{column, number, text};
 use crate::{Store, StoreError, ThreadId};
@@ -77,36 +79,34 @@ impl Store {
     /// # Errors
     /// [`StoreError::NoThread`], and what the database says.
     pub async fn tool_calls(&self, thread: &ThreadId) -> Result<Vec<ToolCall>, StoreError> {
-        let shown = Shown::read(self.db().reader(), self.db().backend(), thread).await?;
-        let mut calls = Vec::new();
-        for stretch in shown.stretches.iter().rev() {
-            let sql = "SELECT * FROM tool_calls WHERE thread_id = $1 AND entry_seq > $2 \
-                       AND entry_seq <= $3 ORDER BY entry_seq";
-            let values = [
-                stretch.thread.as_str().into(),
-                stretch.above.into(),
-                stretch.upto.into(),
-            ];
-            for row in self.all(sql, values).await? {
-                let state: String = column(&row, "state")?;
-                let state = CallState::ALL.into_iter().find(|s| s.as_str() == state);
-                let ended: Option<i64> = column(&row, "ended_seq")?;
-                calls.push(ToolCall {
-                    call_id: column(&row, "call_id")?,
-                    state: state.ok_or_else(|| StoreError::Corrupt {
-                        what: "read the ledger",
-                        reason: format!("a call of thread {thread} has no known state"),
-                    })?,
-                    backend: text(&row, "backend")?,
-                    plugin: text(&row, "plugin")?,
-                    entry_seq: number(&row, "entry_seq")?,
-                    ended_seq: ended.and_then(|seq| u64::try_from(seq).ok()),
-                    started_at_ms: column(&row, "started_at_ms")?,
-                    ended_at_ms: column(&row, "ended_at_ms")?,
-                    duration_ms: number(&row, "duration_ms")?,
-                });
-            }
-        }
-        Ok(calls)
+        let tx = self.db().snapshot("read the ledger").await?;
+        let shown = Shown::read(&tx, self.db().backend(), thread).await?;
+        let sql = "SELECT * FROM tool_calls WHERE thread_id = $1 AND entry_seq > $2 \
+                   AND entry_seq <= $3 ORDER BY entry_seq";
+        let rows = shown.rows(&tx, self.db().backend(), sql).await?;
+        rows.iter().map(ToolCall::of).collect()
+    }
+}
+
+impl ToolCall {
+    fn of(row: &QueryResult) -> Result<Self, StoreError> {
+        let call_id: String = column(row, "call_id")?;
+        let state: String = column(row, "state")?;
+        let known = CallState::ALL.into_iter().find(|s| s.as_str() == state);
+        let ended: Option<i64> = column(row, "ended_seq")?;
+        Ok(Self {
+            state: known.ok_or_else(|| StoreError::Corrupt {
+                what: "read the ledger",
+                reason: format!("the state of call {call_id} is `{state}`"),
+            })?,
+            call_id,
+            backend: text(row, "backend")?,
+            plugin: text(row, "plugin")?,
+            entry_seq: number(row, "entry_seq")?,
+            ended_seq: ended.and_then(|seq| u64::try_from(seq).ok()),
+            started_at_ms: column(row, "started_at_ms")?,
+            ended_at_ms: column(row, "ended_at_ms")?,
+            duration_ms: number(row, "duration_ms")?,
+        })
     }
 }

@@ -3,7 +3,7 @@
 //! A fork has no rows of its own below the entry that it was forked at; it reads its ancestors'.
 //! What was cleared before the fork is not shown; what is cleared after it is.
 
-use sea_orm::{ConnectionTrait, DbBackend};
+use sea_orm::{ConnectionTrait, DbBackend, QueryResult};
 
 use crate::database::statement;
 use crate::row::{column, number, text};
@@ -83,6 +83,27 @@ impl Shown {
             floor,
             last,
         })
+    }
+
+    /// Rows of all stretches, the oldest stretch first. `sql` takes a thread, the entry before the
+    /// first and the last.
+    pub(crate) async fn rows(
+        &self,
+        db: &impl ConnectionTrait,
+        backend: DbBackend,
+        sql: &str,
+    ) -> Result<Vec<QueryResult>, StoreError> {
+        let mut rows = Vec::new();
+        for stretch in self.stretches.iter().rev() {
+            let values = [
+                stretch.thread.as_str().into(),
+                stretch.above.into(),
+                stretch.upto.into(),
+            ];
+            let these = db.query_all_raw(statement(backend, sql, values)).await;
+            rows.extend(these.map_err(StoreError::of("read the thread"))?);
+        }
+        Ok(rows)
     }
 
     /// The turn of an entry that is shown.

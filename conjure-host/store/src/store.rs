@@ -1,5 +1,6 @@
 //! The store: a database that is open.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
@@ -7,17 +8,29 @@ use futures_util::future::BoxFuture;
 use sea_orm::{ConnectionTrait as _, QueryResult, Value};
 
 use crate::database::Database;
+use crate::migrations::{self, Migrator};
 use crate::writer::Queue;
-use crate::{Log, Place, Record, StoreError, ThreadId, ThreadLog, migrations};
+use crate::{Log, Place, Quotas, Record, StoreError, ThreadId, ThreadLog};
 
 /// What is said of a failure.
 const READING: &str = "read the database";
+
+/// How a database is opened.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Where backups are made before the schema changes; beside an SQLite file, in `backups`,
+    /// unless told otherwise.
+    pub backups: Option<PathBuf>,
+    /// How much blobs may take.
+    pub quotas: Quotas,
+}
 
 /// An open database. Clones are the same store.
 #[derive(Clone)]
 pub struct Store {
     db: Arc<Database>,
     queue: Queue,
+    quotas: Quotas,
 }
 
 impl Store {
@@ -27,11 +40,15 @@ impl Store {
     /// # Errors
     /// [`StoreError::Newer`] when a newer Conjure made the database, and what the database or the
     /// file system says.
-    pub async fn open(place: &Place) -> Result<Self, StoreError> {
+    pub async fn open(place: &Place, options: &Options) -> Result<Self, StoreError> {
         let db = Arc::new(Database::connect(place).await?);
-        migrations::migrate(&db, place).await?;
+        migrations::migrate::<Migrator>(&db, place, options.backups.as_deref()).await?;
         let queue = Queue::start(Arc::clone(&db));
-        Ok(Self { db, queue })
+        Ok(Self {
+            db,
+            queue,
+            quotas: options.quotas,
+        })
     }
 
     /// Writes what waits, gives all threads back and closes the database. What is asked of the
@@ -58,6 +75,10 @@ impl Store {
     /// [`StoreError::NoThread`], [`StoreError::Busy`] when it is open, and what the database says.
     pub async fn remove_thread(&self, thread: &ThreadId) -> Result<(), StoreError> {
         self.queue.remove(thread).await
+    }
+
+    pub(crate) fn quotas(&self) -> Quotas {
+        self.quotas
     }
 
     pub(crate) fn db(&self) -> &Database {

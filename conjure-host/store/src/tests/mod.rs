@@ -10,7 +10,7 @@ use std::pin::Pin;
 use conjure_core::chat::{Event, EventId};
 use conjure_core::log::{Entry, EntryBody};
 
-use crate::{Log as _, Place, Record, Store, ThreadId, ThreadLog};
+use crate::{Log as _, Options, Place, Record, Store, ThreadId, ThreadLog};
 
 /// Where a case's database is. Opening it again is what another process would do.
 #[derive(Clone)]
@@ -20,7 +20,7 @@ pub(crate) struct Bed {
 
 impl Bed {
     pub(crate) async fn open(&self) -> Store {
-        Store::open(&self.place).await.unwrap()
+        Store::open(&self.place, &Options::default()).await.unwrap()
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use sea_orm::{ConnectionTrait as _, Value};
 use tokio::time::Instant;
 
+use crate::blobs;
 use crate::body;
 use crate::database::{Transaction, now_ms};
 use crate::{StoreError, ThreadId, row};
@@ -56,7 +57,8 @@ impl Writer {
     /// Writes appends and answers them.
     pub(super) async fn write(&mut self, appends: Vec<Append>) {
         let mut group = Group::default();
-        let mut answers: Vec<(ThreadId, Answer, Option<StoreError>)> = Vec::with_capacity(appends.len());
+        let mut answers: Vec<(ThreadId, Answer, Option<StoreError>)> =
+            Vec::with_capacity(appends.len());
         // What waits keeps its room in the queue until it is written.
         let mut rooms = Vec::with_capacity(appends.len());
         for append in appends {
@@ -334,6 +336,9 @@ async fn insert(
             .as_deref()
             .and_then(|place| place.strip_prefix(BLOB_PLACE))
             .map(clean);
+        if let Some(blob) = &blob {
+            blobs::refer(tx, blob).await?;
+        }
         values.extend([
             thread.as_str().into(),
             row.seq.into(),
