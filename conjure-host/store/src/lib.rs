@@ -36,7 +36,7 @@ pub use ledger::{CallState, ToolCall};
 pub use pages::{EntryPage, Window};
 pub use place::Place;
 pub use record::{Committed, Log, Record, ThreadLog};
-pub use saved::{McpServer, Persona, SavedAuth, Session};
+pub use saved::{JsonText, McpServer, Persona, SavedAuth, Session};
 pub use store::{Options, Store};
 pub use threads::{Cursor, Thread, Totals};
 pub use transfer::Imported;

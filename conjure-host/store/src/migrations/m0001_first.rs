@@ -4,9 +4,7 @@
 //! it, settings are JSON text.
 
 use sea_orm_migration::prelude::*;
-use sea_orm_migration::schema::{
-    big_integer, big_integer_null, binary, boolean, json, text, text_null,
-};
+use sea_orm_migration::schema::{big_integer, big_integer_null, binary, boolean, text, text_null};
 use sea_orm_migration::sea_orm::DbErr;
 
 /// The first schema.
@@ -235,10 +233,10 @@ fn saved() -> Vec<TableCreateStatement> {
             .col(text("auth_id"))
             .col(text("model_id"))
             .col(text("working_dir"))
-            .col(json("persona"))
-            .col(json("memory"))
-            .col(json("tools"))
-            .col(json("mcps"))
+            .col(text("persona"))
+            .col(text("memory"))
+            .col(text("tools"))
+            .col(text("mcps"))
             .col(text_null("chat_thread_id"))
             .col(text_null("latest_chat_entry_id"))
             .col(big_integer("created_at_ms"))
@@ -267,7 +265,7 @@ fn saved() -> Vec<TableCreateStatement> {
             .table("mcp_servers")
             .col(text("id").primary_key())
             .col(text("name").unique_key())
-            .col(json("settings"))
+            .col(text("settings"))
             .col(boolean("enabled"))
             .col(big_integer("created_at_ms"))
             .col(big_integer("updated_at_ms"))

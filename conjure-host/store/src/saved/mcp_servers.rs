@@ -4,7 +4,7 @@ use sea_orm::entity::prelude::*;
 
 use crate::{Store, StoreError};
 
-use super::{Kind, fresh, now_ms};
+use super::{JsonText, Kind, fresh, now_ms};
 
 /// An MCP server. Unique by name.
 #[derive(Debug, Clone, PartialEq, DeriveEntityModel)]
@@ -16,7 +16,7 @@ pub struct Model {
     /// Its name.
     pub name: String,
     /// How it is reached, in the shape of the session file; a JSON object.
-    pub settings: Json,
+    pub settings: JsonText,
     /// Whether sessions may choose it.
     pub enabled: bool,
     /// When it was made, in milliseconds since 1970.
@@ -38,12 +38,12 @@ impl Kind for Entity {
 
 impl Model {
     /// A new MCP server, not saved yet.
-    pub fn new(name: impl Into<String>, settings: Json, enabled: bool) -> Self {
+    pub fn new(name: impl Into<String>, settings: serde_json::Value, enabled: bool) -> Self {
         let now = now_ms();
         Self {
             id: fresh(),
             name: name.into(),
-            settings,
+            settings: JsonText(settings),
             enabled,
             created_at_ms: now,
             updated_at_ms: now,

@@ -8,9 +8,13 @@ mod mcp_servers;
 mod personas;
 mod sessions;
 
+use std::fmt;
+use std::str::FromStr;
+
 use sea_orm::{
-    ActiveModelBehavior, ActiveModelTrait, ColumnTrait, DbErr, EntityTrait, IntoActiveModel,
-    ModelTrait, PrimaryKeyTrait, QueryFilter as _, QueryOrder as _, QuerySelect as _, SqlErr,
+    ActiveModelBehavior, ActiveModelTrait, ColumnTrait, DbErr, DeriveValueType, EntityTrait,
+    IntoActiveModel, ModelTrait, PrimaryKeyTrait, QueryFilter as _, QueryOrder as _,
+    QuerySelect as _, SqlErr,
 };
 
 use crate::{Store, StoreError};
@@ -30,6 +34,25 @@ trait Kind: EntityTrait {
     const NAME: &'static str;
     /// The column of ids.
     const ID: Self::Column;
+}
+
+/// JSON, stored as text: PostgreSQL's own kinds of JSON do not take every string.
+#[derive(Debug, Clone, PartialEq, DeriveValueType)]
+#[sea_orm(value_type = "String")]
+pub struct JsonText(pub serde_json::Value);
+
+impl fmt::Display for JsonText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for JsonText {
+    type Err = serde_json::Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        serde_json::from_str(text).map(Self)
+    }
 }
 
 /// A fresh id, in the order of time.

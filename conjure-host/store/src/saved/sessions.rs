@@ -4,7 +4,7 @@ use sea_orm::entity::prelude::*;
 
 use crate::{Store, StoreError};
 
-use super::{Kind, fresh, now_ms};
+use super::{JsonText, Kind, fresh, now_ms};
 
 /// A session. Its provider is not saved: it is its authentication's.
 #[derive(Debug, Clone, PartialEq, DeriveEntityModel)]
@@ -20,14 +20,14 @@ pub struct Model {
     /// The working directory.
     pub working_dir: String,
     /// `{name, version, persona_text}`: a copy of the persona that was chosen.
-    pub persona: Json,
+    pub persona: JsonText,
     /// `{name, version, memory_text}`; any JSON object.
-    pub memory: Json,
+    pub memory: JsonText,
     /// Backend instances, skills, options and allowed public names, in the shape of the session
     /// file.
-    pub tools: Json,
+    pub tools: JsonText,
     /// MCP servers by name: copies of those that were chosen.
-    pub mcps: Json,
+    pub mcps: JsonText,
     /// The active thread.
     pub chat_thread_id: Option<String>,
     /// The newest entry, as `thread/seq`.
@@ -56,7 +56,7 @@ impl Model {
         model_id: impl Into<String>,
         working_dir: impl Into<String>,
     ) -> Self {
-        let empty = || Json::Object(serde_json::Map::new());
+        let empty = || JsonText(serde_json::Map::new().into());
         let now = now_ms();
         Self {
             id: fresh(),

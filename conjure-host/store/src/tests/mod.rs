@@ -1,8 +1,10 @@
 //! The store against real databases. A case runs over SQLite as a test of its own, and over
 //! PostgreSQL in one test with all others, which share a server and have a database each.
 
-mod cases;
+mod keeping;
 mod postgres;
+mod threads;
+mod transfer;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -25,6 +27,22 @@ impl Bed {
 }
 
 type Case = (&'static str, fn(Bed) -> Pin<Box<dyn Future<Output = ()>>>);
+
+/// Makes a test of each case, and the list of all of them.
+macro_rules! cases {
+    ($($name:ident)*) => {
+        pub(super) const ALL: &[super::Case] = &[
+            $((stringify!($name), |bed| Box::pin($name(bed)))),*
+        ];
+        mod sqlite {
+            $(#[test]
+            fn $name() {
+                crate::tests::over_sqlite((stringify!($name), |bed| Box::pin(super::$name(bed))));
+            })*
+        }
+    };
+}
+use cases;
 
 /// Runs a case over a new SQLite file.
 fn over_sqlite((_, case): Case) {

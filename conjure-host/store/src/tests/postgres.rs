@@ -11,7 +11,7 @@ use sea_orm::{ConnectionTrait as _, Database};
 
 use crate::Place;
 
-use super::{Bed, cases, runtime};
+use super::{Bed, keeping, runtime, threads, transfer};
 
 /// A server, which ends with this value where this test began it.
 pub(crate) struct Server {
@@ -170,7 +170,8 @@ fn free_port() -> u16 {
 #[test]
 fn every_case_holds_over_postgres_too() {
     let Some(server) = Server::get() else { return };
-    for (name, case) in cases::ALL {
+    let all = [threads::ALL, keeping::ALL, transfer::ALL].concat();
+    for (name, case) in all {
         println!("{name}");
         runtime().block_on(async { case(server.bed().await).await });
     }

@@ -110,7 +110,6 @@ fn columns(
                 Kind::Text => column::<Option<String>>(row, name)?.map(Json::from),
                 Kind::Number => column::<Option<i64>>(row, name)?.map(Json::from),
                 Kind::Bool => column::<Option<bool>>(row, name)?.map(Json::from),
-                Kind::Json => column::<Option<Json>>(row, name)?,
                 Kind::Bytes => column::<Option<Vec<u8>>>(row, name)?
                     .map(|bytes| Json::from(BASE64_STANDARD.encode(bytes))),
                 Kind::Body => Some(body::read(column(row, name)?, || {

@@ -229,7 +229,6 @@ fn of_json(kind: Kind, value: &Json) -> Option<Value> {
         (Kind::Number, Json::Null) => Value::BigInt(None),
         (Kind::Number, _) => value.as_i64()?.into(),
         (Kind::Bool, _) => value.as_bool()?.into(),
-        (Kind::Json, _) => Value::Json(Some(Box::new(value.clone()))),
         (Kind::Bytes, _) => bytes(text()?)?.into(),
         (Kind::Body, _) => body::pack(serde_json::to_vec(value).ok()?).into(),
     })

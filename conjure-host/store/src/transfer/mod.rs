@@ -60,7 +60,6 @@ enum Kind {
     Text,
     Number,
     Bool,
-    Json,
     Bytes,
     /// JSON that may be compressed.
     Body,
@@ -74,8 +73,8 @@ impl Kind {
         match declared {
             "bigint" | "integer" => Self::Number,
             "boolean" => Self::Bool,
-            "blob" | "bytea" => Self::Bytes,
-            "json" | "json_text" => Self::Json,
+            "bytea" => Self::Bytes,
+            _ if declared.starts_with("blob") => Self::Bytes,
             _ => Self::Text,
         }
     }

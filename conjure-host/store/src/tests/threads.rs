@@ -1,26 +1,11 @@
-//! What holds over either database.
+//! Threads: appending, reading, forking, clearing.
 
 use conjure_core::chat::{Event, EventId, FunctionCallOutput, Message, Meta, Usage};
 use conjure_core::log::{CallEnd, Entry, EntryBody};
 
 use crate::{Log as _, Record, StoreError, Window};
 
-use super::{Bed, Case, entry, event, id, of_turn, open, over_sqlite, read};
-
-/// Makes a test of each case, and the list of all of them.
-macro_rules! cases {
-    ($($name:ident)*) => {
-        pub(super) const ALL: &[Case] = &[
-            $((stringify!($name), |bed| Box::pin($name(bed)))),*
-        ];
-        mod sqlite {
-            $(#[test]
-            fn $name() {
-                super::over_sqlite((stringify!($name), |bed| Box::pin(super::$name(bed))));
-            })*
-        }
-    };
-}
+use super::{Bed, cases, entry, event, id, of_turn, open, read};
 
 cases! {
     what_is_appended_is_read_after_a_restart_and_the_epoch_grows
@@ -403,7 +388,7 @@ fn call_entry(seq: u64, body: EntryBody) -> Record {
     })
 }
 
-fn began(seq: u64, call_id: &str) -> Record {
+pub(super) fn began(seq: u64, call_id: &str) -> Record {
     call_entry(
         seq,
         EntryBody::CallStarted {
@@ -414,7 +399,7 @@ fn began(seq: u64, call_id: &str) -> Record {
     )
 }
 
-fn ended(seq: u64, call_id: &str, end: CallEnd) -> Record {
+pub(super) fn ended(seq: u64, call_id: &str, end: CallEnd) -> Record {
     call_entry(
         seq,
         EntryBody::CallEnded {
