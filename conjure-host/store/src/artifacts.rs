@@ -1,0 +1,61 @@
+//! Artifacts: the files that a thread's entries name.
+
+use crate::lineage::Shown;
+use crate::row::{column, number, text};
+use crate::{Store, StoreError, ThreadId};
+
+/// A file, as an entry names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Artifact {
+    /// The entry.
+    pub entry_seq: u64,
+    /// Its handle, such as `file-3`.
+    pub id: String,
+    /// What a person would call it.
+    pub name: String,
+    /// Such as `text/csv`.
+    pub media_type: String,
+    /// Bytes, when known.
+    pub size: Option<u64>,
+    /// The backend instance that made it.
+    pub source: String,
+    /// The call that made it.
+    pub call_id: Option<String>,
+    /// Where its bytes are, in the host's terms.
+    pub place: Option<String>,
+    /// What its backend calls it.
+    pub remote: Option<String>,
+    /// The blob that has its bytes.
+    pub blob: Option<String>,
+}
+
+impl Store {
+    /// The files of what a thread shows, in the order of their entries.
+    ///
+    /// # Errors
+    /// [`StoreError::NoThread`], and what the database says.
+    pub async fn artifacts(&self, thread: &ThreadId) -> Result<Vec<Artifact>, StoreError> {
+        let tx = self.db().snapshot("read the thread's files").await?;
+        let shown = Shown::read(&tx, self.db().backend(), thread).await?;
+        let sql = "SELECT * FROM artifacts WHERE thread_id = $1 AND entry_seq > $2 \
+                   AND entry_seq <= $3 ORDER BY entry_seq";
+        let rows = shown.rows(&tx, self.db().backend(), sql).await?;
+        rows.iter()
+            .map(|row| {
+                let size: Option<i64> = column(row, "size")?;
+                Ok(Artifact {
+                    entry_seq: number(row, "entry_seq")?,
+                    id: column(row, "artifact_id")?,
+                    name: column(row, "name")?,
+                    media_type: column(row, "media_type")?,
+                    size: size.and_then(|size| u64::try_from(size).ok()),
+                    source: column(row, "source")?,
+                    call_id: text(row, "call_id")?,
+                    place: text(row, "place")?,
+                    remote: text(row, "remote")?,
+                    blob: text(row, "blob_sha256")?,
+                })
+            })
+            .collect()
+    }
+}

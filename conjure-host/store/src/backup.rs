@@ -1,0 +1,120 @@
+//! Copies of a whole database.
+
+use std::path::{Path, PathBuf};
+
+use sea_orm::ConnectionTrait as _;
+use secrecy::ExposeSecret as _;
+
+use crate::database::Database;
+use crate::transfer::{Secrets, write_all};
+use crate::{Place, Store, StoreError, files, migrations};
+
+const COPYING: &str = "back the database up";
+
+impl Store {
+    /// Writes the whole database, sealed secrets included, to a new file: an SQLite file of its
+    /// own, or of a PostgreSQL database JSON lines. Threads are not written meanwhile.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] when the file is there already or cannot be written, and what the
+    /// database says. No file is left behind then.
+    pub async fn backup(&self, path: &Path) -> Result<(), StoreError> {
+        copy(self.db(), path).await
+    }
+}
+
+/// A backup before the schema changes from `migration` on.
+pub(crate) async fn before(
+    db: &Database,
+    place: &Place,
+    backups: Option<&Path>,
+    migration: &str,
+) -> Result<(), StoreError> {
+    if matches!(place, Place::Memory) {
+        return Ok(());
+    }
+    let (dir, prefix) = home(place, backups)?;
+    files::create_private_dir(&dir)?;
+    let now = jiff::Timestamp::now().as_millisecond();
+    copy(db, &dir.join(format!("{prefix}{now}-{migration}.backup"))).await
+}
+
+/// The newest backup from before a change of the schema.
+pub(crate) fn newest(place: &Place, backups: Option<&Path>) -> Result<PathBuf, StoreError> {
+    let (dir, prefix) = home(place, backups)?;
+    let none = || StoreError::NotFound {
+        kind: "backup in",
+        id: dir.display().to_string(),
+    };
+    let made_at = |path: &PathBuf| -> Option<i64> {
+        let name = path.file_name()?.to_str()?;
+        let (made_at, _) = name.strip_prefix(&prefix)?.split_once('-')?;
+        made_at.parse().ok().filter(|_| name.ends_with(".backup"))
+    };
+    let entries = match std::fs::read_dir(&dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(none()),
+        Err(error) => return Err(StoreError::io("list", &dir)(error)),
+    };
+    entries
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .filter_map(|path| made_at(&path).map(|at| (at, path)))
+        .max()
+        .map(|(_, path)| path)
+        .ok_or_else(none)
+}
+
+/// Where backups of a database are, and how their names begin.
+fn home(place: &Place, backups: Option<&Path>) -> Result<(PathBuf, String), StoreError> {
+    let (beside, name) = match place {
+        Place::File(path) => {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let dir = path.parent().unwrap_or(Path::new("."));
+            (Some(dir.join("backups")), name.into_owned())
+        }
+        Place::Memory => (None, "memory".to_owned()),
+        Place::Postgres(url) => {
+            let url = url.expose_secret();
+            let before = url.split(['?', '#']).next().unwrap_or_default();
+            let name = before.rsplit('/').next().unwrap_or_default();
+            (None, format!("postgres-{name}"))
+        }
+    };
+    let dir = backups.map(Path::to_owned).or(beside);
+    let dir = dir.ok_or_else(|| StoreError::BadPlace {
+        place: place.to_string(),
+        reason: "its schema must change, and there is no directory for the backup before that"
+            .to_owned(),
+    })?;
+    Ok((dir, format!("{name}-")))
+}
+
+async fn copy(db: &Database, path: &Path) -> Result<(), StoreError> {
+    if db.backend() == sea_orm::DbBackend::Postgres {
+        let tx = db.begin(false, COPYING).await?;
+        let migration = migrations::newest_applied(&tx).await?;
+        write_all(&tx, path, &migration, Secrets::Kept).await?;
+        return tx.roll_back().await;
+    }
+    // An empty file is filled and keeps its mode.
+    drop(files::create_private(path)?);
+    let name = path.to_str().ok_or_else(|| {
+        StoreError::io("name in SQL", path)(std::io::Error::other("it is not UTF-8"))
+    });
+    let copied = async {
+        let query = db.statement("VACUUM INTO $1", [name?.into()]);
+        let copied = db.alone().await.execute_raw(query).await;
+        copied.map_err(StoreError::of(COPYING))?;
+        let synced = tokio::fs::File::open(path).await;
+        let synced = match synced {
+            Ok(file) => file.sync_all().await,
+            Err(error) => Err(error),
+        };
+        synced.map_err(StoreError::io("write", path))
+    };
+    let copied = copied.await;
+    if copied.is_err() {
+        let _ = std::fs::remove_file(path);
+    }
+    copied
+}

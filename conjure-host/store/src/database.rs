@@ -1,0 +1,353 @@
+//! The connections to a database, and transactions for writing.
+//!
+//! One connection writes, a few read. What SQLite and PostgreSQL say differently is said here.
+
+use std::ops::Deref;
+use std::path::Path;
+use std::str::FromStr as _;
+use std::time::Duration;
+
+use sea_orm::sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sea_orm::sqlx::sqlite::{
+    SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous,
+};
+use sea_orm::sqlx::{self, ConnectOptions as _};
+use sea_orm::{
+    AccessMode, ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, DbErr,
+    IsolationLevel, QueryResult, RuntimeErr, SqliteTransactionMode, Statement, TransactionOptions,
+    TransactionTrait, Value,
+};
+use secrecy::ExposeSecret as _;
+use tokio::sync::{Mutex, MutexGuard};
+
+use crate::{Place, StoreError, files};
+
+/// How long a statement waits for another program's transaction.
+const BUSY: Duration = Duration::from_secs(5);
+/// How long one waits for a connection.
+const ACQUIRE: Duration = Duration::from_secs(15);
+/// Connections that read.
+const READERS: u32 = 4;
+/// Connections that nobody used for so long are closed.
+const IDLE: Duration = Duration::from_secs(60);
+/// What is left of the write-ahead log when it has been taken into the file, in bytes at most.
+const WAL_KEPT: &str = "16777216";
+
+/// An open database.
+pub(crate) struct Database {
+    backend: DbBackend,
+    read: DatabaseConnection,
+    write: Mutex<Writing>,
+}
+
+struct Writing {
+    db: DatabaseConnection,
+    /// Whether the connection forces commits to the disk; SQLite only.
+    forces: bool,
+}
+
+impl Database {
+    pub(crate) async fn connect(place: &Place) -> Result<Self, StoreError> {
+        let (backend, read, write) = match place {
+            Place::File(path) => {
+                prepare(path)?;
+                let readers = SqlitePoolOptions::new()
+                    .max_connections(READERS)
+                    .idle_timeout(IDLE)
+                    .acquire_timeout(ACQUIRE)
+                    .connect_lazy_with(sqlite().filename(path).pragma("query_only", "ON"));
+                let write = one_connection()
+                    .connect_with(sqlite().filename(path))
+                    .await
+                    .map_err(connecting)?;
+                (DbBackend::Sqlite, readers.into(), write.into())
+            }
+            Place::Memory => {
+                let only: DatabaseConnection = one_connection()
+                    .connect_with(sqlite().in_memory(true))
+                    .await
+                    .map_err(connecting)?
+                    .into();
+                (DbBackend::Sqlite, only.clone(), only)
+            }
+            Place::Postgres(url) => {
+                let options = PgConnectOptions::from_str(url.expose_secret())
+                    .map_err(|error| StoreError::BadPlace {
+                        place: place.to_string(),
+                        reason: error.to_string(),
+                    })?
+                    .application_name("conjure")
+                    .disable_statement_logging();
+                let pool = |connections| {
+                    PgPoolOptions::new()
+                        .max_connections(connections)
+                        .idle_timeout(IDLE)
+                        .acquire_timeout(ACQUIRE)
+                };
+                let write = pool(1).connect_with(options.clone()).await;
+                let read = pool(READERS).connect_lazy_with(options);
+                let write = write.map_err(connecting)?;
+                (DbBackend::Postgres, read.into(), write.into())
+            }
+        };
+        Ok(Self {
+            backend,
+            read,
+            write: Mutex::new(Writing {
+                db: write,
+                forces: true,
+            }),
+        })
+    }
+
+    pub(crate) fn backend(&self) -> DbBackend {
+        self.backend
+    }
+
+    /// A statement; its placeholders are `$1`, `$2`, … with either database.
+    pub(crate) fn statement<I>(&self, sql: &str, values: I) -> Statement
+    where
+        I: IntoIterator<Item = Value>,
+    {
+        statement(self.backend, sql, values)
+    }
+
+    /// For single reads.
+    pub(crate) fn reader(&self) -> &DatabaseConnection {
+        &self.read
+    }
+
+    /// For reads that belong together: all of them see the database as it is at the first.
+    pub(crate) async fn snapshot(
+        &self,
+        what: &'static str,
+    ) -> Result<DatabaseTransaction, StoreError> {
+        let options = match self.backend {
+            DbBackend::Postgres => TransactionOptions {
+                isolation_level: Some(IsolationLevel::RepeatableRead),
+                access_mode: Some(AccessMode::ReadOnly),
+                ..TransactionOptions::default()
+            },
+            _ => TransactionOptions::default(),
+        };
+        self.read
+            .begin_with_options(options)
+            .await
+            .map_err(StoreError::of(what))
+    }
+
+    /// A transaction that writes. A durable one is on the disk when it is committed, and all that
+    /// was committed before it.
+    pub(crate) async fn begin(
+        &self,
+        durable: bool,
+        what: &'static str,
+    ) -> Result<Transaction<'_>, StoreError> {
+        let mut writing = self.write.lock().await;
+        let tx = begin(&mut writing, self.backend, durable)
+            .await
+            .map_err(StoreError::of(what))?;
+        Ok(Transaction {
+            tx,
+            backend: self.backend,
+            what,
+            _writing: writing,
+        })
+    }
+
+    /// The connection that writes, outside of a transaction: for what may not be in one.
+    pub(crate) async fn alone(&self) -> Alone<'_> {
+        Alone(self.write.lock().await)
+    }
+
+    /// Gives the space of what was deleted back, and leaves nothing of it in the write-ahead log.
+    /// Where a reader is in the way, that is done later by the next.
+    pub(crate) async fn shrink(&self) {
+        if self.backend != DbBackend::Sqlite {
+            return;
+        }
+        let writing = self.write.lock().await;
+        for pragma in [
+            "PRAGMA incremental_vacuum(4096)",
+            "PRAGMA wal_checkpoint(TRUNCATE)",
+        ] {
+            if let Err(error) = writing.db.query_all_raw(self.statement(pragma, [])).await {
+                tracing::debug!(%error, "the store could not be shrunk");
+            }
+        }
+    }
+
+    /// Ends all connections.
+    pub(crate) async fn close(&self) {
+        let writing = self.write.lock().await;
+        // They end in any case; what an end could say helps nobody.
+        let _ = self.read.clone().close().await;
+        let _ = writing.db.clone().close().await;
+    }
+}
+
+/// The connection that writes.
+pub(crate) struct Alone<'a>(MutexGuard<'a, Writing>);
+
+impl Deref for Alone<'_> {
+    type Target = DatabaseConnection;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0.db
+    }
+}
+
+async fn begin(
+    writing: &mut Writing,
+    backend: DbBackend,
+    durable: bool,
+) -> Result<DatabaseTransaction, DbErr> {
+    // SQLite's pragma cannot change inside a transaction, PostgreSQL's setting ends with it.
+    let sqlite = backend == DbBackend::Sqlite;
+    if sqlite && writing.forces != durable {
+        let mode = if durable { "FULL" } else { "NORMAL" };
+        let pragma = format!("PRAGMA synchronous = {mode}");
+        writing.db.execute_unprepared(&pragma).await?;
+        writing.forces = durable;
+    }
+    let options = TransactionOptions {
+        // A transaction that begins by reading could not write once another program has.
+        sqlite_transaction_mode: sqlite.then_some(SqliteTransactionMode::Immediate),
+        ..TransactionOptions::default()
+    };
+    let tx = writing.db.begin_with_options(options).await?;
+    if !sqlite && !durable {
+        tx.execute_unprepared("SET LOCAL synchronous_commit = off")
+            .await?;
+    }
+    Ok(tx)
+}
+
+/// A transaction that writes; dropping it takes everything back.
+pub(crate) struct Transaction<'a> {
+    tx: DatabaseTransaction,
+    backend: DbBackend,
+    what: &'static str,
+    // Behind the transaction, so that its end comes first.
+    _writing: MutexGuard<'a, Writing>,
+}
+
+impl Transaction<'_> {
+    pub(crate) fn backend(&self) -> DbBackend {
+        self.backend
+    }
+
+    /// Executes a statement; how many rows it changed.
+    pub(crate) async fn execute<I>(&self, sql: &str, values: I) -> Result<u64, StoreError>
+    where
+        I: IntoIterator<Item = Value>,
+    {
+        let statement = statement(self.backend, sql, values);
+        let done = self.tx.execute_raw(statement).await;
+        Ok(done.map_err(StoreError::of(self.what))?.rows_affected())
+    }
+
+    pub(crate) async fn one<I>(
+        &self,
+        sql: &str,
+        values: I,
+    ) -> Result<Option<QueryResult>, StoreError>
+    where
+        I: IntoIterator<Item = Value>,
+    {
+        let statement = statement(self.backend, sql, values);
+        let row = self.tx.query_one_raw(statement).await;
+        row.map_err(StoreError::of(self.what))
+    }
+
+    pub(crate) async fn all<I>(&self, sql: &str, values: I) -> Result<Vec<QueryResult>, StoreError>
+    where
+        I: IntoIterator<Item = Value>,
+    {
+        let statement = statement(self.backend, sql, values);
+        let rows = self.tx.query_all_raw(statement).await;
+        rows.map_err(StoreError::of(self.what))
+    }
+
+    /// For statements that are made elsewhere.
+    pub(crate) fn inner(&self) -> &DatabaseTransaction {
+        &self.tx
+    }
+
+    pub(crate) async fn commit(self) -> Result<(), StoreError> {
+        self.tx.commit().await.map_err(StoreError::of(self.what))
+    }
+
+    pub(crate) async fn roll_back(self) -> Result<(), StoreError> {
+        self.tx.rollback().await.map_err(StoreError::of(self.what))
+    }
+}
+
+/// A statement. Neither database has numbers without a sign, so those become the other kind.
+pub(crate) fn statement<I>(backend: DbBackend, sql: &str, values: I) -> Statement
+where
+    I: IntoIterator<Item = Value>,
+{
+    let signed = values.into_iter().map(|value| match value {
+        Value::BigUnsigned(number) => {
+            Value::BigInt(number.map(|number| i64::try_from(number).unwrap_or(i64::MAX)))
+        }
+        other => other,
+    });
+    Statement::from_sql_and_values(backend, sql, signed)
+}
+
+/// The database's clock, in milliseconds since 1970, as SQL: hosts that share a server share it.
+pub(crate) fn now_ms(backend: DbBackend) -> &'static str {
+    match backend {
+        DbBackend::Postgres => "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)",
+        _ => "CAST(unixepoch('subsec') * 1000 AS INTEGER)",
+    }
+}
+
+/// Keeps a row until the transaction ends, where a writer does not keep the whole database.
+pub(crate) fn for_update(backend: DbBackend) -> &'static str {
+    match backend {
+        DbBackend::Postgres => " FOR UPDATE",
+        _ => "",
+    }
+}
+
+fn sqlite() -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .create_if_missing(true)
+        .auto_vacuum(SqliteAutoVacuum::Incremental)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .foreign_keys(true)
+        .busy_timeout(BUSY)
+        // What is deleted for good is overwritten.
+        .pragma("secure_delete", "ON")
+        .pragma("journal_size_limit", WAL_KEPT)
+        .statement_cache_capacity(200)
+        .thread_name(|number| format!("store-{number}"))
+        .disable_statement_logging()
+}
+
+fn one_connection() -> SqlitePoolOptions {
+    SqlitePoolOptions::new()
+        .max_connections(1)
+        .min_connections(1)
+        .idle_timeout(None)
+        .max_lifetime(None)
+        .acquire_timeout(ACQUIRE)
+        .test_before_acquire(false)
+}
+
+fn connecting(error: sqlx::Error) -> StoreError {
+    StoreError::of("open the database")(DbErr::Conn(RuntimeErr::SqlxError(error.into())))
+}
+
+/// Makes the directory and the file, both for their owner only. SQLite gives the files beside it
+/// the same mode.
+fn prepare(path: &Path) -> Result<(), StoreError> {
+    if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
+        files::create_private_dir(dir)?;
+    }
+    files::own(path)
+}

@@ -1,0 +1,348 @@
+//! Why something cannot be read or written: what failed, why, and what to do.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use sea_orm::sqlx;
+use sea_orm::{DbErr, RuntimeErr};
+
+use crate::ThreadId;
+
+/// Why the store refuses or cannot.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StoreError {
+    /// No space is left.
+    #[error(
+        "cannot {what}: there is no space left for the database ({reason}); nothing was written. \
+         Make space, then try again"
+    )]
+    Full {
+        /// What was tried.
+        what: &'static str,
+        /// The database's words.
+        reason: String,
+    },
+    /// The database may only be read.
+    #[error(
+        "cannot {what}: the database is read-only ({reason}); nothing was written. Allow this \
+         user to write the file and its directory, then try again"
+    )]
+    ReadOnly {
+        /// What was tried.
+        what: &'static str,
+        /// The database's words.
+        reason: String,
+    },
+    /// Another program holds the database.
+    #[error(
+        "cannot {what}: another program holds the database ({reason}); nothing was written. End \
+         what that program does with it, then try again"
+    )]
+    Locked {
+        /// What was tried.
+        what: &'static str,
+        /// The database's words.
+        reason: String,
+    },
+    /// The database is damaged.
+    #[error(
+        "cannot {what}: the database is damaged ({reason}). Check it, and restore a backup where \
+         the check finds damage"
+    )]
+    Corrupt {
+        /// What was tried.
+        what: &'static str,
+        /// The database's words, or what is wrong with which row.
+        reason: String,
+    },
+    /// The database does not answer.
+    #[error(
+        "cannot {what}: the database cannot be reached ({reason}). See that its server runs and \
+         that its address is right, then try again"
+    )]
+    Unreachable {
+        /// What was tried.
+        what: &'static str,
+        /// Why.
+        reason: String,
+    },
+    /// The database says no for another reason.
+    #[error("cannot {what}: the database says: {reason}")]
+    Database {
+        /// What was tried.
+        what: &'static str,
+        /// Its words.
+        reason: String,
+    },
+    /// The file system says no.
+    #[error("the store cannot {what} `{}`: {source}", path.display())]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: Arc<std::io::Error>,
+    },
+    /// A line in a file of JSON lines is not what it should be.
+    #[error(
+        "`{}` is damaged in line {line}: {reason}; move it away, or cut it before that line",
+        path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: usize,
+        /// Why.
+        reason: String,
+    },
+    /// Somebody else writes this thread.
+    #[error("thread {thread} is open in {owner}; close it there, or fork it")]
+    Busy {
+        /// The thread.
+        thread: ThreadId,
+        /// Who.
+        owner: String,
+    },
+    /// The thread was taken by another writer, because this one was silent for too long.
+    #[error(
+        "thread {thread} was taken over by another process, since this one was silent for too \
+         long; open it again"
+    )]
+    Lost {
+        /// The thread.
+        thread: ThreadId,
+    },
+    /// An append does not continue the thread.
+    #[error(
+        "thread {thread} goes on with {kind} {expected}, and {found} was appended: what is before \
+         it failed or was left out. Append it again from {expected} on"
+    )]
+    Gap {
+        /// The thread.
+        thread: ThreadId,
+        /// `entry` or `event`.
+        kind: &'static str,
+        /// The number that comes next.
+        expected: u64,
+        /// The number that came.
+        found: u64,
+    },
+    /// More waits to be written than may wait.
+    #[error(
+        "more than {limit} bytes wait to be written to the database, which is too slow; nothing \
+         was appended. Try again when earlier appends are written"
+    )]
+    Behind {
+        /// How much may wait, in bytes.
+        limit: usize,
+    },
+    /// An append is too large.
+    #[error("an append of {size} bytes is too large: {limit} are the most; append less at once")]
+    TooLarge {
+        /// Its bytes.
+        size: usize,
+        /// The most.
+        limit: usize,
+    },
+    /// There is no such thread.
+    #[error("there is no thread {thread}; `conjure chat` begins one")]
+    NoThread {
+        /// The thread.
+        thread: ThreadId,
+    },
+    /// There is such a thread already.
+    #[error("there is a thread {thread} already; choose another id, or remove that one")]
+    ThreadExists {
+        /// The thread.
+        thread: ThreadId,
+    },
+    /// A thread has no such entry, or has it no more.
+    #[error("thread {thread} has no entry {seq}: it shows {first} to {last}; choose one of these")]
+    NoEntry {
+        /// The thread.
+        thread: ThreadId,
+        /// What was asked for.
+        seq: u64,
+        /// The first entry that it shows.
+        first: u64,
+        /// The last; smaller than the first when it shows none.
+        last: u64,
+    },
+    /// That is no id.
+    #[error("`{id}` is not a thread's id: 1 to 64 letters, digits, `-` and `_`")]
+    BadId {
+        /// What was written.
+        id: String,
+    },
+    /// There is nothing of that id.
+    #[error("there is no {kind} `{id}`")]
+    NotFound {
+        /// Of what kind, such as `persona`.
+        kind: &'static str,
+        /// Its id.
+        id: String,
+    },
+    /// The name is taken.
+    #[error("there is a {kind} named `{name}` already; choose another name")]
+    NameTaken {
+        /// Of what kind.
+        kind: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// A name that may not be.
+    #[error("`{name}` cannot be the name of a {kind}: {rule}")]
+    BadName {
+        /// Of what kind.
+        kind: &'static str,
+        /// What was given.
+        name: String,
+        /// The rule.
+        rule: &'static str,
+    },
+    /// What is to be removed is used.
+    #[error(
+        "the saved authentication `{name}` is used by the sessions {}; give these another one, \
+         or remove them first", sessions.join(", ")
+    )]
+    InUse {
+        /// Its name.
+        name: String,
+        /// The ids of the sessions.
+        sessions: Vec<String>,
+    },
+    /// A quota does not allow it.
+    #[error(
+        "cannot keep {size} bytes more: {whose} has {used} of {limit} bytes. Remove what is no \
+         longer needed, or raise the quota"
+    )]
+    Quota {
+        /// `the store`, or the thread.
+        whose: String,
+        /// Bytes to be kept.
+        size: u64,
+        /// Bytes that are kept.
+        used: u64,
+        /// Bytes that may be kept.
+        limit: u64,
+    },
+    /// A newer Conjure made the database.
+    #[error(
+        "the database was made by a newer Conjure (it has `{migration}`, which this one does not \
+         know); use that one, or restore the backup from before it"
+    )]
+    Newer {
+        /// What is not known here.
+        migration: String,
+    },
+    /// A place that cannot be a database.
+    #[error("`{place}` is no place for a database: {reason}")]
+    BadPlace {
+        /// What was given, without its secrets.
+        place: String,
+        /// Why.
+        reason: String,
+    },
+    /// The store was closed.
+    #[error("the store is closed; nothing was written")]
+    Closed,
+}
+
+impl StoreError {
+    /// What the database said to `what`, as one of the kinds above.
+    pub(crate) fn of(what: &'static str) -> impl FnOnce(DbErr) -> Self {
+        move |error| classify(what, &error)
+    }
+
+    pub(crate) fn io(
+        what: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io {
+            what,
+            path,
+            source: Arc::new(source),
+        }
+    }
+}
+
+fn classify(what: &'static str, error: &DbErr) -> StoreError {
+    let reason = error.to_string();
+    let inner = match error {
+        DbErr::Conn(RuntimeErr::SqlxError(inner))
+        | DbErr::Exec(RuntimeErr::SqlxError(inner))
+        | DbErr::Query(RuntimeErr::SqlxError(inner)) => inner.as_ref(),
+        DbErr::ConnectionAcquire(_) => return StoreError::Unreachable { what, reason },
+        _ => return StoreError::Database { what, reason },
+    };
+    match inner {
+        sqlx::Error::Database(said) => {
+            let reason = said.message().to_owned();
+            let code = said.code().unwrap_or_default();
+            let kind = if said
+                .try_downcast_ref::<sqlx::sqlite::SqliteError>()
+                .is_some()
+            {
+                of_sqlite(&code)
+            } else {
+                of_postgres(&code)
+            };
+            match kind {
+                Kind::Full => StoreError::Full { what, reason },
+                Kind::ReadOnly => StoreError::ReadOnly { what, reason },
+                Kind::Locked => StoreError::Locked { what, reason },
+                Kind::Corrupt => StoreError::Corrupt { what, reason },
+                Kind::Unreachable => StoreError::Unreachable { what, reason },
+                Kind::Other => StoreError::Database { what, reason },
+            }
+        }
+        sqlx::Error::Io(_)
+        | sqlx::Error::Tls(_)
+        | sqlx::Error::PoolTimedOut
+        | sqlx::Error::PoolClosed
+        | sqlx::Error::WorkerCrashed => StoreError::Unreachable { what, reason },
+        _ => StoreError::Database { what, reason },
+    }
+}
+
+enum Kind {
+    Full,
+    ReadOnly,
+    Locked,
+    Corrupt,
+    Unreachable,
+    Other,
+}
+
+/// By SQLite's result codes; the low byte is the primary one (<https://www.sqlite.org/rescode.html>).
+fn of_sqlite(code: &str) -> Kind {
+    let code: u32 = code.parse().unwrap_or_default();
+    match (code & 0xff, code) {
+        // An I/O error at a write is a full disk or a limit of file sizes far more often than a
+        // broken one, and what helps is the same: see to the place where the file is.
+        (13, _) | (_, 778) => Kind::Full,
+        (8, _) => Kind::ReadOnly,
+        (5 | 6, _) => Kind::Locked,
+        (11 | 26, _) => Kind::Corrupt,
+        (14, _) => Kind::Unreachable,
+        _ => Kind::Other,
+    }
+}
+
+/// By SQLSTATE (<https://www.postgresql.org/docs/current/errcodes-appendix.html>).
+fn of_postgres(code: &str) -> Kind {
+    match code {
+        "53100" => Kind::Full,
+        "25006" => Kind::ReadOnly,
+        "55P03" | "40P01" | "57014" => Kind::Locked,
+        "XX001" | "XX002" => Kind::Corrupt,
+        "53300" | "57P01" | "57P02" | "57P03" => Kind::Unreachable,
+        _ if code.starts_with("08") || code.starts_with("28") || code.starts_with("3D") => {
+            Kind::Unreachable
+        }
+        _ => Kind::Other,
+    }
+}

@@ -1,0 +1,66 @@
+//! A thread's id.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::StoreError;
+
+/// A thread's id; not a session's.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ThreadId(String);
+
+impl ThreadId {
+    /// A fresh id, in the order of time.
+    pub fn fresh() -> Self {
+        Self(uuid::Uuid::now_v7().to_string())
+    }
+
+    /// An id that somebody wrote.
+    ///
+    /// # Errors
+    /// [`StoreError::BadId`]: an id has 1 to 64 letters, digits, `-` and `_`.
+    pub fn parse(text: &str) -> Result<Self, StoreError> {
+        let legal = !text.is_empty()
+            && text.len() <= 64
+            && text
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
+        if legal {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(StoreError::BadId {
+                id: text.to_owned(),
+            })
+        }
+    }
+
+    /// An id out of the database, where only legal ones are.
+    pub(crate) fn stored(text: String) -> Self {
+        Self(text)
+    }
+
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ThreadId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_never_becomes_a_path() {
+        for id in ["", "../x", "a/b", "a.b", "ü", &"x".repeat(65)] {
+            assert!(ThreadId::parse(id).is_err(), "{id}");
+        }
+        assert_eq!(ThreadId::parse("a-b_1").unwrap().as_str(), "a-b_1");
+    }
+}

@@ -1,0 +1,45 @@
+//! The Conjure store: threads, sessions and files in one database.
+//!
+//! SQLite (a file) or PostgreSQL (by URL), with one code. A thread is an append-only log of entries
+//! and events; one task writes all of them, many appends in one transaction, and forks read their
+//! ancestors' rows. What entries mean is decided in `conjure-core`.
+
+mod artifacts;
+mod backup;
+mod blobs;
+mod body;
+mod check;
+mod database;
+mod error;
+mod files;
+mod id;
+mod ledger;
+mod lineage;
+mod migrations;
+mod pages;
+mod place;
+mod platform;
+mod record;
+mod row;
+mod saved;
+mod store;
+mod threads;
+mod transfer;
+mod writer;
+
+pub use artifacts::Artifact;
+pub use blobs::{Blob, Quotas};
+pub use check::Check;
+pub use error::StoreError;
+pub use id::ThreadId;
+pub use ledger::{CallState, ToolCall};
+pub use pages::{EntryPage, Window};
+pub use place::Place;
+pub use record::{Committed, Log, Record, ThreadLog};
+pub use saved::{JsonText, McpServer, Persona, SavedAuth, Session};
+pub use store::{Options, Store};
+pub use threads::{Cursor, Thread, Totals};
+pub use transfer::Imported;
+
+#[cfg(test)]
+mod tests;

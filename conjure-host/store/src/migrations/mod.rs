@@ -1,0 +1,91 @@
+//! The versions of the schema, and how a database comes to the newest one and back.
+//!
+//! A database that holds something is backed up first. Going back restores that backup: steps are
+//! never undone one by one, since what they dropped would be gone.
+
+mod m0001_first;
+mod rollback;
+
+use std::path::Path;
+
+use sea_orm::DbBackend;
+use sea_orm_migration::{MigrationTrait, MigratorTrait};
+
+use crate::database::{Database, Transaction};
+use crate::row::column;
+use crate::{Place, StoreError, backup};
+
+const MIGRATING: &str = "bring the database to the newest schema";
+
+/// All steps, the oldest first. A released one is never changed.
+pub(crate) struct Migrator;
+
+impl MigratorTrait for Migrator {
+    fn migrations() -> Vec<Box<dyn MigrationTrait>> {
+        vec![Box::new(m0001_first::Migration)]
+    }
+}
+
+/// Whether this Conjure knows a step.
+pub(crate) fn is_known(migration: &str) -> bool {
+    Migrator::migrations()
+        .iter()
+        .any(|known| known.name() == migration)
+}
+
+/// Brings a database to the newest schema, all steps or none. Backups go to `backups`, or beside
+/// the database.
+pub(crate) async fn migrate<M: MigratorTrait>(
+    db: &Database,
+    place: &Place,
+    backups: Option<&Path>,
+) -> Result<(), StoreError> {
+    let known = M::migrations();
+    let tx = db.begin(true, MIGRATING).await?;
+    let applied = applied(&tx).await?;
+    tx.roll_back().await?;
+    let is_known = |name: &String| known.iter().any(|known| known.name() == name);
+    if let Some(newer) = applied.iter().find(|name| !is_known(name)) {
+        return Err(StoreError::Newer {
+            migration: newer.clone(),
+        });
+    }
+    if applied.len() == known.len() {
+        return Ok(());
+    }
+    if let Some(newest) = applied.last() {
+        backup::before(db, place, backups, newest).await?;
+    }
+    let tx = db.begin(true, MIGRATING).await?;
+    if tx.backend() == DbBackend::Postgres {
+        // Of hosts that start at the same time one does it, and the others find it done.
+        tx.execute("SELECT pg_advisory_xact_lock(8101520364)", [])
+            .await?;
+    }
+    M::up(tx.inner(), None)
+        .await
+        .map_err(StoreError::of(MIGRATING))?;
+    tx.commit().await
+}
+
+/// The newest step that a database has; empty where it has none.
+pub(crate) async fn newest_applied(tx: &Transaction<'_>) -> Result<String, StoreError> {
+    Ok(applied(tx).await?.pop().unwrap_or_default())
+}
+
+/// The steps that a database has, the oldest first.
+async fn applied(tx: &Transaction<'_>) -> Result<Vec<String>, StoreError> {
+    let sql = match tx.backend() {
+        DbBackend::Postgres => {
+            "SELECT 1 AS one FROM information_schema.tables \
+             WHERE table_schema = current_schema() AND table_name = 'seaql_migrations'"
+        }
+        _ => "SELECT 1 AS one FROM sqlite_master WHERE name = 'seaql_migrations'",
+    };
+    if tx.one(sql, []).await?.is_none() {
+        return Ok(Vec::new());
+    }
+    let sql = "SELECT version FROM seaql_migrations ORDER BY version";
+    let rows = tx.all(sql, []).await?;
+    rows.iter().map(|row| column(row, "version")).collect()
+}

@@ -1,0 +1,97 @@
+//! Back to the database as it was before the newest step of the schema.
+
+use std::path::{Path, PathBuf};
+
+use sea_orm::{ConnectionTrait as _, DbBackend};
+use sea_orm_migration::MigratorTrait;
+
+use crate::database::Database;
+use crate::row::column;
+use crate::{Options, Place, Store, StoreError, backup, transfer};
+
+use super::Migrator;
+
+const RESTORING: &str = "restore the backup";
+
+impl Store {
+    /// Restores the backup that was made before the newest change of the schema: for those who go
+    /// back to the Conjure from before it. What was written since is lost. Which file it was; it
+    /// stays.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] when there is no backup, [`StoreError::Locked`] when some program
+    /// has the database open, [`StoreError::Io`], and what the database says. The database is as
+    /// it was then.
+    pub async fn roll_back(place: &Place, options: &Options) -> Result<PathBuf, StoreError> {
+        restore_newest::<Migrator>(place, options.backups.as_deref()).await
+    }
+}
+
+pub(super) async fn restore_newest<M: MigratorTrait>(
+    place: &Place,
+    backups: Option<&Path>,
+) -> Result<PathBuf, StoreError> {
+    let from = backup::newest(place, backups)?;
+    match place {
+        Place::File(path) => restore_file(place, path, &from).await?,
+        Place::Memory => {}
+        Place::Postgres(_) => restore_rows::<M>(place, &from).await?,
+    }
+    Ok(from)
+}
+
+async fn restore_file(place: &Place, path: &Path, from: &Path) -> Result<(), StoreError> {
+    // The write-ahead log ends only where nobody else has the file open.
+    let db = Database::connect(place).await?;
+    let mode = db
+        .alone()
+        .await
+        .query_one_raw(db.statement("PRAGMA journal_mode = DELETE", []))
+        .await
+        .map_err(StoreError::of(RESTORING));
+    db.close().await;
+    let mode: Option<String> = mode?.map(|row| column(&row, "journal_mode")).transpose()?;
+    if mode.as_deref() != Some("delete") {
+        return Err(StoreError::Locked {
+            what: RESTORING,
+            reason: "it is open elsewhere".to_owned(),
+        });
+    }
+    let copy = path.with_extension("restoring");
+    let io = |what| StoreError::io(what, path);
+    let copied = async {
+        let _ = tokio::fs::remove_file(&copy).await;
+        tokio::fs::copy(from, &copy).await?;
+        tokio::fs::File::open(&copy).await?.sync_all().await?;
+        tokio::fs::rename(&copy, path).await
+    };
+    copied.await.map_err(io("restore"))
+}
+
+/// Drops all tables, makes those of the backup's schema, and fills them, in one transaction.
+async fn restore_rows<M: MigratorTrait>(place: &Place, from: &Path) -> Result<(), StoreError> {
+    let migration = transfer::migration_of(from).await?;
+    let steps = M::migrations()
+        .iter()
+        .position(|known| known.name() == migration)
+        .and_then(|at| u32::try_from(at + 1).ok())
+        .ok_or(StoreError::Newer { migration })?;
+    let db = Database::connect(place).await?;
+    let tx = db.begin(true, RESTORING).await?;
+    if tx.backend() == DbBackend::Postgres {
+        let sql = "SELECT CAST(table_name AS TEXT) AS t FROM information_schema.tables \
+                   WHERE table_schema = current_schema() AND table_type = 'BASE TABLE'";
+        for row in tx.all(sql, []).await? {
+            let table: String = column(&row, "t")?;
+            tx.execute(&format!("DROP TABLE \"{table}\" CASCADE"), [])
+                .await?;
+        }
+    }
+    M::up(tx.inner(), Some(steps))
+        .await
+        .map_err(StoreError::of(RESTORING))?;
+    transfer::read_all(&tx, from).await?;
+    tx.commit().await?;
+    db.close().await;
+    Ok(())
+}

@@ -1,0 +1,129 @@
+//! Who runs on this machine: what tells a dead process from one that is silent.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+/// A process, so that no other is ever taken for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Process {
+    /// The machine since it was started, and the process's view of its processes; empty where
+    /// that cannot be told.
+    pub(crate) machine: String,
+    pub(crate) pid: i64,
+    /// When it was started, in the system's measure; 0 where that cannot be told.
+    pub(crate) started: i64,
+}
+
+impl Process {
+    /// This process.
+    pub(crate) fn this() -> Self {
+        let pid = i64::from(std::process::id());
+        Self {
+            machine: machine().unwrap_or_default(),
+            pid,
+            started: started(pid).unwrap_or_default(),
+        }
+    }
+
+    /// Whether it is a process of this machine that is there no more. Of another machine's nobody
+    /// knows.
+    pub(crate) fn is_dead(&self) -> bool {
+        let here = machine();
+        here.is_some_and(|here| here == self.machine)
+            && self.started != 0
+            && started(self.pid) != Some(self.started)
+    }
+
+    pub(crate) fn is_this(&self) -> bool {
+        self.started != 0 && *self == Self::this()
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn machine() -> Option<String> {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    // Containers of one machine count their processes each for themselves.
+    let space = std::fs::read_link("/proc/self/ns/pid").ok()?;
+    Some(format!("{} {}", boot.trim(), space.display()))
+}
+
+#[cfg(target_os = "linux")]
+fn started(pid: i64) -> Option<i64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name may hold anything, also `)`; the start is the 20th field behind it.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_ascii_whitespace();
+    // A process that ended and was not waited for is listed still.
+    let state = fields.next()?;
+    (state != "Z").then(|| fields.nth(18)?.parse().ok())?
+}
+
+#[cfg(not(target_os = "linux"))]
+fn machine() -> Option<String> {
+    None
+}
+
+#[cfg(not(target_os = "linux"))]
+fn started(_pid: i64) -> Option<i64> {
+    None
+}
+
+/// The writers of this process that are alive: one whose task ended without a word is as dead as
+/// a process that did.
+static WRITERS: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+/// A writer's entry in the list of those alive.
+#[derive(Debug)]
+pub(crate) struct Alive(String);
+
+impl Alive {
+    pub(crate) fn new(writer: &str) -> Self {
+        let mut writers = WRITERS.lock().unwrap_or_else(PoisonError::into_inner);
+        writers.insert(writer.to_owned());
+        Self(writer.to_owned())
+    }
+
+    pub(crate) fn is(writer: &str) -> bool {
+        let writers = WRITERS.lock().unwrap_or_else(PoisonError::into_inner);
+        writers.contains(writer)
+    }
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        let mut writers = WRITERS.lock().unwrap_or_else(PoisonError::into_inner);
+        writers.remove(&self.0);
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_ended_is_dead_and_this_one_is_not() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let pid = i64::from(child.id());
+        let process = Process {
+            pid,
+            started: started(pid).unwrap(),
+            ..Process::this()
+        };
+        assert!(!process.is_dead());
+        child.kill().unwrap();
+        while !process.is_dead() {
+            std::thread::yield_now();
+        }
+        child.wait().unwrap();
+        assert!(process.is_dead());
+        assert!(!Process::this().is_dead());
+        let elsewhere = Process {
+            machine: "another".to_owned(),
+            ..process
+        };
+        assert!(!elsewhere.is_dead());
+    }
+}

@@ -1,0 +1,165 @@
+//! What people save: authentications, sessions, personas, MCP servers.
+//!
+//! Plain rows, made, read, changed and removed one at a time. Ids are in the order of time; lists
+//! go by them.
+
+mod auths;
+mod mcp_servers;
+mod personas;
+mod sessions;
+
+use std::fmt;
+use std::str::FromStr;
+
+use sea_orm::{
+    ActiveModelBehavior, ActiveModelTrait, ColumnTrait, DbErr, DeriveValueType, EntityTrait,
+    IntoActiveModel, ModelTrait, PrimaryKeyTrait, QueryFilter as _, QueryOrder as _,
+    QuerySelect as _, SqlErr,
+};
+
+use crate::{Store, StoreError};
+
+pub use auths::Model as SavedAuth;
+pub use mcp_servers::Model as McpServer;
+pub use personas::Model as Persona;
+pub use sessions::Model as Session;
+
+/// What is said of a failure.
+const SAVING: &str = "save it";
+const READING: &str = "read what is saved";
+
+/// A kind of saved row.
+trait Kind: EntityTrait {
+    /// What people call it.
+    const NAME: &'static str;
+    /// The column of ids.
+    const ID: Self::Column;
+}
+
+/// JSON, stored as text: PostgreSQL's own kinds of JSON do not take every string.
+#[derive(Debug, Clone, PartialEq, DeriveValueType)]
+#[sea_orm(value_type = "String")]
+pub struct JsonText(pub serde_json::Value);
+
+impl fmt::Display for JsonText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for JsonText {
+    type Err = serde_json::Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        serde_json::from_str(text).map(Self)
+    }
+}
+
+/// A fresh id, in the order of time.
+fn fresh() -> String {
+    uuid::Uuid::now_v7().to_string()
+}
+
+fn now_ms() -> i64 {
+    jiff::Timestamp::now().as_millisecond()
+}
+
+impl Store {
+    /// Writes a new row; `name` is what a clash is about.
+    async fn insert<E, A>(&self, model: E::Model, name: &str) -> Result<E::Model, StoreError>
+    where
+        E: Kind,
+        E::Model: IntoActiveModel<A>,
+        A: ActiveModelTrait<Entity = E> + ActiveModelBehavior + Send,
+    {
+        let tx = self.db().begin(true, SAVING).await?;
+        let made = model.into_active_model().insert(tx.inner()).await;
+        let made = made.map_err(|error| refused::<E>(&error, name))?;
+        tx.commit().await?;
+        Ok(made)
+    }
+
+    /// Writes a row over the one with its id.
+    async fn update<E, A>(&self, model: E::Model, name: &str) -> Result<E::Model, StoreError>
+    where
+        E: Kind,
+        E::Model: IntoActiveModel<A>,
+        A: ActiveModelTrait<Entity = E> + ActiveModelBehavior + Send,
+    {
+        let id: String = column(&model, E::ID);
+        let tx = self.db().begin(true, SAVING).await?;
+        let changed = model.into_active_model().reset_all().update(tx.inner());
+        let changed = match changed.await {
+            Err(DbErr::RecordNotUpdated) => Err(not_found::<E>(&id)),
+            changed => changed.map_err(|error| refused::<E>(&error, name)),
+        }?;
+        tx.commit().await?;
+        Ok(changed)
+    }
+
+    async fn get<E>(&self, id: &str) -> Result<E::Model, StoreError>
+    where
+        E: Kind,
+        <E::PrimaryKey as PrimaryKeyTrait>::ValueType: From<String>,
+    {
+        let row = E::find_by_id(id.to_owned()).one(self.db().reader()).await;
+        row.map_err(StoreError::of(READING))?
+            .ok_or_else(|| not_found::<E>(id))
+    }
+
+    /// A page of rows behind the id `after`, in the order of their ids.
+    async fn list<E>(&self, after: Option<&str>, limit: u64) -> Result<Vec<E::Model>, StoreError>
+    where
+        E: Kind,
+    {
+        E::find()
+            .filter(E::ID.gt(after.unwrap_or_default()))
+            .order_by_asc(E::ID)
+            .limit(limit)
+            .all(self.db().reader())
+            .await
+            .map_err(StoreError::of(READING))
+    }
+
+    async fn delete<E>(&self, id: &str) -> Result<(), StoreError>
+    where
+        E: Kind,
+        <E::PrimaryKey as PrimaryKeyTrait>::ValueType: From<String>,
+    {
+        let tx = self.db().begin(true, "remove it").await?;
+        let gone = E::delete_by_id(id.to_owned()).exec(tx.inner()).await;
+        let gone = gone.map_err(StoreError::of("remove it"))?;
+        if gone.rows_affected == 0 {
+            return Err(not_found::<E>(id));
+        }
+        tx.commit().await
+    }
+}
+
+fn column<M: ModelTrait>(model: &M, column: <M::Entity as EntityTrait>::Column) -> String {
+    match model.get(column) {
+        sea_orm::Value::String(Some(text)) => text,
+        _ => String::new(),
+    }
+}
+
+fn not_found<E: Kind>(id: &str) -> StoreError {
+    StoreError::NotFound {
+        kind: E::NAME,
+        id: id.to_owned(),
+    }
+}
+
+fn refused<E: Kind>(error: &DbErr, name: &str) -> StoreError {
+    match error.sql_err() {
+        Some(SqlErr::UniqueConstraintViolation(_)) => StoreError::NameTaken {
+            kind: E::NAME,
+            name: name.to_owned(),
+        },
+        Some(SqlErr::ForeignKeyConstraintViolation(_)) => StoreError::NotFound {
+            kind: "saved authentication or thread of the session",
+            id: name.to_owned(),
+        },
+        _ => StoreError::of(SAVING)(error.clone()),
+    }
+}

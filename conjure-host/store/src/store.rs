@@ -1,0 +1,138 @@
+//! The store: a database that is open.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use sea_orm::{ConnectionTrait as _, QueryResult, Value};
+
+use crate::database::Database;
+use crate::migrations::{self, Migrator};
+use crate::writer::Queue;
+use crate::{Log, Place, Quotas, Record, StoreError, ThreadId, ThreadLog};
+
+/// What is said of a failure.
+const READING: &str = "read the database";
+
+/// How a database is opened.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Where backups are made before the schema changes; beside an SQLite file, in `backups`,
+    /// unless told otherwise.
+    pub backups: Option<PathBuf>,
+    /// How much blobs may take.
+    pub quotas: Quotas,
+}
+
+/// An open database. Clones are the same store.
+#[derive(Clone)]
+pub struct Store {
+    db: Arc<Database>,
+    queue: Queue,
+    quotas: Quotas,
+}
+
+impl Store {
+    /// Opens a database, makes it when it is not there, and brings it to the newest schema. Must
+    /// be called on a tokio runtime, on which the store's writer then runs.
+    ///
+    /// # Errors
+    /// [`StoreError::Newer`] when a newer Conjure made the database, and what the database or the
+    /// file system says.
+    pub async fn open(place: &Place, options: &Options) -> Result<Self, StoreError> {
+        let db = Arc::new(Database::connect(place).await?);
+        migrations::migrate::<Migrator>(&db, place, options.backups.as_deref()).await?;
+        let queue = Queue::start(Arc::clone(&db));
+        Ok(Self {
+            db,
+            queue,
+            quotas: options.quotas,
+        })
+    }
+
+    /// Writes what waits, gives all threads back and closes the database. What is asked of the
+    /// store later fails with [`StoreError::Closed`]. A store that is only dropped does the same
+    /// by itself, a little later.
+    pub async fn close(&self) {
+        self.queue.close().await;
+    }
+
+    /// Deletes what a thread shows for good, except for what forks of it show, and keeps its id
+    /// and its numbers. [`Store::forks_keeping`] says beforehand which these are. A thread that is
+    /// open may be cleared by the store that has it open.
+    ///
+    /// # Errors
+    /// [`StoreError::NoThread`], [`StoreError::Busy`] when another process has it open, and what
+    /// the database says.
+    pub async fn clear_thread(&self, thread: &ThreadId) -> Result<(), StoreError> {
+        self.queue.clear(thread).await
+    }
+
+    /// Clears a thread and takes it away. Sessions that chose it have none then.
+    ///
+    /// # Errors
+    /// [`StoreError::NoThread`], [`StoreError::Busy`] when it is open, and what the database says.
+    pub async fn remove_thread(&self, thread: &ThreadId) -> Result<(), StoreError> {
+        self.queue.remove(thread).await
+    }
+
+    pub(crate) fn quotas(&self) -> Quotas {
+        self.quotas
+    }
+
+    pub(crate) fn db(&self) -> &Database {
+        &self.db
+    }
+
+    pub(crate) async fn one<I>(
+        &self,
+        sql: &str,
+        values: I,
+    ) -> Result<Option<QueryResult>, StoreError>
+    where
+        I: IntoIterator<Item = Value>,
+    {
+        let row = self
+            .db
+            .reader()
+            .query_one_raw(self.db.statement(sql, values));
+        row.await.map_err(StoreError::of(READING))
+    }
+
+    pub(crate) async fn all<I>(&self, sql: &str, values: I) -> Result<Vec<QueryResult>, StoreError>
+    where
+        I: IntoIterator<Item = Value>,
+    {
+        let rows = self
+            .db
+            .reader()
+            .query_all_raw(self.db.statement(sql, values));
+        rows.await.map_err(StoreError::of(READING))
+    }
+}
+
+impl Log for Store {
+    fn open<'a>(
+        &'a self,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Box<dyn ThreadLog>, StoreError>> {
+        let open = self.queue.open(thread);
+        async { Ok(Box::new(open.await?) as Box<dyn ThreadLog>) }.boxed()
+    }
+
+    fn read<'a>(&'a self, thread: &'a ThreadId) -> BoxFuture<'a, Result<Vec<Record>, StoreError>> {
+        self.records(thread).boxed()
+    }
+
+    fn threads(&self) -> BoxFuture<'_, Result<Vec<ThreadId>, StoreError>> {
+        async {
+            let sql = "SELECT id FROM threads WHERE removed = FALSE ORDER BY created_at_ms, id";
+            let rows = self.all(sql, []).await?;
+            rows.iter()
+                .map(|row| Ok(ThreadId::stored(crate::row::column(row, "id")?)))
+                .collect()
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,256 @@
+//! What people save, files and blobs.
+
+use conjure_core::chat::ArtifactRef;
+use conjure_core::log::{Entry, EntryBody};
+use serde_json::json;
+
+use crate::{
+    JsonText, McpServer, Options, Persona, Quotas, Record, SavedAuth, Session, Store, StoreError,
+};
+
+use super::{Bed, cases, entry, id, open};
+
+cases! {
+    a_saved_auth_has_a_name_of_its_own_and_stays_while_it_is_used
+    sessions_personas_and_servers_are_made_changed_listed_and_removed
+    a_blob_is_kept_once_and_read_from_anywhere
+    a_blob_stays_while_a_file_refers_to_it_and_goes_with_the_last
+    a_quota_refuses_and_leaves_nothing_behind
+}
+
+async fn a_saved_auth_has_a_name_of_its_own_and_stays_while_it_is_used(bed: Bed) {
+    let store = bed.open().await;
+    let auth = |kind: &str, name: &str| SavedAuth::new("openai", kind, name, vec![0, 255, 7]);
+    let kept = store.create_auth(auth("api_key", "work-1")).await.unwrap();
+    assert_eq!(store.auth(&kept.id).await.unwrap(), kept);
+    store.create_auth(auth("bearer", "work-1")).await.unwrap();
+    let error = store
+        .create_auth(auth("api_key", "work-1"))
+        .await
+        .unwrap_err();
+    assert!(matches!(error, StoreError::NameTaken { .. }), "{error}");
+    for name in ["ab", "a b c", "ünd", &"x".repeat(51)] {
+        let error = store.create_auth(auth("api_key", name)).await.unwrap_err();
+        assert!(matches!(error, StoreError::BadName { .. }), "{error}");
+    }
+    assert!(!format!("{kept:?}").contains("255"), "{kept:?}");
+
+    let session = store
+        .create_session(Session::new(&kept.id, "gpt", "/home/me"))
+        .await
+        .unwrap();
+    let error = store.delete_auth(&kept.id).await.unwrap_err();
+    let StoreError::InUse { name, sessions } = &error else {
+        panic!("{error}");
+    };
+    assert_eq!(
+        (name.as_str(), sessions),
+        ("work-1", &vec![session.id.clone()])
+    );
+    store.delete_session(&session.id).await.unwrap();
+    store.delete_auth(&kept.id).await.unwrap();
+    let error = store.delete_auth(&kept.id).await.unwrap_err();
+    assert!(matches!(error, StoreError::NotFound { .. }), "{error}");
+    assert_eq!(store.auths(None, 10).await.unwrap().len(), 1);
+}
+
+async fn sessions_personas_and_servers_are_made_changed_listed_and_removed(bed: Bed) {
+    let store = bed.open().await;
+    let auth = SavedAuth::new("openai", "api_key", "work", vec![1]);
+    let auth = store.create_auth(auth).await.unwrap();
+    store.create_thread(&id("t"), "").await.unwrap();
+    let mut session = Session::new(&auth.id, "gpt", "/home/me");
+    session.memory = JsonText(json!({"name": "m", "odd": "nul \0 and ü", "list": [1, 2.5, null]}));
+    session.chat_thread_id = Some("t".to_owned());
+    let mut session = store.create_session(session).await.unwrap();
+    assert_eq!(store.session(&session.id).await.unwrap(), session);
+    session.model_id = "gpt-2".to_owned();
+    session.mcps = JsonText(json!({"files": {"command": "x"}}));
+    let changed = store.update_session(session.clone()).await.unwrap();
+    assert!(changed.updated_at_ms >= session.updated_at_ms);
+    assert_eq!(store.session(&session.id).await.unwrap(), changed);
+    let lost = Session {
+        auth_id: "nobody".to_owned(),
+        ..session.clone()
+    };
+    let error = store.update_session(lost).await.unwrap_err();
+    assert!(matches!(error, StoreError::NotFound { .. }), "{error}");
+    // A session outlives its thread, and has none then.
+    store.remove_thread(&id("t")).await.unwrap();
+    assert_eq!(
+        store.session(&session.id).await.unwrap().chat_thread_id,
+        None
+    );
+
+    let mut ids = Vec::new();
+    for number in 0..5 {
+        let persona = Persona::new(format!("p{number}"), "1", "You are terse.");
+        ids.push(store.create_persona(persona).await.unwrap().id);
+    }
+    let first = store.personas(None, 3).await.unwrap();
+    let rest = store.personas(Some(&first[2].id), 3).await.unwrap();
+    let listed: Vec<_> = first.iter().chain(&rest).map(|p| p.id.clone()).collect();
+    assert_eq!(listed, ids);
+    let mut persona = first[0].clone();
+    persona.name = "p1".to_owned();
+    let error = store.update_persona(persona.clone()).await.unwrap_err();
+    assert!(matches!(error, StoreError::NameTaken { .. }), "{error}");
+    persona.version = "2".to_owned();
+    store.update_persona(persona.clone()).await.unwrap();
+    store.delete_persona(&persona.id).await.unwrap();
+    for error in [
+        store.persona(&persona.id).await.unwrap_err(),
+        store.update_persona(persona).await.unwrap_err(),
+    ] {
+        assert!(matches!(error, StoreError::NotFound { .. }), "{error}");
+    }
+
+    let server = McpServer::new("files", json!({"command": "mcp-files"}), true);
+    let mut server = store.create_mcp_server(server).await.unwrap();
+    server.enabled = false;
+    store.update_mcp_server(server.clone()).await.unwrap();
+    assert!(!store.mcp_server(&server.id).await.unwrap().enabled);
+    assert_eq!(store.mcp_servers(None, 9).await.unwrap().len(), 1);
+    store.delete_mcp_server(&server.id).await.unwrap();
+    assert!(store.mcp_servers(None, 9).await.unwrap().is_empty());
+}
+
+fn bytes(length: usize) -> Vec<u8> {
+    (0..length)
+        .map(|n| u8::try_from(n * 31 % 251).unwrap())
+        .collect()
+}
+
+async fn pieces(store: &Store) -> usize {
+    let sql = "SELECT number FROM blob_pieces";
+    store.all(sql, []).await.unwrap().len()
+}
+
+async fn a_blob_is_kept_once_and_read_from_anywhere(bed: Bed) {
+    let store = bed.open().await;
+    let all = bytes(600_000);
+    let blob = store.put_blob(&id("t"), all.as_slice()).await.unwrap();
+    let again = store.put_blob(&id("u"), all.as_slice()).await.unwrap();
+    assert_eq!(blob, again);
+    assert_eq!(pieces(&store).await, 3);
+    for (offset, length) in [
+        (0, 600_000),
+        (0, 10),
+        (262_143, 2),
+        (262_144, 262_144),
+        (599_999, 10),
+        (600_000, 1),
+        (700_000, 1),
+    ] {
+        let read = store.read_blob(&blob.sha256, offset as u64, length).await;
+        let end = all.len().min(offset + length);
+        assert_eq!(read.unwrap(), all.get(offset..end).unwrap_or_default());
+    }
+    let empty = store.put_blob(&id("t"), [].as_slice()).await.unwrap();
+    assert_eq!((empty.size, &empty.sha256[..8]), (0, "e3b0c442"),);
+    assert_eq!(
+        store.read_blob(&empty.sha256, 0, 10).await.unwrap(),
+        [0_u8; 0]
+    );
+    let error = store.blob("none").await.unwrap_err();
+    assert!(matches!(error, StoreError::NotFound { .. }), "{error}");
+}
+
+fn file(seq: u64, place: Option<String>) -> Record {
+    Record::Entry(Entry {
+        seq,
+        turn: 1,
+        at_ms: 0,
+        body: EntryBody::File {
+            artifact: ArtifactRef {
+                id: "file-1".to_owned(),
+                name: "a.csv".to_owned(),
+                media_type: "text/csv".to_owned(),
+                size: Some(9),
+            },
+            source: "local".to_owned(),
+            call_id: Some("c".to_owned()),
+            place,
+            remote: None,
+        },
+    })
+}
+
+async fn a_blob_stays_while_a_file_refers_to_it_and_goes_with_the_last(bed: Bed) {
+    let store = bed.open().await;
+    let blob = store
+        .put_blob(&id("t"), [1, 2, 3].as_slice())
+        .await
+        .unwrap();
+    let unused = store.put_blob(&id("t"), [4].as_slice()).await.unwrap();
+    let mut log = open(&store, "t").await;
+    let place = format!("blob:{}", blob.sha256);
+    log.append(
+        &[file(1, Some("/tmp/a.csv".to_owned())), file(2, Some(place))],
+        true,
+    )
+    .await
+    .unwrap();
+    let files = store.artifacts(&id("t")).await.unwrap();
+    let blobs: Vec<_> = files.iter().map(|file| file.blob.clone()).collect();
+    assert_eq!(blobs, [None, Some(blob.sha256.clone())]);
+    assert_eq!((files[0].name.as_str(), files[0].size), ("a.csv", Some(9)));
+    // What was put just now may still be referred to.
+    assert_eq!(store.collect_blobs().await.unwrap(), 0);
+    let tx = store.db().begin(false, "test").await.unwrap();
+    let sql = "UPDATE blobs SET touched_at_ms = touched_at_ms - 3700000";
+    tx.execute(sql, []).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(store.collect_blobs().await.unwrap(), 1);
+    assert!(store.blob(&unused.sha256).await.is_err());
+
+    store.fork(&id("t"), 2, &id("f")).await.unwrap();
+    store.clear_thread(&id("t")).await.unwrap();
+    assert_eq!(
+        store.read_blob(&blob.sha256, 0, 9).await.unwrap(),
+        [1, 2, 3]
+    );
+    assert_eq!(store.artifacts(&id("f")).await.unwrap().len(), 2);
+    store.clear_thread(&id("f")).await.unwrap();
+    assert!(store.blob(&blob.sha256).await.is_err());
+    assert_eq!(pieces(&store).await, 0);
+    log.append(&[entry(3)], false).await.unwrap();
+}
+
+async fn a_quota_refuses_and_leaves_nothing_behind(bed: Bed) {
+    let options = Options {
+        quotas: Quotas {
+            total: 1_135_000,
+            thread: 300_000,
+        },
+        ..Options::default()
+    };
+    let store = Store::open(&bed.place, &options).await.unwrap();
+    let refused = |size: usize, thread: &'static str| {
+        let store = store.clone();
+        async move {
+            let bytes = bytes(size);
+            match store.put_blob(&id(thread), bytes.as_slice()).await {
+                Ok(_) => None,
+                Err(StoreError::Quota { whose, .. }) => Some(whose),
+                Err(error) => panic!("{error}"),
+            }
+        }
+    };
+    assert_eq!(refused(400_000, "t").await.unwrap(), "thread t");
+    assert_eq!(pieces(&store).await, 0);
+    for size in [290_000, 280_000, 270_000] {
+        assert_eq!(refused(size, "t").await, None);
+    }
+    assert_eq!(refused(299_000, "t").await.unwrap(), "the store");
+    // A thread has what its files refer to.
+    let blob = store
+        .put_blob(&id("t"), bytes(290_000).as_slice())
+        .await
+        .unwrap();
+    let mut log = open(&store, "t").await;
+    let place = format!("blob:{}", blob.sha256);
+    log.append(&[file(1, Some(place))], true).await.unwrap();
+    assert_eq!(refused(20_000, "t").await.unwrap(), "thread t");
+    assert_eq!(refused(20_000, "u").await, None);
+}

@@ -1,0 +1,97 @@
+//! The store against real databases. A case runs over SQLite as a test of its own, and over
+//! PostgreSQL in one test with all others, which share a server and have a database each.
+
+mod keeping;
+mod postgres;
+mod threads;
+mod transfer;
+
+use std::future::Future;
+use std::pin::Pin;
+
+use conjure_core::chat::{Event, EventId};
+use conjure_core::log::{Entry, EntryBody};
+
+use crate::{Log as _, Options, Place, Record, Store, ThreadId, ThreadLog};
+
+/// Where a case's database is. Opening it again is what another process would do.
+#[derive(Clone)]
+pub(crate) struct Bed {
+    pub(crate) place: Place,
+}
+
+impl Bed {
+    pub(crate) async fn open(&self) -> Store {
+        Store::open(&self.place, &Options::default()).await.unwrap()
+    }
+}
+
+type Case = (&'static str, fn(Bed) -> Pin<Box<dyn Future<Output = ()>>>);
+
+/// Makes a test of each case, and the list of all of them.
+macro_rules! cases {
+    ($($name:ident)*) => {
+        pub(super) const ALL: &[super::Case] = &[
+            $((stringify!($name), |bed| Box::pin($name(bed)))),*
+        ];
+        mod sqlite {
+            $(#[test]
+            fn $name() {
+                crate::tests::over_sqlite((stringify!($name), |bed| Box::pin(super::$name(bed))));
+            })*
+        }
+    };
+}
+use cases;
+
+/// Runs a case over a new SQLite file.
+fn over_sqlite((_, case): Case) {
+    let dir = tempfile::tempdir().unwrap();
+    let bed = Bed {
+        place: Place::File(dir.path().join("conjure").join("conjure.db")),
+    };
+    runtime().block_on(case(bed));
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+}
+
+pub(crate) fn id(text: &str) -> ThreadId {
+    ThreadId::parse(text).unwrap()
+}
+
+pub(crate) fn entry(seq: u64) -> Record {
+    of_turn(seq, 1)
+}
+
+pub(crate) fn of_turn(seq: u64, turn: u64) -> Record {
+    Record::Entry(Entry {
+        seq,
+        turn,
+        at_ms: 1_000 + i64::try_from(seq).unwrap(),
+        body: EntryBody::Notice {
+            text: format!("entry {seq}"),
+        },
+    })
+}
+
+pub(crate) fn event(epoch: u64, seq: u64) -> Record {
+    Record::Event {
+        id: EventId { epoch, seq },
+        event: Event::Content {
+            delta: format!("Grüße {seq}\n"),
+        },
+    }
+}
+
+pub(crate) async fn open(store: &Store, thread: &str) -> Box<dyn ThreadLog> {
+    store.open(&id(thread)).await.unwrap()
+}
+
+pub(crate) async fn read(store: &Store, thread: &str) -> Vec<Record> {
+    store.read(&id(thread)).await.unwrap()
+}

@@ -1,0 +1,294 @@
+//! Threads: making, forking, naming and listing them.
+
+use conjure_core::chat::Usage;
+use sea_orm::{QueryResult, Value};
+
+use crate::database::{for_update, now_ms};
+use crate::lineage::Shown;
+use crate::row::{column, number, text};
+use crate::{Store, StoreError, ThreadId};
+
+/// A thread, as lists show it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Thread {
+    /// Its id.
+    pub id: ThreadId,
+    /// The thread that it was forked from.
+    pub parent: Option<ThreadId>,
+    /// The entry behind which it was forked; 0 on a thread that is no fork.
+    pub fork_from_seq: u64,
+    /// Its newest label; empty where it has none.
+    pub label: String,
+    /// Entries up to this one were cleared; 0 where none were.
+    pub cleared_upto: u64,
+    /// How often it was opened.
+    pub epoch: u64,
+    /// The newest entry, its ancestors' included; 0 before the first.
+    pub last_seq: u64,
+    /// The newest turn, counted from 1; 0 before the first.
+    pub last_turn: u64,
+    /// Whether some process has it open, as far as the database knows.
+    pub is_open: bool,
+    /// When it was made, in milliseconds since 1970.
+    pub created_at_ms: i64,
+    /// When it last grew, in milliseconds since 1970.
+    pub updated_at_ms: i64,
+    /// What the replies among its own entries came to, those that were cleared included.
+    pub totals: Totals,
+    /// What the newest cost event says of all that it shows; JSON of `TurnCost`.
+    pub cost: Option<String>,
+}
+
+/// Sums over the replies of a thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Totals {
+    /// Their number.
+    pub replies: u64,
+    /// Their tokens.
+    pub usage: Usage,
+    /// Their time from request to end, in milliseconds.
+    pub latency_ms: u64,
+}
+
+/// Where a list goes on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cursor {
+    /// When the last one on the page before was made, in milliseconds since 1970.
+    pub created_at_ms: i64,
+    /// Its id.
+    pub id: String,
+}
+
+pub(crate) const COLUMNS: &str = "id, parent_thread_id, fork_from_seq, thread_label, cleared_upto, epoch, \
+                       last_seq, last_turn, owner, created_at_ms, updated_at_ms, replies, input, \
+                       cache_read, cache_write, output, reasoning, latency_ms, cost";
+
+impl Store {
+    /// A thread.
+    ///
+    /// # Errors
+    /// [`StoreError::NoThread`], and what the database says.
+    pub async fn thread(&self, thread: &ThreadId) -> Result<Thread, StoreError> {
+        let sql = format!("SELECT {COLUMNS} FROM threads WHERE id = $1 AND removed = FALSE");
+        let row = self.one(&sql, [thread.as_str().into()]).await?;
+        row.as_ref()
+            .map(Thread::of)
+            .transpose()?
+            .ok_or_else(|| StoreError::NoThread {
+                thread: thread.clone(),
+            })
+    }
+
+    /// A page of all threads, the newest first, at most `limit` of them.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn thread_page(
+        &self,
+        after: Option<&Cursor>,
+        limit: u64,
+    ) -> Result<Vec<Thread>, StoreError> {
+        let (at_ms, id) = after.map_or((i64::MAX, ""), |after| (after.created_at_ms, &after.id));
+        let sql = format!(
+            "SELECT {COLUMNS} FROM threads WHERE (created_at_ms, id) < ($1, $2) \
+             AND removed = FALSE ORDER BY created_at_ms DESC, id DESC LIMIT $3"
+        );
+        let rows = self
+            .all(&sql, [at_ms.into(), id.into(), limit.into()])
+            .await?;
+        rows.iter().map(Thread::of).collect()
+    }
+
+    /// The forks of a thread, the oldest first.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn forks(&self, thread: &ThreadId) -> Result<Vec<Thread>, StoreError> {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM threads WHERE parent_thread_id = $1 \
+             AND removed = FALSE ORDER BY created_at_ms, id"
+        );
+        let rows = self.all(&sql, [thread.as_str().into()]).await?;
+        rows.iter().map(Thread::of).collect()
+    }
+
+    /// The forks, and their forks, that go on showing text of a thread when it is cleared.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn forks_keeping(&self, thread: &ThreadId) -> Result<Vec<Thread>, StoreError> {
+        let sql = format!(
+            "WITH RECURSIVE below (fork, upto) AS (\
+                 SELECT id, fork_from_seq FROM threads WHERE parent_thread_id = $1 \
+                 UNION ALL \
+                 SELECT t.id, \
+                     CASE WHEN t.fork_from_seq < b.upto THEN t.fork_from_seq ELSE b.upto END \
+                 FROM threads t JOIN below b ON t.parent_thread_id = b.fork\
+             ) SELECT {COLUMNS} FROM threads JOIN below ON id = fork \
+             WHERE upto > fork_floor AND upto > cleared_upto AND removed = FALSE \
+             ORDER BY created_at_ms, id"
+        );
+        let rows = self.all(&sql, [thread.as_str().into()]).await?;
+        rows.iter().map(Thread::of).collect()
+    }
+
+    /// Makes an empty thread.
+    ///
+    /// # Errors
+    /// [`StoreError::ThreadExists`], and what the database says.
+    pub async fn create_thread(&self, thread: &ThreadId, label: &str) -> Result<(), StoreError> {
+        let tx = self.db().begin(false, "make the thread").await?;
+        let sql = format!(
+            "INSERT INTO threads (id, created_at_ms, updated_at_ms) VALUES ($1, {now}, {now}) \
+             ON CONFLICT (id) DO NOTHING",
+            now = now_ms(tx.backend())
+        );
+        if tx.execute(&sql, [thread.as_str().into()]).await? == 0 {
+            return Err(StoreError::ThreadExists {
+                thread: thread.clone(),
+            });
+        }
+        if !label.is_empty() {
+            name(&tx, thread, label).await?;
+        }
+        tx.commit().await
+    }
+
+    /// Makes `fork`, which goes on behind the entry `from` of `thread` and copies nothing. It
+    /// keeps what it shows when `thread` is cleared later.
+    ///
+    /// # Errors
+    /// [`StoreError::NoThread`], [`StoreError::NoEntry`] when `thread` does not show that entry,
+    /// [`StoreError::ThreadExists`], and what the database says.
+    pub async fn fork(
+        &self,
+        thread: &ThreadId,
+        from: u64,
+        fork: &ThreadId,
+    ) -> Result<(), StoreError> {
+        let tx = self.db().begin(false, "fork the thread").await?;
+        let sql = format!(
+            "SELECT fork_floor, cleared_upto, last_seq, last_turn FROM threads WHERE id = $1 \
+             AND removed = FALSE{}",
+            for_update(tx.backend())
+        );
+        let row = tx.one(&sql, [thread.as_str().into()]).await?;
+        let row = row.ok_or_else(|| StoreError::NoThread {
+            thread: thread.clone(),
+        })?;
+        let floor = number(&row, "fork_floor")?.max(number(&row, "cleared_upto")?);
+        let last = number(&row, "last_seq")?;
+        if from <= floor || from > last {
+            return Err(StoreError::NoEntry {
+                thread: thread.clone(),
+                seq: from,
+                first: floor + 1,
+                last,
+            });
+        }
+        let shown = Shown::read(tx.inner(), tx.backend(), thread).await?;
+        let turn = shown.turn_of(tx.inner(), tx.backend(), from).await?;
+        let sql = format!(
+            "INSERT INTO threads (id, parent_thread_id, fork_from_seq, fork_floor, last_seq, \
+             last_turn, created_at_ms, updated_at_ms) VALUES ($1, $2, $3, $4, $3, $5, {now}, {now}) \
+             ON CONFLICT (id) DO NOTHING",
+            now = now_ms(tx.backend())
+        );
+        let values: [Value; 5] = [
+            fork.as_str().into(),
+            thread.as_str().into(),
+            from.into(),
+            floor.into(),
+            turn.into(),
+        ];
+        if tx.execute(&sql, values).await? == 0 {
+            return Err(StoreError::ThreadExists {
+                thread: fork.clone(),
+            });
+        }
+        tx.commit().await
+    }
+
+    /// Gives a thread a label. Earlier ones are kept as its history; the newest is shown.
+    ///
+    /// # Errors
+    /// [`StoreError::NoThread`], and what the database says.
+    pub async fn rename_thread(&self, thread: &ThreadId, label: &str) -> Result<(), StoreError> {
+        let tx = self.db().begin(false, "name the thread").await?;
+        name(&tx, thread, label).await?;
+        tx.commit().await
+    }
+
+    /// A thread's labels with their times in milliseconds since 1970, the oldest first.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn thread_labels(&self, thread: &ThreadId) -> Result<Vec<(i64, String)>, StoreError> {
+        let sql = "SELECT at_ms, label FROM thread_labels WHERE thread_id = $1 ORDER BY number";
+        let rows = self.all(sql, [thread.as_str().into()]).await?;
+        rows.iter()
+            .map(|row| Ok((column(row, "at_ms")?, column(row, "label")?)))
+            .collect()
+    }
+}
+
+impl Thread {
+    pub(crate) fn of(row: &QueryResult) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: ThreadId::stored(column(row, "id")?),
+            parent: text(row, "parent_thread_id")?.map(ThreadId::stored),
+            fork_from_seq: number(row, "fork_from_seq")?,
+            label: column(row, "thread_label")?,
+            cleared_upto: number(row, "cleared_upto")?,
+            epoch: number(row, "epoch")?,
+            last_seq: number(row, "last_seq")?,
+            last_turn: number(row, "last_turn")?,
+            is_open: text(row, "owner")?.is_some(),
+            created_at_ms: column(row, "created_at_ms")?,
+            updated_at_ms: column(row, "updated_at_ms")?,
+            totals: Totals {
+                replies: number(row, "replies")?,
+                usage: Usage {
+                    input: number(row, "input")?,
+                    cache_read: number(row, "cache_read")?,
+                    cache_write: number(row, "cache_write")?,
+                    output: number(row, "output")?,
+                    reasoning: number(row, "reasoning")?,
+                },
+                latency_ms: number(row, "latency_ms")?,
+            },
+            cost: text(row, "cost")?,
+        })
+    }
+
+    /// Where a list goes on behind it.
+    pub fn cursor(&self) -> Cursor {
+        Cursor {
+            created_at_ms: self.created_at_ms,
+            id: self.id.to_string(),
+        }
+    }
+}
+
+async fn name(
+    tx: &crate::database::Transaction<'_>,
+    thread: &ThreadId,
+    label: &str,
+) -> Result<(), StoreError> {
+    let label = label.replace('\0', "");
+    let values = [label.as_str().into(), thread.as_str().into()];
+    let sql = "UPDATE threads SET thread_label = $1 WHERE id = $2 AND removed = FALSE";
+    if tx.execute(sql, values).await? == 0 {
+        return Err(StoreError::NoThread {
+            thread: thread.clone(),
+        });
+    }
+    let sql = format!(
+        "INSERT INTO thread_labels (thread_id, number, label, at_ms) VALUES ($1, \
+         (SELECT COALESCE(MAX(number), 0) + 1 FROM thread_labels WHERE thread_id = $1), $2, {})",
+        now_ms(tx.backend())
+    );
+    tx.execute(&sql, [thread.as_str().into(), label.into()])
+        .await?;
+    Ok(())
+}

@@ -1,0 +1,137 @@
+//! A database as JSON lines.
+
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use futures_util::TryStreamExt as _;
+use sea_orm::{QueryResult, StreamTrait as _};
+use serde_json::{Map, Value as Json};
+use tokio::io::{AsyncWrite, AsyncWriteExt as _, BufWriter};
+
+use crate::database::{Transaction, statement};
+use crate::row::column;
+use crate::{Store, StoreError, body};
+
+use super::{Kind, Line, Table, VERSION, tables};
+
+const EXPORTING: &str = "export the database";
+
+/// Whether sealed secrets are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Secrets {
+    Kept,
+    LeftOut,
+}
+
+impl Store {
+    /// Writes everything but secrets to a new file of JSON lines, which [`Store::import`] reads
+    /// into either kind of database. Nothing is written to the database meanwhile.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] when the file is there already or cannot be written, and what the
+    /// database says.
+    pub async fn export(&self, path: &Path) -> Result<(), StoreError> {
+        let tx = self.db().begin(false, EXPORTING).await?;
+        let migration = crate::migrations::newest_applied(&tx).await?;
+        write_all(&tx, path, &migration, Secrets::LeftOut).await?;
+        tx.roll_back().await
+    }
+}
+
+/// Writes all tables to a new file; none is left behind when that fails.
+pub(crate) async fn write_all(
+    tx: &Transaction<'_>,
+    path: &Path,
+    migration: &str,
+    secrets: Secrets,
+) -> Result<(), StoreError> {
+    let file = crate::files::create_private(path)?;
+    let mut to = BufWriter::new(tokio::fs::File::from_std(file));
+    let written = write(tx, &mut to, path, migration, secrets).await;
+    if written.is_err() {
+        let _ = std::fs::remove_file(path);
+    }
+    written
+}
+
+async fn write(
+    tx: &Transaction<'_>,
+    to: &mut BufWriter<tokio::fs::File>,
+    path: &Path,
+    migration: &str,
+    secrets: Secrets,
+) -> Result<(), StoreError> {
+    let first = Line::Conjure {
+        version: VERSION,
+        migration: migration.to_owned(),
+    };
+    line(to, path, &first).await?;
+    let mut written = 0;
+    for table in tables(tx).await? {
+        let sql = format!("SELECT * FROM {} ORDER BY 1, 2", table.name);
+        let query = statement(tx.backend(), &sql, []);
+        let mut rows = tx
+            .inner()
+            .stream_raw(query)
+            .await
+            .map_err(StoreError::of(EXPORTING))?;
+        while let Some(row) = rows.try_next().await.map_err(StoreError::of(EXPORTING))? {
+            let row = Line::Row {
+                table: table.name.clone(),
+                columns: columns(&table, &row, secrets)?,
+            };
+            line(to, path, &row).await?;
+            written += 1;
+        }
+    }
+    line(to, path, &Line::End { rows: written }).await?;
+    let synced = async {
+        to.flush().await?;
+        to.get_ref().sync_all().await
+    };
+    synced.await.map_err(StoreError::io("write", path))
+}
+
+fn columns(
+    table: &Table,
+    row: &QueryResult,
+    secrets: Secrets,
+) -> Result<Map<String, Json>, StoreError> {
+    let mut columns = Map::new();
+    for (name, kind) in &table.columns {
+        let is_secret = table.name == "saved_authentications" && name == "sealed";
+        let value = if is_secret && secrets == Secrets::LeftOut {
+            Some(Json::from(""))
+        } else if table.name == "threads" && name == "owner" {
+            None
+        } else {
+            match kind {
+                Kind::Text => column::<Option<String>>(row, name)?.map(Json::from),
+                Kind::Number => column::<Option<i64>>(row, name)?.map(Json::from),
+                Kind::Bool => column::<Option<bool>>(row, name)?.map(Json::from),
+                Kind::Bytes => column::<Option<Vec<u8>>>(row, name)?
+                    .map(|bytes| Json::from(BASE64_STANDARD.encode(bytes))),
+                Kind::Body => Some(body::read(column(row, name)?, || {
+                    format!("a row of `{}`", table.name)
+                })?),
+            }
+        };
+        columns.insert(name.clone(), value.unwrap_or(Json::Null));
+    }
+    Ok(columns)
+}
+
+async fn line(
+    to: &mut (impl AsyncWrite + Unpin),
+    path: &Path,
+    line: &Line,
+) -> Result<(), StoreError> {
+    let json = serde_json::to_vec(line).map_err(std::io::Error::from);
+    let written = async {
+        let mut json = json?;
+        json.push(b'\n');
+        to.write_all(&json).await
+    };
+    written.await.map_err(StoreError::io("write", path))
+}

@@ -1,0 +1,235 @@
+//! JSON lines into a database.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use sea_orm::Value;
+use serde_json::{Map, Value as Json};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+
+use crate::database::Transaction;
+use crate::row::column;
+use crate::{Store, StoreError, ThreadId, body};
+
+use super::{Kind, Line, Table, VERSION, tables};
+
+impl Store {
+    /// Reads what [`Store::export`] wrote, all or nothing. What is here already stays: a saved
+    /// authentication, a persona or a server of the same name is taken for the one in the file. How
+    /// many rows are new.
+    ///
+    /// # Errors
+    /// [`StoreError::ThreadExists`] when a thread is here already, [`StoreError::Damaged`] when the
+    /// file is not one of these or was cut, [`StoreError::Newer`] when a newer Conjure wrote it,
+    /// [`StoreError::Io`], and what the database says.
+    pub async fn import(&self, path: &Path) -> Result<u64, StoreError> {
+        let tx = self.db().begin(true, "import into the database").await?;
+        let rows = read_all(&tx, path).await?;
+        tx.commit().await?;
+        Ok(rows)
+    }
+}
+
+/// The newest step of the schema that a file was written with.
+pub(crate) async fn migration_of(path: &Path) -> Result<String, StoreError> {
+    let mut lines = Lines::open(path).await?;
+    match lines.next().await? {
+        Some(Line::Conjure { migration, .. }) => Ok(migration),
+        _ => Err(lines.damaged("it does not begin as an export of Conjure does")),
+    }
+}
+
+/// Reads all lines of a file into the tables. How many rows are new.
+pub(crate) async fn read_all(tx: &Transaction<'_>, path: &Path) -> Result<u64, StoreError> {
+    let mut lines = Lines::open(path).await?;
+    match lines.next().await? {
+        Some(Line::Conjure { version, migration }) => {
+            if version > VERSION || !crate::migrations::is_known(&migration) {
+                return Err(StoreError::Newer { migration });
+            }
+        }
+        _ => return Err(lines.damaged("it does not begin as an export of Conjure does")),
+    }
+    let mut import = Import {
+        tx,
+        tables: tables(tx).await?,
+        parents: Vec::new(),
+        auths: HashMap::new(),
+        known_uploads: HashSet::new(),
+    };
+    let (mut read, mut new) = (0, 0);
+    loop {
+        match lines.next().await? {
+            Some(Line::Row { table, columns }) => {
+                read += 1;
+                match import.row(&table, columns).await {
+                    Ok(rows) => new += rows,
+                    Err(Refused::Row(reason)) => return Err(lines.damaged(&reason)),
+                    Err(Refused::Store(error)) => return Err(error),
+                }
+            }
+            Some(Line::End { rows }) if rows == read => break,
+            _ => return Err(lines.damaged("it ends too early: it was cut")),
+        }
+    }
+    import.link().await?;
+    Ok(new)
+}
+
+struct Lines<'a> {
+    path: &'a Path,
+    lines: tokio::io::Lines<BufReader<tokio::fs::File>>,
+    number: usize,
+}
+
+impl<'a> Lines<'a> {
+    async fn open(path: &'a Path) -> Result<Self, StoreError> {
+        let file = tokio::fs::File::open(path)
+            .await
+            .map_err(StoreError::io("open", path))?;
+        Ok(Self {
+            path,
+            lines: BufReader::new(file).lines(),
+            number: 0,
+        })
+    }
+
+    async fn next(&mut self) -> Result<Option<Line>, StoreError> {
+        self.number += 1;
+        let line = self.lines.next_line().await;
+        line.map_err(StoreError::io("read", self.path))?
+            .map(|line| serde_json::from_str(&line))
+            .transpose()
+            .map_err(|error| self.damaged(&error.to_string()))
+    }
+
+    fn damaged(&self, reason: &str) -> StoreError {
+        StoreError::Damaged {
+            path: self.path.to_owned(),
+            line: self.number,
+            reason: reason.to_owned(),
+        }
+    }
+}
+
+struct Import<'a, 'b> {
+    tx: &'a Transaction<'b>,
+    tables: Vec<Table>,
+    /// Forks and their parents: linked when all threads are there.
+    parents: Vec<(String, String)>,
+    /// Saved authentications of the file that are here already, by another id.
+    auths: HashMap<String, String>,
+    /// Uploads of blobs that are here already.
+    known_uploads: HashSet<String>,
+}
+
+enum Refused {
+    Row(String),
+    Store(StoreError),
+}
+
+impl From<StoreError> for Refused {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl Import<'_, '_> {
+    async fn row(&mut self, name: &str, mut row: Map<String, Json>) -> Result<u64, Refused> {
+        let field = |row: &Map<String, Json>, name: &str| {
+            let value = row.get(name).and_then(Json::as_str);
+            value.unwrap_or_default().to_owned()
+        };
+        match name {
+            "threads" => self.thread(&mut row).await?,
+            "sessions" => {
+                if let Some(id) = self.auths.get(&field(&row, "auth_id")) {
+                    row.insert("auth_id".to_owned(), id.as_str().into());
+                }
+            }
+            "blob_pieces" if self.known_uploads.contains(&field(&row, "upload")) => return Ok(0),
+            _ => {}
+        }
+        let rows = self.insert(name, &row).await?;
+        match name {
+            "blobs" if rows == 0 => {
+                self.known_uploads.insert(field(&row, "upload"));
+            }
+            "saved_authentications" if rows == 0 => {
+                let sql = "SELECT id FROM saved_authentications \
+                           WHERE provider = $1 AND kind = $2 AND name = $3";
+                let named = ["provider", "kind", "name"].map(|name| field(&row, name).into());
+                if let Some(known) = self.tx.one(sql, named).await? {
+                    let known = column(&known, "id")?;
+                    self.auths.insert(field(&row, "id"), known);
+                }
+            }
+            _ => {}
+        }
+        Ok(rows)
+    }
+
+    async fn thread(&mut self, row: &mut Map<String, Json>) -> Result<(), Refused> {
+        let id = row.get("id").and_then(Json::as_str).unwrap_or_default();
+        let thread = ThreadId::parse(id)?;
+        let sql = "SELECT 1 AS one FROM threads WHERE id = $1";
+        if self.tx.one(sql, [id.into()]).await?.is_some() {
+            return Err(StoreError::ThreadExists { thread }.into());
+        }
+        if let Some(Json::String(parent)) = row.insert("parent_thread_id".to_owned(), Json::Null) {
+            self.parents.push((thread.to_string(), parent));
+        }
+        Ok(())
+    }
+
+    async fn insert(&self, name: &str, row: &Map<String, Json>) -> Result<u64, Refused> {
+        let table = self.tables.iter().find(|table| table.name == name);
+        let table = table.ok_or_else(|| Refused::Row(format!("there is no table `{name}`")))?;
+        let mut names = Vec::with_capacity(row.len());
+        let mut values = Vec::with_capacity(row.len());
+        for (name, value) in row {
+            let kind = table.columns.iter().find(|(column, _)| column == name);
+            let value = kind.and_then(|(_, kind)| of_json(*kind, value));
+            values.push(value.ok_or_else(|| {
+                Refused::Row(format!("`{name}` of `{}` cannot be that", table.name))
+            })?);
+            names.push(name.as_str());
+        }
+        let marks: Vec<String> = (1..=values.len())
+            .map(|number| format!("${number}"))
+            .collect();
+        let sql = format!(
+            "INSERT INTO {} ({}) VALUES ({}) ON CONFLICT DO NOTHING",
+            table.name,
+            names.join(", "),
+            marks.join(", ")
+        );
+        Ok(self.tx.execute(&sql, values).await?)
+    }
+
+    async fn link(&self) -> Result<(), StoreError> {
+        let sql = "UPDATE threads SET parent_thread_id = $1 WHERE id = $2";
+        for (fork, parent) in &self.parents {
+            let values = [parent.as_str().into(), fork.as_str().into()];
+            self.tx.execute(sql, values).await?;
+        }
+        Ok(())
+    }
+}
+
+/// A column's value, if it can be one.
+fn of_json(kind: Kind, value: &Json) -> Option<Value> {
+    let text = || value.as_str().map(str::to_owned);
+    let bytes = |text: String| BASE64_STANDARD.decode(text).ok();
+    Some(match (kind, value) {
+        (Kind::Text, Json::Null) => Value::String(None),
+        (Kind::Text, _) => text()?.into(),
+        (Kind::Number, Json::Null) => Value::BigInt(None),
+        (Kind::Number, _) => value.as_i64()?.into(),
+        (Kind::Bool, _) => value.as_bool()?.into(),
+        (Kind::Bytes, _) => bytes(text()?)?.into(),
+        (Kind::Body, _) => body::pack(serde_json::to_vec(value).ok()?).into(),
+    })
+}

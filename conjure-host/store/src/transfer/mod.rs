@@ -1,0 +1,114 @@
+//! Everything out of a database and into another: JSON lines that are the same for SQLite and
+//! PostgreSQL.
+//!
+//! The first line says what it is, each other line is a row, and the last counts them, so that a
+//! file that was cut is known. Which tables and columns there are is asked of the database: an
+//! older schema is written as it is.
+
+mod export;
+mod import;
+mod jsonl;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json};
+
+use crate::StoreError;
+use crate::database::Transaction;
+use crate::row::column;
+
+pub(crate) use export::{Secrets, write_all};
+pub(crate) use import::{migration_of, read_all};
+pub use jsonl::Imported;
+
+/// The form of these files.
+const VERSION: u32 = 1;
+
+/// Written first, in this order, since others refer to them.
+const FIRST: [&str; 3] = ["saved_authentications", "threads", "blobs"];
+/// Who writes at the moment, and what the schema is: true of one database only.
+const LEFT_OUT: [&str; 3] = ["writers", "runs", "seaql_migrations"];
+
+/// A line.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Line {
+    /// The first.
+    Conjure {
+        version: u32,
+        /// The newest step of the schema.
+        migration: String,
+    },
+    /// A row of a table.
+    Row {
+        table: String,
+        columns: Map<String, Json>,
+    },
+    /// The last.
+    End { rows: u64 },
+}
+
+/// A table, as the database has it.
+#[derive(Debug)]
+struct Table {
+    name: String,
+    columns: Vec<(String, Kind)>,
+}
+
+/// What a column holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Number,
+    Bool,
+    Bytes,
+    /// JSON that may be compressed.
+    Body,
+}
+
+impl Kind {
+    fn of(table: &str, column: &str, declared: &str) -> Self {
+        if column == "body" && (table == "entries" || table == "events") {
+            return Self::Body;
+        }
+        match declared {
+            "bigint" | "integer" => Self::Number,
+            "boolean" => Self::Bool,
+            "bytea" => Self::Bytes,
+            _ if declared.starts_with("blob") => Self::Bytes,
+            _ => Self::Text,
+        }
+    }
+}
+
+/// The tables, those that others refer to first.
+async fn tables(tx: &Transaction<'_>) -> Result<Vec<Table>, StoreError> {
+    let sql = match tx.backend() {
+        sea_orm::DbBackend::Postgres => {
+            "SELECT CAST(table_name AS TEXT) AS t, CAST(column_name AS TEXT) AS c, \
+             CAST(data_type AS TEXT) AS d FROM information_schema.columns \
+             WHERE table_schema = current_schema() ORDER BY table_name, ordinal_position"
+        }
+        _ => {
+            "SELECT m.name AS t, p.name AS c, lower(p.type) AS d FROM sqlite_master m \
+             JOIN pragma_table_info(m.name) p WHERE m.type = 'table' \
+             AND m.name NOT LIKE 'sqlite_%' ORDER BY m.name, p.cid"
+        }
+    };
+    let mut tables: Vec<Table> = Vec::new();
+    for row in tx.all(sql, []).await? {
+        let (name, of): (String, String) = (column(&row, "t")?, column(&row, "c")?);
+        let declared: String = column(&row, "d")?;
+        let kind = Kind::of(&name, &of, &declared);
+        match tables.last_mut().filter(|table| table.name == name) {
+            Some(table) => table.columns.push((of, kind)),
+            None => tables.push(Table {
+                name,
+                columns: vec![(of, kind)],
+            }),
+        }
+    }
+    tables.retain(|table| !LEFT_OUT.contains(&table.name.as_str()));
+    let place = |table: &Table| FIRST.iter().position(|first| *first == table.name);
+    tables.sort_by_key(|table| place(table).unwrap_or(FIRST.len()));
+    Ok(tables)
+}

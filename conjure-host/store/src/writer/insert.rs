@@ -1,0 +1,119 @@
+//! Rows into tables, many with one statement.
+//!
+//! A statement has a power of two of rows, so that there are few different ones and each is
+//! prepared once.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use sea_orm::Value;
+
+use crate::StoreError;
+use crate::database::Transaction;
+
+/// Rows of one statement at most.
+const MOST: usize = 64;
+
+/// A table with the columns that are written.
+pub(crate) struct Table {
+    pub(crate) name: &'static str,
+    pub(crate) columns: &'static [&'static str],
+}
+
+pub(crate) const ENTRIES: Table = Table {
+    name: "entries",
+    columns: &["thread_id", "seq", "turn_index", "kind", "at_ms", "body"],
+};
+
+pub(crate) const EVENTS: Table = Table {
+    name: "events",
+    columns: &[
+        "thread_id",
+        "epoch",
+        "last_seq",
+        "first_seq",
+        "after_entry",
+        "body",
+    ],
+};
+
+pub(crate) const ARTIFACTS: Table = Table {
+    name: "artifacts",
+    columns: &[
+        "thread_id",
+        "entry_seq",
+        "artifact_id",
+        "name",
+        "media_type",
+        "size",
+        "source",
+        "call_id",
+        "place",
+        "remote",
+        "blob_sha256",
+    ],
+};
+
+/// The texts of the statements that were made so far.
+#[derive(Default)]
+pub(crate) struct Statements(HashMap<(&'static str, usize), String>);
+
+impl Statements {
+    /// Inserts rows; `values` holds all of them, one after the other.
+    pub(crate) async fn insert(
+        &mut self,
+        tx: &Transaction<'_>,
+        table: &Table,
+        values: Vec<Value>,
+    ) -> Result<(), StoreError> {
+        let width = table.columns.len();
+        let mut left = values.len() / width;
+        let mut values = values.into_iter();
+        while left > 0 {
+            let rows = MOST.min(1 << left.ilog2());
+            let sql = self
+                .0
+                .entry((table.name, rows))
+                .or_insert_with(|| text(table, rows));
+            let these: Vec<Value> = values.by_ref().take(rows * width).collect();
+            tx.execute(sql, these).await?;
+            left -= rows;
+        }
+        Ok(())
+    }
+}
+
+fn text(table: &Table, rows: usize) -> String {
+    let mut sql = format!(
+        "INSERT INTO {} ({}) VALUES ",
+        table.name,
+        table.columns.join(", ")
+    );
+    let width = table.columns.len();
+    for row in 0..rows {
+        sql.push_str(if row == 0 { "(" } else { ", (" });
+        for column in 1..=width {
+            let separator = if column == 1 { "" } else { ", " };
+            let _ = write!(sql, "{separator}${}", row * width + column);
+        }
+        sql.push(')');
+    }
+    sql
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_has_its_own_number() {
+        let table = Table {
+            name: "t",
+            columns: &["a", "b"],
+        };
+        assert_eq!(
+            text(&table, 2),
+            "INSERT INTO t (a, b) VALUES ($1, $2), ($3, $4)"
+        );
+    }
+}

@@ -1,0 +1,295 @@
+//! Who writes a thread: one writer, from opening it to closing it.
+//!
+//! A thread names its writer, a writer has a row with a heartbeat, and every transaction touches
+//! that row. A thread of a writer that is dead or was silent for too long may be taken: its
+//! writer's row goes first, and with it every transaction that the silent one may still try. So
+//! one row fences all threads of a process, and a group of appends to hundreds of threads costs
+//! one look.
+
+use std::time::Duration;
+
+use sea_orm::{DbBackend, QueryResult};
+
+use crate::database::{Transaction, for_update, now_ms};
+use crate::platform::{Alive, Process};
+use crate::row::{number, text};
+use crate::{StoreError, ThreadId};
+
+use super::{Opened, Writer};
+
+/// A writer that was silent for so long may be taken for dead.
+pub(crate) const SILENT: Duration = Duration::from_secs(15);
+/// What is said of a failure.
+const OPENING: &str = "open the thread";
+
+/// A thread that this writer has open: what comes next in it.
+pub(super) struct Lease {
+    pub(super) thread: ThreadId,
+    pub(super) epoch: u64,
+    pub(super) position: Position,
+}
+
+/// Where a thread ends.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Position {
+    pub(super) last_seq: u64,
+    pub(super) last_turn: u64,
+    pub(super) last_event: u64,
+}
+
+impl Writer {
+    pub(super) async fn open(&mut self, thread: &ThreadId) -> Result<Opened, StoreError> {
+        if self.leases.values().any(|lease| lease.thread == *thread) {
+            return Err(StoreError::Busy {
+                thread: thread.clone(),
+                owner: "this process".to_owned(),
+            });
+        }
+        self.register().await?;
+        // The epoch is on the disk before an event may carry it.
+        let tx = self.db.begin(true, OPENING).await?;
+        let sql = format!(
+            "UPDATE writers SET beat_ms = {} WHERE id = $1 AND lost = FALSE",
+            now_ms(tx.backend())
+        );
+        if tx.execute(&sql, [self.id.as_str().into()]).await? == 0 {
+            tx.roll_back().await?;
+            self.lost();
+            return Err(StoreError::Lost {
+                thread: thread.clone(),
+            });
+        }
+        let sql = format!(
+            "INSERT INTO threads (id, created_at_ms, updated_at_ms) VALUES ($1, {now}, {now}) \
+             ON CONFLICT (id) DO NOTHING",
+            now = now_ms(tx.backend())
+        );
+        tx.execute(&sql, [thread.as_str().into()]).await?;
+        let sql = format!(
+            "SELECT owner, epoch, last_seq, last_turn FROM threads WHERE id = $1 \
+             AND removed = FALSE{}",
+            for_update(tx.backend())
+        );
+        let row = tx.one(&sql, [thread.as_str().into()]).await?;
+        let row = row.ok_or_else(|| StoreError::NoThread {
+            thread: thread.clone(),
+        })?;
+        self.nobody_else(&tx, thread, &row).await?;
+        let epoch = number(&row, "epoch")? + 1;
+        let position = Position {
+            last_seq: number(&row, "last_seq")?,
+            last_turn: number(&row, "last_turn")?,
+            last_event: 0,
+        };
+        tx.execute(
+            "UPDATE threads SET owner = $1, epoch = $2 WHERE id = $3",
+            [
+                self.id.as_str().into(),
+                epoch.into(),
+                thread.as_str().into(),
+            ],
+        )
+        .await?;
+        tx.commit().await?;
+        let lease = self.next_lease;
+        self.next_lease += 1;
+        let opened = Opened {
+            lease,
+            epoch,
+            last_seq: position.last_seq,
+        };
+        self.leases.insert(
+            lease,
+            Lease {
+                thread: thread.clone(),
+                epoch,
+                position,
+            },
+        );
+        Ok(opened)
+    }
+
+    /// Fails when another writer has the thread.
+    pub(super) async fn nobody_else(
+        &self,
+        tx: &Transaction<'_>,
+        thread: &ThreadId,
+        row: &QueryResult,
+    ) -> Result<(), StoreError> {
+        if let Some(owner) = text(row, "owner")?
+            && owner != self.id
+            && let Some(owner) = still_writes(tx, &owner).await?
+        {
+            return Err(StoreError::Busy {
+                thread: thread.clone(),
+                owner,
+            });
+        }
+        Ok(())
+    }
+
+    /// Gives a thread back.
+    pub(super) async fn release(&mut self, lease: u64) {
+        let Some(lease) = self.leases.remove(&lease) else {
+            return;
+        };
+        // When that fails, the thread is free once this writer is silent or gone.
+        if let Ok(tx) = self.db.begin(false, "close the thread").await {
+            let values = [lease.thread.as_str().into(), self.id.as_str().into()];
+            let sql = "UPDATE threads SET owner = NULL WHERE id = $1 AND owner = $2";
+            if tx.execute(sql, values).await.is_ok() {
+                let _ = tx.commit().await;
+            }
+        }
+    }
+
+    /// Says that this writer lives.
+    pub(super) async fn beat(&mut self) {
+        let sql = format!(
+            "UPDATE writers SET beat_ms = {} WHERE id = $1 AND lost = FALSE",
+            now_ms(self.db.backend())
+        );
+        let beat = async {
+            let tx = self.db.begin(false, "say that this process lives").await?;
+            let beaten = tx.execute(&sql, [self.id.as_str().into()]).await?;
+            tx.commit().await?;
+            Ok::<_, StoreError>(beaten)
+        };
+        match beat.await {
+            Ok(0) => self.lost(),
+            Ok(_) => {}
+            Err(error) => tracing::warn!(%error, "the store's heartbeat failed"),
+        }
+    }
+
+    /// Takes note that this writer was taken for dead: it has no thread any more.
+    pub(super) fn lost(&mut self) {
+        self.leases.clear();
+        self.id.clear();
+        self.alive = None;
+    }
+
+    /// Gives all threads back.
+    pub(super) async fn end(&mut self) {
+        if self.id.is_empty() {
+            return;
+        }
+        if let Ok(tx) = self.db.begin(false, "close the store").await
+            && forget(&tx, &self.id).await.is_ok()
+        {
+            let _ = tx.commit().await;
+        }
+        self.lost();
+    }
+
+    /// Makes this writer known, and takes the opportunity to forget the dead.
+    async fn register(&mut self) -> Result<(), StoreError> {
+        if !self.id.is_empty() {
+            return Ok(());
+        }
+        let id = uuid::Uuid::now_v7().to_string();
+        let alive = Alive::new(&id);
+        let this = Process::this();
+        let tx = self.db.begin(false, OPENING).await?;
+        let sql = format!("SELECT * FROM writers{}", for_update(tx.backend()));
+        for row in tx.all(&sql, []).await? {
+            let writer = Known::of(&row)?;
+            if writer.is_lost || writer.is_dead() {
+                forget(&tx, &writer.id).await?;
+            }
+        }
+        let sql = format!(
+            "INSERT INTO writers (id, machine, pid, started, beat_ms, groups, lost) \
+             VALUES ($1, $2, $3, $4, {}, 0, FALSE)",
+            now_ms(tx.backend())
+        );
+        let values = [
+            id.as_str().into(),
+            this.machine.into(),
+            this.pid.into(),
+            this.started.into(),
+        ];
+        tx.execute(&sql, values).await?;
+        tx.commit().await?;
+        self.id = id;
+        self.alive = Some(alive);
+        self.groups = 0;
+        Ok(())
+    }
+}
+
+/// A writer, as the database knows it.
+struct Known {
+    id: String,
+    process: Process,
+    is_lost: bool,
+}
+
+impl Known {
+    fn of(row: &QueryResult) -> Result<Self, StoreError> {
+        let read = StoreError::of(OPENING);
+        let known = || -> Result<Self, sea_orm::DbErr> {
+            Ok(Self {
+                id: row.try_get("", "id")?,
+                process: Process {
+                    machine: row.try_get("", "machine")?,
+                    pid: row.try_get("", "pid")?,
+                    started: row.try_get("", "started")?,
+                },
+                is_lost: row.try_get("", "lost")?,
+            })
+        };
+        known().map_err(read)
+    }
+
+    fn is_dead(&self) -> bool {
+        self.process.is_dead() || (self.process.is_this() && !Alive::is(&self.id))
+    }
+}
+
+/// Whether a writer lives, and who it is. One that does not is fenced off: what it may still try
+/// to write fails.
+async fn still_writes(tx: &Transaction<'_>, id: &str) -> Result<Option<String>, StoreError> {
+    let sql = format!(
+        "SELECT * FROM writers WHERE id = $1{}",
+        for_update(tx.backend())
+    );
+    let Some(row) = tx.one(&sql, [id.into()]).await? else {
+        return Ok(None);
+    };
+    let writer = Known::of(&row)?;
+    let silent_since = i64::try_from(SILENT.as_millis()).unwrap_or(i64::MAX);
+    let sql = format!(
+        "UPDATE writers SET lost = TRUE WHERE id = $1 AND (lost = TRUE OR beat_ms < {} - $2)",
+        now_ms(tx.backend())
+    );
+    let limit = if writer.is_dead() {
+        i64::MIN / 4
+    } else {
+        silent_since
+    };
+    if tx.execute(&sql, [id.into(), limit.into()]).await? > 0 {
+        return Ok(None);
+    }
+    let this = Process::this();
+    let owner = if writer.process == this {
+        "this process".to_owned()
+    } else if writer.process.machine == this.machine && tx.backend() == DbBackend::Sqlite {
+        format!("process {}", writer.process.pid)
+    } else {
+        format!("process {} of its machine", writer.process.pid)
+    };
+    Ok(Some(owner))
+}
+
+/// Takes a writer's row away, and the threads from it.
+async fn forget(tx: &Transaction<'_>, id: &str) -> Result<(), StoreError> {
+    tx.execute(
+        "UPDATE threads SET owner = NULL WHERE owner = $1",
+        [id.into()],
+    )
+    .await?;
+    tx.execute("DELETE FROM writers WHERE id = $1", [id.into()])
+        .await?;
+    Ok(())
+}

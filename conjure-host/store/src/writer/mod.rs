@@ -1,0 +1,340 @@
+//! The one task that writes threads.
+//!
+//! It takes appends from a queue, puts all that waits into one transaction, and answers each. It
+//! also opens and closes threads, since who may write a thread and what comes next in it are known
+//! here. It knows nothing of what entries mean.
+
+mod clear;
+mod encode;
+mod group;
+mod insert;
+mod lease;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::time::Instant;
+
+use crate::database::Database;
+use crate::platform::Alive;
+use crate::{Committed, Record, StoreError, ThreadId, ThreadLog};
+
+use insert::Statements;
+use lease::Lease;
+
+/// How much may wait to be written, in bytes.
+const QUEUE: usize = 64 * 1024 * 1024;
+/// The largest append, in bytes.
+const LARGEST: usize = QUEUE / 2;
+/// Transactions that nobody waits for urgently are at least so far apart: what comes meanwhile
+/// goes into one.
+const SPACING: Duration = Duration::from_millis(4);
+/// How often a writer that is idle says that it lives.
+const BEAT: Duration = Duration::from_secs(4);
+/// A transaction takes in no more than this, in bytes.
+const GROUP: usize = 8 * 1024 * 1024;
+
+/// What is asked of the writer.
+enum Command {
+    Append(Box<Append>),
+    Open {
+        thread: ThreadId,
+        answer: oneshot::Sender<Result<Opened, StoreError>>,
+    },
+    Release {
+        lease: u64,
+    },
+    Clear {
+        thread: ThreadId,
+        answer: oneshot::Sender<Result<(), StoreError>>,
+    },
+    Remove {
+        thread: ThreadId,
+        answer: oneshot::Sender<Result<(), StoreError>>,
+    },
+    Close {
+        answer: oneshot::Sender<()>,
+    },
+}
+
+struct Append {
+    lease: u64,
+    thread: ThreadId,
+    rows: encode::Rows,
+    durable: bool,
+    answer: oneshot::Sender<Result<(), StoreError>>,
+    /// Its place in the queue, until it is answered.
+    room: OwnedSemaphorePermit,
+}
+
+/// A thread that was opened.
+struct Opened {
+    lease: u64,
+    epoch: u64,
+    last_seq: u64,
+}
+
+/// The way to the writer.
+#[derive(Clone)]
+pub(crate) struct Queue {
+    commands: mpsc::UnboundedSender<Command>,
+    /// What bounds the queue: a permit a byte.
+    room: Arc<Semaphore>,
+    /// Told of appends that should not wait for others.
+    urgent: Arc<Notify>,
+}
+
+impl Queue {
+    /// Starts a writer on the runtime that this is called on.
+    pub(crate) fn start(db: Arc<Database>) -> Self {
+        let (commands, received) = mpsc::unbounded_channel();
+        let queue = Self {
+            commands,
+            room: Arc::new(Semaphore::new(QUEUE)),
+            urgent: Arc::default(),
+        };
+        let writer = Writer {
+            db,
+            id: String::new(),
+            alive: None,
+            groups: 0,
+            leases: HashMap::new(),
+            next_lease: 1,
+            statements: Statements::default(),
+        };
+        tokio::spawn(writer.run(received, Arc::clone(&queue.urgent)));
+        queue
+    }
+
+    /// Opens a thread.
+    pub(crate) async fn open(&self, thread: &ThreadId) -> Result<OpenThread, StoreError> {
+        let Opened {
+            lease,
+            epoch,
+            last_seq,
+        } = self
+            .ask(|answer| Command::Open {
+                thread: thread.clone(),
+                answer,
+            })
+            .await?;
+        Ok(OpenThread {
+            queue: self.clone(),
+            thread: thread.clone(),
+            lease,
+            epoch,
+            last_seq,
+        })
+    }
+
+    pub(crate) async fn clear(&self, thread: &ThreadId) -> Result<(), StoreError> {
+        let thread = thread.clone();
+        self.ask(|answer| Command::Clear { thread, answer }).await
+    }
+
+    pub(crate) async fn remove(&self, thread: &ThreadId) -> Result<(), StoreError> {
+        let thread = thread.clone();
+        self.ask(|answer| Command::Remove { thread, answer }).await
+    }
+
+    /// Writes what waits, gives all threads back, and ends the writer.
+    pub(crate) async fn close(&self) {
+        let (answer, done) = oneshot::channel();
+        if self.commands.send(Command::Close { answer }).is_ok() {
+            self.urgent.notify_one();
+            let _ = done.await;
+        }
+    }
+
+    async fn ask<T>(
+        &self,
+        command: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Command,
+    ) -> Result<T, StoreError> {
+        let (answer, answered) = oneshot::channel();
+        self.commands
+            .send(command(answer))
+            .map_err(|_| StoreError::Closed)?;
+        self.urgent.notify_one();
+        answered.await.unwrap_or(Err(StoreError::Closed))
+    }
+}
+
+/// A thread that is open for writing.
+pub(crate) struct OpenThread {
+    queue: Queue,
+    thread: ThreadId,
+    lease: u64,
+    epoch: u64,
+    last_seq: u64,
+}
+
+impl ThreadLog for OpenThread {
+    fn thread(&self) -> &ThreadId {
+        &self.thread
+    }
+
+    fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    fn last_seq(&self) -> u64 {
+        self.last_seq
+    }
+
+    fn append(&mut self, records: &[Record], durable: bool) -> Committed {
+        self.try_append(records, durable)
+            .unwrap_or_else(|error| Committed::now(Err(error)))
+    }
+}
+
+impl OpenThread {
+    fn try_append(&mut self, records: &[Record], durable: bool) -> Result<Committed, StoreError> {
+        let rows = encode::rows(&self.thread, records)?;
+        let too_large = StoreError::TooLarge {
+            size: rows.size,
+            limit: LARGEST,
+        };
+        let room = u32::try_from(rows.size)
+            .ok()
+            .filter(|_| rows.size <= LARGEST)
+            .ok_or(too_large)?;
+        let room = Arc::clone(&self.queue.room)
+            .try_acquire_many_owned(room)
+            .map_err(|_| StoreError::Behind { limit: QUEUE })?;
+        let (answer, answered) = oneshot::channel();
+        let append = Append {
+            lease: self.lease,
+            thread: self.thread.clone(),
+            rows,
+            durable,
+            answer,
+            room,
+        };
+        self.queue
+            .commands
+            .send(Command::Append(Box::new(append)))
+            .map_err(|_| StoreError::Closed)?;
+        if durable {
+            self.queue.urgent.notify_one();
+        }
+        Ok(Committed::waits(answered))
+    }
+}
+
+impl Drop for OpenThread {
+    fn drop(&mut self) {
+        let lease = self.lease;
+        let _ = self.queue.commands.send(Command::Release { lease });
+    }
+}
+
+/// The task's state.
+struct Writer {
+    db: Arc<Database>,
+    /// Its id in the database; empty while it has no thread open.
+    id: String,
+    alive: Option<Alive>,
+    /// Transactions so far, as the database counts them.
+    groups: u64,
+    leases: HashMap<u64, Lease>,
+    next_lease: u64,
+    statements: Statements,
+}
+
+impl Writer {
+    async fn run(mut self, mut commands: mpsc::UnboundedReceiver<Command>, urgent: Arc<Notify>) {
+        let mut ended = None;
+        let mut beat = tokio::time::interval(BEAT);
+        beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut due = Instant::now();
+        while ended.is_none() {
+            let first = tokio::select! {
+                first = commands.recv() => match first {
+                    Some(first) => first,
+                    None => break,
+                },
+                _ = beat.tick(), if !self.id.is_empty() => {
+                    self.beat().await;
+                    continue;
+                }
+            };
+            if !is_urgent(&first) && Instant::now() < due {
+                tokio::select! {
+                    () = urgent.notified() => {}
+                    () = tokio::time::sleep_until(due) => {}
+                }
+            }
+            ended = self.take(first, &mut commands).await;
+            due = Instant::now() + SPACING;
+        }
+        self.end().await;
+        if let Some(ended) = ended {
+            self.db.close().await;
+            let _ = ended.send(());
+        }
+    }
+
+    /// Does what waits; who closed the store, when somebody did.
+    async fn take(
+        &mut self,
+        first: Command,
+        commands: &mut mpsc::UnboundedReceiver<Command>,
+    ) -> Option<oneshot::Sender<()>> {
+        let mut appends = Vec::new();
+        let mut size = 0;
+        let mut next = Some(first);
+        while let Some(command) = next {
+            match command {
+                Command::Append(append) => {
+                    size += append.rows.size;
+                    appends.push(*append);
+                    if size > GROUP {
+                        break;
+                    }
+                }
+                other => {
+                    self.write(std::mem::take(&mut appends)).await;
+                    if let Command::Close { answer } = other {
+                        return Some(answer);
+                    }
+                    self.control(other).await;
+                }
+            }
+            next = commands.try_recv().ok();
+        }
+        self.write(appends).await;
+        None
+    }
+
+    async fn control(&mut self, command: Command) {
+        match command {
+            Command::Open { thread, answer } => {
+                let opened = self.open(&thread).await;
+                let lease = opened.as_ref().map(|opened| opened.lease).ok();
+                // Whoever asked may have gone.
+                if answer.send(opened).is_err()
+                    && let Some(lease) = lease
+                {
+                    self.release(lease).await;
+                }
+            }
+            Command::Release { lease } => self.release(lease).await,
+            Command::Clear { thread, answer } => {
+                let _ = answer.send(self.clear(&thread).await);
+            }
+            Command::Remove { thread, answer } => {
+                let _ = answer.send(self.remove(&thread).await);
+            }
+            Command::Append(_) | Command::Close { .. } => {}
+        }
+    }
+}
+
+fn is_urgent(command: &Command) -> bool {
+    match command {
+        Command::Append(append) => append.durable,
+        _ => true,
+    }
+}
