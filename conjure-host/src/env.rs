@@ -7,6 +7,9 @@ pub const PLUGIN_PATH: &str = "CONJURE_PLUGIN_PATH";
 /// The directory for everything that the host keeps; the platform's usual place
 /// without it.
 pub const DATA_DIR: &str = "CONJURE_DATA_DIR";
+/// Where threads, sessions and everything saved are: `postgres://…`, `memory`, or the path of an
+/// SQLite file; `conjure.db` in the data directory without it.
+pub const DATABASE: &str = "CONJURE_DATABASE";
 /// What is logged, in the form of `tracing-subscriber`'s filters; `warn` without it.
 pub const LOG: &str = "CONJURE_LOG";
 /// The key for the provider `anthropic`.

@@ -147,20 +147,6 @@ pub fn create_new(path: impl AsRef<Path>) -> io::Result<std::fs::File> {
     std::fs::File::create_new(path).map_err(|e| named("make", path, &e))
 }
 
-/// Opens a file for reading and for appending, and makes it when it is not there: readable by its
-/// owner only (mode 0600 where there are modes). One that exists keeps its mode.
-///
-/// # Errors
-/// The system's, with the path.
-pub fn open_private_appending(path: impl AsRef<Path>) -> io::Result<std::fs::File> {
-    let path = path.as_ref();
-    let mut options = std::fs::OpenOptions::new();
-    options.read(true).append(true).create(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path).map_err(|e| named("open", path, &e))
-}
-
 /// Makes a directory with its parents.
 ///
 /// # Errors
@@ -182,6 +168,15 @@ pub fn remove_dir_all(path: impl AsRef<Path>) -> io::Result<()> {
 /// Removes a directory that nothing is in; anything else stays as it is.
 pub fn remove_dir_if_empty(path: impl AsRef<Path>) {
     let _ = std::fs::remove_dir(path);
+}
+
+/// Gives a file or a directory another name on the same file system.
+///
+/// # Errors
+/// The system's, with the path.
+pub fn rename(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<()> {
+    let (from, to) = (from.as_ref(), to.as_ref());
+    std::fs::rename(from, to).map_err(|e| named("rename", from, &e))
 }
 
 /// Moves a file, also to another file system; what is at `to` is replaced.

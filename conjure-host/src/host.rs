@@ -149,8 +149,8 @@ impl Host {
     ///
     /// # Errors
     /// [`StoreError`] when it cannot be read.
-    pub fn cost(&self, thread: &ThreadId) -> Result<ThreadCost, StoreError> {
-        let entries = self.entries(thread)?;
+    pub async fn cost(&self, thread: &ThreadId) -> Result<ThreadCost, StoreError> {
+        let entries = self.entries(thread).await?;
         let models = &self.shared.models;
         let price = |provider: &str, model: &str| Some(models.facts(provider, model)?.price);
         Ok(Account::of(&entries, &price).cost().clone())
@@ -160,8 +160,8 @@ impl Host {
     ///
     /// # Errors
     /// [`StoreError`] when it cannot be read.
-    pub fn entries(&self, thread: &ThreadId) -> Result<Vec<Entry>, StoreError> {
-        Ok(Thread::of(self.shared.log.read(thread)?).entries)
+    pub async fn entries(&self, thread: &ThreadId) -> Result<Vec<Entry>, StoreError> {
+        Ok(Thread::of(self.shared.log.read(thread).await?).entries)
     }
 
     /// The files of a thread, in the order in which they were made; each has its path if it is on
@@ -169,8 +169,8 @@ impl Host {
     ///
     /// # Errors
     /// [`StoreError`] when the thread cannot be read.
-    pub fn files(&self, thread: &ThreadId) -> Result<Vec<Artifact>, StoreError> {
-        Ok(crate::session::thread_files(&self.entries(thread)?))
+    pub async fn files(&self, thread: &ThreadId) -> Result<Vec<Artifact>, StoreError> {
+        Ok(crate::session::thread_files(&self.entries(thread).await?))
     }
 
     /// Fetches files of a thread that nobody has open, by handle, from the backends of this
@@ -185,7 +185,7 @@ impl Host {
         thread: &ThreadId,
         handles: &[String],
     ) -> Result<BTreeMap<String, Result<PathBuf, FileError>>, SessionError> {
-        let entries = self.entries(thread)?;
+        let entries = self.entries(thread).await?;
         let shared = Arc::clone(&self.shared);
         crate::session::fetch_files(shared, spec, thread, &entries, handles).await
     }
@@ -195,13 +195,17 @@ impl Host {
     /// # Errors
     /// [`SessionError::Unfold`] says what stands in the way; [`SessionError::Store`] when the thread cannot
     /// be written.
-    pub fn unfold(&self, thread: &ThreadId, fold: Option<u64>) -> Result<(u64, u64), SessionError> {
+    pub async fn unfold(
+        &self,
+        thread: &ThreadId,
+        fold: Option<u64>,
+    ) -> Result<(u64, u64), SessionError> {
         // Opening makes a thread that is not there.
-        self.shared.log.read(thread)?;
-        let mut recorder = Recorder::new(self.shared.log.open(thread)?);
+        self.shared.log.read(thread).await?;
+        let mut recorder = Recorder::open(&*self.shared.log, thread).await?;
         let (fold, tokens) = unfolding(recorder.entries(), fold)?;
         recorder.entry(EntryBody::Unfolded { fold });
-        recorder.commit()?;
+        recorder.commit().await?;
         Ok((fold, tokens))
     }
 

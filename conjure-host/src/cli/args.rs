@@ -8,6 +8,7 @@ use conjure_core::routing::Pattern;
 use conjure_core::wire::{Dialect, Wire};
 use conjure_host::plugin::SearchPath;
 use conjure_host::session::{BackendSpec, SessionSpec};
+use conjure_host::store::Store;
 use conjure_host::{Host, HostBuilder, env};
 
 use super::exit::Failure;
@@ -33,6 +34,11 @@ impl Global {
     /// Where everything is kept.
     pub(crate) fn data_dir(&self) -> PathBuf {
         self.data_dir.clone().unwrap_or_else(env::data_dir)
+    }
+
+    /// The database.
+    pub(crate) async fn store(&self) -> Result<Store, Failure> {
+        Ok(conjure_host::store::open(&self.data_dir()).await?)
     }
 
     /// Where plugins are looked for, in this order.

@@ -80,9 +80,16 @@ impl From<SessionError> for Failure {
             | SessionError::Provider { .. }
             | SessionError::Tools(_)
             | SessionError::Unfold(_)
-            | SessionError::Store(StoreError::NoThread { .. } | StoreError::BadId { .. }) => {
-                Exit::Usage
-            }
+            | SessionError::Store(
+                StoreError::NoThread { .. }
+                | StoreError::BadId { .. }
+                | StoreError::BadPlace { .. }
+                | StoreError::NoEntry { .. }
+                | StoreError::NotFound { .. }
+                | StoreError::NameTaken { .. }
+                | StoreError::BadName { .. }
+                | StoreError::InUse { .. },
+            ) => Exit::Usage,
             // The directories that the person names were looked at before.
             SessionError::Store(_) | SessionError::Directory { .. } => Exit::Host,
         };

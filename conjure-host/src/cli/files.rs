@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use conjure_host::artifacts::Artifact;
 use conjure_host::fs;
-use conjure_host::store::JsonLines;
 use serde_json::json;
 
 use super::args::{Global, SessionArgs};
@@ -57,7 +56,7 @@ struct Save {
 pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
     match args.verb {
         Verb::List { thread } => {
-            let files = keeper(global).await?.files(&id(&thread)?)?;
+            let files = keeper(global).await?.files(&id(&thread)?).await?;
             list(global, &files);
             Ok(Exit::Fine)
         }
@@ -95,11 +94,11 @@ async fn save_all(global: &Global, args: Save) -> Result<Exit, Failure> {
     let thread = id(&args.thread)?;
     let host = global
         .host()
-        .log(JsonLines::new(global.data_dir().join("threads")))
+        .log(global.store().await?)
         .build()
         .await
         .map_err(|error| Failure::host(error.to_string()))?;
-    let known = host.files(&thread)?;
+    let known = host.files(&thread).await?;
     let wanted = wanted(&known, &args.files)?;
     let elsewhere: Vec<String> = wanted
         .iter()

@@ -79,6 +79,17 @@ fn watched_stdin() -> std::io::Result<AsyncFd<std::io::Stdin>> {
     AsyncFd::with_interest(std::io::stdin(), Interest::READABLE)
 }
 
+/// Asks the person at the terminal for a yes or a no; nothing when nobody is there.
+pub(crate) async fn agrees(question: &str) -> Option<bool> {
+    if !std::io::stdin().is_terminal() {
+        return None;
+    }
+    let _asking = ASKING.lock().await;
+    aside(question);
+    let answer = prompt("  [y]es, [n]o: ").await?;
+    Some(matches!(answer.trim(), "y" | "yes"))
+}
+
 /// Puts questions of plugins to the person at the terminal; with no terminal they are cancelled.
 pub(crate) struct Terminal;
 

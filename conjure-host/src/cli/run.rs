@@ -6,7 +6,7 @@ use std::sync::Arc;
 use conjure_core::log::Outcome;
 use conjure_host::Host;
 use conjure_host::session::{Answer, ApprovalMode, ChatError, Session, SessionError, Subscription};
-use conjure_host::store::{JsonLines, ThreadId};
+use conjure_host::store::ThreadId;
 use serde_json::json;
 
 use super::args::{Global, SessionArgs};
@@ -102,7 +102,7 @@ pub(crate) async fn open(
 ) -> Result<(Host, Session), Failure> {
     let host = global
         .host()
-        .log(JsonLines::new(global.data_dir().join("threads")))
+        .log(global.store().await?)
         .asker(Terminal)
         .watch(true)
         .build()
@@ -111,7 +111,7 @@ pub(crate) async fn open(
     let spec = args.spec(&host, global)?;
     let session = match thread {
         Some(id) => {
-            let id = known_thread(&host, id)?;
+            let id = known_thread(&host, id).await?;
             host.resume(spec, id).await?
         }
         None => host.session(spec).await?,
@@ -120,9 +120,9 @@ pub(crate) async fn open(
 }
 
 /// A thread that is there: a wrong letter must not begin another conversation.
-fn known_thread(host: &Host, id: &str) -> Result<ThreadId, Failure> {
+async fn known_thread(host: &Host, id: &str) -> Result<ThreadId, Failure> {
     let id = ThreadId::parse(id).map_err(SessionError::from)?;
-    host.log().read(&id).map_err(SessionError::from)?;
+    host.log().read(&id).await.map_err(SessionError::from)?;
     Ok(id)
 }
 
@@ -237,12 +237,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let host = Host::builder().data_dir(dir.path()).build().await.unwrap();
         for id in ["no-such-thread", "../x"] {
-            assert_eq!(known_thread(&host, id).unwrap_err().exit, Exit::Usage);
+            assert_eq!(known_thread(&host, id).await.unwrap_err().exit, Exit::Usage);
         }
         let there = ThreadId::fresh();
-        drop(host.log().open(&there).unwrap());
-        assert_eq!(known_thread(&host, there.as_str()).unwrap(), there);
-        assert_eq!(host.log().threads().unwrap(), [there]);
+        drop(host.log().open(&there).await.unwrap());
+        assert_eq!(known_thread(&host, there.as_str()).await.unwrap(), there);
+        assert_eq!(host.log().threads().await.unwrap(), [there]);
     }
 
     #[test]

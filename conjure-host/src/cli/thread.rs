@@ -1,23 +1,26 @@
-//! `conjure thread`: what is kept of a conversation.
+//! `conjure thread`: what is kept of conversations.
 
 use clap::Subcommand;
 use conjure_core::cost::{ThreadCost, TurnCost};
 use conjure_host::Host;
-use conjure_host::store::{JsonLines, ThreadId};
+use conjure_host::store::ThreadId;
 
 use super::args::Global;
 use super::exit::{Exit, Failure};
 use super::output::{self, Table, aside, line};
 use super::spent::{because, money, thousands};
-use super::{thread_check, thread_show};
+use super::{thread_change, thread_check, thread_list, thread_show, thread_transfer};
 
-/// Looks at a thread, without a session and without asking a model.
+/// Looks at threads and changes them, without a session and without asking a model.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
+  conjure thread list
   conjure thread show 0193…                         # all of it, also what is summarised
   conjure thread cost 0193…
   conjure thread check 0193… --to openai/gpt-5      # before going on with another model
-  conjure thread unfold 0193…                       # let the model read again what a summary hides")]
+  conjure thread unfold 0193…                       # let the model read again what a summary hides
+  conjure thread fork 0193… --at 12                 # another way from entry 12 on
+  conjure thread export 0193… --to talk.jsonl")]
 pub(crate) struct Args {
     #[command(subcommand)]
     verb: Verb,
@@ -25,6 +28,8 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Verb {
+    /// List the threads, the newest first
+    List(thread_list::Args),
     /// Show what was said and done, and which of it the model reads as a summary
     Show(thread_show::Args),
     /// Say what sending it to another model would change, before anything is sent
@@ -40,6 +45,18 @@ enum Verb {
         #[arg(value_name = "ID")]
         thread: String,
     },
+    /// Begin another thread behind an entry of this one; both go on for themselves
+    ///
+    /// Nothing is copied. The fork keeps what it shows when the other is cleared.
+    Fork(thread_change::Fork),
+    /// Give it a name; the names before are kept as its history
+    Rename(thread_change::Rename),
+    /// Delete what it holds for good, except for what its forks show; its id stays
+    Clear(thread_change::Clear),
+    /// Write it as JSON lines, one record a line
+    Export(thread_transfer::Export),
+    /// Read a thread that was exported
+    Import(thread_transfer::Import),
     /// Let the model read again what a compaction hides
     ///
     /// Compactions are named by their entry; `conjure thread show` tells them. Nothing was deleted
@@ -56,14 +73,20 @@ enum Verb {
 
 pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
     match args.verb {
+        Verb::List(args) => thread_list::run(global, &args).await,
+        Verb::Fork(args) => thread_change::fork(global, &args).await,
+        Verb::Rename(args) => thread_change::rename(global, &args).await,
+        Verb::Clear(args) => thread_change::clear(global, &args).await,
+        Verb::Export(args) => thread_transfer::export(global, &args).await,
+        Verb::Import(args) => thread_transfer::import(global, &args).await,
         Verb::Show(args) => {
             let host = keeper(global).await?;
-            thread_show::run(global, &host, &args)
+            thread_show::run(global, &host, &args).await
         }
         Verb::Check(args) => thread_check::run(global, *args).await,
         Verb::Cost { thread } => {
             let host = keeper(global).await?;
-            let cost = host.cost(&id(&thread)?)?;
+            let cost = host.cost(&id(&thread)?).await?;
             if global.json {
                 output::json(&cost);
             } else {
@@ -73,7 +96,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
         }
         Verb::Unfold { thread, fold } => {
             let host = keeper(global).await?;
-            let (fold, tokens) = host.unfold(&id(&thread)?, fold)?;
+            let (fold, tokens) = host.unfold(&id(&thread)?, fold).await?;
             if global.json {
                 output::json(&serde_json::json!({ "unfolded": fold, "tokens": tokens }));
             } else {
@@ -92,7 +115,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
 pub(crate) async fn keeper(global: &Global) -> Result<Host, Failure> {
     Host::builder()
         .data_dir(global.data_dir())
-        .log(JsonLines::new(global.data_dir().join("threads")))
+        .log(global.store().await?)
         .build()
         .await
         .map_err(|error| Failure::host(error.to_string()))

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use conjure_core::switch::{CacheFate, Fate, Modality, PartKind, SwitchReport};
 use conjure_host::provider::ModelBook;
-use conjure_host::store::JsonLines;
 use serde_json::json;
 
 use super::args::{Global, SessionArgs};
@@ -35,7 +34,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
     };
     let host = global
         .host()
-        .log(JsonLines::new(global.data_dir().join("threads")))
+        .log(global.store().await?)
         .build()
         .await
         .map_err(|error| Failure::host(error.to_string()))?;

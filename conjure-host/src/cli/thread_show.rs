@@ -23,8 +23,8 @@ pub(crate) struct Args {
     folded: bool,
 }
 
-pub(crate) fn run(global: &Global, host: &Host, args: &Args) -> Result<Exit, Failure> {
-    let entries = host.entries(&id(&args.thread)?)?;
+pub(crate) async fn run(global: &Global, host: &Host, args: &Args) -> Result<Exit, Failure> {
+    let entries = host.entries(&id(&args.thread)?).await?;
     let folds = folds(&entries);
     let standing = folds.iter().find(|fold| fold.state == FoldState::Standing);
     let hidden = standing.map_or(0, |fold| {

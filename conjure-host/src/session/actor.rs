@@ -1,7 +1,7 @@
 //! The actor of a session: one task that owns the turn machine, the log and the backends, and
 //! takes what happens in order from one mailbox.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,13 +33,19 @@ use crate::backend::surroundings::Surroundings;
 use crate::backend::{CallReport, Snapshot, Toolbox};
 use crate::provider::Provider;
 use crate::shared::Shared;
-use crate::store::{Settled, StoreError};
 
 /// Bytes of live output of one call that subscribers see; the result holds more.
 pub(super) const LIVE_BYTES: usize = 256 * 1024;
 
 /// What a turn came to, for whoever waits for it.
 type Answered = Result<Answer, ChatError>;
+
+/// What is done once a batch of records is in the log.
+pub(super) struct AfterBatch {
+    batch: u64,
+    pub(super) deferred: Vec<Deferred>,
+    answers: Vec<(oneshot::Sender<Answered>, Answered)>,
+}
 
 /// The state of a running session.
 pub(super) struct Actor {
@@ -83,8 +89,8 @@ pub(super) struct Actor {
     pub(super) removed: BTreeSet<String>,
     pub(super) answers: Vec<(oneshot::Sender<Answered>, Answered)>,
     pub(super) deferred: Vec<Deferred>,
-    /// Resolves when the results that the model has seen are safe.
-    pub(super) seen: Option<Settled>,
+    /// What waits for the log, each with the batch that it waits for.
+    pub(super) waiting_for_log: VecDeque<AfterBatch>,
     /// Whether the model is another provider's than the catalogs are for.
     pub(super) outdated: bool,
     /// Resolves when the backends have seen the newest reply.
@@ -166,7 +172,7 @@ impl Actor {
             removed,
             answers: Vec::new(),
             deferred: Vec::new(),
-            seen: None,
+            waiting_for_log: VecDeque::new(),
             outdated: false,
             observed: Observed::default(),
         };
@@ -178,7 +184,8 @@ impl Actor {
         if let Some(text) = self.provider.notice() {
             self.recorder.event(Event::Notice { text });
         }
-        let mut failure = self.commit().err();
+        self.hand_over();
+        let mut failure = None;
         while failure.is_none() {
             let pieces = self
                 .request
@@ -188,6 +195,11 @@ impl Actor {
             let changes = Arc::clone(self.toolbox.changes());
             tokio::select! {
                 biased;
+                written = self.recorder.next_written() => {
+                    failure = written.err();
+                    self.after_written();
+                    continue;
+                }
                 command = self.commands.recv() => match command {
                     None | Some(Command::End) => break,
                     Some(command) => self.command(command).await,
@@ -205,7 +217,7 @@ impl Actor {
                 }
             }
             self.renew_catalogs().await;
-            failure = self.commit().err();
+            self.hand_over();
         }
         self.stop(failure.map(|error| error.to_string())).await;
         let _ = ended.send(true);
@@ -420,14 +432,42 @@ impl Actor {
         }
     }
 
-    /// Writes what happened, then shows it and answers.
-    fn commit(&mut self) -> Result<(), StoreError> {
-        self.recorder.commit()?;
-        self.perform_deferred();
-        for (done, answer) in self.answers.drain(..) {
-            let _ = done.send(answer);
+    /// Hands what happened to the log. What must not happen before it is there waits for it:
+    /// requests and calls that leave the session, and answers.
+    fn hand_over(&mut self) {
+        let waits = !self.deferred.is_empty() || !self.answers.is_empty();
+        let batch = self.recorder.hand_over(!waits);
+        if waits {
+            self.waiting_for_log.push_back(AfterBatch {
+                batch,
+                deferred: std::mem::take(&mut self.deferred),
+                answers: std::mem::take(&mut self.answers),
+            });
+            self.do_what_waited();
         }
-        Ok(())
+    }
+
+    /// Goes on after a batch is in the log.
+    fn after_written(&mut self) {
+        self.do_what_waited();
+        // What gathered meanwhile.
+        self.hand_over();
+    }
+
+    fn do_what_waited(&mut self) {
+        let is_written = |after: &AfterBatch| self.recorder.is_written(after.batch);
+        let count = self
+            .waiting_for_log
+            .iter()
+            .take_while(|after| is_written(after))
+            .count();
+        let ready: Vec<AfterBatch> = self.waiting_for_log.drain(..count).collect();
+        for after in ready {
+            self.perform_deferred(after.deferred);
+            for (done, answer) in after.answers {
+                let _ = done.send(answer);
+            }
+        }
     }
 
     fn deny_asked(&mut self) {
@@ -500,7 +540,18 @@ impl Actor {
         if reason.is_none() {
             self.wind_down().await;
         }
-        for (done, answer) in self.answers.drain(..) {
+        let waited = self
+            .waiting_for_log
+            .drain(..)
+            .flat_map(|after| after.answers);
+        for (done, answer) in waited.chain(self.answers.drain(..)) {
+            let answer = match &reason {
+                // It is not in the log, so it did not happen.
+                Some(reason) => Err(ChatError::Ended {
+                    reason: Some(reason.clone()),
+                }),
+                None => answer,
+            };
             let _ = done.send(answer);
         }
         for (_, done) in self.waiting.drain() {
@@ -538,7 +589,7 @@ impl Actor {
             }
         }
         self.see_observed(deadline).await;
-        if let Err(error) = self.commit() {
+        if let Err(error) = self.recorder.commit().await {
             tracing::error!("the end of the session could not be written: {error}");
         }
     }

@@ -55,7 +55,7 @@ impl Session {
         let spec = spec.with_base_url_at_its_provider();
         let provider = shared.provider(&spec)?;
         let thread = thread.unwrap_or_else(ThreadId::fresh);
-        let recorder = Recorder::new(shared.log.open(&thread)?);
+        let recorder = Recorder::open(&*shared.log, &thread).await?;
         Self::start(shared, spec, thread, recorder, provider).await
     }
 

@@ -57,10 +57,7 @@ impl Actor {
             Action::Request { request, .. } => self.deferred.push(Deferred::Send(request)),
             Action::StopModel { request } => {
                 self.take_pieces();
-                let waiting = self.deferred.len();
-                self.deferred
-                    .retain(|d| !matches!(d, Deferred::Send(n) if *n == request));
-                if self.deferred.len() < waiting {
+                if self.is_unsent(request) {
                     return Some(Request::never_sent(request));
                 }
                 return self.request.take().map(Request::stop);
@@ -127,9 +124,20 @@ impl Actor {
         None
     }
 
+    /// Takes a request back that waits for the log; false when it left already.
+    fn is_unsent(&mut self, request: u64) -> bool {
+        let waiting = self.waiting_for_log.iter_mut();
+        let waiting = waiting.map(|after| &mut after.deferred);
+        waiting.chain([&mut self.deferred]).any(|deferred| {
+            let before = deferred.len();
+            deferred.retain(|it| !matches!(it, Deferred::Send(number) if *number == request));
+            deferred.len() < before
+        })
+    }
+
     /// Does what had to wait until the log says that it is done.
-    pub(super) fn perform_deferred(&mut self) {
-        for deferred in std::mem::take(&mut self.deferred) {
+    pub(super) fn perform_deferred(&mut self, deferred: Vec<Deferred>) {
+        for deferred in deferred {
             match deferred {
                 Deferred::Send(request) => self.send(request),
                 Deferred::Run(call) => self.run_call(call),
@@ -139,7 +147,6 @@ impl Actor {
 
     fn send(&mut self, number: u64) {
         let snapshot = self.current.load_full();
-        self.seen = self.recorder.settled();
         let request = self.compile(&snapshot);
         let meta = self.meta(&request);
         self.request = Some(self.begin(number, request, meta));
@@ -223,18 +230,11 @@ impl Actor {
         let turn_id = self.turn_id.clone();
         let (timeout, most_bytes) = (call_timeout(&self.spec), most_bytes(&self.spec));
         let timeouts = self.spec.timeouts.clone();
-        let settled = self.seen.clone();
         tokio::spawn(async move {
             let (outputs, pieces) = mpsc::channel(64);
             let tools_changed = Arc::new(AtomicBool::new(false));
             let shown = tokio::spawn(forward(call.call_id.clone(), pieces, internal.clone()));
             let running = async {
-                if let Some(settled) = settled {
-                    let settled = cancel.run_until_cancelled(settled).await;
-                    if let Some(Err(error)) = settled {
-                        return CallReport::not_run(&call, &error.to_string());
-                    }
-                }
                 let session = Arc::clone(&around.session);
                 let live = live_output(outputs, session, Arc::clone(&tools_changed));
                 let runner = Runner {

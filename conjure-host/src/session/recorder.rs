@@ -1,6 +1,10 @@
-//! Writes what a session does: entries and events get their numbers here, are appended to the
-//! thread's log, and are shown only after that.
+//! Writes what a session does: entries and events get their numbers here, are handed to the
+//! thread's log, and are shown when the log says that it has them.
+//!
+//! Handing over blocks nobody. While one batch is on its way the next one gathers, so that a reply
+//! that comes in many pieces is written in few.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use conjure_core::chat::{Event, EventId};
@@ -8,7 +12,7 @@ use conjure_core::log::{Entry, EntryBody};
 
 use super::hub::{Hub, Stamped};
 use super::reading::Thread;
-use crate::store::{Record, Settled, StoreError, ThreadLog};
+use crate::store::{Committed, Log, Record, StoreError, ThreadId, ThreadLog};
 
 /// The writer of one open thread.
 pub(crate) struct Recorder {
@@ -18,34 +22,54 @@ pub(crate) struct Recorder {
     /// What closes what was open when the host ended.
     closing: Vec<EntryBody>,
     turn: u64,
+    last_seq: u64,
     next_event: EventId,
+    /// What was not handed over yet.
     waiting: Vec<Record>,
     durable: bool,
+    /// What was handed over and is not written yet, in order.
+    on_the_way: VecDeque<Batch>,
+    /// The newest batch that was handed over, and the newest that is written.
+    handed: u64,
+    written: u64,
+}
+
+/// Records that were handed over at once.
+struct Batch {
+    committed: Committed,
+    events: Vec<Stamped>,
 }
 
 impl Recorder {
-    /// Takes an open thread over.
-    pub(crate) fn new(mut log: Box<dyn ThreadLog>) -> Self {
+    /// Opens a thread for writing, and reads what it holds.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn open(log: &dyn Log, thread: &ThreadId) -> Result<Self, StoreError> {
+        let open = log.open(thread).await?;
         let Thread {
             entries,
             events,
             closing,
-        } = Thread::of(log.take_records());
-        let turn = entries.last().map_or(0, |entry| entry.turn);
+        } = Thread::of(log.read(thread).await?);
         let next_event = EventId {
-            epoch: log.epoch(),
+            epoch: open.epoch(),
             seq: 1,
         };
-        Self {
-            log,
+        Ok(Self {
+            turn: entries.last().map_or(0, |entry| entry.turn),
+            last_seq: open.last_seq(),
+            log: open,
             hub: Hub::new(events),
             entries,
             closing,
-            turn,
             next_event,
             waiting: Vec::new(),
             durable: false,
-        }
+            on_the_way: VecDeque::new(),
+            handed: 0,
+            written: 0,
+        })
     }
 
     /// Where the events are shown.
@@ -70,7 +94,7 @@ impl Recorder {
         }
     }
 
-    /// Takes an entry in; it is written by the next [`Recorder::commit`].
+    /// Takes an entry in; the next [`Recorder::hand_over`] takes it along.
     pub(crate) fn entry(&mut self, body: EntryBody) {
         if matches!(body, EntryBody::TurnStarted { .. }) {
             self.turn += 1;
@@ -79,8 +103,9 @@ impl Recorder {
         // that a model asks for after it wait. For everything else it is enough that the process
         // may end.
         self.durable |= matches!(body, EntryBody::CallEnded { .. });
+        self.last_seq += 1;
         let entry = Entry {
-            seq: self.entries.last().map_or(1, |last| last.seq + 1),
+            seq: self.last_seq,
             turn: self.turn,
             at_ms: jiff::Timestamp::now().as_millisecond(),
             body,
@@ -89,8 +114,8 @@ impl Recorder {
         self.waiting.push(Record::Entry(entry));
     }
 
-    /// Takes an event in; it is written and shown by the next [`Recorder::commit`]. Pieces of one
-    /// text become one event.
+    /// Takes an event in; the next [`Recorder::hand_over`] takes it along, and it is shown once it
+    /// is written. Pieces of one text become one event.
     pub(crate) fn event(&mut self, event: Event) {
         if let Some(Record::Event { event: last, .. }) = self.waiting.last_mut()
             && joined(last, &event)
@@ -102,29 +127,55 @@ impl Recorder {
         self.waiting.push(Record::Event { id, event });
     }
 
-    /// Resolves when the results so far are safe.
-    pub(crate) fn settled(&self) -> Option<Settled> {
-        self.log.settled()
+    /// Hands what waits to the log, unless something is on its way already and this can wait for
+    /// it. The number that [`Recorder::is_written`] is asked with for everything so far.
+    pub(crate) fn hand_over(&mut self, can_wait: bool) -> u64 {
+        if self.waiting.is_empty() || (can_wait && !self.on_the_way.is_empty()) {
+            return self.handed;
+        }
+        let committed = self.log.append(&self.waiting, self.durable);
+        self.durable = false;
+        let events = self.waiting.drain(..).filter_map(|record| match record {
+            Record::Event { id, event } => Some(Stamped { id, event }),
+            _ => None,
+        });
+        let events = events.collect();
+        self.on_the_way.push_back(Batch { committed, events });
+        self.handed += 1;
+        self.handed
     }
 
-    /// Writes what waits, in one append, and shows its events.
+    /// Whether a batch is in the log, and shown.
+    pub(crate) fn is_written(&self, batch: u64) -> bool {
+        self.written >= batch
+    }
+
+    /// Waits until the next batch is written, and shows it; for ever when none is on its way. Safe
+    /// to drop and call again.
     ///
     /// # Errors
-    /// The store's; what waited still waits then.
-    pub(crate) fn commit(&mut self) -> Result<(), StoreError> {
-        if self.waiting.is_empty() {
-            return Ok(());
+    /// The store's; nothing that was handed over since is written then.
+    pub(crate) async fn next_written(&mut self) -> Result<(), StoreError> {
+        let Some(batch) = self.on_the_way.front_mut() else {
+            return std::future::pending().await;
+        };
+        (&mut batch.committed).await?;
+        if let Some(batch) = self.on_the_way.pop_front() {
+            self.hub.publish(batch.events);
         }
-        self.log.append(&self.waiting, self.durable)?;
-        self.durable = false;
-        let events = std::mem::take(&mut self.waiting)
-            .into_iter()
-            .filter_map(|record| match record {
-                Record::Event { id, event } => Some(Stamped { id, event }),
-                _ => None,
-            })
-            .collect();
-        self.hub.publish(events);
+        self.written += 1;
+        Ok(())
+    }
+
+    /// Writes what waits, and shows it.
+    ///
+    /// # Errors
+    /// As [`Recorder::next_written`].
+    pub(crate) async fn commit(&mut self) -> Result<(), StoreError> {
+        self.hand_over(false);
+        while !self.on_the_way.is_empty() {
+            self.next_written().await?;
+        }
         Ok(())
     }
 }

@@ -42,7 +42,7 @@ pub(crate) async fn check(
 ) -> Result<SwitchReport, SessionError> {
     let spec = spec.with_base_url_at_its_provider();
     let (target, endpoint) = shared.recipient(&spec)?;
-    let entries = Thread::of(shared.log.read(thread)?).closed();
+    let entries = Thread::of(shared.log.read(thread).await?).closed();
     let calls = Calls::open(Arc::clone(&shared), spec.clone()).await?;
     let settings = compile_settings(&spec, &shared.models, &calls.snapshot(), target.clone());
     let like = compile(&entries, &calls.table(), &settings);

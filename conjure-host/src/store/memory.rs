@@ -1,15 +1,19 @@
 //! A store that ends with the process: for one-shot runs that nobody goes on with.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Log, Record, StoreError, ThreadId, ThreadLog};
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, ready};
+
+use super::{Committed, Log, Record, StoreError, ThreadId, ThreadLog};
 
 type Threads = Arc<Mutex<BTreeMap<ThreadId, Thread>>>;
 
 #[derive(Debug, Default)]
 struct Thread {
     records: Vec<Record>,
+    epoch: u64,
     is_open: bool,
 }
 
@@ -19,76 +23,87 @@ pub struct InMemory {
     threads: Threads,
 }
 
-impl Log for InMemory {
-    fn open(&self, thread: &ThreadId) -> Result<Box<dyn ThreadLog>, StoreError> {
-        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        let Thread { records, is_open } = threads.entry(thread.clone()).or_default();
-        if std::mem::replace(is_open, true) {
+fn lock(threads: &Threads) -> MutexGuard<'_, BTreeMap<ThreadId, Thread>> {
+    threads.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl InMemory {
+    fn begin(&self, id: &ThreadId) -> Result<Box<dyn ThreadLog>, StoreError> {
+        let mut threads = lock(&self.threads);
+        let thread = threads.entry(id.clone()).or_default();
+        if std::mem::replace(&mut thread.is_open, true) {
             return Err(StoreError::Busy {
-                thread: thread.clone(),
+                thread: id.clone(),
+                owner: "this process".to_owned(),
             });
         }
-        let epoch = 1 + records
-            .iter()
-            .filter(|r| matches!(r, Record::Opened { .. }))
-            .count() as u64;
-        let before = records.clone();
-        records.push(Record::Opened { epoch });
+        thread.epoch += 1;
+        let last_seq = thread.records.iter().rev().find_map(|record| match record {
+            Record::Entry(entry) => Some(entry.seq),
+            _ => None,
+        });
         Ok(Box::new(Open {
             threads: Arc::clone(&self.threads),
-            thread: thread.clone(),
-            before,
-            epoch,
+            epoch: thread.epoch,
+            last_seq: last_seq.unwrap_or_default(),
+            thread: id.clone(),
         }))
     }
+}
 
-    fn read(&self, thread: &ThreadId) -> Result<Vec<Record>, StoreError> {
-        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        threads
-            .get(thread)
-            .map(|thread| thread.records.clone())
-            .ok_or_else(|| StoreError::NoThread {
-                thread: thread.clone(),
-            })
+impl Log for InMemory {
+    fn open<'a>(
+        &'a self,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Box<dyn ThreadLog>, StoreError>> {
+        ready(self.begin(thread)).boxed()
     }
 
-    fn threads(&self) -> Result<Vec<ThreadId>, StoreError> {
-        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(threads.keys().cloned().collect())
+    fn read<'a>(&'a self, thread: &'a ThreadId) -> BoxFuture<'a, Result<Vec<Record>, StoreError>> {
+        let threads = lock(&self.threads);
+        let records = threads.get(thread).map(|thread| thread.records.clone());
+        let records = records.ok_or_else(|| StoreError::NoThread {
+            thread: thread.clone(),
+        });
+        ready(records).boxed()
+    }
+
+    fn threads(&self) -> BoxFuture<'_, Result<Vec<ThreadId>, StoreError>> {
+        ready(Ok(lock(&self.threads).keys().cloned().collect())).boxed()
     }
 }
 
 struct Open {
     threads: Threads,
     thread: ThreadId,
-    before: Vec<Record>,
     epoch: u64,
+    last_seq: u64,
 }
 
 impl ThreadLog for Open {
-    fn take_records(&mut self) -> Vec<Record> {
-        std::mem::take(&mut self.before)
+    fn thread(&self) -> &ThreadId {
+        &self.thread
     }
 
     fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    fn append(&mut self, records: &[Record], _durable: bool) -> Result<(), StoreError> {
-        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        threads
-            .entry(self.thread.clone())
-            .or_default()
-            .records
-            .extend_from_slice(records);
-        Ok(())
+    fn last_seq(&self) -> u64 {
+        self.last_seq
+    }
+
+    fn append(&mut self, records: &[Record], _durable: bool) -> Committed {
+        let mut threads = lock(&self.threads);
+        let thread = threads.entry(self.thread.clone()).or_default();
+        thread.records.extend_from_slice(records);
+        Committed::now(Ok(()))
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(thread) = threads.get_mut(&self.thread) {
+        if let Some(thread) = lock(&self.threads).get_mut(&self.thread) {
             thread.is_open = false;
         }
     }
@@ -98,14 +113,15 @@ impl Drop for Open {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_second_writer_is_refused_until_the_first_is_gone() {
+    #[tokio::test]
+    async fn a_second_writer_is_refused_until_the_first_is_gone() {
         let store = InMemory::default();
         let thread = ThreadId::parse("t").unwrap();
-        let first = store.open(&thread).unwrap();
-        assert!(matches!(store.open(&thread), Err(StoreError::Busy { .. })));
+        let first = store.open(&thread).await.unwrap();
+        let second = store.open(&thread).await;
+        assert!(matches!(second, Err(StoreError::Busy { .. })));
         drop(first);
-        let second = store.open(&thread).unwrap();
+        let second = store.open(&thread).await.unwrap();
         assert_eq!(second.epoch(), 2);
     }
 }

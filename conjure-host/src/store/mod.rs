@@ -1,175 +1,53 @@
-//! Where threads are kept: the `Log` trait, and a store of JSON lines.
+//! Where threads are kept: the host's database, and memory for runs that nobody goes on with.
 //!
-//! An append-only log of records: entries, which make the conversation, and events, which make
-//! what a person saw. What is shown has been written first.
+//! The database itself is [`conjure_store`].
 
-mod forcing;
-mod jsonl;
 mod memory;
 
-use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use conjure_core::chat::{Event, EventId};
-use conjure_core::log::Entry;
-use futures_util::future::{BoxFuture, Shared};
-use serde::{Deserialize, Serialize};
-
-pub use jsonl::JsonLines;
+pub use conjure_store::*;
 pub use memory::InMemory;
 
-/// A thread's id; not a session's.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct ThreadId(String);
-
-impl ThreadId {
-    /// A fresh id, in the order of time.
-    pub fn fresh() -> Self {
-        Self(uuid::Uuid::now_v7().to_string())
-    }
-
-    /// An id that somebody wrote.
-    ///
-    /// # Errors
-    /// [`StoreError::BadId`]: an id has 1 to 64 letters, digits, `-` and `_`.
-    pub fn parse(text: &str) -> Result<Self, StoreError> {
-        let legal = !text.is_empty()
-            && text.len() <= 64
-            && text
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
-        if legal {
-            Ok(Self(text.to_owned()))
-        } else {
-            Err(StoreError::BadId {
-                id: text.to_owned(),
-            })
-        }
-    }
-
-    /// The id as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
+/// Where a host with this directory of data keeps its threads, unless
+/// [`DATABASE`](crate::env::DATABASE) says otherwise.
+pub fn default_place(data_dir: &Path) -> Place {
+    Place::File(data_dir.join("conjure.db"))
 }
 
-impl fmt::Display for ThreadId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+/// Opens the database of a host: where the environment says, else in its directory of data. Threads
+/// that an earlier version kept there as files of JSON lines are taken over first.
+///
+/// # Errors
+/// [`StoreError`] when it cannot be opened, or a file of an earlier version cannot be read whole.
+pub async fn open(data_dir: &Path) -> Result<Store, StoreError> {
+    let place = match crate::env::var(crate::env::DATABASE) {
+        Some(place) => Place::parse(&place)?,
+        None => default_place(data_dir),
+    };
+    let store = Store::open(&place, &Options::default()).await?;
+    take_over(&store, &data_dir.join("threads")).await?;
+    Ok(store)
+}
+
+/// Imports a directory of JSON lines, and moves it aside when all of it is in the database.
+async fn take_over(store: &Store, dir: &Path) -> Result<(), StoreError> {
+    if !crate::fs::is_dir(dir).unwrap_or_default() {
+        return Ok(());
     }
-}
-
-/// One record of a thread.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Record {
-    /// A piece of the conversation.
-    Entry(Entry),
-    /// A piece of what a person saw.
-    Event {
-        /// Its number.
-        id: EventId,
-        /// What.
-        event: Event,
-    },
-    /// The thread was opened; events from here on have this epoch.
-    Opened {
-        /// The epoch.
-        epoch: u64,
-    },
-}
-
-/// Keeps threads.
-pub trait Log: Send + Sync + 'static {
-    /// Opens a thread for writing, and makes it when it is not there. One writer at a time.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    fn open(&self, thread: &ThreadId) -> Result<Box<dyn ThreadLog>, StoreError>;
-
-    /// Reads a thread's records.
-    ///
-    /// # Errors
-    /// [`StoreError`], [`StoreError::NoThread`] among them.
-    fn read(&self, thread: &ThreadId) -> Result<Vec<Record>, StoreError>;
-
-    /// All threads, the oldest first.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    fn threads(&self) -> Result<Vec<ThreadId>, StoreError>;
-}
-
-/// A thread that is open for writing.
-pub trait ThreadLog: Send {
-    /// What it held when it was opened.
-    fn take_records(&mut self) -> Vec<Record>;
-
-    /// Counts how often the thread was opened, this time included.
-    fn epoch(&self) -> u64;
-
-    /// Appends records, all or none: from then on the end of the process loses none of them.
-    /// With `durable` they are forced to the disk too, and [`ThreadLog::settled`] says when that
-    /// is done.
-    ///
-    /// # Errors
-    /// [`StoreError`]; nothing was appended then.
-    fn append(&mut self, records: &[Record], durable: bool) -> Result<(), StoreError>;
-
-    /// Resolves when every durable append so far is on the disk, so that the end of the machine
-    /// loses none of them either; nothing when there is nothing to wait for. A store may take its
-    /// time until somebody waits.
-    fn settled(&self) -> Option<Settled> {
-        None
-    }
-}
-
-/// The wait for the disk. An error is why it cannot be relied on.
-pub type Settled = Shared<BoxFuture<'static, Result<(), Arc<StoreError>>>>;
-
-/// Why a thread cannot be read or written.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// The file system says no.
-    #[error("the thread store cannot {what} `{}`: {source}", path.display())]
-    Io {
-        /// What was tried.
-        what: &'static str,
-        /// Where.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// A line in the middle is not a record.
-    #[error(
-        "`{}` is damaged in line {line}: {source}; move it away, or cut it before that line",
-        path.display()
-    )]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// The line, counted from 1.
-        line: usize,
-        /// Why.
-        source: serde_json::Error,
-    },
-    /// Somebody else writes this thread.
-    #[error("thread {thread} is open elsewhere; close it there, or start another thread")]
-    Busy {
-        /// The thread.
-        thread: ThreadId,
-    },
-    /// There is no such thread.
-    #[error("there is no thread {thread}; `conjure chat` begins one")]
-    NoThread {
-        /// The thread.
-        thread: ThreadId,
-    },
-    /// That is no id.
-    #[error("`{id}` is not a thread's id: 1 to 64 letters, digits, `-` and `_`")]
-    BadId {
-        /// What was written.
-        id: String,
-    },
+    let imported = store.import_json_lines(dir).await?;
+    let aside: PathBuf = dir.with_file_name("threads.imported");
+    let moved = crate::fs::rename(dir, &aside);
+    moved.map_err(|source| StoreError::Io {
+        what: "move aside",
+        path: dir.to_owned(),
+        source: Arc::new(source),
+    })?;
+    tracing::info!(
+        threads = imported.new.len(),
+        "the threads of an earlier version are in the database now; their files are in {}",
+        aside.display()
+    );
+    Ok(())
 }

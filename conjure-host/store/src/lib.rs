@@ -39,7 +39,7 @@ pub use record::{Committed, Log, Record, ThreadLog};
 pub use saved::{JsonText, McpServer, Persona, SavedAuth, Session};
 pub use store::{Options, Store};
 pub use threads::{Cursor, Thread, Totals};
-pub use transfer::Imported;
+pub use transfer::{Imported, json_lines};
 
 #[cfg(test)]
 mod tests;

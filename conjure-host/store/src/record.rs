@@ -99,7 +99,9 @@ impl Committed {
         Self(State::Waits(answer))
     }
 
-    pub(crate) fn now(result: Result<(), StoreError>) -> Self {
+    /// What came of an append at once.
+    #[must_use]
+    pub fn now(result: Result<(), StoreError>) -> Self {
         Self(State::Is(result.err()))
     }
 }

@@ -10,6 +10,7 @@ mod error;
 mod model;
 mod redact;
 mod terminal;
+mod threads;
 mod workspace;
 
 use std::future::Future;
@@ -21,6 +22,7 @@ pub use engine::{Engine, static_busybox};
 pub use error::KitError;
 pub use model::Model;
 pub use redact::Redactor;
+pub use threads::{thread_ids, thread_log};
 pub use workspace::Workspace;
 
 /// Awaits a future for at most `limit`.

@@ -19,6 +19,31 @@ pub struct Imported {
     pub known: Vec<ThreadId>,
 }
 
+/// Records as JSON lines, from which [`Store::import_thread`] makes the same thread again. Where a
+/// thread was opened anew, and its events count from one again, a record says so.
+///
+/// # Errors
+/// None that a thread's own records could cause.
+pub fn json_lines(records: &[Record]) -> serde_json::Result<Vec<u8>> {
+    let mut lines = Vec::new();
+    let mut push = |record: &Record| {
+        serde_json::to_writer(&mut lines, record)?;
+        lines.push(b'\n');
+        serde_json::Result::Ok(())
+    };
+    let mut before = 0;
+    for record in records {
+        if let Record::Event { id, .. } = record
+            && id.epoch > before
+        {
+            before = id.epoch;
+            push(&Record::Opened { epoch: before })?;
+        }
+        push(record)?;
+    }
+    Ok(lines)
+}
+
 impl Store {
     /// Reads the threads of a directory of `*.jsonl` files. A thread that is here already is left
     /// as it is; one that cannot be read whole is not imported, nor are those behind it.
@@ -43,6 +68,21 @@ impl Store {
             }
         }
         Ok(imported)
+    }
+
+    /// Reads a thread of a file of JSON lines, under an id that is not taken.
+    ///
+    /// # Errors
+    /// [`StoreError::ThreadExists`], and as [`Store::import_json_lines`]; the thread is not there
+    /// then.
+    pub async fn import_thread(&self, path: &Path, thread: &ThreadId) -> Result<(), StoreError> {
+        match self.thread(thread).await {
+            Ok(_) => Err(StoreError::ThreadExists {
+                thread: thread.clone(),
+            }),
+            Err(StoreError::NoThread { .. }) => self.import_file(path, thread).await,
+            Err(error) => Err(error),
+        }
     }
 
     async fn import_file(&self, path: &Path, thread: &ThreadId) -> Result<(), StoreError> {
@@ -124,4 +164,40 @@ fn parse(bytes: &[u8], path: &Path) -> Result<Vec<Record>, StoreError> {
             })
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use conjure_core::log::{Entry, EntryBody};
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_cut_at_any_byte_reads_as_its_whole_lines() {
+        let entry = |seq| {
+            let text = format!("Grüße {seq}");
+            Record::Entry(Entry {
+                seq,
+                turn: 1,
+                at_ms: 0,
+                body: EntryBody::Notice { text },
+            })
+        };
+        let records = [Record::Opened { epoch: 1 }, entry(1), entry(2), entry(3)];
+        let mut file = Vec::new();
+        let mut ends = vec![0];
+        for record in &records {
+            serde_json::to_writer(&mut file, record).unwrap();
+            file.push(b'\n');
+            ends.push(file.len());
+        }
+        for length in 0..=file.len() {
+            let whole = ends.partition_point(|end| *end <= length) - 1;
+            let read = parse(&file[..length], Path::new("cut.jsonl")).unwrap();
+            assert_eq!(read, records[..whole], "cut at {length}");
+        }
+        let damaged = b"{\"opened\":{\"epoch\":1}}\nnonsense\n{}\n";
+        let error = parse(damaged, Path::new("cut.jsonl")).unwrap_err();
+        assert!(error.to_string().contains("damaged in line 2"), "{error}");
+    }
 }

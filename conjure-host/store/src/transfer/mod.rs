@@ -18,7 +18,7 @@ use crate::row::column;
 
 pub(crate) use export::{Secrets, write_all};
 pub(crate) use import::{migration_of, read_all};
-pub use jsonl::Imported;
+pub use jsonl::{Imported, json_lines};
 
 /// The form of these files.
 const VERSION: u32 = 1;

@@ -133,18 +133,7 @@ fn a_connection_that_is_cut_keeps_the_text() {
         assert_eq!(output.code, Some(3), "{how:?}: {output:?}");
         assert!(output.stdout.starts_with("Half of "), "{how:?}: {output:?}");
         // It can go on: what came is part of the history.
-        let threads = workspace.home().join(".local/share/conjure/threads");
-        let thread = std::fs::read_dir(threads)
-            .unwrap()
-            .next()
-            .unwrap()
-            .unwrap()
-            .file_name();
-        let thread = thread
-            .to_str()
-            .unwrap()
-            .trim_end_matches(".jsonl")
-            .to_owned();
+        let thread = conjure_kit::thread_ids(&workspace).unwrap().swap_remove(0);
         model.says(Message::new().text("And the other half."));
         let args = format!("run --thread {thread}");
         let again = asks(&workspace, &model, &args, "Go on.").run().unwrap();

@@ -171,14 +171,7 @@ fn b27_a_person_is_told_how_to_go_on_after_an_error() {
     model.says(ErrorReply::new(400).message("no more today"));
     let failed = run(&workspace, &model, &["Hi."]);
     assert_eq!(failed.code, Some(3));
-    let threads = workspace.home().join(".local/share/conjure/threads");
-    let file = std::fs::read_dir(threads)
-        .unwrap()
-        .next()
-        .unwrap()
-        .unwrap()
-        .file_name();
-    let thread = file.to_str().unwrap().trim_end_matches(".jsonl").to_owned();
+    let thread = conjure_kit::thread_ids(&workspace).unwrap().swap_remove(0);
     assert!(
         failed.stderr.contains(&thread),
         "the thread is named: {failed:?}"

@@ -4,13 +4,12 @@
 //! which it could have been.
 
 use std::fs;
-use std::path::PathBuf;
 
 use conjure_core::wire::{Endpoint, Wire};
 use conjure_host::Host;
 use conjure_host::provider::{HttpOptions, HttpProvider};
 use conjure_host::session::{BackendSpec, PolicySpec, Session, SessionSpec};
-use conjure_host::store::{JsonLines, Log as _, ThreadId};
+use conjure_host::store::{self, Log as _, Store, ThreadId, json_lines};
 use conjure_kit::{Workspace, build_plugin};
 use conjure_mock_llm::{Message, MockLlm, Script, Step};
 
@@ -24,11 +23,11 @@ const WIRES: [Wire; 4] = [
     Wire::Gemini,
 ];
 
-/// A host whose threads are files, and a model that plays the turn for the question `Go on.` and
+/// A host with a database, and a model that plays the turn for the question `Go on.` and
 /// else says that it is here.
 struct Stage {
     workspace: Workspace,
-    threads: PathBuf,
+    store: Store,
     mock: MockLlm,
     host: Host,
 }
@@ -36,7 +35,8 @@ struct Stage {
 impl Stage {
     async fn new() -> Self {
         let workspace = Workspace::new().unwrap();
-        let threads = workspace.root().join("threads");
+        let data = workspace.root().join("data");
+        let store = store::open(&data).await.unwrap();
         let script = Script::new().step(
             Step::answer(|request| {
                 let body = request.body.to_string();
@@ -51,9 +51,7 @@ impl Stage {
             .always(),
         );
         let mock = MockLlm::start(script).await.unwrap();
-        let mut builder = Host::builder()
-            .data_dir(workspace.root().join("data"))
-            .log(JsonLines::new(&threads));
+        let mut builder = Host::builder().data_dir(data).log(store.clone());
         for plugin in [LOCAL, CACHE] {
             builder = builder.plugin_file(build_plugin(plugin).unwrap());
         }
@@ -66,7 +64,7 @@ impl Stage {
         Self {
             host: builder.build().await.unwrap(),
             workspace,
-            threads,
+            store,
             mock,
         }
     }
@@ -86,8 +84,9 @@ impl Stage {
         self.host.resume(spec, thread.clone()).await.unwrap()
     }
 
-    fn file(&self, thread: &ThreadId) -> PathBuf {
-        self.threads.join(format!("{thread}.jsonl"))
+    /// What a thread holds, one record a line.
+    async fn log(&self, thread: &ThreadId) -> Vec<u8> {
+        json_lines(&self.store.read(thread).await.unwrap()).unwrap()
     }
 
     /// The log of the whole turn with this provider.
@@ -97,14 +96,16 @@ impl Stage {
         let answer = in_time(session.chat("Go on.")).await.unwrap();
         assert_eq!(answer.text, "This is the answer to everything.");
         session.close().await;
-        fs::read(self.file(&thread)).unwrap()
+        self.log(&thread).await
     }
 
     /// Goes on with what a crash left of a log, and checks what the model is told. Gives back the
     /// log after that.
     async fn goes_on(&self, log: &[u8], stop: usize, place: &str) -> Vec<u8> {
         let thread = ThreadId::fresh();
-        fs::write(self.file(&thread), log).unwrap();
+        let path = self.workspace.root().join("cut.jsonl");
+        fs::write(&path, log).unwrap();
+        self.store.import_thread(&path, &thread).await.unwrap();
         let before = self.mock.requests().len();
         let session = self.open(stop, &thread).await;
         let answer = in_time(session.chat(format!("Are you there again? {place}"))).await;
@@ -114,7 +115,7 @@ impl Stage {
         let requests = self.mock.requests();
         assert_eq!(requests.len(), before + 1, "{place}");
         self.check(log, &told(&requests[before]), place);
-        fs::read(self.file(&thread)).unwrap()
+        self.log(&thread).await
     }
 
     /// Every text is told, every result that was seen, and of every other call what is known.
@@ -210,31 +211,5 @@ async fn going_on_may_be_interrupted_too() {
             let place = format!("Line {line} of going on, to {}.", STOPS[to].0);
             stage.goes_on(&again[..end], to, &place).await;
         }
-    }
-}
-
-#[test]
-fn a_log_that_is_cut_at_any_byte_reads_as_its_whole_lines() {
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let mut log = runtime.block_on(async { Stage::new().await.recorded(0).await });
-    // The first round has every kind of record; the work grows with the square of the length.
-    let end = ends(&log)
-        .into_iter()
-        .rfind(|end| Logged::read(&log[..*end]).ended("done") < 3);
-    log.truncate(end.unwrap());
-    let dir = tempfile::tempdir().unwrap();
-    let store = JsonLines::new(dir.path());
-    let thread = ThreadId::parse("cut").unwrap();
-    let path = dir.path().join("cut.jsonl");
-    let ends = ends(&log);
-    fs::write(&path, &log).unwrap();
-    let whole = store.read(&thread).unwrap();
-    assert_eq!(whole.len() + 1, ends.len());
-    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
-    for length in (0..log.len()).rev() {
-        file.set_len(length as u64).unwrap();
-        let lines = ends.partition_point(|end| *end <= length) - 1;
-        let read = store.read(&thread).unwrap();
-        assert!(read == whole[..lines], "cut at {length}");
     }
 }

@@ -1,7 +1,7 @@
 //! Going on after a host that was killed: the history sends, and a call whose result nobody saw
 //! is told as such and never run again.
 
-use conjure_kit::{Model, Output, Signal, Workspace};
+use conjure_kit::{Model, Output, Signal, Workspace, thread_ids, thread_log};
 use conjure_mock_llm::{Message, Position, Reply};
 use serde_json::{Value, json};
 
@@ -14,17 +14,9 @@ pub(crate) const ENDS_THE_PROCESS: [&str; 4] = ["abort", "exit 7", "segfault", "
 
 /// The only thread of a workspace.
 fn thread(workspace: &Workspace) -> String {
-    let threads = workspace.home().join(".local/share/conjure/threads");
-    let mut files = std::fs::read_dir(threads).unwrap();
-    let name = files
-        .next()
-        .unwrap()
-        .unwrap()
-        .file_name()
-        .into_string()
-        .unwrap();
-    assert!(files.next().is_none());
-    name.trim_end_matches(".jsonl").to_owned()
+    let ids = thread_ids(workspace).unwrap();
+    let [id] = &ids[..] else { panic!("{ids:?}") };
+    id.clone()
 }
 
 fn resume(workspace: &Workspace, model: &Model) -> Output {
@@ -49,11 +41,7 @@ fn resume(workspace: &Workspace, model: &Model) -> Output {
 
 /// How the thread's calls ended, and its last turns.
 fn endings(workspace: &Workspace) -> Vec<Value> {
-    let thread = thread(workspace);
-    let path = workspace
-        .home()
-        .join(format!(".local/share/conjure/threads/{thread}.jsonl"));
-    let text = std::fs::read_to_string(path).unwrap();
+    let text = thread_log(workspace, &thread(workspace)).unwrap();
     text.lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap())
         .filter_map(|record| match record["entry"]["entry"].as_str()? {

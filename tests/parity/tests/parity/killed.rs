@@ -2,11 +2,9 @@
 //! whichever provider, and what took effect took effect once.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use conjure_kit::{Cli, KitError, Model, Output, Signal, Workspace, cli};
+use conjure_kit::{Cli, KitError, Model, Output, Signal, Workspace, cli, thread_ids, thread_log};
 use conjure_mock_llm::{Message, Reply, Request};
 use serde_json::{Value, json};
 
@@ -65,13 +63,14 @@ fn run(workspace: &Workspace, model: &Model, stop: (&str, &str), more: &[&str]) 
     run
 }
 
-/// The file of the workspace's only thread; none when the program was killed before there was one.
-fn log(workspace: &Workspace) -> Option<PathBuf> {
-    let threads = workspace.home().join(".local/share/conjure/threads");
-    let mut files = fs::read_dir(threads).ok()?.map(|file| file.unwrap().path());
-    let log = files.next();
-    assert_eq!(files.next(), None);
-    log
+/// The workspace's newest thread.
+fn newest(workspace: &Workspace) -> String {
+    thread_ids(workspace).unwrap().swap_remove(0)
+}
+
+fn logged(workspace: &Workspace) -> Logged {
+    let log = thread_log(workspace, &newest(workspace)).unwrap();
+    Logged::read(log.as_bytes())
 }
 
 /// Kills the program after it has shown so many events. Nothing when it showed no more than that.
@@ -173,8 +172,7 @@ pub(crate) fn told(request: &Request) -> String {
 fn check(workspace: &Workspace, model: &Model, again: &Output, asked: &str, place: &str) {
     assert_eq!(again.code, Some(0), "{place}: {again:?}");
     assert!(again.stdout.contains("Here again."), "{place}: {again:?}");
-    let log = fs::read(log(workspace).unwrap()).unwrap();
-    let logged = Logged::read(&log);
+    let logged = logged(workspace);
     let effects = effects(workspace);
     for (name, end) in &logged.calls {
         let counted = effects.get(name).copied().unwrap_or_default();
@@ -211,9 +209,6 @@ fn a_thread_sends_after_kill_9_at_each_event_that_was_shown() {
     for events in 1.. {
         let from = STOPS[events % STOPS.len()];
         let to = STOPS[events / STOPS.len() % STOPS.len()];
-        if let Some(log) = log(&workspace) {
-            fs::remove_file(log).unwrap();
-        }
         workspace.write("effects", "").unwrap();
         let model = Model::start().unwrap();
         for message in turn() {
@@ -228,13 +223,11 @@ fn a_thread_sends_after_kill_9_at_each_event_that_was_shown() {
         assert_eq!(model.mock().violations(), [], "{place}");
         let model = Model::start().unwrap();
         model.says(Message::new().text("Here again."));
-        let thread = log(&workspace).unwrap();
-        let thread = thread.file_stem().unwrap().to_str().unwrap();
-        let more = ["--thread", thread, "What happened?"];
+        let thread = newest(&workspace);
+        let more = ["--thread", &thread, "What happened?"];
         let again = run(&workspace, &model, to, &more).run().unwrap();
         check(&workspace, &model, &again, "What happened?", &place);
-        let logged = Logged::read(&fs::read(log(&workspace).unwrap()).unwrap());
-        for end in logged.calls.into_values().flatten() {
+        for end in logged(&workspace).calls.into_values().flatten() {
             *ends.entry(end).or_insert(0) += 1;
         }
     }

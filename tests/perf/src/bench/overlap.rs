@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use conjure_core::chat::Content;
 use conjure_host::Host;
 use conjure_host::session::{BackendSpec, SessionSpec};
-use conjure_host::store::JsonLines;
+use conjure_host::store;
 use serde_json::{Value, json};
 
 use super::on_runtime;
@@ -67,7 +67,7 @@ impl Turns {
             .plugin_file(skill)
             .plugin_file(local);
         if durable {
-            builder = builder.log(JsonLines::new(dir.path().join("threads")));
+            builder = builder.log(store::open(dir.path()).await?);
         }
         let host = builder.build().await?;
         let (mut whole, mut beyond) = (Samples::default(), Samples::default());
