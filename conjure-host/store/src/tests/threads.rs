@@ -388,6 +388,10 @@ fn call_entry(seq: u64, body: EntryBody) -> Record {
     })
 }
 
+pub(super) fn notice(seq: u64, text: String) -> Record {
+    call_entry(seq, EntryBody::Notice { text })
+}
+
 pub(super) fn began(seq: u64, call_id: &str) -> Record {
     call_entry(
         seq,
@@ -500,7 +504,7 @@ async fn long_bodies_and_odd_text_come_back(bed: Bed) {
     let store = bed.open().await;
     let mut log = open(&store, "t").await;
     let text = "nul \0 and \u{10ffff} ".repeat(20_000);
-    let entry = call_entry(1, EntryBody::Notice { text: text.clone() });
+    let entry = notice(1, text.clone());
     let event = Record::Event {
         id: EventId { epoch: 1, seq: 1 },
         event: Event::Notice { text },

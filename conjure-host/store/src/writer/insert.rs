@@ -1,6 +1,6 @@
 //! Rows into tables, many with one statement.
 //!
-//! A statement has a power of two of rows, so that there are few different ones and each is
+//! A statement has one of a few numbers of rows, so that there are few different ones and each is
 //! prepared once.
 
 use std::collections::HashMap;
@@ -13,6 +13,8 @@ use crate::database::Transaction;
 
 /// Rows of one statement at most.
 const MOST: usize = 64;
+/// From here on statements have a multiple of so many rows.
+const STEP: usize = 16;
 
 /// A table with the columns that are written.
 pub(crate) struct Table {
@@ -70,7 +72,11 @@ impl Statements {
         let mut left = values.len() / width;
         let mut values = values.into_iter();
         while left > 0 {
-            let rows = MOST.min(1 << left.ilog2());
+            let rows = match left {
+                ..=STEP => left,
+                MOST.. => MOST,
+                _ => left / STEP * STEP,
+            };
             let sql = self
                 .0
                 .entry((table.name, rows))
