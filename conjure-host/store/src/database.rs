@@ -40,6 +40,8 @@ pub(crate) struct Database {
     write: Mutex<Writing>,
     #[cfg(test)]
     pub(crate) crash: crate::tests::Crash,
+    #[cfg(test)]
+    pub(crate) is_mute: std::sync::atomic::AtomicBool,
 }
 
 struct Writing {
@@ -103,6 +105,8 @@ impl Database {
             }),
             #[cfg(test)]
             crash: crate::tests::Crash::default(),
+            #[cfg(test)]
+            is_mute: false.into(),
         })
     }
 
@@ -163,6 +167,24 @@ impl Database {
         })
     }
 
+    /// Executes one statement that writes, as its own transaction; how many rows it changed.
+    pub(crate) async fn execute(
+        &self,
+        durable: bool,
+        sql: &str,
+        values: Vec<Value>,
+        what: &'static str,
+    ) -> Result<u64, StoreError> {
+        #[cfg(test)]
+        self.crash.step()?;
+        let mut writing = self.write.lock().await;
+        let done = async {
+            force(&mut writing, self.backend, durable).await?;
+            writing.db.execute_raw(self.statement(sql, values)).await
+        };
+        Ok(done.await.map_err(StoreError::of(what))?.rows_affected())
+    }
+
     /// The connection that writes, outside of a transaction: for what may not be in one.
     pub(crate) async fn alone(&self) -> Alone<'_> {
         Alone(self.write.lock().await)
@@ -205,19 +227,26 @@ impl Deref for Alone<'_> {
     }
 }
 
+/// Says whether the next transaction is forced to the disk, where that is said before it begins:
+/// SQLite's pragma cannot change inside of one, PostgreSQL's setting ends with it.
+async fn force(writing: &mut Writing, backend: DbBackend, durable: bool) -> Result<(), DbErr> {
+    if backend != DbBackend::Sqlite || writing.forces == durable {
+        return Ok(());
+    }
+    let mode = if durable { "FULL" } else { "NORMAL" };
+    let pragma = format!("PRAGMA synchronous = {mode}");
+    writing.db.execute_unprepared(&pragma).await?;
+    writing.forces = durable;
+    Ok(())
+}
+
 async fn begin(
     writing: &mut Writing,
     backend: DbBackend,
     durable: bool,
 ) -> Result<DatabaseTransaction, DbErr> {
-    // SQLite's pragma cannot change inside a transaction, PostgreSQL's setting ends with it.
+    force(writing, backend, durable).await?;
     let sqlite = backend == DbBackend::Sqlite;
-    if sqlite && writing.forces != durable {
-        let mode = if durable { "FULL" } else { "NORMAL" };
-        let pragma = format!("PRAGMA synchronous = {mode}");
-        writing.db.execute_unprepared(&pragma).await?;
-        writing.forces = durable;
-    }
     let options = TransactionOptions {
         // A transaction that begins by reading could not write once another program has.
         sqlite_transaction_mode: sqlite.then_some(SqliteTransactionMode::Immediate),

@@ -317,20 +317,24 @@ impl World {
         if !self.opened(thread).await || !self.opened(other).await {
             return;
         }
-        let mut with = self.model.clone();
         self.store.db().crash.after(statements.into());
+        // The model without them, with the first, and with both.
+        let mut models = vec![self.model.clone()];
         let mut waiting = Vec::new();
         for thread in [thread, other] {
+            let mut with = models[models.len() - 1].clone();
             let model = with.get_mut(&thread).unwrap();
             let records = model.append(entries.into(), 1);
+            models.push(with);
             let log = self.open.get_mut(&thread).unwrap();
             waiting.push(log.append(&records, true));
         }
-        let mut acknowledged = 0;
+        let mut acknowledged = Vec::new();
         for waits in waiting {
-            acknowledged += usize::from(waits.await.is_ok());
+            acknowledged.push(waits.await.is_ok());
         }
-        assert!(acknowledged == 0 || acknowledged == 2, "one group");
+        assert_ne!(acknowledged, [false, true], "one behind the other");
+        let acknowledged = acknowledged.iter().filter(|is| **is).count();
         self.open.clear();
         self.store.db().crash.after(0);
         self.store = self.bed.open().await;
@@ -341,11 +345,17 @@ impl World {
             assert!(Instant::now() < deadline, "{error}");
             tokio::task::yield_now().await;
         }
-        with.get_mut(&thread).unwrap().epoch += 1;
-        self.model.get_mut(&thread).unwrap().epoch += 1;
-        if acknowledged == 2 || self.shows(thread).await == with[&thread].shown {
-            self.model = with;
+        for model in &mut models {
+            model.get_mut(&thread).unwrap().epoch += 1;
         }
+        let shown = (self.shows(thread).await, self.shows(other).await);
+        let is_so = |model: &BTreeMap<u8, Thread>| {
+            (&model[&thread].shown, &model[&other].shown) == (&shown.0, &shown.1)
+        };
+        let is = models.iter().skip(acknowledged).find(|model| is_so(model));
+        self.model = is
+            .expect("what was acknowledged is there, and whole")
+            .clone();
         self.compare().await;
     }
 
