@@ -1,8 +1,9 @@
 //! What an event costs on its way into the database, in CPU time of the whole process.
 //!
-//! `cargo run --release -p conjure-store --example append_cost [PLACE]`: many threads append
-//! events at the pace of a model's stream, and then as fast as they are written. Without a place, a
-//! file in a temporary directory is used. Prints figures and keeps nothing.
+//! `cargo run --release -p conjure-store --example append_cost [PLACE [STREAMS…]]`: one thread
+//! appends batches of events as fast as they are written, and then so many threads append at the
+//! pace of a model's stream. Without a place, a file in a temporary directory is used. Prints
+//! figures and keeps nothing.
 
 use std::time::{Duration, Instant};
 
@@ -18,8 +19,18 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         None => Place::File(dir.path().join("conjure.db")),
     };
     let store = Store::open(&place, &Options::default()).await?;
-    batches(&store).await?;
-    for threads in [1, 100, 500] {
+    let asked: Vec<usize> = std::env::args()
+        .skip(2)
+        .map(|number| number.parse())
+        .collect::<Result<_, _>>()?;
+    if asked.is_empty() {
+        batches(&store).await?;
+    }
+    for threads in if asked.is_empty() {
+        vec![1, 100, 500]
+    } else {
+        asked
+    } {
         streams(&store, threads).await?;
     }
     store.close().await;

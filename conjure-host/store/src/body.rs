@@ -3,7 +3,10 @@
 //! A frame begins with zstd's magic number, with which no JSON text begins, so that a body says by
 //! itself which of the two it is.
 
+use std::cell::RefCell;
+
 use serde::de::DeserializeOwned;
+use zstd::bulk::Compressor;
 
 use crate::StoreError;
 
@@ -15,15 +18,24 @@ const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// Fast, and still a third or less of JSON.
 const LEVEL: i32 = 1;
 
+thread_local! {
+    /// Kept, since making one costs more than a body of a few kilobytes does.
+    static COMPRESSOR: RefCell<Option<Compressor<'static>>> =
+        RefCell::new(Compressor::new(LEVEL).ok());
+}
+
 /// The body as it is stored.
 pub(crate) fn pack(json: Vec<u8>) -> Vec<u8> {
     if json.len() <= COMPRESS_ABOVE {
         return json;
     }
-    match zstd::bulk::compress(&json, LEVEL) {
-        Ok(packed) if packed.len() < json.len() => packed,
-        _ => json,
-    }
+    let packed = COMPRESSOR.with_borrow_mut(|compressor| match compressor {
+        Some(compressor) => compressor.compress(&json).ok(),
+        None => None,
+    });
+    packed
+        .filter(|packed| packed.len() < json.len())
+        .unwrap_or(json)
 }
 
 /// The JSON of a stored body.

@@ -11,7 +11,7 @@ use sea_orm::sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sea_orm::sqlx::sqlite::{
     SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous,
 };
-use sea_orm::sqlx::{self, ConnectOptions as _};
+use sea_orm::sqlx::{self, ConnectOptions as _, Connection as _};
 use sea_orm::{
     AccessMode, ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, DbErr,
     IsolationLevel, QueryResult, RuntimeErr, SqliteTransactionMode, Statement, TransactionOptions,
@@ -38,6 +38,10 @@ pub(crate) struct Database {
     backend: DbBackend,
     read: DatabaseConnection,
     write: Mutex<Writing>,
+    #[cfg(test)]
+    pub(crate) crash: crate::tests::Crash,
+    #[cfg(test)]
+    pub(crate) is_mute: std::sync::atomic::AtomicBool,
 }
 
 struct Writing {
@@ -51,12 +55,13 @@ impl Database {
         let (backend, read, write) = match place {
             Place::File(path) => {
                 prepare(path)?;
-                let readers = SqlitePoolOptions::new()
+                let readers = whole(SqlitePoolOptions::new())
                     .max_connections(READERS)
                     .idle_timeout(IDLE)
                     .acquire_timeout(ACQUIRE)
+                    .test_before_acquire(false)
                     .connect_lazy_with(sqlite().filename(path).pragma("query_only", "ON"));
-                let write = one_connection()
+                let write = whole(one_connection())
                     .connect_with(sqlite().filename(path))
                     .await
                     .map_err(connecting)?;
@@ -77,6 +82,7 @@ impl Database {
                         reason: error.to_string(),
                     })?
                     .application_name("conjure")
+                    .options([("lock_timeout", BUSY.as_millis())])
                     .disable_statement_logging();
                 let pool = |connections| {
                     PgPoolOptions::new()
@@ -97,6 +103,10 @@ impl Database {
                 db: write,
                 forces: true,
             }),
+            #[cfg(test)]
+            crash: crate::tests::Crash::default(),
+            #[cfg(test)]
+            is_mute: false.into(),
         })
     }
 
@@ -151,8 +161,28 @@ impl Database {
             tx,
             backend: self.backend,
             what,
+            #[cfg(test)]
+            crash: self.crash.clone(),
             _writing: writing,
         })
+    }
+
+    /// Executes one statement that writes, as its own transaction; how many rows it changed.
+    pub(crate) async fn execute(
+        &self,
+        durable: bool,
+        sql: &str,
+        values: Vec<Value>,
+        what: &'static str,
+    ) -> Result<u64, StoreError> {
+        #[cfg(test)]
+        self.crash.step()?;
+        let mut writing = self.write.lock().await;
+        let done = async {
+            force(&mut writing, self.backend, durable).await?;
+            writing.db.execute_raw(self.statement(sql, values)).await
+        };
+        Ok(done.await.map_err(StoreError::of(what))?.rows_affected())
     }
 
     /// The connection that writes, outside of a transaction: for what may not be in one.
@@ -197,19 +227,26 @@ impl Deref for Alone<'_> {
     }
 }
 
+/// Says whether the next transaction is forced to the disk, where that is said before it begins:
+/// SQLite's pragma cannot change inside of one, PostgreSQL's setting ends with it.
+async fn force(writing: &mut Writing, backend: DbBackend, durable: bool) -> Result<(), DbErr> {
+    if backend != DbBackend::Sqlite || writing.forces == durable {
+        return Ok(());
+    }
+    let mode = if durable { "FULL" } else { "NORMAL" };
+    let pragma = format!("PRAGMA synchronous = {mode}");
+    writing.db.execute_unprepared(&pragma).await?;
+    writing.forces = durable;
+    Ok(())
+}
+
 async fn begin(
     writing: &mut Writing,
     backend: DbBackend,
     durable: bool,
 ) -> Result<DatabaseTransaction, DbErr> {
-    // SQLite's pragma cannot change inside a transaction, PostgreSQL's setting ends with it.
+    force(writing, backend, durable).await?;
     let sqlite = backend == DbBackend::Sqlite;
-    if sqlite && writing.forces != durable {
-        let mode = if durable { "FULL" } else { "NORMAL" };
-        let pragma = format!("PRAGMA synchronous = {mode}");
-        writing.db.execute_unprepared(&pragma).await?;
-        writing.forces = durable;
-    }
     let options = TransactionOptions {
         // A transaction that begins by reading could not write once another program has.
         sqlite_transaction_mode: sqlite.then_some(SqliteTransactionMode::Immediate),
@@ -228,6 +265,8 @@ pub(crate) struct Transaction<'a> {
     tx: DatabaseTransaction,
     backend: DbBackend,
     what: &'static str,
+    #[cfg(test)]
+    crash: crate::tests::Crash,
     // Behind the transaction, so that its end comes first.
     _writing: MutexGuard<'a, Writing>,
 }
@@ -242,6 +281,8 @@ impl Transaction<'_> {
     where
         I: IntoIterator<Item = Value>,
     {
+        #[cfg(test)]
+        self.crash.step()?;
         let statement = statement(self.backend, sql, values);
         let done = self.tx.execute_raw(statement).await;
         Ok(done.map_err(StoreError::of(self.what))?.rows_affected())
@@ -275,7 +316,12 @@ impl Transaction<'_> {
     }
 
     pub(crate) async fn commit(self) -> Result<(), StoreError> {
-        self.tx.commit().await.map_err(StoreError::of(self.what))
+        #[cfg(test)]
+        self.crash.step()?;
+        self.tx.commit().await.map_err(StoreError::of(self.what))?;
+        #[cfg(test)]
+        self.crash.step()?;
+        Ok(())
     }
 
     pub(crate) async fn roll_back(self) -> Result<(), StoreError> {
@@ -337,6 +383,22 @@ fn one_connection() -> SqlitePoolOptions {
         .max_lifetime(None)
         .acquire_timeout(ACQUIRE)
         .test_before_acquire(false)
+}
+
+/// Gives nobody a connection that is still in a transaction.
+///
+/// A full disk makes SQLite end a transaction by itself. sqlx then goes on counting it, would nest
+/// the next ones in it, and what these commit would never be on the disk.
+fn whole(pool: SqlitePoolOptions) -> SqlitePoolOptions {
+    pool.before_acquire(|connection, _| {
+        Box::pin(async move {
+            if connection.is_in_transaction() {
+                // A rollback may be on its way; this comes behind it.
+                connection.ping().await?;
+            }
+            Ok(!connection.is_in_transaction())
+        })
+    })
 }
 
 fn connecting(error: sqlx::Error) -> StoreError {

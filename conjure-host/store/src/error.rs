@@ -11,10 +11,10 @@ use crate::ThreadId;
 /// Why the store refuses or cannot.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
-    /// No space is left.
+    /// No space is left, or the file may not grow.
     #[error(
-        "cannot {what}: there is no space left for the database ({reason}); nothing was written. \
-         Make space, then try again"
+        "cannot {what}: there is no space left for the database, or its file may not grow \
+         ({reason}); nothing was written. Make space, then try again"
     )]
     Full {
         /// What was tried.
@@ -321,8 +321,7 @@ enum Kind {
 fn of_sqlite(code: &str) -> Kind {
     let code: u32 = code.parse().unwrap_or_default();
     match (code & 0xff, code) {
-        // An I/O error at a write is a full disk or a limit of file sizes far more often than a
-        // broken one, and what helps is the same: see to the place where the file is.
+        // An I/O error at a write is what a quota or a limit of file sizes comes to.
         (13, _) | (_, 778) => Kind::Full,
         (8, _) => Kind::ReadOnly,
         (5 | 6, _) => Kind::Locked,

@@ -35,7 +35,7 @@ pub struct Store {
 
 impl Store {
     /// Opens a database, makes it when it is not there, and brings it to the newest schema. Must
-    /// be called on a tokio runtime, on which the store's writer then runs.
+    /// be called on a tokio runtime.
     ///
     /// # Errors
     /// [`StoreError::Newer`] when a newer Conjure made the database, and what the database or the
@@ -43,7 +43,7 @@ impl Store {
     pub async fn open(place: &Place, options: &Options) -> Result<Self, StoreError> {
         let db = Arc::new(Database::connect(place).await?);
         migrations::migrate::<Migrator>(&db, place, options.backups.as_deref()).await?;
-        let queue = Queue::start(Arc::clone(&db));
+        let queue = Queue::start(Arc::clone(&db))?;
         Ok(Self {
             db,
             queue,

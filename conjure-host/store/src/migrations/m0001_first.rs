@@ -23,19 +23,33 @@ impl MigrationName for Migration {
 #[sea_orm_migration::async_trait::async_trait]
 impl MigrationTrait for Migration {
     async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        for table in writing().into_iter().chain(threads()).chain(saved()) {
+        for table in tables() {
             manager.create_table(table).await?;
         }
-        for (table, name, columns) in INDEXES {
-            let mut index = Index::create();
-            index.name(name).table(table);
-            for column in columns {
-                index.col(*column);
-            }
+        for index in indexes() {
             manager.create_index(index).await?;
         }
         Ok(())
     }
+}
+
+/// All tables, those that others refer to first.
+pub(crate) fn tables() -> Vec<TableCreateStatement> {
+    [writing(), threads(), saved()].concat()
+}
+
+pub(crate) fn indexes() -> Vec<IndexCreateStatement> {
+    INDEXES
+        .iter()
+        .map(|(table, name, columns)| {
+            let mut index = Index::create();
+            index.name(*name).table(*table);
+            for column in *columns {
+                index.col(*column);
+            }
+            index
+        })
+        .collect()
 }
 
 /// Look-ups that no primary key or unique constraint serves.

@@ -3,8 +3,8 @@
 //! A database that holds something is backed up first. Going back restores that backup: steps are
 //! never undone one by one, since what they dropped would be gone.
 
-mod m0001_first;
-mod rollback;
+pub(crate) mod m0001_first;
+pub(crate) mod rollback;
 
 use std::path::Path;
 

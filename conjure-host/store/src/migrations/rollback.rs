@@ -27,7 +27,8 @@ impl Store {
     }
 }
 
-pub(super) async fn restore_newest<M: MigratorTrait>(
+/// Restores the newest backup. Which file it was.
+pub(crate) async fn restore_newest<M: MigratorTrait>(
     place: &Place,
     backups: Option<&Path>,
 ) -> Result<PathBuf, StoreError> {

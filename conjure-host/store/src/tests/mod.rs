@@ -1,18 +1,24 @@
 //! The store against real databases. A case runs over SQLite as a test of its own, and over
 //! PostgreSQL in one test with all others, which share a server and have a database each.
 
+mod faults;
 mod keeping;
+mod kills;
+mod migrations;
+mod model;
 mod postgres;
 mod threads;
 mod transfer;
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use conjure_core::chat::{Event, EventId};
 use conjure_core::log::{Entry, EntryBody};
 
-use crate::{Log as _, Options, Place, Record, Store, ThreadId, ThreadLog};
+use crate::{Log as _, Options, Place, Record, Store, StoreError, ThreadId, ThreadLog};
 
 /// Where a case's database is. Opening it again is what another process would do.
 #[derive(Clone)]
@@ -23,6 +29,32 @@ pub(crate) struct Bed {
 impl Bed {
     pub(crate) async fn open(&self) -> Store {
         Store::open(&self.place, &Options::default()).await.unwrap()
+    }
+}
+
+/// Ends a store between two statements, as the end of its process would: from then on none is
+/// executed any more.
+#[derive(Clone, Default)]
+pub(crate) struct Crash(Arc<AtomicI64>);
+
+impl Crash {
+    /// Lets so many statements pass.
+    pub(crate) fn after(&self, statements: i64) {
+        self.0.store(statements + 1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn step(&self) -> Result<(), StoreError> {
+        let before = self
+            .0
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| match left {
+                0 => None,
+                1 => Some(1),
+                left => Some(left - 1),
+            });
+        match before {
+            Ok(1) => Err(StoreError::Closed),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -48,6 +48,11 @@ impl Server {
         }
     }
 
+    /// The URL of a database beside those of tests.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
     /// A new, empty database.
     pub(crate) async fn bed(&self) -> Bed {
         static NEXT: AtomicU64 = AtomicU64::new(0);

@@ -24,7 +24,7 @@ cases! {
 const SECRET: &[u8] = b"sealed-secret-bytes";
 
 /// A database with something of everything. `f` is a fork of `t`, which was cleared up to 3.
-async fn fill(store: &Store) {
+pub(super) async fn fill(store: &Store) {
     let auth = SavedAuth::new("openai", "api_key", "work", SECRET.to_vec());
     let auth = store.create_auth(auth).await.unwrap();
     let mut log = open(store, "t").await;
@@ -56,7 +56,7 @@ async fn fill(store: &Store) {
     store.put_blob(&id("t"), bytes.as_slice()).await.unwrap();
 }
 
-async fn same_threads(one: &Store, two: &Store) {
+pub(super) async fn same_threads(one: &Store, two: &Store) {
     assert_eq!(one.threads().await.unwrap(), two.threads().await.unwrap());
     for thread in one.threads().await.unwrap() {
         let (a, b) = (

@@ -48,6 +48,23 @@ pub(crate) struct EventRow {
     pub(crate) body: Vec<u8>,
 }
 
+impl EventRow {
+    /// Takes the events of the next row in, if they follow and the row may grow.
+    pub(crate) fn takes(&mut self, next: &Self) -> bool {
+        let follows = (self.epoch, self.last + 1) == (next.epoch, next.first);
+        if !follows || self.body.len() + next.body.len() > RUN {
+            return false;
+        }
+        // `[a]` and `[b]` become `[a,b]`.
+        self.body.pop();
+        self.body.push(b',');
+        let rest = next.body.get(1..).unwrap_or_default();
+        self.body.extend_from_slice(rest);
+        self.last = next.last;
+        true
+    }
+}
+
 /// What an entry says of a call.
 #[derive(Debug)]
 pub(crate) struct CallRow {

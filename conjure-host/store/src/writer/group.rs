@@ -6,18 +6,18 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use sea_orm::{ConnectionTrait as _, Value};
+use sea_orm::{ConnectionTrait as _, DbBackend, Value};
 use tokio::time::Instant;
 
 use crate::blobs;
 use crate::body;
-use crate::database::{Transaction, now_ms};
+use crate::database::{Database, Transaction, now_ms};
 use crate::{StoreError, ThreadId, row};
 
 use super::encode::{
     BLOB_PLACE, CallChange, CallRow, EntryRow, EventRow, FileRow, Rows, Spent, in_order,
 };
-use super::insert::{ARTIFACTS, ENTRIES, EVENTS, Statements};
+use super::insert::{ARTIFACTS, ENTRIES, EVENTS, MOST, Statements};
 use super::lease::{Position, SILENT};
 use super::{Append, Writer};
 
@@ -49,6 +49,8 @@ struct Change {
     spent: Spent,
     cost: Option<String>,
     has_changed: bool,
+    /// Its newest row of events in the group.
+    run: Option<usize>,
 }
 
 type Answer = tokio::sync::oneshot::Sender<Result<(), StoreError>>;
@@ -124,11 +126,15 @@ impl Writer {
             spent: Spent::default(),
             cost: None,
             has_changed: false,
+            run: None,
         })
     }
 
     async fn commit(&mut self, mut group: Group) -> Result<(), StoreError> {
         group.compress().await?;
+        if group.is_one_statement(&self.db) {
+            return self.execute(group).await;
+        }
         let number = self.groups + 1;
         let tx = self.db.begin(group.durable, APPENDING).await?;
         let sql = format!(
@@ -152,7 +158,10 @@ impl Writer {
             threads,
             ..
         } = group;
-        insert(&tx, &mut self.statements, entries, events, files).await?;
+        insert_entries(&tx, &mut self.statements, entries).await?;
+        let events = event_values(events);
+        self.statements.insert(&tx, &EVENTS, events).await?;
+        insert_files(&tx, &mut self.statements, files).await?;
         for (thread, call) in calls {
             note_call(&tx, &thread, call).await?;
         }
@@ -160,12 +169,41 @@ impl Writer {
             self.was_committed(number, error).await?;
         }
         self.groups = number;
+        self.moved(threads);
+        Ok(())
+    }
+
+    /// Writes events with one statement, which is its own transaction. What a model says comes in
+    /// such groups, and each further statement is another round trip.
+    async fn execute(&mut self, group: Group) -> Result<(), StoreError> {
+        let rows = group.events.len();
+        let mut values = event_values(group.events);
+        values.push(self.id.as_str().into());
+        let sql = self.statements.if_writer(&EVENTS, rows);
+        if self
+            .db
+            .execute(group.durable, sql, values, APPENDING)
+            .await?
+            == 0
+        {
+            self.lost();
+            let thread = group.threads.into_values().next();
+            return Err(
+                thread.map_or(StoreError::Closed, |change| StoreError::Lost {
+                    thread: change.thread,
+                }),
+            );
+        }
+        self.moved(group.threads);
+        Ok(())
+    }
+
+    fn moved(&mut self, threads: HashMap<u64, Change>) {
         for (lease, change) in threads {
             if let Some(lease) = self.leases.get_mut(&lease) {
                 lease.position = change.position;
             }
         }
-        Ok(())
     }
 
     /// Another process took the threads of this one.
@@ -212,6 +250,14 @@ impl Group {
         for event in rows.events {
             change.position.last_event = event.last;
             let after_entry = event.after_entry.unwrap_or(before);
+            // Runs of several appends become one row.
+            if let Some((_, run, after)) = change.run.and_then(|at| self.events.get_mut(at))
+                && *after == after_entry
+                && run.takes(&event)
+            {
+                continue;
+            }
+            change.run = Some(self.events.len());
             self.events.push((thread.clone(), event, after_entry));
         }
         for entry in rows.entries {
@@ -229,6 +275,13 @@ impl Group {
         self.calls.extend(rows.calls.into_iter().map(of_thread));
         let of_thread = |file| (thread.clone(), file);
         self.files.extend(rows.files.into_iter().map(of_thread));
+    }
+
+    /// Whether one statement writes it.
+    fn is_one_statement(&self, db: &Database) -> bool {
+        let only_events = self.threads.values().all(|change| !change.has_changed);
+        let is_sqlite = db.backend() == DbBackend::Sqlite;
+        is_sqlite && only_events && (1..=MOST).contains(&self.events.len())
     }
 
     /// Compresses long bodies, many or long ones on another thread.
@@ -298,12 +351,10 @@ impl Group {
     }
 }
 
-async fn insert(
+async fn insert_entries(
     tx: &Transaction<'_>,
     statements: &mut Statements,
     entries: Vec<(ThreadId, EntryRow)>,
-    events: Vec<(ThreadId, EventRow, u64)>,
-    files: Vec<(ThreadId, FileRow)>,
 ) -> Result<(), StoreError> {
     let mut values: Vec<Value> = Vec::with_capacity(entries.len() * ENTRIES.columns.len());
     for (thread, row) in entries {
@@ -316,8 +367,11 @@ async fn insert(
             row.body.into(),
         ]);
     }
-    statements.insert(tx, &ENTRIES, values).await?;
-    let mut values: Vec<Value> = Vec::with_capacity(events.len() * EVENTS.columns.len());
+    statements.insert(tx, &ENTRIES, values).await
+}
+
+fn event_values(events: Vec<(ThreadId, EventRow, u64)>) -> Vec<Value> {
+    let mut values = Vec::with_capacity(events.len() * EVENTS.columns.len() + 1);
     for (thread, row, after_entry) in events {
         values.extend([
             thread.as_str().into(),
@@ -328,7 +382,14 @@ async fn insert(
             row.body.into(),
         ]);
     }
-    statements.insert(tx, &EVENTS, values).await?;
+    values
+}
+
+async fn insert_files(
+    tx: &Transaction<'_>,
+    statements: &mut Statements,
+    files: Vec<(ThreadId, FileRow)>,
+) -> Result<(), StoreError> {
     let mut values: Vec<Value> = Vec::with_capacity(files.len() * ARTIFACTS.columns.len());
     for (thread, row) in files {
         let blob = row

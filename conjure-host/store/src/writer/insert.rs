@@ -1,18 +1,20 @@
 //! Rows into tables, many with one statement.
 //!
-//! A statement has a power of two of rows, so that there are few different ones and each is
+//! A statement has one of a few numbers of rows, so that there are few different ones and each is
 //! prepared once.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use sea_orm::Value;
+use sea_orm::{DbBackend, Value};
 
 use crate::StoreError;
 use crate::database::Transaction;
 
 /// Rows of one statement at most.
-const MOST: usize = 64;
+pub(crate) const MOST: usize = 64;
+/// From here on statements have a multiple of so many rows.
+const STEP: usize = 16;
 
 /// A table with the columns that are written.
 pub(crate) struct Table {
@@ -56,7 +58,7 @@ pub(crate) const ARTIFACTS: Table = Table {
 
 /// The texts of the statements that were made so far.
 #[derive(Default)]
-pub(crate) struct Statements(HashMap<(&'static str, usize), String>);
+pub(crate) struct Statements(HashMap<(&'static str, usize, bool), String>);
 
 impl Statements {
     /// Inserts rows; `values` holds all of them, one after the other.
@@ -70,35 +72,58 @@ impl Statements {
         let mut left = values.len() / width;
         let mut values = values.into_iter();
         while left > 0 {
-            let rows = MOST.min(1 << left.ilog2());
+            let rows = match left {
+                ..=STEP => left,
+                MOST.. => MOST,
+                _ => left / STEP * STEP,
+            };
             let sql = self
                 .0
-                .entry((table.name, rows))
-                .or_insert_with(|| text(table, rows));
+                .entry((table.name, rows, false))
+                .or_insert_with(|| text(table, rows, tx.backend()));
             let these: Vec<Value> = values.by_ref().take(rows * width).collect();
             tx.execute(sql, these).await?;
             left -= rows;
         }
         Ok(())
     }
+
+    /// One statement that inserts rows if a writer is still one; its id is the last value. Only
+    /// where a statement has the whole database to itself, which SQLite gives it.
+    pub(crate) fn if_writer(&mut self, table: &Table, rows: usize) -> &str {
+        self.0.entry((table.name, rows, true)).or_insert_with(|| {
+            let (insert, values) = parts(table, rows, DbBackend::Sqlite);
+            format!(
+                "{insert} SELECT * FROM (VALUES {values}) \
+                 WHERE EXISTS (SELECT 1 FROM writers WHERE id = ? AND lost = FALSE)"
+            )
+        })
+    }
 }
 
-fn text(table: &Table, rows: usize) -> String {
-    let mut sql = format!(
-        "INSERT INTO {} ({}) VALUES ",
-        table.name,
-        table.columns.join(", ")
-    );
+fn text(table: &Table, rows: usize, backend: DbBackend) -> String {
+    let (insert, values) = parts(table, rows, backend);
+    format!("{insert} VALUES {values}")
+}
+
+/// What is inserted into, and the places of the values.
+fn parts(table: &Table, rows: usize, backend: DbBackend) -> (String, String) {
+    let insert = format!("INSERT INTO {} ({})", table.name, table.columns.join(", "));
     let width = table.columns.len();
+    let mut values = String::new();
     for row in 0..rows {
-        sql.push_str(if row == 0 { "(" } else { ", (" });
+        values.push_str(if row == 0 { "(" } else { ", (" });
         for column in 1..=width {
-            let separator = if column == 1 { "" } else { ", " };
-            let _ = write!(sql, "{separator}${}", row * width + column);
+            values.push_str(if column == 1 { "" } else { ", " });
+            // SQLite looks numbered places up by their names, one after the other.
+            let _ = match backend {
+                DbBackend::Postgres => write!(values, "${}", row * width + column),
+                _ => write!(values, "?"),
+            };
         }
-        sql.push(')');
+        values.push(')');
     }
-    sql
+    (insert, values)
 }
 
 #[cfg(test)]
@@ -106,14 +131,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_value_has_its_own_number() {
+    fn every_value_has_its_own_place() {
         let table = Table {
             name: "t",
             columns: &["a", "b"],
         };
         assert_eq!(
-            text(&table, 2),
+            text(&table, 2, DbBackend::Postgres),
             "INSERT INTO t (a, b) VALUES ($1, $2), ($3, $4)"
+        );
+        assert_eq!(
+            text(&table, 2, DbBackend::Sqlite),
+            "INSERT INTO t (a, b) VALUES (?, ?), (?, ?)"
         );
     }
 }
