@@ -16,6 +16,7 @@ use conjure_skill_sdk::protocol::Spent;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::after_log::AfterBatch;
 use super::asking::{ApprovalMode, PendingApproval, nobody_there};
 use super::compaction::Compaction;
 use super::derived::{policy, turn_settings};
@@ -38,14 +39,7 @@ use crate::shared::Shared;
 pub(super) const LIVE_BYTES: usize = 256 * 1024;
 
 /// What a turn came to, for whoever waits for it.
-type Answered = Result<Answer, ChatError>;
-
-/// What is done once a batch of records is in the log.
-pub(super) struct AfterBatch {
-    batch: u64,
-    pub(super) deferred: Vec<Deferred>,
-    answers: Vec<(oneshot::Sender<Answered>, Answered)>,
-}
+pub(super) type Answered = Result<Answer, ChatError>;
 
 /// The state of a running session.
 pub(super) struct Actor {
@@ -428,44 +422,6 @@ impl Actor {
                 for action in self.machine.handle(input, &judge) {
                     inputs.extend(self.perform(action));
                 }
-            }
-        }
-    }
-
-    /// Hands what happened to the log. What must not happen before it is there waits for it:
-    /// requests and calls that leave the session, and answers.
-    fn hand_over(&mut self) {
-        let waits = !self.deferred.is_empty() || !self.answers.is_empty();
-        let batch = self.recorder.hand_over(!waits);
-        if waits {
-            self.waiting_for_log.push_back(AfterBatch {
-                batch,
-                deferred: std::mem::take(&mut self.deferred),
-                answers: std::mem::take(&mut self.answers),
-            });
-            self.do_what_waited();
-        }
-    }
-
-    /// Goes on after a batch is in the log.
-    fn after_written(&mut self) {
-        self.do_what_waited();
-        // What gathered meanwhile.
-        self.hand_over();
-    }
-
-    fn do_what_waited(&mut self) {
-        let is_written = |after: &AfterBatch| self.recorder.is_written(after.batch);
-        let count = self
-            .waiting_for_log
-            .iter()
-            .take_while(|after| is_written(after))
-            .count();
-        let ready: Vec<AfterBatch> = self.waiting_for_log.drain(..count).collect();
-        for after in ready {
-            self.perform_deferred(after.deferred);
-            for (done, answer) in after.answers {
-                let _ = done.send(answer);
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Sessions: one conversation each, run by one actor.
 
 mod actor;
+mod after_log;
 mod asking;
 mod calls;
 mod changes;
