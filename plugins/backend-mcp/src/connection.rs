@@ -9,29 +9,31 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use conjure_skill_sdk::Cx;
-use conjure_skill_sdk::abi::EmitKind;
-use conjure_skill_sdk::protocol::{PluginEvent, Progress};
 use rmcp::RoleClient;
 use rmcp::model::{
-    CancelledNotification, CancelledNotificationParam, ClientNotification, ClientRequest,
-    RequestId, RequestMetaObject, ServerPeerInfo, ServerResult,
+    CancelledNotification, CancelledNotificationParam, ClientJsonRpcMessage, ClientNotification,
+    ClientRequest, GetMeta as _, ProtocolVersion, RequestId, RequestMetaObject, ServerPeerInfo,
+    ServerResult,
 };
 use rmcp::service::{
     Peer, PeerRequestOptions, RunningService, RunningServiceCancellationToken, ServiceError,
 };
 use serde_json::Value;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::alarm::Alarm;
+use crate::asking::Policy;
 use crate::config::Limits;
 use crate::failure::Failure;
-use crate::handler::Handler;
+use crate::handler::{Handler, identity};
 use crate::http;
-use crate::link::Link;
+use crate::link::{Answer, Course, Link, Noted};
 use crate::secrets::Secrets;
 use crate::server::Server;
-use crate::stdio::{Process, Tail};
+use crate::stdio::{Input, Process, Tail};
+use crate::wire;
 
 /// Calls that may run on a connection at the same time.
 const AT_ONCE: usize = 64;
@@ -76,10 +78,27 @@ pub(crate) struct Connection {
     /// How long it took to be made.
     pub(crate) took: Duration,
     peer: Peer<RoleClient>,
+    direct: Option<Direct>,
     link: Arc<Link>,
     pub(crate) slots: Semaphore,
+    alarm: Arc<Alarm>,
     ending: Mutex<Option<Ending>>,
     tail: Tail,
+}
+
+/// The way of requests to a server's program. They pass rmcp by, which hands each from task to
+/// task; the handshake, the server's own requests and notifications are rmcp's here too.
+struct Direct {
+    input: Input,
+    /// What every request says of the host.
+    meta: RequestMetaObject,
+}
+
+/// A request that was sent.
+struct Sent {
+    id: RequestId,
+    answer: oneshot::Receiver<Answer>,
+    noted: Noted,
 }
 
 struct Ending {
@@ -136,12 +155,17 @@ impl Connection {
         (generation, serial): (u64, u64),
         era: Era,
         service: RunningService<RoleClient, Handler>,
-        process: Option<Process>,
+        program: Option<(Process, Input)>,
         (link, tail): (Arc<Link>, Tail),
         begun: std::time::Instant,
     ) -> Result<Self, String> {
         let peer = service.peer().clone();
         let info = peer.peer_info().ok_or("it said nothing of itself")?;
+        let (process, input) = program.unzip();
+        let direct = input.map(|input| Direct {
+            input,
+            meta: meta(server, &info.protocol_version),
+        });
         let token = service.cancellation_token();
         let over = Arc::clone(&link);
         let running = tokio::spawn(async move {
@@ -159,8 +183,10 @@ impl Connection {
             program: process.as_ref().map(|process| process.program().to_owned()),
             took: begun.elapsed(),
             peer,
+            direct,
             link,
             slots: Semaphore::new(AT_ONCE),
+            alarm: Alarm::start(),
             ending: Mutex::new(Some(Ending {
                 token,
                 service: running,
@@ -191,70 +217,110 @@ impl Connection {
         if let Some(why) = self.link.closed() {
             return Err(Trouble::Lost(why));
         }
+        let mut told = TellCancelled {
+            peer: &self.peer,
+            id: None,
+        };
+        let mut clock = Clock::new(limits);
+        let sending = async {
+            match &self.direct {
+                Some(direct) => self.send(direct, request, caller, trace, &mut told).await,
+                None => self.send_by_rmcp(request, caller, trace, &mut told).await,
+            }
+        };
+        // Nearly always it goes out at once, and nothing else is looked at.
+        let mut sent = tokio::select! {
+            biased;
+            sent = sending => sent?,
+            why = self.link.until_closed() => return Err(Trouble::Lost(why)),
+            () = cancelled(caller) => return Err(self.cancelled()),
+            () = clock.over(&self.alarm) => return Err(self.timed_out("took no request", limits.idle)),
+        };
+        let cancelled = cancelled(caller);
+        tokio::pin!(cancelled);
+        loop {
+            tokio::select! {
+                biased;
+                answer = &mut sent.answer => {
+                    told.id = None;
+                    let answer = answer.map_err(|_| ServiceError::TransportClosed).flatten();
+                    return self.answer(&sent.id, answer);
+                }
+                why = self.link.until_closed() => {
+                    told.id = None;
+                    let last = tokio::time::timeout(LAST_WORDS, &mut sent.answer).await;
+                    return match last {
+                        Ok(Ok(Ok(result))) => self.answer(&sent.id, Ok(result)),
+                        _ => Err(Trouble::Lost(why)),
+                    };
+                }
+                Ok(()) = sent.noted.course.changed() => {
+                    clock.follow(*sent.noted.course.borrow_and_update());
+                }
+                () = &mut cancelled => return Err(self.cancelled()),
+                () = clock.over(&self.alarm) => {
+                    let (what, limit) = clock.which();
+                    return Err(self.timed_out(what, limit));
+                }
+            }
+        }
+    }
+
+    /// Sends a request to a server's own input; its answer comes from where its output is read.
+    async fn send(
+        &self,
+        direct: &Direct,
+        mut request: ClientRequest,
+        caller: Option<&Cx>,
+        trace: Option<&str>,
+        told: &mut TellCancelled<'_>,
+    ) -> Result<Sent, Trouble> {
+        let own = self.link.begin_own(caller.cloned());
+        let meta = request.get_meta_mut();
+        meta.extend(direct.meta.clone());
+        if let Some(trace) = trace {
+            meta.set_traceparent(trace);
+        }
+        meta.set_progress_token(own.token);
+        let message = ClientJsonRpcMessage::request(request, own.id.clone());
+        let line = wire::line(&message).map_err(|error| self.bad(&error))?;
+        told.id = Some(own.id.clone());
+        if let Err(error) = direct.input.write(line).await {
+            told.id = None;
+            let why = error.to_string();
+            self.link.close(&why);
+            return Err(Trouble::Lost(why));
+        }
+        Ok(Sent {
+            id: own.id,
+            answer: own.answer,
+            noted: own.noted,
+        })
+    }
+
+    async fn send_by_rmcp(
+        &self,
+        request: ClientRequest,
+        caller: Option<&Cx>,
+        trace: Option<&str>,
+        told: &mut TellCancelled<'_>,
+    ) -> Result<Sent, Trouble> {
         let mut options = PeerRequestOptions::no_options();
         if let Some(trace) = trace {
             let mut meta = RequestMetaObject::new();
             meta.set_traceparent(trace);
             options = options.with_meta(meta);
         }
-        let sent = self.peer.send_request_with_option(request, options);
-        let mut handle = match tokio::time::timeout(limits.idle, sent).await {
-            Ok(Ok(handle)) => handle,
-            Ok(Err(error)) => return Err(self.trouble(error)),
-            Err(_) => return Err(self.timed_out("took no request", limits.idle)),
-        };
-        let mut noted = self.link.begin(
-            handle.id.clone(),
-            handle.progress_token.clone(),
-            caller.cloned(),
-        );
-        let mut told = TellCancelled {
-            peer: &self.peer,
-            id: Some(handle.id.clone()),
-        };
-        let mut clock = Clock::new(limits);
-        let cancelled = async {
-            match caller {
-                Some(cx) => cx.until_cancelled().await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::pin!(cancelled);
-        loop {
-            tokio::select! {
-                biased;
-                answer = &mut handle.rx => {
-                    told.id = None;
-                    let answer = answer.map_err(|_| ServiceError::TransportClosed).flatten();
-                    return self.answer(&handle.id, answer);
-                }
-                why = self.link.until_closed() => {
-                    told.id = None;
-                    let last = tokio::time::timeout(LAST_WORDS, &mut handle.rx).await;
-                    return match last {
-                        Ok(Ok(Ok(result))) => self.answer(&handle.id, Ok(result)),
-                        _ => Err(Trouble::Lost(why)),
-                    };
-                }
-                Ok(()) = noted.progress.changed() => {
-                    clock.progress();
-                    let progress = noted.progress.borrow_and_update().clone();
-                    if let (Some(cx), Some(progress)) = (caller, progress) {
-                        show(cx, progress);
-                    }
-                }
-                Ok(()) = noted.asking.changed() => {
-                    clock.asking(*noted.asking.borrow_and_update() > 0);
-                }
-                () = &mut cancelled => {
-                    return Err(Failure::Cancelled { server: self.server.clone() }.into());
-                }
-                () = clock.over() => {
-                    let (what, limit) = clock.which();
-                    return Err(self.timed_out(what, limit));
-                }
-            }
-        }
+        let sent = self.peer.send_request_with_option(request, options).await;
+        let handle = sent.map_err(|error| self.trouble(error))?;
+        let token = handle.progress_token.clone();
+        let noted = self.link.begin(handle.id.clone(), token, caller.cloned());
+        told.id = Some(handle.id.clone());
+        Ok(Sent {
+            id: handle.id,
+            answer: handle.rx,
+            noted,
+        })
     }
 
     /// Ends the connection and, if there is one, the server's process.
@@ -316,6 +382,12 @@ impl Connection {
         }
     }
 
+    fn cancelled(&self) -> Trouble {
+        Trouble::Failed(Failure::Cancelled {
+            server: self.server.clone(),
+        })
+    }
+
     fn bad(&self, why: &dyn std::fmt::Display) -> Trouble {
         Trouble::Failed(Failure::BadAnswer {
             server: self.server.clone(),
@@ -332,10 +404,20 @@ impl Connection {
     }
 }
 
-/// Shows progress to the person; what does not fit into the queue is left out.
-fn show(cx: &Cx, progress: Progress) {
-    if let Ok(event) = serde_json::to_vec(&PluginEvent::Progress(progress)) {
-        cx.try_emit(EmitKind::Event, &event);
+/// What every request says of the host, where there is no handshake that said it.
+fn meta(server: &Server, version: &ProtocolVersion) -> RequestMetaObject {
+    if version.has_initialize() {
+        return RequestMetaObject::new();
+    }
+    let capabilities = Policy::new(&server.name, &server.config).capabilities();
+    RequestMetaObject::with_client_context(version.clone(), identity(), capabilities)
+}
+
+/// Becomes ready when the call is cancelled.
+async fn cancelled(caller: Option<&Cx>) {
+    match caller {
+        Some(cx) => cx.until_cancelled().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -366,6 +448,8 @@ struct Clock {
     limits: Limits,
     idle: Instant,
     total: Instant,
+    /// How often there was progress so far.
+    progress: u64,
     stopped: Option<Instant>,
 }
 
@@ -376,16 +460,17 @@ impl Clock {
             limits,
             idle: now + limits.idle,
             total: now + limits.total,
+            progress: 0,
             stopped: None,
         }
     }
 
-    fn progress(&mut self) {
-        self.idle = Instant::now() + self.limits.idle;
-    }
-
-    fn asking(&mut self, is_asking: bool) {
-        match (is_asking, self.stopped) {
+    fn follow(&mut self, course: Course) {
+        if course.progress != self.progress {
+            self.progress = course.progress;
+            self.idle = Instant::now() + self.limits.idle;
+        }
+        match (course.asking > 0, self.stopped) {
             (true, None) => self.stopped = Some(Instant::now()),
             (false, Some(since)) => {
                 let waited = since.elapsed();
@@ -397,11 +482,14 @@ impl Clock {
         }
     }
 
-    async fn over(&self) {
+    async fn over(&self, alarm: &Alarm) {
         if self.stopped.is_some() {
             std::future::pending::<()>().await;
         }
-        tokio::time::sleep_until(self.idle.min(self.total)).await;
+        let end = self.idle.min(self.total);
+        while Instant::now() < end {
+            alarm.until(end).await;
+        }
     }
 
     fn which(&self) -> (&'static str, Duration) {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use conjure_skill_sdk::Cx;
-use conjure_skill_sdk::protocol::Progress;
 use rmcp::RoleClient;
 use rmcp::model::{
     ClientConfig, ClientResult, CustomResult, ErrorCode, ErrorData, Implementation,
@@ -21,6 +20,11 @@ const ASKING: usize = 8;
 
 /// Who is asked when no call runs.
 pub(crate) type Standing = Arc<dyn Fn() -> Option<Cx> + Send + Sync>;
+
+/// What the host calls itself.
+pub(crate) fn identity() -> Implementation {
+    Implementation::new("conjure", env!("CARGO_PKG_VERSION"))
+}
 
 /// Serves one connection.
 pub(crate) struct Handler {
@@ -85,13 +89,7 @@ impl Service<RoleClient> for Handler {
     ) -> Result<(), ErrorData> {
         match notification {
             ServerNotification::ProgressNotification(notification) => {
-                let params = notification.params;
-                let progress = Progress {
-                    done: params.progress,
-                    total: params.total,
-                    message: params.message,
-                };
-                self.link.progress(&params.progress_token, progress);
+                self.link.progress(notification.params);
             }
             ServerNotification::ToolListChangedNotification(_)
             | ServerNotification::PromptListChangedNotification(_)
@@ -105,7 +103,7 @@ impl Service<RoleClient> for Handler {
         // rmcp's default says 2026-07-28 even for the handshake of the era before.
         ClientConfig::new(
             self.policy.capabilities(),
-            Implementation::new("conjure", env!("CARGO_PKG_VERSION")),
+            identity(),
         )
         .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }

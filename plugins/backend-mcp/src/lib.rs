@@ -7,6 +7,7 @@
 #[cfg(not(unix))]
 compile_error!("the MCP backend needs a Unix system");
 
+mod alarm;
 mod asking;
 mod backend;
 mod cache;

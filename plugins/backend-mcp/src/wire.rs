@@ -5,7 +5,7 @@
 //! old batch.
 
 use rmcp::model::{
-    CustomResult, DiscoverResult, ErrorCode, ErrorData, InitializeResult, RequestId,
+    ClientJsonRpcMessage, CustomResult, DiscoverResult, ErrorCode, ErrorData, InitializeResult, RequestId,
     ServerJsonRpcMessage, ServerNotification, ServerRequest, ServerResult,
 };
 use serde::Deserialize;
@@ -22,6 +22,16 @@ pub(crate) struct Read {
     pub(crate) messages: Vec<ServerJsonRpcMessage>,
     /// Pieces that are no messages.
     pub(crate) skipped: usize,
+}
+
+/// A message as a line.
+///
+/// # Errors
+/// When it cannot be written as JSON.
+pub(crate) fn line(message: &ClientJsonRpcMessage) -> serde_json::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    Ok(line)
 }
 
 /// Reads a line, or the data of an event.

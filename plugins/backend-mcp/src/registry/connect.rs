@@ -129,7 +129,7 @@ impl Opening<'_> {
             },
         };
         let begun = Instant::now();
-        let (service, process) = if let Some(url) = &self.server.url {
+        let (service, program) = if let Some(url) = &self.server.url {
             let auth = self.server.auth.clone();
             let client = http::Client::new(Arc::clone(&link), auth, config.max_message_bytes)
                 .map_err(|error| OpenError::Permanent(http::chain(&error)))?;
@@ -140,9 +140,10 @@ impl Opening<'_> {
             (self.served(serving, &link).await?, None)
         } else {
             let (process, pipe) = self.start(&link)?;
+            let input = pipe.input().clone();
             let serving = serve_client_with_lifecycle(handler, pipe, lifecycle);
             let service = self.served(serving, &link).await?;
-            (service, Some(process))
+            (service, Some((process, input)))
         };
         let version = service.peer().peer_info();
         let says_modern =
@@ -160,7 +161,7 @@ impl Opening<'_> {
             numbers,
             era,
             service,
-            process,
+            program,
             (link, tail),
             begun,
         );
