@@ -11,21 +11,21 @@ use std::time::Duration;
 use conjure_skill_sdk::Cx;
 use rmcp::RoleClient;
 use rmcp::model::{
-    CancelledNotification, CancelledNotificationParam, ClientJsonRpcMessage, ClientNotification,
-    ClientRequest, GetMeta as _, ProtocolVersion, RequestId, RequestMetaObject, ServerPeerInfo,
-    ServerResult,
+    CancelledNotification, CancelledNotificationParam, ClientCapabilities, ClientJsonRpcMessage,
+    ClientNotification, ClientRequest, CustomRequest, GetMeta as _, ProtocolVersion, RequestId,
+    RequestMetaObject, ServerPeerInfo, ServerResult,
 };
 use rmcp::service::{
     Peer, PeerRequestOptions, RunningService, RunningServiceCancellationToken, ServiceError,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::alarm::Alarm;
 use crate::asking::Policy;
-use crate::config::Limits;
+use crate::config::{Limits, ServerConfig};
 use crate::failure::Failure;
 use crate::handler::{Handler, identity};
 use crate::http;
@@ -43,6 +43,9 @@ const LAST_WORDS: Duration = Duration::from_millis(100);
 const TELLING: Duration = Duration::from_secs(2);
 /// How long the polite end of a connection may take.
 const CLOSING: Duration = Duration::from_secs(3);
+
+/// From which level on the messages of a call are wanted, in the newer era.
+const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 
 /// The two kinds of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -82,6 +85,8 @@ pub(crate) struct Connection {
     link: Arc<Link>,
     pub(crate) slots: Semaphore,
     alarm: Arc<Alarm>,
+    /// From which level on calls ask for messages, where each has to.
+    level: Option<String>,
     ending: Mutex<Option<Ending>>,
     tail: Tail,
 }
@@ -105,6 +110,28 @@ struct Ending {
     token: RunningServiceCancellationToken,
     service: JoinHandle<()>,
     process: Option<Process>,
+}
+
+/// How a request is sent.
+pub(crate) struct How<'a> {
+    pub(crate) limits: Limits,
+    /// Whose call it is for.
+    pub(crate) caller: Option<&'a Cx>,
+    pub(crate) trace: Option<&'a str>,
+    /// What can be asked, where that is less than was declared.
+    pub(crate) capabilities: Option<ClientCapabilities>,
+}
+
+impl How<'_> {
+    /// A request that is for no call.
+    pub(crate) fn of_the_host(limits: Limits) -> Self {
+        Self {
+            limits,
+            caller: None,
+            trace: None,
+            capabilities: None,
+        }
+    }
 }
 
 /// How a request went wrong.
@@ -162,6 +189,8 @@ impl Connection {
         let peer = service.peer().clone();
         let info = peer.peer_info().ok_or("it said nothing of itself")?;
         let (process, input) = program.unzip();
+        let is_stateless = !info.protocol_version.has_initialize();
+        let has_log = is_stateless && info.capabilities.logging.is_some();
         let direct = input.map(|input| Direct {
             input,
             meta: meta(server, &info.protocol_version),
@@ -187,6 +216,14 @@ impl Connection {
             link,
             slots: Semaphore::new(AT_ONCE),
             alarm: Alarm::start(),
+            level: has_log.then(|| {
+                server
+                    .config
+                    .log_level
+                    .unwrap_or_default()
+                    .name()
+                    .to_owned()
+            }),
             ending: Mutex::new(Some(Ending {
                 token,
                 service: running,
@@ -210,10 +247,9 @@ impl Connection {
     pub(crate) async fn request(
         &self,
         request: ClientRequest,
-        limits: Limits,
-        caller: Option<&Cx>,
-        trace: Option<&str>,
+        how: How<'_>,
     ) -> Result<Value, Trouble> {
+        let (limits, caller) = (how.limits, how.caller);
         if let Some(why) = self.link.closed() {
             return Err(Trouble::Lost(why));
         }
@@ -224,8 +260,8 @@ impl Connection {
         let mut clock = Clock::new(limits);
         let sending = async {
             match &self.direct {
-                Some(direct) => self.send(direct, request, caller, trace, &mut told).await,
-                None => self.send_by_rmcp(request, caller, trace, &mut told).await,
+                Some(direct) => self.send(direct, request, &how, &mut told).await,
+                None => self.send_by_rmcp(request, &how, &mut told).await,
             }
         };
         // Nearly always it goes out at once, and nothing else is looked at.
@@ -271,17 +307,14 @@ impl Connection {
         &self,
         direct: &Direct,
         mut request: ClientRequest,
-        caller: Option<&Cx>,
-        trace: Option<&str>,
+        how: &How<'_>,
         told: &mut TellCancelled<'_>,
     ) -> Result<Sent, Trouble> {
-        let own = self.link.begin_own(caller.cloned());
+        let own = self.link.begin_own(how.caller.cloned());
         let meta = request.get_meta_mut();
         meta.extend(direct.meta.clone());
-        if let Some(trace) = trace {
-            meta.set_traceparent(trace);
-        }
         meta.set_progress_token(own.token);
+        self.say_more(meta, how);
         let message = ClientJsonRpcMessage::request(request, own.id.clone());
         let line = wire::line(&message).map_err(|error| self.bad(&error))?;
         told.id = Some(own.id.clone());
@@ -301,26 +334,51 @@ impl Connection {
     async fn send_by_rmcp(
         &self,
         request: ClientRequest,
-        caller: Option<&Cx>,
-        trace: Option<&str>,
+        how: &How<'_>,
         told: &mut TellCancelled<'_>,
     ) -> Result<Sent, Trouble> {
-        let mut options = PeerRequestOptions::no_options();
-        if let Some(trace) = trace {
-            let mut meta = RequestMetaObject::new();
-            meta.set_traceparent(trace);
-            options = options.with_meta(meta);
-        }
+        let mut meta = RequestMetaObject::new();
+        self.say_more(&mut meta, how);
+        let options = PeerRequestOptions::no_options().with_meta(meta);
         let sent = self.peer.send_request_with_option(request, options).await;
         let handle = sent.map_err(|error| self.trouble(error))?;
         let token = handle.progress_token.clone();
-        let noted = self.link.begin(handle.id.clone(), token, caller.cloned());
+        let noted = self
+            .link
+            .begin(handle.id.clone(), token, how.caller.cloned());
         told.id = Some(handle.id.clone());
         Ok(Sent {
             id: handle.id,
             answer: handle.rx,
             noted,
         })
+    }
+
+    /// What a request says beside what all of them do.
+    fn say_more(&self, meta: &mut RequestMetaObject, how: &How<'_>) {
+        if let Some(trace) = how.trace {
+            meta.set_traceparent(trace);
+        }
+        let is_stateless = !self.info.protocol_version.has_initialize();
+        if is_stateless && let Some(capabilities) = &how.capabilities {
+            meta.set_client_capabilities(capabilities.clone());
+        }
+        if let (Some(level), Some(_)) = (&self.level, how.caller) {
+            meta.insert(LOG_LEVEL.to_owned(), level.as_str().into());
+        }
+    }
+
+    /// Tells a server of the older era from which level on its messages are wanted.
+    pub(crate) async fn want_messages(&self, config: &ServerConfig) -> Result<(), Trouble> {
+        let has_log = self.info.capabilities.logging.is_some();
+        let Some(level) = config.log_level.filter(|_| has_log && self.level.is_none()) else {
+            return Ok(());
+        };
+        let params = json!({ "level": level.name() });
+        let request = CustomRequest::new("logging/setLevel", Some(params));
+        let request = ClientRequest::CustomRequest(request);
+        let done = self.request(request, How::of_the_host(config.limits()));
+        done.await.map(drop)
     }
 
     /// Ends the connection and, if there is one, the server's process.

@@ -88,9 +88,6 @@ impl Service<RoleClient> for Handler {
         _context: NotificationContext<RoleClient>,
     ) -> Result<(), ErrorData> {
         match notification {
-            ServerNotification::ProgressNotification(notification) => {
-                self.link.progress(notification.params);
-            }
             ServerNotification::ToolListChangedNotification(_)
             | ServerNotification::PromptListChangedNotification(_)
             | ServerNotification::ResourceListChangedNotification(_) => self.link.change(),
@@ -101,10 +98,7 @@ impl Service<RoleClient> for Handler {
 
     fn get_info(&self) -> ClientConfig {
         // rmcp's default says 2026-07-28 even for the handshake of the era before.
-        ClientConfig::new(
-            self.policy.capabilities(),
-            identity(),
-        )
-        .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+        ClientConfig::new(self.policy.capabilities(), identity())
+            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }
 }

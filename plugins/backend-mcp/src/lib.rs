@@ -22,6 +22,7 @@ mod hub;
 mod link;
 mod listing;
 mod oauth;
+mod outside;
 mod registry;
 mod result;
 mod rounds;

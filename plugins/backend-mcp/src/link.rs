@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use conjure_skill_sdk::Cx;
 use conjure_skill_sdk::abi::EmitKind;
-use conjure_skill_sdk::protocol::{PluginEvent, Progress};
+use conjure_skill_sdk::protocol::{Message, PluginEvent, Progress};
 use rmcp::model::{
     JsonRpcMessage, NumberOrString, ProgressNotificationParam, ProgressToken, RequestId,
     ServerJsonRpcMessage, ServerNotification, ServerResult,
@@ -15,9 +15,13 @@ use rmcp::service::ServiceError;
 use serde_json::Value;
 use tokio::sync::{oneshot, watch};
 
+use crate::outside::Outside;
+use crate::wire::MESSAGE;
+
 /// The state of one connection that several tasks share.
 #[derive(Debug)]
 pub(crate) struct Link {
+    outside: Arc<Outside>,
     closed: watch::Sender<Option<String>>,
     heard: AtomicBool,
     changes: watch::Sender<u64>,
@@ -81,8 +85,9 @@ pub(crate) struct Asking(Arc<Underway>);
 
 impl Link {
     /// Of a connection that is being made.
-    pub(crate) fn new() -> Arc<Self> {
+    pub(crate) fn new(outside: Arc<Outside>) -> Arc<Self> {
         Arc::new(Self {
+            outside,
             closed: watch::Sender::new(None),
             heard: AtomicBool::new(false),
             changes: watch::Sender::new(0),
@@ -227,22 +232,28 @@ impl Link {
         }
     }
 
-    /// Takes what a server said, in the order in which it came; gives back what is for rmcp.
-    pub(crate) fn take(&self, message: ServerJsonRpcMessage) -> Option<ServerJsonRpcMessage> {
+    /// Takes what a server said, in the order in which it came, on the stream of a request where
+    /// there are such; gives back what is for rmcp.
+    pub(crate) fn take(
+        &self,
+        message: ServerJsonRpcMessage,
+        stream: Option<&RequestId>,
+    ) -> Option<ServerJsonRpcMessage> {
         match message {
             JsonRpcMessage::Response(response) => match self.own(&response.id) {
                 Some(request) => request.answered(Ok(response.result)),
                 None => return Some(JsonRpcMessage::Response(response)),
             },
-            JsonRpcMessage::Error(error) => {
-                match error.id.as_ref().and_then(|id| self.own(id)) {
-                    Some(request) => request.answered(Err(ServiceError::McpError(error.error))),
-                    None => return Some(JsonRpcMessage::Error(error)),
-                }
-            }
+            JsonRpcMessage::Error(error) => match error.id.as_ref().and_then(|id| self.own(id)) {
+                Some(request) => request.answered(Err(ServiceError::McpError(error.error))),
+                None => return Some(JsonRpcMessage::Error(error)),
+            },
             JsonRpcMessage::Notification(notification) => match notification.notification {
                 ServerNotification::ProgressNotification(progress) => {
                     self.progress(progress.params);
+                }
+                ServerNotification::CustomNotification(said) if said.method == MESSAGE => {
+                    self.said(stream, said.params.unwrap_or_default());
                 }
                 _ => return Some(JsonRpcMessage::Notification(notification)),
             },
@@ -268,8 +279,25 @@ impl Link {
         found.cloned()
     }
 
+    /// The server told of something: the call hears it that it belongs to, and else the sessions.
+    fn said(&self, stream: Option<&RequestId>, mut params: Value) {
+        let text = |name: &str| params.get(name).and_then(Value::as_str).map(str::to_owned);
+        let message = Message {
+            level: text("level").unwrap_or_else(|| "info".to_owned()),
+            logger: text("logger"),
+            data: params.get_mut("data").map(Value::take).unwrap_or_default(),
+        };
+        match self
+            .asked_for(stream)
+            .filter(|request| request.cx.is_some())
+        {
+            Some(call) => call.show(&PluginEvent::Log(message)),
+            None => self.outside.say(&message),
+        }
+    }
+
     /// A request made progress.
-    pub(crate) fn progress(&self, params: ProgressNotificationParam) {
+    fn progress(&self, params: ProgressNotificationParam) {
         let token = &params.progress_token;
         let found = self
             .lock()

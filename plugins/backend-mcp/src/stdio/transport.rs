@@ -174,7 +174,7 @@ impl Transport<RoleClient> for Pipe {
         loop {
             if let Some(message) = self.messages.pop_front() {
                 self.link.heard();
-                if let Some(message) = self.link.take(message) {
+                if let Some(message) = self.link.take(message, None) {
                     return Some(message);
                 }
                 continue;
