@@ -79,10 +79,14 @@ impl Entry {
         working_dir: Option<&Path>,
         generation: u64,
     ) -> Arc<Self> {
+        let state = match server.config.start {
+            Start::Background => State::Starting,
+            Start::Lazy => State::Idle,
+        };
         Arc::new(Self {
             key: Mutex::new(key),
             working_dir: working_dir.map(Path::to_path_buf),
-            state: watch::Sender::new(State::Idle),
+            state: watch::Sender::new(state),
             listed: watch::Sender::new(Listed::default()),
             users: Mutex::default(),
             calls: watch::Sender::new(0),
