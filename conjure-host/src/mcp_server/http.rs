@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::clients::{Clients, Principal};
 use super::handler::Handler;
 use super::owners::Owners;
+use super::whole::whole_tools;
 use super::{McpServer, ServeError, connections};
 
 /// The path of the endpoint.
@@ -125,8 +126,10 @@ impl HttpServer {
             sessions,
             owners: Owners::default(),
         });
+        let whole = axum::middleware::from_fn_with_state(Arc::clone(&clients), whole_tools);
         let router = Router::new()
             .route_service(ENDPOINT, service)
+            .layer(whole)
             .layer(axum::middleware::from_fn_with_state(door, admit));
         let sweeping = Arc::clone(&clients);
         let sweeper = tokio::spawn(async move { sweeping.sweep().await });

@@ -28,6 +28,7 @@ mod suspended;
 #[cfg(test)]
 mod tests;
 mod tools;
+mod whole;
 
 use std::net::SocketAddr;
 

@@ -54,7 +54,9 @@ pub(crate) fn list(server: &Server) -> Vec<Value> {
                 "description": description,
                 "inputSchema": { "type": "object" },
                 "annotations": annotations,
+                "execution": { "taskSupport": "optional" },
                 "vendor": { "kept": true },
+                "_meta": { "vendor.example/k": 1 },
             })
         })
         .collect();

@@ -49,6 +49,17 @@ async fn a_client_that_sends_its_headers_slowly_is_cut_off() {
 }
 
 #[tokio::test]
+async fn a_body_that_does_not_come_is_not_waited_for() {
+    let serving = Serving::new(quick(), &[]).await;
+    let mut slow = serving.connect().await;
+    let head = serving.head("POST", "", 1_000);
+    slow.write_all(head.as_bytes()).await.unwrap();
+    let answer = rest(&mut slow).await;
+    assert_eq!(status(&answer), "408", "{answer}");
+    serving.end().await;
+}
+
+#[tokio::test]
 async fn a_connection_too_many_is_refused_and_the_next_is_served() {
     let options = McpOptions {
         request_timeout: Duration::from_secs(5),

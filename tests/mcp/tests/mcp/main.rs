@@ -3,7 +3,7 @@
 //!
 //! `tests/mcp/install.sh DIR` installs them, pinned; `CONJURE_MCP_PEERS=DIR` says where they are.
 //! Where they are not the tests are left out and say so, which fails CI. Beside them what only
-//! whole programs show: several processes with one login.
+//! whole programs show: several processes with one login, a gateway in front of a server.
 
 #[cfg(test)]
 mod clients;
@@ -11,6 +11,8 @@ mod clients;
 mod conformance;
 #[cfg(test)]
 mod logins;
+#[cfg(test)]
+mod lossless;
 #[cfg(test)]
 mod own;
 #[cfg(test)]
