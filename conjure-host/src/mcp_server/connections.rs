@@ -80,8 +80,11 @@ pub(super) async fn serve(
 
 /// Says that it is one too many, as far as that can be said without waiting.
 fn refuse(stream: TcpStream) {
+    use std::io::Write as _;
+
     tracing::debug!("a connection too many was closed");
-    // A fresh connection has room for these few bytes.
-    let _ = stream.try_write(FULL);
-    drop(stream);
+    if let Ok(mut stream) = stream.into_std() {
+        // It does not block, and a fresh connection has room for these few bytes.
+        let _ = stream.write_all(FULL);
+    }
 }

@@ -264,8 +264,11 @@ impl Link {
 
     /// The request that passes rmcp by with this id.
     fn own(&self, id: &RequestId) -> Option<Arc<Underway>> {
-        let number = u64::try_from(number(id)?).ok()?.checked_sub(OWN_IDS)?;
-        self.lock().get(&number).cloned()
+        let own = number(id)?;
+        let number = u64::try_from(own).ok()?.checked_sub(OWN_IDS)?;
+        let found = self.lock().get(&number).cloned()?;
+        // One of rmcp's may have the number, and has another id.
+        (found.id == RequestId::Number(own)).then_some(found)
     }
 
     /// The request that a question belongs to: the one named, else the newest that is a call.

@@ -13,7 +13,6 @@ use crate::server::{Peer, Server, error, result};
 const TOOLS: &[(&str, &str, &str)] = &[
     ("abandon", "Exits and leaves a program with its output", ""),
     ("ask", "Asks the person", ""),
-    ("ask_all", "Asks everything that it can in one round", ""),
     ("big", "Answers with so many bytes", "read"),
     ("change", "Changes the list of tools", ""),
     ("content", "Answers with every kind of content", ""),
@@ -30,7 +29,6 @@ const TOOLS: &[(&str, &str, &str)] = &[
     ("fail", "Fails", ""),
     ("flood", "Sends notifications before it answers", ""),
     ("hang", "Never answers", ""),
-    ("log", "Says something between the steps of its work", ""),
     ("meet", "Waits until so many calls of it run", ""),
     ("meta", "Shows the metadata of its call", ""),
     ("odd", "Answers in an odd way", ""),
@@ -40,9 +38,17 @@ const TOOLS: &[(&str, &str, &str)] = &[
     ("spawn", "Starts programs that outlive it", ""),
 ];
 
+/// Those that are there with the trait `more`.
+const MORE: &[(&str, &str, &str)] = &[
+    ("ask_all", "Asks everything that it can in one round", ""),
+    ("log", "Says something between the steps of its work", ""),
+];
+
 pub(crate) fn list(server: &Server) -> Vec<Value> {
+    let more = if server.has("more") { MORE } else { &[] };
     let mut tools: Vec<Value> = TOOLS
         .iter()
+        .chain(more)
         .map(|(name, description, kind)| {
             let annotations = match *kind {
                 "read" => json!({ "readOnlyHint": true }),

@@ -1,3 +1,5 @@
+//! How many connections, and how long a request may take to arrive.
+
 use std::time::{Duration, Instant};
 
 use tokio::io::AsyncWriteExt as _;

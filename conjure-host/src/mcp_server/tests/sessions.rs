@@ -1,3 +1,5 @@
+//! Sessions of the old era are there for the token that opened them.
+
 use serde_json::{Value, json};
 
 use super::{McpOptions, Serving, initialize, status};

@@ -46,7 +46,10 @@ fn a_prompt_of_the_newer_era_may_ask_too() {
 fn rounds(elicit: Result<Value, (u32, &'static str)>) -> (Value, Vec<Value>, Vec<Value>) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log");
-    let server = open(&["modern", "--log", path.to_str().unwrap()], "modern");
+    let server = open(
+        &["modern", "more", "--log", path.to_str().unwrap()],
+        "modern",
+    );
     let asked = Arc::new(Mutex::new(Vec::new()));
     let to = Arc::clone(&asked);
     let stage = Stage::with(json!({ "s": server }), move |host| {
@@ -111,7 +114,7 @@ fn what_nobody_can_answer_is_left_out_and_no_longer_declared() {
 
 #[test]
 fn a_round_without_any_answer_fails_with_the_reason() {
-    let server = open(&["modern"], "modern");
+    let server = open(&["modern", "more"], "modern");
     let stage = Stage::with(json!({ "s": server }), |host| {
         host.operation("ask", |_: Value| async {
             let refused = json!({ "answer": "refused", "code": 3, "message": "nobody is there" });

@@ -19,7 +19,7 @@ fn three(level: &str) -> Vec<Value> {
 
 #[test]
 fn messages_of_a_call_are_its_events_whole_in_order_and_before_its_end() {
-    let stage = Stage::new(json!({ "s": server(&[]) }));
+    let stage = Stage::new(json!({ "s": server(&["more"]) }));
     assert_eq!(logged(&stage, "error"), three("error"));
     // A word that the protocol does not have is passed on as it came.
     assert_eq!(logged(&stage, "loud"), three("loud"));
@@ -29,7 +29,7 @@ fn messages_of_a_call_are_its_events_whole_in_order_and_before_its_end() {
 
 #[test]
 fn messages_over_http_belong_to_the_call_on_whose_stream_they_come() {
-    for traits in [&["legacy"][..], &["modern"]] {
+    for traits in [&["more"][..], &["more", "modern"]] {
         let listening = Listening::new(traits);
         let stage = Stage::new(json!({ "s": listening.config() }));
         assert_eq!(logged(&stage, "info"), three("info"), "{traits:?}");
