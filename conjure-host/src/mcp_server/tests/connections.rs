@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::{McpOptions, Serving, initialize, rest, status};
 
@@ -34,7 +34,7 @@ async fn a_client_that_sends_its_headers_slowly_is_cut_off() {
     };
     let ended = async {
         let mut answer = Vec::new();
-        let _ = tokio::io::AsyncReadExt::read_to_end(&mut reading, &mut answer).await;
+        let _ = reading.read_to_end(&mut answer).await;
     };
     tokio::select! {
         () = dripping => {}
@@ -58,6 +58,27 @@ async fn a_body_that_does_not_come_is_not_waited_for() {
     slow.write_all(head.as_bytes()).await.unwrap();
     let answer = rest(&mut slow).await;
     assert_eq!(status(&answer), "408", "{answer}");
+    serving.end().await;
+}
+
+#[tokio::test]
+async fn a_stream_that_is_open_for_long_is_not_cut_off() {
+    let serving = Serving::new(quick(), &[]).await;
+    let opened = serving.post("", &initialize()).await;
+    let session = opened
+        .lines()
+        .find(|line| line.starts_with("mcp-session-id: "));
+    let more = format!("{}\r\n", session.unwrap());
+    let mut stream = serving.connect().await;
+    let head = serving.head("GET", &more, 0);
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    // Four times as long as a request may take to arrive.
+    let long = Duration::from_millis(1_200);
+    let ended = tokio::time::timeout(long, stream.read_to_end(&mut answer)).await;
+    assert!(ended.is_err(), "it ended");
+    let answer = String::from_utf8(answer).unwrap();
+    assert_eq!(status(&answer), "200", "{answer}");
     serving.end().await;
 }
 
