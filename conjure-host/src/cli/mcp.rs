@@ -55,6 +55,11 @@ impl Args {
     pub(crate) fn needs_no_host(&self) -> bool {
         matches!(&self.verb, Verb::Import(_))
     }
+
+    /// Whether the verb serves one client, which waits for nearly everything that it asks for.
+    pub(crate) fn has_one_client(&self) -> bool {
+        matches!(&self.verb, Verb::Serve(args) if args.has_one_client())
+    }
 }
 
 /// Does a verb that needs no plugin.

@@ -178,6 +178,11 @@ fn failure(error: &ServeError) -> Failure {
 }
 
 impl Args {
+    /// Whether there is one client only.
+    pub(super) fn has_one_client(&self) -> bool {
+        self.transport.stdio
+    }
+
     fn spec(&self, working_dir: Option<PathBuf>) -> Result<SessionSpec, Failure> {
         let mut spec = match &self.config {
             Some(path) => SessionSpec::read(path)?,

@@ -194,7 +194,14 @@ impl Cli {
             Verb::Mcp(args) if args.needs_no_host() => mcp::run_without_host(&global, &args),
             Verb::Plugin(args) if args.needs_no_host() => plugin::run_without_host(&global, &args),
             verb => {
-                let runtime = tokio::runtime::Builder::new_multi_thread()
+                let mut runtime = tokio::runtime::Builder::new_multi_thread();
+                if let Verb::Mcp(args) = &verb
+                    && args.has_one_client()
+                {
+                    // Work for one client is handed on more slowly than it is done.
+                    runtime.worker_threads(1);
+                }
+                let runtime = runtime
                     .enable_all()
                     .build()
                     .map_err(|error| Failure::host(format!("no runtime: {error}")))?;

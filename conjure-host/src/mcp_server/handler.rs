@@ -265,10 +265,7 @@ impl ServerHandler for Handler {
     ) -> Result<ListToolsResult, ErrorData> {
         let session = self.session(&context).await?;
         let tools = session.tools().await?.listed();
-        let tools = tools
-            .iter()
-            .filter_map(|tool| serde_json::to_value(tool).ok());
-        let (tools, next) = lists::page(tools.collect(), cursor(request.as_ref()))?;
+        let (tools, next) = lists::page(tools, cursor(request.as_ref()))?;
         let mut result = ListToolsResult::with_all_items(tools);
         result.next_cursor = next;
         Ok(result)

@@ -2,13 +2,13 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use axum::serve::ListenerExt as _;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -18,10 +18,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::clients::{Clients, Principal};
 use super::handler::Handler;
-use super::{McpServer, ServeError};
+use super::owners::Owners;
+use super::whole::whole_tools;
+use super::{McpServer, ServeError, connections};
 
 /// The path of the endpoint.
 pub const ENDPOINT: &str = "/mcp";
+
+/// Names a session of the old era.
+const SESSION: &str = "mcp-session-id";
+/// How long connections may take to end with the server.
+const ENDING: Duration = Duration::from_secs(5);
 
 /// Who may reach a server over HTTP.
 #[derive(Default)]
@@ -87,7 +94,7 @@ impl HttpServer {
     /// Serves until the token is cancelled, and ends everything that its sessions started then.
     ///
     /// # Errors
-    /// [`ServeError::Stream`] when nothing can be accepted any more.
+    /// None so far.
     pub async fn serve(self, end: CancellationToken) -> Result<(), ServeError> {
         let clients = Clients::new(self.server.common);
         let options = &clients.common.options;
@@ -117,34 +124,32 @@ impl HttpServer {
             tokens: self.access.tokens.iter().map(digest).collect(),
             clients: Arc::clone(&clients),
             sessions,
+            owners: Owners::default(),
         });
+        let whole = axum::middleware::from_fn_with_state(Arc::clone(&clients), whole_tools);
         let router = Router::new()
             .route_service(ENDPOINT, service)
+            .layer(whole)
             .layer(axum::middleware::from_fn_with_state(door, admit));
-        // Without it an answer in pieces on a kept connection comes 40 ms late.
-        let listener = self.listener.tap_io(|stream| {
-            if let Err(error) = stream.set_nodelay(true) {
-                tracing::debug!("a connection keeps its delay: {error}");
-            }
-        });
         let sweeping = Arc::clone(&clients);
         let sweeper = tokio::spawn(async move { sweeping.sweep().await });
-        let ending = {
-            let clients = Arc::clone(&clients);
-            async move {
-                end.cancelled().await;
+        let options = clients.common.options.clone();
+        let closing = clients.common.closing.clone();
+        let serving = connections::serve(self.listener, router, &options, closing.clone());
+        tokio::pin!(serving);
+        tokio::select! {
+            () = &mut serving => {}
+            () = end.cancelled() => {
                 // Ends the streams that are open, or nothing would ever be over.
-                clients.common.closing.cancel();
+                closing.cancel();
+                if tokio::time::timeout(ENDING, serving).await.is_err() {
+                    tracing::warn!("some connections did not end within {ENDING:?}");
+                }
             }
-        };
-        let served = axum::serve(listener, router)
-            .with_graceful_shutdown(ending)
-            .await;
+        }
         clients.close().await;
         sweeper.abort();
-        served.map_err(|error| ServeError::Stream {
-            reason: error.to_string(),
-        })
+        Ok(())
     }
 }
 
@@ -172,6 +177,7 @@ struct Door {
     tokens: Vec<[u8; 32]>,
     clients: Arc<Clients>,
     sessions: Arc<LocalSessionManager>,
+    owners: Owners,
 }
 
 /// Lets a request in that has a token, where one is needed, and says whose it is.
@@ -188,9 +194,20 @@ async fn admit(State(door): State<Arc<Door>>, mut request: Request, next: Next) 
         let full = "the server has as many sessions as it may; try again later\n";
         return (StatusCode::SERVICE_UNAVAILABLE, full).into_response();
     }
-    request.extensions_mut().insert(principal);
+    if let Some(session) = session_of(request.headers())
+        && door.owners.is_anothers(session, &principal)
+    {
+        let unknown = "there is no such session; begin a new one\n";
+        return (StatusCode::NOT_FOUND, unknown).into_response();
+    }
+    request.extensions_mut().insert(principal.clone());
     let is_delete = request.method() == Method::DELETE;
     let mut response = next.run(request).await;
+    if let Some(opened) = session_of(response.headers()) {
+        let open = door.sessions.sessions.read().await;
+        let is_open = |session: &str| open.contains_key(session);
+        door.owners.opened(opened, &principal, is_open);
+    }
     // Clients take any other good answer to the end of a session for a failure.
     if is_delete && response.status() == StatusCode::ACCEPTED {
         *response.status_mut() = StatusCode::NO_CONTENT;
@@ -202,7 +219,12 @@ async fn admit(State(door): State<Arc<Door>>, mut request: Request, next: Next) 
 fn begins_session(headers: &HeaderMap) -> bool {
     let version = headers.get("mcp-protocol-version");
     let is_modern = version.is_some_and(|version| version.as_bytes() >= b"2026-07-28".as_slice());
-    !headers.contains_key("mcp-session-id") && !is_modern
+    !headers.contains_key(SESSION) && !is_modern
+}
+
+/// The session of the old era that is named.
+fn session_of(headers: &HeaderMap) -> Option<&str> {
+    headers.get(SESSION)?.to_str().ok()
 }
 
 impl Door {

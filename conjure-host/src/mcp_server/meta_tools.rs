@@ -97,7 +97,7 @@ pub(super) fn answer(
     let mut unknown = Vec::new();
     for name in names.iter().take(20).filter_map(Value::as_str) {
         match tools.find(name) {
-            Some(served) => found.push(serde_json::to_value(&served.tool).unwrap_or_default()),
+            Some(served) => found.push(served.definition()),
             None => unknown.push(name),
         }
     }

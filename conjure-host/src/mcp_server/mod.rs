@@ -9,6 +9,7 @@ mod asking;
 mod changes;
 mod clients;
 mod completion;
+mod connections;
 mod files;
 mod flight;
 mod handler;
@@ -18,12 +19,16 @@ mod meta_tools;
 mod names;
 mod notes;
 mod options;
+mod owners;
 mod permission;
 mod results;
 mod session;
 mod stdio;
 mod suspended;
+#[cfg(test)]
+mod tests;
 mod tools;
+mod whole;
 
 use std::net::SocketAddr;
 

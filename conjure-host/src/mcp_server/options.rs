@@ -11,6 +11,12 @@ pub struct McpOptions {
     pub max_message_bytes: usize,
     /// The most sessions over HTTP at the same time; 64 by default.
     pub max_sessions: usize,
+    /// The most connections over HTTP at the same time; 1024 by default. Further ones are told to
+    /// come back later.
+    pub max_connections: usize,
+    /// How long the headers of an HTTP request may take to arrive on a connection, and its body
+    /// after them; 30 s by default. A connection on which no request comes is closed after it.
+    pub request_timeout: Duration,
     /// How long a session over HTTP may be idle; an hour by default.
     pub idle: Duration,
     /// How long a question may wait for the client's answer, and a suspended call for its
@@ -38,6 +44,8 @@ impl Default for McpOptions {
             meta_tools: MetaTools::Off,
             max_message_bytes: 4 * 1024 * 1024,
             max_sessions: 64,
+            max_connections: 1024,
+            request_timeout: Duration::from_secs(30),
             idle: Duration::from_secs(3600),
             answer_timeout: Duration::from_secs(600),
             max_calls: 128,

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::meta_tools;
 use super::names;
 use super::options::MetaTools;
+use super::whole;
 use crate::backend::Snapshot;
 use crate::session::Calls;
 
@@ -31,6 +32,18 @@ pub(super) struct ServedTool {
     /// Calls in one lane run one after the other; nothing when they need no order.
     pub(super) lane: Option<String>,
     pub(super) tool: Tool,
+    /// All that its source says of it, where the SDK's type has no place for some.
+    whole: Option<Value>,
+}
+
+impl ServedTool {
+    /// Its definition.
+    pub(super) fn definition(&self) -> Value {
+        match &self.whole {
+            Some(whole) => whole.clone(),
+            None => serde_json::to_value(&self.tool).unwrap_or_default(),
+        }
+    }
 }
 
 impl Tools {
@@ -62,13 +75,16 @@ impl Tools {
         }
     }
 
-    /// The tools that a list shows.
-    pub(super) fn listed(&self) -> Vec<Tool> {
-        let routed = self.tools.iter().map(|served| served.tool.clone());
+    /// The tools that a list shows, ready to be sent.
+    pub(super) fn listed(&self) -> Vec<Value> {
+        let routed = self.tools.iter();
+        let routed = routed.map(|served| whole::packed(&served.tool, served.whole.as_ref()));
+        let own = meta_tools::tools();
+        let own = own.iter().map(|tool| whole::packed(tool, None));
         match self.meta {
             MetaTools::Off => routed.collect(),
-            MetaTools::Beside => routed.chain(meta_tools::tools()).collect(),
-            MetaTools::Instead => meta_tools::tools(),
+            MetaTools::Beside => routed.chain(own).collect(),
+            MetaTools::Instead => own.collect(),
         }
     }
 
@@ -89,16 +105,15 @@ impl Tools {
 }
 
 fn served(route: &Route, name: &str) -> Option<ServedTool> {
-    let raw = raw(route, name);
+    let mut raw = raw(route, name);
     let tool = serde_json::from_value(raw.clone()).or_else(|_| {
         // What a peer wrote into these costs only themselves.
-        let mut less = raw;
-        if let Some(fields) = less.as_object_mut() {
+        if let Some(fields) = raw.as_object_mut() {
             for field in ["annotations", "icons", "title", "outputSchema"] {
                 fields.remove(field);
             }
         }
-        serde_json::from_value(less)
+        serde_json::from_value(raw.clone())
     });
     let tool: Tool = tool
         .inspect_err(|error| tracing::warn!(tool = name, "is not served: {error}"))
@@ -109,10 +124,12 @@ fn served(route: &Route, name: &str) -> Option<ServedTool> {
         Some(skill) if &*route.kind == "native" => format!("{}\n{skill}", route.backend),
         _ => route.backend.to_string(),
     });
+    let is_all = serde_json::to_value(&tool).is_ok_and(|typed| typed == raw);
     Some(ServedTool {
         public: route.name.as_str().to_owned(),
         lane,
         tool,
+        whole: (!is_all).then_some(raw),
     })
 }
 

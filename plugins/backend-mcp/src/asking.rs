@@ -3,13 +3,15 @@
 //! The same questions come in two ways: as requests of the server's (2025-11-25), and inside the
 //! result of a call that is then repeated with the answers (2026-07-28).
 
+use std::collections::BTreeMap;
+
 use conjure_skill_sdk::Cx;
-use conjure_skill_sdk::protocol::{Elicit, Sample, SampleMessage};
+use conjure_skill_sdk::protocol::{Answer, Ask, Elicit, Question, Roots, Sample, SampleMessage};
 use rmcp::model::{
     ClientCapabilities, ElicitationCapability, ErrorCode, ErrorData, FormElicitationCapability,
     RootsCapabilities, SamplingCapability, UrlElicitationCapability,
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::config::ServerConfig;
 
@@ -53,6 +55,29 @@ impl Policy {
         capabilities
     }
 
+    /// What the host declares once it is known that some questions have no answer.
+    pub(crate) fn capabilities_without(&self, refused: &Refused) -> ClientCapabilities {
+        let mut capabilities = self.capabilities();
+        if let Some(elicitation) = &mut capabilities.elicitation {
+            if refused.form {
+                elicitation.form = None;
+            }
+            if refused.url {
+                elicitation.url = None;
+            }
+        }
+        if refused.form && refused.url {
+            capabilities.elicitation = None;
+        }
+        if refused.sampling {
+            capabilities.sampling = None;
+        }
+        if refused.roots {
+            capabilities.roots = None;
+        }
+        capabilities
+    }
+
     /// Answers a question for the session and call that `cx` belongs to.
     pub(crate) async fn answer(
         &self,
@@ -60,56 +85,157 @@ impl Policy {
         method: &str,
         params: &Value,
     ) -> Result<Value, ErrorData> {
-        let allowed = match method {
-            "elicitation/create" => self.elicitation,
-            "sampling/createMessage" => self.sampling,
-            "roots/list" => self.roots,
-            _ => false,
+        let question = self.question(method, params)?;
+        let cx = cx.ok_or_else(|| failed("no session is open that could be asked"))?;
+        let answer = match &question {
+            Question::Elicit(asked) => cx.elicit_async(asked).await.map(Answer::Elicited),
+            Question::Sample(asked) => cx.sample_async(asked).await.map(Answer::Sampled),
+            _ => cx.roots_async().await.map(|roots| {
+                // As it is asked alone, so it is answered.
+                Answer::Roots(Roots { roots })
+            }),
         };
-        if !allowed {
-            return Err(ErrorData::new(
+        let answer = answer.map_err(|error| failed(error.message()))?;
+        reply(params, answer).map_err(|why| failed(&why))
+    }
+
+    /// Answers the questions of one round, together and under their keys, for the call that `cx`
+    /// belongs to. Those that have no answer are noted as refused.
+    ///
+    /// # Errors
+    /// Why none has an answer, or why the host cannot be asked.
+    pub(crate) async fn answer_all(
+        &self,
+        cx: &Cx,
+        asked: &Map<String, Value>,
+        refused: &mut Refused,
+    ) -> Result<BTreeMap<String, Value>, String> {
+        let mut why = Vec::new();
+        let mut questions = BTreeMap::new();
+        for (key, asked) in asked {
+            let method = asked.get("method").and_then(Value::as_str);
+            match self.question(method.unwrap_or_default(), params(asked)) {
+                Ok(question) => {
+                    questions.insert(key.clone(), question);
+                }
+                Err(error) => why.push(error.message.into_owned()),
+            }
+        }
+        let mut answers = BTreeMap::new();
+        if !questions.is_empty() {
+            let request = Ask { questions };
+            let told = cx.ask_async(&request).await;
+            let told = told.map_err(|error| error.message().to_owned())?;
+            for (key, answer) in told.answers {
+                if let (Answer::Refused { .. }, Some(question)) =
+                    (&answer, request.questions.get(&key))
+                {
+                    refused.note(question);
+                }
+                let params = asked.get(&key).map_or(&Value::Null, params);
+                match reply(params, answer) {
+                    Ok(answer) => {
+                        answers.insert(key, answer);
+                    }
+                    Err(refusal) => why.push(refusal),
+                }
+            }
+        }
+        if answers.is_empty() && !asked.is_empty() {
+            return Err(why.join("; "));
+        }
+        Ok(answers)
+    }
+
+    /// A question in the host's form.
+    fn question(&self, method: &str, params: &Value) -> Result<Question, ErrorData> {
+        match method {
+            "elicitation/create" if self.elicitation => self.elicit(params).map(Question::Elicit),
+            "sampling/createMessage" if self.sampling => sample(params).map(Question::Sample),
+            "roots/list" if self.roots => Ok(Question::Roots),
+            _ => Err(ErrorData::new(
                 ErrorCode::METHOD_NOT_FOUND,
                 format!("{method} is not served here"),
                 None,
-            ));
-        }
-        let cx = cx.ok_or_else(|| failed("no session is open that could be asked"))?;
-        match method {
-            "elicitation/create" => self.elicit(cx, params).await,
-            "sampling/createMessage" => sample(cx, params).await,
-            _ => roots(cx).await,
+            )),
         }
     }
 
-    async fn elicit(&self, cx: &Cx, params: &Value) -> Result<Value, ErrorData> {
-        let text = params.get("message").and_then(Value::as_str);
-        let text = text.ok_or_else(|| invalid("`message` is missing"))?;
+    fn elicit(&self, params: &Value) -> Result<Elicit, ErrorData> {
+        let member = |name: &str| params.get(name).and_then(Value::as_str);
+        let text = member("message").ok_or_else(|| invalid("`message` is missing"))?;
         if text.len() > MOST_QUESTION {
             return Err(invalid("`message` is too long to be asked"));
         }
-        let url = params.get("url").and_then(Value::as_str);
-        if params.get("mode").and_then(Value::as_str) == Some("url") && url.is_none() {
+        let url = member("url");
+        if member("mode") == Some("url") && url.is_none() {
             return Err(invalid("`url` is missing"));
         }
-        let question = Elicit {
+        Ok(Elicit {
             // The person must see who asks.
             message: format!("[{}] {text}", self.server),
             schema: params.get("requestedSchema").cloned(),
             url: url.map(str::to_owned),
-            ..Elicit::default()
-        };
-        let answer = cx.elicit_async(&question).await;
-        let mut answer = answer.map_err(|error| failed(error.message()))?;
-        if answer.action == "accept" {
+            elicitation_id: member("elicitationId").map(str::to_owned),
+        })
+    }
+}
+
+/// Kinds of questions that nobody can answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Refused {
+    form: bool,
+    url: bool,
+    sampling: bool,
+    roots: bool,
+}
+
+impl Refused {
+    fn note(&mut self, question: &Question) {
+        match question {
+            Question::Elicit(asked) if asked.url.is_some() => self.url = true,
+            Question::Elicit(_) => self.form = true,
+            Question::Sample(_) => self.sampling = true,
+            Question::Roots => self.roots = true,
+            Question::Other(_) => {}
+        }
+    }
+}
+
+fn params(asked: &Value) -> &Value {
+    asked.get("params").unwrap_or(&Value::Null)
+}
+
+/// An answer in MCP's form; why there is none.
+fn reply(params: &Value, answer: Answer) -> Result<Value, String> {
+    match answer {
+        Answer::Elicited(mut answer) => {
+            if answer.action != "accept" || params.get("url").is_some_and(Value::is_string) {
+                return Ok(json!({ "action": answer.action }));
+            }
             for (field, default) in defaults(params) {
                 answer.content.entry(field).or_insert(default);
             }
+            Ok(json!({ "action": "accept", "content": answer.content }))
         }
-        Ok(if answer.action == "accept" && url.is_none() {
-            json!({ "action": answer.action, "content": answer.content })
-        } else {
-            json!({ "action": answer.action })
-        })
+        Answer::Sampled(sampled) => {
+            let stop = match sampled.stop_reason.as_deref() {
+                Some("max_tokens" | "length") => "maxTokens",
+                Some("stop_sequence") => "stopSequence",
+                None | Some("end_turn" | "stop") => "endTurn",
+                Some(other) => other,
+            };
+            let text = || json!({ "type": "text", "text": sampled.text });
+            Ok(json!({
+                "role": "assistant",
+                "content": sampled.content.clone().unwrap_or_else(text),
+                "model": sampled.model,
+                "stopReason": stop,
+            }))
+        }
+        Answer::Roots(roots) => Ok(json!({ "roots": roots.roots })),
+        Answer::Refused { message, .. } => Err(message),
+        Answer::Other(_) => Err("the host's answer is of a kind that is not known here".to_owned()),
     }
 }
 
@@ -125,14 +251,21 @@ fn defaults(params: &Value) -> impl Iterator<Item = (String, Value)> + '_ {
     })
 }
 
-async fn sample(cx: &Cx, params: &Value) -> Result<Value, ErrorData> {
-    if params.get("tools").is_some() {
+fn sample(params: &Value) -> Result<Sample, ErrorData> {
+    let fields = params.as_object();
+    let fields = fields.ok_or_else(|| invalid("`messages` is missing"))?;
+    if fields.contains_key("tools") {
         return Err(invalid("sampling with tools is not served here"));
     }
-    let messages = params.get("messages").and_then(Value::as_array);
+    let messages = fields.get("messages").and_then(Value::as_array);
     let messages = messages.ok_or_else(|| invalid("`messages` is missing"))?;
-    let request = Sample {
-        system: params
+    let said = ["messages", "systemPrompt", "maxTokens", "_meta"];
+    let rest = fields
+        .iter()
+        .filter(|(name, _)| !said.contains(&name.as_str()));
+    let rest: Map<String, Value> = rest.map(|(name, it)| (name.clone(), it.clone())).collect();
+    Ok(Sample {
+        system: fields
             .get("systemPrompt")
             .and_then(Value::as_str)
             .map(str::to_owned),
@@ -140,26 +273,12 @@ async fn sample(cx: &Cx, params: &Value) -> Result<Value, ErrorData> {
             .iter()
             .map(sample_message)
             .collect::<Result<_, _>>()?,
-        max_tokens: params
+        max_tokens: fields
             .get("maxTokens")
             .and_then(Value::as_u64)
             .and_then(|tokens| u32::try_from(tokens.min(MOST_TOKENS)).ok()),
-        meta: None,
-    };
-    let sampled = cx.sample_async(&request).await;
-    let sampled = sampled.map_err(|error| failed(error.message()))?;
-    let stop = match sampled.stop_reason.as_deref() {
-        Some("max_tokens" | "length") => "maxTokens",
-        Some("stop_sequence") => "stopSequence",
-        None | Some("end_turn" | "stop") => "endTurn",
-        Some(other) => other,
-    };
-    Ok(json!({
-        "role": "assistant",
-        "content": { "type": "text", "text": sampled.text },
-        "model": sampled.model,
-        "stopReason": stop,
-    }))
+        meta: (!rest.is_empty()).then_some(rest),
+    })
 }
 
 fn sample_message(message: &Value) -> Result<SampleMessage, ErrorData> {
@@ -178,12 +297,6 @@ fn sample_message(message: &Value) -> Result<SampleMessage, ErrorData> {
         text: texts.join("\n"),
         content: None,
     })
-}
-
-async fn roots(cx: &Cx) -> Result<Value, ErrorData> {
-    let roots = cx.roots_async().await;
-    let roots = roots.map_err(|error| failed(error.message()))?;
-    Ok(json!({ "roots": roots }))
 }
 
 fn failed(why: &str) -> ErrorData {

@@ -23,6 +23,7 @@ use crate::calls::{Call, arguments};
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::hub::Hub;
+use crate::oauth::LoggedOut;
 use crate::registry::{Entry, Registry};
 use crate::result;
 use crate::rounds::Rounds;
@@ -145,11 +146,14 @@ impl Mcp {
                 Ok(ToolResult::text("logged in"))
             }
             "logout" => {
-                let was = auth.log_out().await.map_err(Error::new)?;
-                Ok(ToolResult::text(if was {
-                    "logged out"
-                } else {
-                    "not logged in"
+                let done = auth.log_out().await.map_err(Error::new)?;
+                Ok(ToolResult::text(match done {
+                    LoggedOut::Before => "not logged in".to_owned(),
+                    LoggedOut::Now => "logged out".to_owned(),
+                    LoggedOut::Here(why) => format!(
+                        "logged out on this machine; the authorization server did not take the \
+                         tokens back ({why}), so they are good there until they end"
+                    ),
                 }))
             }
             other => Err(Error::not_found(format!("there is no `{other}`"))),

@@ -88,6 +88,40 @@ pub(crate) struct ServerConfig {
     pub(crate) sampling: bool,
     #[serde(default = "yes")]
     pub(crate) roots: bool,
+    /// From which level on the server's messages are wanted. Without it a server of the older era
+    /// decides, and of the newer one it is `info`.
+    pub(crate) log_level: Option<Level>,
+}
+
+/// How much a message matters, from the least to the most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Level {
+    Debug,
+    #[default]
+    Info,
+    Notice,
+    Warning,
+    Error,
+    Critical,
+    Alert,
+    Emergency,
+}
+
+impl Level {
+    /// MCP's word for it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Debug => "debug",
+            Self::Info => "info",
+            Self::Notice => "notice",
+            Self::Warning => "warning",
+            Self::Error => "error",
+            Self::Critical => "critical",
+            Self::Alert => "alert",
+            Self::Emergency => "emergency",
+        }
+    }
 }
 
 /// What is set for one tool.
@@ -346,7 +380,12 @@ pub(crate) fn schema() -> Value {
             "trust_annotations": { "type": "boolean" },
             "elicitation": { "type": "boolean" },
             "sampling": { "type": "boolean" },
-            "roots": { "type": "boolean" }
+            "roots": { "type": "boolean" },
+            "log_level": {
+                "enum": [
+                    "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"
+                ]
+            }
         },
         "additionalProperties": false
     });

@@ -9,29 +9,31 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use conjure_skill_sdk::Cx;
-use conjure_skill_sdk::abi::EmitKind;
-use conjure_skill_sdk::protocol::{PluginEvent, Progress};
 use rmcp::RoleClient;
 use rmcp::model::{
-    CancelledNotification, CancelledNotificationParam, ClientNotification, ClientRequest,
-    RequestId, RequestMetaObject, ServerPeerInfo, ServerResult,
+    CancelledNotification, CancelledNotificationParam, ClientCapabilities, ClientJsonRpcMessage,
+    ClientNotification, ClientRequest, CustomRequest, GetMeta as _, ProtocolVersion, RequestId,
+    RequestMetaObject, ServerPeerInfo, ServerResult,
 };
 use rmcp::service::{
     Peer, PeerRequestOptions, RunningService, RunningServiceCancellationToken, ServiceError,
 };
-use serde_json::Value;
-use tokio::sync::Semaphore;
+use serde_json::{Value, json};
+use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::config::Limits;
+use crate::alarm::Alarm;
+use crate::asking::Policy;
+use crate::config::{Limits, ServerConfig};
 use crate::failure::Failure;
-use crate::handler::Handler;
+use crate::handler::{Handler, identity};
 use crate::http;
-use crate::link::Link;
+use crate::link::{Answer, Course, Link, Noted};
 use crate::secrets::Secrets;
 use crate::server::Server;
-use crate::stdio::{Process, Tail};
+use crate::stdio::{Input, Process, Tail};
+use crate::wire;
 
 /// Calls that may run on a connection at the same time.
 const AT_ONCE: usize = 64;
@@ -41,6 +43,9 @@ const LAST_WORDS: Duration = Duration::from_millis(100);
 const TELLING: Duration = Duration::from_secs(2);
 /// How long the polite end of a connection may take.
 const CLOSING: Duration = Duration::from_secs(3);
+
+/// From which level on the messages of a call are wanted, in the newer era.
+const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 
 /// The two kinds of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -76,16 +81,57 @@ pub(crate) struct Connection {
     /// How long it took to be made.
     pub(crate) took: Duration,
     peer: Peer<RoleClient>,
+    direct: Option<Direct>,
     link: Arc<Link>,
     pub(crate) slots: Semaphore,
+    alarm: Arc<Alarm>,
+    /// From which level on calls ask for messages, where each has to.
+    level: Option<String>,
     ending: Mutex<Option<Ending>>,
     tail: Tail,
+}
+
+/// The way of requests to a server's program. They pass rmcp by, which hands each from task to
+/// task; the handshake, the server's own requests and notifications are rmcp's here too.
+struct Direct {
+    input: Input,
+    /// What every request says of the host.
+    meta: RequestMetaObject,
+}
+
+/// A request that was sent.
+struct Sent {
+    id: RequestId,
+    answer: oneshot::Receiver<Answer>,
+    noted: Noted,
 }
 
 struct Ending {
     token: RunningServiceCancellationToken,
     service: JoinHandle<()>,
     process: Option<Process>,
+}
+
+/// How a request is sent.
+pub(crate) struct How<'a> {
+    pub(crate) limits: Limits,
+    /// Whose call it is for.
+    pub(crate) caller: Option<&'a Cx>,
+    pub(crate) trace: Option<&'a str>,
+    /// What can be asked, where that is less than was declared.
+    pub(crate) capabilities: Option<ClientCapabilities>,
+}
+
+impl How<'_> {
+    /// A request that is for no call.
+    pub(crate) fn of_the_host(limits: Limits) -> Self {
+        Self {
+            limits,
+            caller: None,
+            trace: None,
+            capabilities: None,
+        }
+    }
 }
 
 /// How a request went wrong.
@@ -136,12 +182,19 @@ impl Connection {
         (generation, serial): (u64, u64),
         era: Era,
         service: RunningService<RoleClient, Handler>,
-        process: Option<Process>,
+        program: Option<(Process, Input)>,
         (link, tail): (Arc<Link>, Tail),
         begun: std::time::Instant,
     ) -> Result<Self, String> {
         let peer = service.peer().clone();
         let info = peer.peer_info().ok_or("it said nothing of itself")?;
+        let (process, input) = program.unzip();
+        let is_stateless = !info.protocol_version.has_initialize();
+        let has_log = is_stateless && info.capabilities.logging.is_some();
+        let direct = input.map(|input| Direct {
+            input,
+            meta: meta(server, &info.protocol_version),
+        });
         let token = service.cancellation_token();
         let over = Arc::clone(&link);
         let running = tokio::spawn(async move {
@@ -159,8 +212,18 @@ impl Connection {
             program: process.as_ref().map(|process| process.program().to_owned()),
             took: begun.elapsed(),
             peer,
+            direct,
             link,
             slots: Semaphore::new(AT_ONCE),
+            alarm: Alarm::start(),
+            level: has_log.then(|| {
+                server
+                    .config
+                    .log_level
+                    .unwrap_or_default()
+                    .name()
+                    .to_owned()
+            }),
             ending: Mutex::new(Some(Ending {
                 token,
                 service: running,
@@ -184,77 +247,138 @@ impl Connection {
     pub(crate) async fn request(
         &self,
         request: ClientRequest,
-        limits: Limits,
-        caller: Option<&Cx>,
-        trace: Option<&str>,
+        how: How<'_>,
     ) -> Result<Value, Trouble> {
+        let (limits, caller) = (how.limits, how.caller);
         if let Some(why) = self.link.closed() {
             return Err(Trouble::Lost(why));
         }
-        let mut options = PeerRequestOptions::no_options();
-        if let Some(trace) = trace {
-            let mut meta = RequestMetaObject::new();
-            meta.set_traceparent(trace);
-            options = options.with_meta(meta);
-        }
-        let sent = self.peer.send_request_with_option(request, options);
-        let mut handle = match tokio::time::timeout(limits.idle, sent).await {
-            Ok(Ok(handle)) => handle,
-            Ok(Err(error)) => return Err(self.trouble(error)),
-            Err(_) => return Err(self.timed_out("took no request", limits.idle)),
-        };
-        let mut noted = self.link.begin(
-            handle.id.clone(),
-            handle.progress_token.clone(),
-            caller.cloned(),
-        );
         let mut told = TellCancelled {
             peer: &self.peer,
-            id: Some(handle.id.clone()),
+            id: None,
         };
         let mut clock = Clock::new(limits);
-        let cancelled = async {
-            match caller {
-                Some(cx) => cx.until_cancelled().await,
-                None => std::future::pending().await,
+        let sending = async {
+            match &self.direct {
+                Some(direct) => self.send(direct, request, &how, &mut told).await,
+                None => self.send_by_rmcp(request, &how, &mut told).await,
             }
         };
+        // Nearly always it goes out at once, and nothing else is looked at.
+        let mut sent = tokio::select! {
+            biased;
+            sent = sending => sent?,
+            why = self.link.until_closed() => return Err(Trouble::Lost(why)),
+            () = cancelled(caller) => return Err(self.cancelled()),
+            () = clock.over(&self.alarm) => return Err(self.timed_out("took no request", limits.idle)),
+        };
+        let cancelled = cancelled(caller);
         tokio::pin!(cancelled);
         loop {
             tokio::select! {
                 biased;
-                answer = &mut handle.rx => {
+                answer = &mut sent.answer => {
                     told.id = None;
                     let answer = answer.map_err(|_| ServiceError::TransportClosed).flatten();
-                    return self.answer(&handle.id, answer);
+                    return self.answer(&sent.id, answer);
                 }
                 why = self.link.until_closed() => {
                     told.id = None;
-                    let last = tokio::time::timeout(LAST_WORDS, &mut handle.rx).await;
+                    let last = tokio::time::timeout(LAST_WORDS, &mut sent.answer).await;
                     return match last {
-                        Ok(Ok(Ok(result))) => self.answer(&handle.id, Ok(result)),
+                        Ok(Ok(Ok(result))) => self.answer(&sent.id, Ok(result)),
                         _ => Err(Trouble::Lost(why)),
                     };
                 }
-                Ok(()) = noted.progress.changed() => {
-                    clock.progress();
-                    let progress = noted.progress.borrow_and_update().clone();
-                    if let (Some(cx), Some(progress)) = (caller, progress) {
-                        show(cx, progress);
-                    }
+                Ok(()) = sent.noted.course.changed() => {
+                    clock.follow(*sent.noted.course.borrow_and_update());
                 }
-                Ok(()) = noted.asking.changed() => {
-                    clock.asking(*noted.asking.borrow_and_update() > 0);
-                }
-                () = &mut cancelled => {
-                    return Err(Failure::Cancelled { server: self.server.clone() }.into());
-                }
-                () = clock.over() => {
+                () = &mut cancelled => return Err(self.cancelled()),
+                () = clock.over(&self.alarm) => {
                     let (what, limit) = clock.which();
                     return Err(self.timed_out(what, limit));
                 }
             }
         }
+    }
+
+    /// Sends a request to a server's own input; its answer comes from where its output is read.
+    async fn send(
+        &self,
+        direct: &Direct,
+        mut request: ClientRequest,
+        how: &How<'_>,
+        told: &mut TellCancelled<'_>,
+    ) -> Result<Sent, Trouble> {
+        let own = self.link.begin_own(how.caller.cloned());
+        let meta = request.get_meta_mut();
+        meta.extend(direct.meta.clone());
+        meta.set_progress_token(own.token);
+        self.say_more(meta, how);
+        let message = ClientJsonRpcMessage::request(request, own.id.clone());
+        let line = wire::line(&message).map_err(|error| self.bad(&error))?;
+        told.id = Some(own.id.clone());
+        if let Err(error) = direct.input.write(line).await {
+            told.id = None;
+            let why = error.to_string();
+            self.link.close(&why);
+            return Err(Trouble::Lost(why));
+        }
+        Ok(Sent {
+            id: own.id,
+            answer: own.answer,
+            noted: own.noted,
+        })
+    }
+
+    async fn send_by_rmcp(
+        &self,
+        request: ClientRequest,
+        how: &How<'_>,
+        told: &mut TellCancelled<'_>,
+    ) -> Result<Sent, Trouble> {
+        let mut meta = RequestMetaObject::new();
+        self.say_more(&mut meta, how);
+        let options = PeerRequestOptions::no_options().with_meta(meta);
+        let sent = self.peer.send_request_with_option(request, options).await;
+        let handle = sent.map_err(|error| self.trouble(error))?;
+        let token = handle.progress_token.clone();
+        let noted = self
+            .link
+            .begin(handle.id.clone(), token, how.caller.cloned());
+        told.id = Some(handle.id.clone());
+        Ok(Sent {
+            id: handle.id,
+            answer: handle.rx,
+            noted,
+        })
+    }
+
+    /// What a request says beside what all of them do.
+    fn say_more(&self, meta: &mut RequestMetaObject, how: &How<'_>) {
+        if let Some(trace) = how.trace {
+            meta.set_traceparent(trace);
+        }
+        let is_stateless = !self.info.protocol_version.has_initialize();
+        if is_stateless && let Some(capabilities) = &how.capabilities {
+            meta.set_client_capabilities(capabilities.clone());
+        }
+        if let (Some(level), Some(_)) = (&self.level, how.caller) {
+            meta.insert(LOG_LEVEL.to_owned(), level.as_str().into());
+        }
+    }
+
+    /// Tells a server of the older era from which level on its messages are wanted.
+    pub(crate) async fn want_messages(&self, config: &ServerConfig) -> Result<(), Trouble> {
+        let has_log = self.info.capabilities.logging.is_some();
+        let Some(level) = config.log_level.filter(|_| has_log && self.level.is_none()) else {
+            return Ok(());
+        };
+        let params = json!({ "level": level.name() });
+        let request = CustomRequest::new("logging/setLevel", Some(params));
+        let request = ClientRequest::CustomRequest(request);
+        let done = self.request(request, How::of_the_host(config.limits()));
+        done.await.map(drop)
     }
 
     /// Ends the connection and, if there is one, the server's process.
@@ -316,6 +440,12 @@ impl Connection {
         }
     }
 
+    fn cancelled(&self) -> Trouble {
+        Trouble::Failed(Failure::Cancelled {
+            server: self.server.clone(),
+        })
+    }
+
     fn bad(&self, why: &dyn std::fmt::Display) -> Trouble {
         Trouble::Failed(Failure::BadAnswer {
             server: self.server.clone(),
@@ -332,10 +462,20 @@ impl Connection {
     }
 }
 
-/// Shows progress to the person; what does not fit into the queue is left out.
-fn show(cx: &Cx, progress: Progress) {
-    if let Ok(event) = serde_json::to_vec(&PluginEvent::Progress(progress)) {
-        cx.try_emit(EmitKind::Event, &event);
+/// What every request says of the host, where there is no handshake that said it.
+fn meta(server: &Server, version: &ProtocolVersion) -> RequestMetaObject {
+    if version.has_initialize() {
+        return RequestMetaObject::new();
+    }
+    let capabilities = Policy::new(&server.name, &server.config).capabilities();
+    RequestMetaObject::with_client_context(version.clone(), identity(), capabilities)
+}
+
+/// Becomes ready when the call is cancelled.
+async fn cancelled(caller: Option<&Cx>) {
+    match caller {
+        Some(cx) => cx.until_cancelled().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -366,6 +506,8 @@ struct Clock {
     limits: Limits,
     idle: Instant,
     total: Instant,
+    /// How often there was progress so far.
+    progress: u64,
     stopped: Option<Instant>,
 }
 
@@ -376,16 +518,17 @@ impl Clock {
             limits,
             idle: now + limits.idle,
             total: now + limits.total,
+            progress: 0,
             stopped: None,
         }
     }
 
-    fn progress(&mut self) {
-        self.idle = Instant::now() + self.limits.idle;
-    }
-
-    fn asking(&mut self, is_asking: bool) {
-        match (is_asking, self.stopped) {
+    fn follow(&mut self, course: Course) {
+        if course.progress != self.progress {
+            self.progress = course.progress;
+            self.idle = Instant::now() + self.limits.idle;
+        }
+        match (course.asking > 0, self.stopped) {
             (true, None) => self.stopped = Some(Instant::now()),
             (false, Some(since)) => {
                 let waited = since.elapsed();
@@ -397,11 +540,14 @@ impl Clock {
         }
     }
 
-    async fn over(&self) {
+    async fn over(&self, alarm: &Alarm) {
         if self.stopped.is_some() {
             std::future::pending::<()>().await;
         }
-        tokio::time::sleep_until(self.idle.min(self.total)).await;
+        let end = self.idle.min(self.total);
+        while Instant::now() < end {
+            alarm.until(end).await;
+        }
     }
 
     fn which(&self) -> (&'static str, Duration) {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use conjure_skill_sdk::Cx;
-use conjure_skill_sdk::protocol::Progress;
 use rmcp::RoleClient;
 use rmcp::model::{
     ClientConfig, ClientResult, CustomResult, ErrorCode, ErrorData, Implementation,
@@ -21,6 +20,11 @@ const ASKING: usize = 8;
 
 /// Who is asked when no call runs.
 pub(crate) type Standing = Arc<dyn Fn() -> Option<Cx> + Send + Sync>;
+
+/// What the host calls itself.
+pub(crate) fn identity() -> Implementation {
+    Implementation::new("conjure", env!("CARGO_PKG_VERSION"))
+}
 
 /// Serves one connection.
 pub(crate) struct Handler {
@@ -84,15 +88,6 @@ impl Service<RoleClient> for Handler {
         _context: NotificationContext<RoleClient>,
     ) -> Result<(), ErrorData> {
         match notification {
-            ServerNotification::ProgressNotification(notification) => {
-                let params = notification.params;
-                let progress = Progress {
-                    done: params.progress,
-                    total: params.total,
-                    message: params.message,
-                };
-                self.link.progress(&params.progress_token, progress);
-            }
             ServerNotification::ToolListChangedNotification(_)
             | ServerNotification::PromptListChangedNotification(_)
             | ServerNotification::ResourceListChangedNotification(_) => self.link.change(),
@@ -103,10 +98,7 @@ impl Service<RoleClient> for Handler {
 
     fn get_info(&self) -> ClientConfig {
         // rmcp's default says 2026-07-28 even for the handshake of the era before.
-        ClientConfig::new(
-            self.policy.capabilities(),
-            Implementation::new("conjure", env!("CARGO_PKG_VERSION")),
-        )
-        .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+        ClientConfig::new(self.policy.capabilities(), identity())
+            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }
 }

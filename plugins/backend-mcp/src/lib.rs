@@ -7,6 +7,7 @@
 #[cfg(not(unix))]
 compile_error!("the MCP backend needs a Unix system");
 
+mod alarm;
 mod asking;
 mod backend;
 mod cache;
@@ -21,6 +22,7 @@ mod hub;
 mod link;
 mod listing;
 mod oauth;
+mod outside;
 mod registry;
 mod result;
 mod rounds;

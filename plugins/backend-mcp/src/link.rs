@@ -5,14 +5,23 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use conjure_skill_sdk::Cx;
-use conjure_skill_sdk::protocol::Progress;
-use rmcp::model::{ProgressToken, RequestId};
+use conjure_skill_sdk::abi::EmitKind;
+use conjure_skill_sdk::protocol::{Message, PluginEvent, Progress};
+use rmcp::model::{
+    JsonRpcMessage, NumberOrString, ProgressNotificationParam, ProgressToken, RequestId,
+    ServerJsonRpcMessage, ServerNotification, ServerResult,
+};
+use rmcp::service::ServiceError;
 use serde_json::Value;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
+
+use crate::outside::Outside;
+use crate::wire::MESSAGE;
 
 /// The state of one connection that several tasks share.
 #[derive(Debug)]
 pub(crate) struct Link {
+    outside: Arc<Outside>,
     closed: watch::Sender<Option<String>>,
     heard: AtomicBool,
     changes: watch::Sender<u64>,
@@ -25,6 +34,12 @@ pub(crate) struct Link {
 
 /// The most results that are expected or kept; rmcp sends fewer requests at the same time.
 const RESULTS: usize = 1_024;
+/// The ids of requests that pass rmcp by begin here: rmcp counts its own from 0, and makes few of
+/// them where there are any of these.
+const OWN_IDS: u64 = 1 << 20;
+
+/// What a request came to.
+pub(crate) type Answer = Result<ServerResult, ServiceError>;
 
 /// A request that waits for its answer.
 #[derive(Debug)]
@@ -33,9 +48,18 @@ pub(crate) struct Underway {
     token: ProgressToken,
     /// The call that it is for.
     pub(crate) cx: Option<Cx>,
-    progress: watch::Sender<Option<Progress>>,
+    course: watch::Sender<Course>,
+    /// Who waits for the answer, where that passes rmcp by.
+    waiter: Mutex<Option<oneshot::Sender<Answer>>>,
+}
+
+/// What happens to a request before its answer.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Course {
+    /// How often it made progress.
+    pub(crate) progress: u64,
     /// How many questions of the server's for it wait for an answer.
-    asking: watch::Sender<usize>,
+    pub(crate) asking: usize,
 }
 
 /// Ends the note of a request when it is dropped.
@@ -43,8 +67,16 @@ pub(crate) struct Underway {
 pub(crate) struct Noted {
     link: Arc<Link>,
     number: u64,
-    pub(crate) progress: watch::Receiver<Option<Progress>>,
-    pub(crate) asking: watch::Receiver<usize>,
+    pub(crate) course: watch::Receiver<Course>,
+}
+
+/// A request that passes rmcp by.
+#[derive(Debug)]
+pub(crate) struct Own {
+    pub(crate) id: RequestId,
+    pub(crate) token: ProgressToken,
+    pub(crate) answer: oneshot::Receiver<Answer>,
+    pub(crate) noted: Noted,
 }
 
 /// A question that waits for an answer; dropped when it has it.
@@ -53,8 +85,9 @@ pub(crate) struct Asking(Arc<Underway>);
 
 impl Link {
     /// Of a connection that is being made.
-    pub(crate) fn new() -> Arc<Self> {
+    pub(crate) fn new(outside: Arc<Outside>) -> Arc<Self> {
         Arc::new(Self {
+            outside,
             closed: watch::Sender::new(None),
             heard: AtomicBool::new(false),
             changes: watch::Sender::new(0),
@@ -148,30 +181,94 @@ impl Link {
         lock(&self.results).remove(&number(id)?)?
     }
 
-    /// Notes a request that was sent.
+    /// Notes a request that rmcp sends.
     pub(crate) fn begin(
         self: &Arc<Self>,
         id: RequestId,
         token: ProgressToken,
         cx: Option<Cx>,
     ) -> Noted {
-        let (progress, seen_progress) = watch::channel(None);
-        let (asking, seen_asking) = watch::channel(0);
         let number = self.next.fetch_add(1, Ordering::Relaxed);
+        self.note(number, id, token, cx, None)
+    }
+
+    /// Notes a request that passes rmcp by, under an id and a token of its own.
+    pub(crate) fn begin_own(self: &Arc<Self>, cx: Option<Cx>) -> Own {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let own = i64::try_from(OWN_IDS + number).unwrap_or(i64::MAX);
+        let id = RequestId::Number(own);
+        let token = ProgressToken(NumberOrString::Number(own));
+        let (waiter, answer) = oneshot::channel();
+        let noted = self.note(number, id.clone(), token.clone(), cx, Some(waiter));
+        Own {
+            id,
+            token,
+            answer,
+            noted,
+        }
+    }
+
+    fn note(
+        self: &Arc<Self>,
+        number: u64,
+        id: RequestId,
+        token: ProgressToken,
+        cx: Option<Cx>,
+        waiter: Option<oneshot::Sender<Answer>>,
+    ) -> Noted {
+        let (course, seen) = watch::channel(Course::default());
         let underway = Underway {
             id,
             token,
             cx,
-            progress,
-            asking,
+            course,
+            waiter: Mutex::new(waiter),
         };
         self.lock().insert(number, Arc::new(underway));
         Noted {
             link: Arc::clone(self),
             number,
-            progress: seen_progress,
-            asking: seen_asking,
+            course: seen,
         }
+    }
+
+    /// Takes what a server said, in the order in which it came, on the stream of a request where
+    /// there are such; gives back what is for rmcp.
+    pub(crate) fn take(
+        &self,
+        message: ServerJsonRpcMessage,
+        stream: Option<&RequestId>,
+    ) -> Option<ServerJsonRpcMessage> {
+        match message {
+            JsonRpcMessage::Response(response) => match self.own(&response.id) {
+                Some(request) => request.answered(Ok(response.result)),
+                None => return Some(JsonRpcMessage::Response(response)),
+            },
+            JsonRpcMessage::Error(error) => match error.id.as_ref().and_then(|id| self.own(id)) {
+                Some(request) => request.answered(Err(ServiceError::McpError(error.error))),
+                None => return Some(JsonRpcMessage::Error(error)),
+            },
+            JsonRpcMessage::Notification(notification) => match notification.notification {
+                ServerNotification::ProgressNotification(progress) => {
+                    self.progress(progress.params);
+                }
+                ServerNotification::CustomNotification(said) if said.method == MESSAGE => {
+                    self.said(stream, said.params.unwrap_or_default());
+                }
+                _ => return Some(JsonRpcMessage::Notification(notification)),
+            },
+            request => return Some(request),
+        }
+        None
+    }
+
+    /// The request that passes rmcp by with this id.
+    fn own(&self, id: &RequestId) -> Option<Arc<Underway>> {
+        let own = number(id)?;
+        let number = u64::try_from(own).ok()?.checked_sub(OWN_IDS)?;
+        let found = self.lock().get(&number).cloned()?;
+        // One of rmcp's may have the number, and has another id.
+        (found.id == RequestId::Number(own)).then_some(found)
     }
 
     /// The request that a question belongs to: the one named, else the newest that is a call.
@@ -185,16 +282,38 @@ impl Link {
         found.cloned()
     }
 
+    /// The server told of something: the call hears it that it belongs to, and else the sessions.
+    fn said(&self, stream: Option<&RequestId>, mut params: Value) {
+        let text = |name: &str| params.get(name).and_then(Value::as_str).map(str::to_owned);
+        let message = Message {
+            level: text("level").unwrap_or_else(|| "info".to_owned()),
+            logger: text("logger"),
+            data: params.get_mut("data").map(Value::take).unwrap_or_default(),
+        };
+        match self
+            .asked_for(stream)
+            .filter(|request| request.cx.is_some())
+        {
+            Some(call) => call.show(&PluginEvent::Log(message)),
+            None => self.outside.say(&message),
+        }
+    }
+
     /// A request made progress.
-    pub(crate) fn progress(&self, token: &ProgressToken, progress: Progress) {
+    fn progress(&self, params: ProgressNotificationParam) {
+        let token = &params.progress_token;
         let found = self
             .lock()
             .values()
             .find(|request| request.token == *token)
             .cloned();
-        if let Some(request) = found {
-            request.progress.send_replace(Some(progress));
-        }
+        let Some(request) = found else { return };
+        request.course.send_modify(|course| course.progress += 1);
+        request.show(&PluginEvent::Progress(Progress {
+            done: params.progress,
+            total: params.total,
+            message: params.message,
+        }));
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Underway>>> {
@@ -217,14 +336,30 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Underway {
     /// The server waits for an answer; the request's clock stops.
     pub(crate) fn ask(self: &Arc<Self>) -> Asking {
-        self.asking.send_modify(|asking| *asking += 1);
+        self.course.send_modify(|course| course.asking += 1);
         Asking(Arc::clone(self))
+    }
+
+    fn answered(&self, answer: Answer) {
+        if let Some(waiter) = lock(&self.waiter).take() {
+            // Whoever waited may be gone.
+            let _ = waiter.send(answer);
+        }
+    }
+
+    /// Hands an event to the call; what does not fit into its queue is left out.
+    fn show(&self, event: &PluginEvent) {
+        if let Some(cx) = &self.cx
+            && let Ok(event) = serde_json::to_vec(event)
+        {
+            cx.try_emit(EmitKind::Event, &event);
+        }
     }
 }
 
 impl Drop for Asking {
     fn drop(&mut self) {
-        self.0.asking.send_modify(|asking| *asking -= 1);
+        self.0.course.send_modify(|course| course.asking -= 1);
     }
 }
 

@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::config::{Limits, ServerConfig};
-use crate::connection::{Connection, Era, Trouble};
+use crate::connection::{Connection, Era, How, Trouble};
 use crate::failure::Failure;
 use crate::headers;
 use crate::server::Server;
@@ -160,7 +160,7 @@ async fn pages(
     for _ in 0..PAGES {
         let params = PaginatedRequestParams::default().with_cursor(cursor);
         let page = connection
-            .request(request(params), limits, None, None)
+            .request(request(params), How::of_the_host(limits))
             .await;
         let mut page = match page {
             Ok(page) => page,

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use conjure_skill_sdk::Cx;
 use rmcp::model::ClientRequest;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use crate::asking::Policy;
+use crate::asking::{Policy, Refused};
 use crate::config::Limits;
-use crate::connection::{Connection, Trouble};
+use crate::connection::{Connection, How, Trouble};
 use crate::failure::Failure;
 use crate::server::Server;
 
@@ -27,20 +27,32 @@ pub(crate) struct Rounds<'a> {
 }
 
 impl Rounds<'_> {
-    /// Sends it, and again for as long as the server asks.
+    /// Sends it, and again for as long as the server asks. What nobody can answer is left out, and
+    /// from then on not declared.
     pub(crate) async fn run(&self, mut request: ClientRequest) -> Result<Value, Trouble> {
+        let policy = Policy::new(&self.server.name, &self.server.config);
+        let mut refused = Refused::default();
         for _ in 0..ROUNDS {
-            let sent =
-                self.connection
-                    .request(request.clone(), self.limits, Some(self.cx), self.trace);
-            let value = sent.await?;
+            let capabilities =
+                (refused != Refused::default()).then(|| policy.capabilities_without(&refused));
+            let how = How {
+                limits: self.limits,
+                caller: Some(self.cx),
+                trace: self.trace,
+                capabilities,
+            };
+            let value = self.connection.request(request.clone(), how).await?;
             match value.get("resultType").and_then(Value::as_str) {
                 None | Some("complete") => return Ok(value),
                 Some("input_required") => {}
                 Some(other) => return Err(self.bad(&format!("its kind is `{other}`")).into()),
             }
             let answers = match value.get("inputRequests").and_then(Value::as_object) {
-                Some(asked) => Some(self.answers(asked).await?),
+                Some(asked) => {
+                    let answers = policy.answer_all(self.cx, asked, &mut refused).await;
+                    let needs = |why: String| self.bad(&format!("it needs input: {why}"));
+                    Some(answers.map_err(needs)?)
+                }
                 None => None,
             };
             let state = value.get("requestState").and_then(Value::as_str);
@@ -50,24 +62,6 @@ impl Rounds<'_> {
         }
         let why = format!("it asked for input more than {ROUNDS} times");
         Err(self.bad(&why).into())
-    }
-
-    async fn answers(
-        &self,
-        asked: &Map<String, Value>,
-    ) -> Result<BTreeMap<String, Value>, Failure> {
-        let policy = Policy::new(&self.server.name, &self.server.config);
-        let mut answers = BTreeMap::new();
-        for (key, question) in asked {
-            let method = question.get("method").and_then(Value::as_str);
-            let params = question.get("params").unwrap_or(&Value::Null);
-            let answer = policy
-                .answer(Some(self.cx), method.unwrap_or_default(), params)
-                .await
-                .map_err(|error| self.bad(&format!("it needs input: {}", error.message)))?;
-            answers.insert(key.clone(), answer);
-        }
-        Ok(answers)
     }
 
     fn bad(&self, why: &str) -> Failure {

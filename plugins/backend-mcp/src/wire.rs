@@ -5,8 +5,9 @@
 //! old batch.
 
 use rmcp::model::{
-    CustomResult, DiscoverResult, ErrorCode, ErrorData, InitializeResult, RequestId,
-    ServerJsonRpcMessage, ServerNotification, ServerRequest, ServerResult,
+    ClientJsonRpcMessage, CustomNotification, CustomResult, DiscoverResult, ErrorCode, ErrorData,
+    InitializeResult, RequestId, ServerJsonRpcMessage, ServerNotification, ServerRequest,
+    ServerResult,
 };
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -16,12 +17,25 @@ const MOST_OF_A_BATCH: usize = 1_000;
 /// How every message begins, when something else was printed before it.
 pub(crate) const BEGINNING: &[u8] = b"{\"jsonrpc\"";
 
+/// A message of a server's log.
+pub(crate) const MESSAGE: &str = "notifications/message";
+
 /// What a piece of input held.
 #[derive(Debug, Default)]
 pub(crate) struct Read {
     pub(crate) messages: Vec<ServerJsonRpcMessage>,
     /// Pieces that are no messages.
     pub(crate) skipped: usize,
+}
+
+/// A message as a line.
+///
+/// # Errors
+/// When it cannot be written as JSON.
+pub(crate) fn line(message: &ClientJsonRpcMessage) -> serde_json::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    Ok(line)
 }
 
 /// Reads a line, or the data of an event.
@@ -95,6 +109,8 @@ fn one(mut object: Map<String, Value>, read: &mut Read) {
                 .map(|request| ServerJsonRpcMessage::request(request, id)),
             // What nobody here listens to is cheap, however much of it comes.
             None if !is_of_use(&value) => return,
+            // With a level that is not known too.
+            None if is_log(&value) => Some(custom(value)),
             None => ServerNotification::deserialize(value)
                 .ok()
                 .map(ServerJsonRpcMessage::notification),
@@ -108,12 +124,24 @@ fn one(mut object: Map<String, Value>, read: &mut Read) {
     }
 }
 
+fn is_log(notification: &Value) -> bool {
+    notification.get("method").and_then(Value::as_str) == Some(MESSAGE)
+}
+
+/// A notification as it came.
+fn custom(mut notification: Value) -> ServerJsonRpcMessage {
+    let params = notification.get_mut("params").map(Value::take);
+    let notification = CustomNotification::new(MESSAGE, params);
+    ServerJsonRpcMessage::notification(ServerNotification::CustomNotification(notification))
+}
+
 fn is_of_use(notification: &Value) -> bool {
     let method = notification.get("method").and_then(Value::as_str);
     matches!(
         method.unwrap_or_default(),
         "notifications/progress"
             | "notifications/cancelled"
+            | MESSAGE
             | "notifications/tools/list_changed"
             | "notifications/prompts/list_changed"
             | "notifications/resources/list_changed"

@@ -33,6 +33,7 @@ use crate::server::Server;
 /// - `no-refresh`: an answer to a refresh has no refresh token;
 /// - `rotates`: a refresh token is good once, and a second use ends all of its kind;
 /// - `refresh-fails`: refreshing does not work for now;
+/// - `revokes`, `revokes-not`: it takes tokens back; it says so and does not;
 /// - `short`: tokens last for 31 s, which is as good as over;
 /// - `steps`: the tool `count` wants the right `write`.
 pub(crate) struct Login {
@@ -73,6 +74,7 @@ impl Login {
             .route("/as/register", post(register))
             .route("/as/authorize", get(authorize))
             .route("/as/token", post(token))
+            .route("/as/revoke", post(revoke))
             .route("/expire", post(expire))
             .route("/granted", get(granted))
             .with_state(Arc::clone(self))
@@ -175,6 +177,9 @@ async fn metadata(State(login): Shared, headers: HeaderMap) -> Response {
     });
     if !login.has("no-registration") {
         metadata["registration_endpoint"] = format!("{base}/as/register").into();
+    }
+    if login.has("revokes") || login.has("revokes-not") {
+        metadata["revocation_endpoint"] = format!("{base}/as/revoke").into();
     }
     if login.has("pkce-plain") {
         metadata["code_challenge_methods_supported"] = json!(["plain"]);
@@ -300,6 +305,19 @@ impl Login {
         let given = self.give(&mut tokens, &scope, !self.has("no-refresh"));
         Ok(json_of(&given))
     }
+}
+
+async fn revoke(State(login): Shared, body: String) -> StatusCode {
+    let asked = fields(&body);
+    login.server.note(&json!({ "revoke": asked }));
+    if login.has("revokes-not") {
+        return StatusCode::SERVICE_UNAVAILABLE;
+    }
+    let mut tokens = login.lock();
+    let token = asked.get("token").cloned().unwrap_or_default();
+    tokens.access.remove(&token);
+    tokens.refresh.remove(&token);
+    StatusCode::OK
 }
 
 async fn expire(State(login): Shared) -> StatusCode {

@@ -20,6 +20,8 @@ use crate::{files, tools};
 /// - `no-initialize`: it never answers the handshake;
 /// - `bad-tools`, `same-cursor`, `endless-cursor`, `empty-cursor`, `hang-list`: its list of tools;
 /// - `noise`: it prints between its messages;
+/// - `more`: it has two tools more;
+/// - `talks`: it tells of something when its tools are listed;
 /// - `stderr-flood`: it writes a megabyte to standard error before it answers a call;
 /// - `ignore-eof`, `ignore-term`: how it ends;
 /// - `no-start`: it writes a reason and exits; `once`: every start but the first does so;
@@ -196,7 +198,15 @@ impl Server {
             "initialize" => server.initialize(peer, &id, &params),
             "server/discover" => server.discover(peer, &id),
             "tools/list" if server.has("hang-list") => {}
-            "tools/list" => peer.send(&result(&id, server.tools(&params))),
+            "tools/list" => {
+                if server.has("talks") {
+                    peer.send(&json!({
+                        "jsonrpc": "2.0", "method": "notifications/message",
+                        "params": { "level": "warning", "logger": "disk", "data": "nearly full" },
+                    }));
+                }
+                peer.send(&result(&id, server.tools(&params)));
+            }
             "tools/call" => {
                 let (server, peer) = (Arc::clone(server), peer.clone());
                 tokio::spawn(async move { tools::call(&server, &peer, &id, &params).await });
@@ -238,7 +248,7 @@ impl Server {
                 let message = json!({ "role": "user", "content": { "type": "text", "text": "p" } });
                 peer.send(&result(&id, json!({ "messages": [message] })));
             }
-            "ping" => peer.send(&result(&id, json!({}))),
+            "ping" | "logging/setLevel" => peer.send(&result(&id, json!({}))),
             _ => server.unknown(peer, &id),
         }
     }
@@ -312,6 +322,7 @@ impl Server {
             "tools": { "listChanged": true },
             "resources": {},
             "prompts": {},
+            "logging": {},
         });
         if self.has("stateless-only") {
             capabilities["experimental"] =

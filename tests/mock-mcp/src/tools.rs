@@ -38,9 +38,17 @@ const TOOLS: &[(&str, &str, &str)] = &[
     ("spawn", "Starts programs that outlive it", ""),
 ];
 
+/// Those that are there with the trait `more`.
+const MORE: &[(&str, &str, &str)] = &[
+    ("ask_all", "Asks everything that it can in one round", ""),
+    ("log", "Says something between the steps of its work", ""),
+];
+
 pub(crate) fn list(server: &Server) -> Vec<Value> {
+    let more = if server.has("more") { MORE } else { &[] };
     let mut tools: Vec<Value> = TOOLS
         .iter()
+        .chain(more)
         .map(|(name, description, kind)| {
             let annotations = match *kind {
                 "read" => json!({ "readOnlyHint": true }),
@@ -52,7 +60,9 @@ pub(crate) fn list(server: &Server) -> Vec<Value> {
                 "description": description,
                 "inputSchema": { "type": "object" },
                 "annotations": annotations,
+                "execution": { "taskSupport": "optional" },
                 "vendor": { "kept": true },
+                "_meta": { "vendor.example/k": 1 },
             })
         })
         .collect();
@@ -165,6 +175,17 @@ pub(crate) async fn call(server: &Server, peer: &Peer, id: &Value, params: &Valu
             peer.print(format!("{drop}\n").repeat(times));
             text("dry again")
         }
+        "log" => {
+            for n in 1..=number("steps") {
+                let params =
+                    json!({ "level": arguments["level"], "logger": "work", "data": { "n": n } });
+                peer.send(&json!({
+                    "jsonrpc": "2.0", "method": "notifications/message", "params": params,
+                }));
+            }
+            text("logged")
+        }
+        "ask_all" => ask_all(params),
         "meet" => {
             server.met.send_modify(|met| *met += 1);
             let mut met = server.met.subscribe();
@@ -260,6 +281,26 @@ async fn question(server: &Server, peer: &Peer, params: &Value) -> Result<Value,
         "inputRequests": { "q": { "method": method, "params": body } },
         "requestState": "opaque",
     }))
+}
+
+/// Asks the person and the model in one round, as far as they can be asked; then shows the answers.
+fn ask_all(params: &Value) -> Value {
+    let can = &params["_meta"]["io.modelcontextprotocol/clientCapabilities"];
+    let answers = &params["inputResponses"];
+    let mut questions = json!({});
+    if can["elicitation"]["form"].is_object() && answers["who"].is_null() {
+        questions["who"] = json!({ "method": "elicitation/create", "params": {
+            "message": "Who?", "requestedSchema": { "type": "object", "properties": {} } } });
+    }
+    if can["sampling"].is_object() && answers["word"].is_null() {
+        questions["word"] = json!({ "method": "sampling/createMessage", "params": {
+            "maxTokens": 9, "temperature": 0.5, "messages": [
+                { "role": "user", "content": { "type": "text", "text": "A word?" } }] } });
+    }
+    if questions == json!({}) {
+        return text(&answers.to_string());
+    }
+    json!({ "resultType": "input_required", "inputRequests": questions, "requestState": "opaque" })
 }
 
 /// Starts a program in the server's group and one in a group of its own.

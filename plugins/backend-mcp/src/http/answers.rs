@@ -115,8 +115,11 @@ impl Answers {
         if read.skipped > 0 {
             self.link.skipped();
         }
-        let aside = |message| self.aside(message);
-        read.messages.into_iter().map(aside).collect()
+        let messages = read.messages.into_iter();
+        messages
+            .filter_map(|message| self.link.take(message, self.request.as_ref()))
+            .map(|message| self.aside(message))
+            .collect()
     }
 
     /// Keeps a result that is waited for.

@@ -17,7 +17,7 @@ use url::Url;
 
 use super::callback::{Callback, Loopback, port_of, read};
 use super::store::Grant;
-use super::{Auth, Live, issuer_of, lock, store_failed};
+use super::{Auth, Live, TOLD, issuer_of, lock, store_failed};
 use crate::http::chain;
 use crate::secrets::beginning;
 
@@ -25,8 +25,6 @@ use crate::secrets::beginning;
 const PATIENCE: Duration = Duration::from_secs(5 * 60);
 /// How the host is called where it registers itself.
 const NAME: &str = "Conjure";
-/// The most bytes of a reason.
-const TOLD: usize = 500;
 
 /// A login that waits for the person.
 struct Asked {
@@ -328,7 +326,7 @@ impl From<AuthError> for Ended {
 }
 
 /// Whether an endpoint can be visited: a page, and not in the clear over the network.
-fn is_fit(endpoint: &str) -> Result<(), AuthError> {
+pub(super) fn is_fit(endpoint: &str) -> Result<(), AuthError> {
     let url = Url::parse(endpoint)?;
     let is_here = match url.host() {
         Some(url::Host::Domain(name)) => name == "localhost",

@@ -6,6 +6,7 @@
 
 mod callback;
 mod login;
+mod revoke;
 mod store;
 
 use std::path::Path;
@@ -21,9 +22,12 @@ use rmcp::transport::auth::{
 use serde_json::Value;
 
 use crate::config::OAuthConfig;
+use crate::secrets::beginning;
 use crate::server::{digest, value};
 use store::{Grant, Store};
 
+/// The most bytes of a reason.
+const TOLD: usize = 500;
 /// A token is renewed so long before it ends.
 const EARLY: Duration = Duration::from_secs(30);
 
@@ -67,6 +71,16 @@ impl Client {
             port: config.callback_port,
         })
     }
+}
+
+/// What a logout came to.
+pub(crate) enum LoggedOut {
+    /// There was no login.
+    Before,
+    /// It is forgotten, and given back where that is possible.
+    Now,
+    /// It is forgotten here only, and why.
+    Here(String),
 }
 
 /// The login to one server.
@@ -213,15 +227,29 @@ impl Auth {
         }
     }
 
-    /// Forgets the login. False when there was none.
+    /// Forgets the login, and gives its tokens back to the authorization server as far as that
+    /// takes them.
     ///
     /// # Errors
     /// When the file cannot be removed.
-    pub(crate) async fn log_out(&self) -> Result<bool, String> {
+    pub(crate) async fn log_out(&self) -> Result<LoggedOut, String> {
         let mut held = self.held.lock().await;
-        let _lock = self.store.lock().await.map_err(|error| error.to_string())?;
+        let lock = self.store.lock().await.map_err(|error| error.to_string())?;
         *held = Held::default();
-        self.store.remove().map_err(|error| error.to_string())
+        // A damaged file has nothing that could be given back.
+        let kept = self.store.load().unwrap_or_default();
+        let removed = self.store.remove().map_err(|error| error.to_string())?;
+        drop((held, lock));
+        if !removed {
+            return Ok(LoggedOut::Before);
+        }
+        let Some((issuer, grant)) = kept.current() else {
+            return Ok(LoggedOut::Now);
+        };
+        Ok(match revoke::revoke(&self.url, issuer, grant).await {
+            Ok(()) => LoggedOut::Now,
+            Err(why) => LoggedOut::Here(beginning(why, TOLD)),
+        })
     }
 
     fn kept(&self) -> Result<Option<Live>, AuthError> {

@@ -24,6 +24,7 @@ use crate::failure::Failure;
 use crate::handler::{Handler, Standing};
 use crate::http;
 use crate::link::Link;
+use crate::outside::Outside;
 use crate::secrets::beginning;
 use crate::server::Server;
 use crate::stdio::{Guardian, Launch, Pipe, Process, Tail, launch};
@@ -41,6 +42,7 @@ pub(super) struct Opening<'a> {
     pub(super) working_dir: Option<&'a Path>,
     pub(super) guardian: &'a Arc<Guardian>,
     pub(super) standing: Standing,
+    pub(super) outside: Arc<Outside>,
     pub(super) generation: u64,
     pub(super) serial: u64,
     pub(super) tail: &'a Tail,
@@ -68,7 +70,10 @@ pub(super) async fn open(opening: &Opening<'_>) -> Result<Connection, OpenError>
         EraChoice::Auto => opening.known,
     };
     match chosen {
-        Some(era) => opening.attempt(Some(era), Link::new()).await,
+        Some(era) => {
+            let link = Link::new(Arc::clone(&opening.outside));
+            opening.attempt(Some(era), link).await
+        }
         None => opening.probe().await,
     }
 }
@@ -77,7 +82,7 @@ impl Opening<'_> {
     /// Asks for the modern era. Beside a server that is silent for too long a second one is
     /// started, with the handshake: the first may only be slow, and then it is still first.
     async fn probe(&self) -> Result<Connection, OpenError> {
-        let link = Link::new();
+        let link = Link::new(Arc::clone(&self.outside));
         let mut asked = Box::pin(self.attempt(None, Arc::clone(&link)));
         let silent = async {
             tokio::time::sleep(self.server.config.probe()).await;
@@ -87,7 +92,8 @@ impl Opening<'_> {
             asked = &mut asked => Some(asked),
             heard = silent => if heard { Some(asked.as_mut().await) } else { None },
         };
-        let handshake = || Box::pin(self.attempt(Some(Era::Legacy), Link::new()));
+        let handshake =
+            || Box::pin(self.attempt(Some(Era::Legacy), Link::new(Arc::clone(&self.outside))));
         match probed {
             Some(Err(OpenError::Transient(probed))) => {
                 handshake().await.map_err(|error| both(error, &probed))
@@ -129,7 +135,7 @@ impl Opening<'_> {
             },
         };
         let begun = Instant::now();
-        let (service, process) = if let Some(url) = &self.server.url {
+        let (service, program) = if let Some(url) = &self.server.url {
             let auth = self.server.auth.clone();
             let client = http::Client::new(Arc::clone(&link), auth, config.max_message_bytes)
                 .map_err(|error| OpenError::Permanent(http::chain(&error)))?;
@@ -140,9 +146,10 @@ impl Opening<'_> {
             (self.served(serving, &link).await?, None)
         } else {
             let (process, pipe) = self.start(&link)?;
+            let input = pipe.input().clone();
             let serving = serve_client_with_lifecycle(handler, pipe, lifecycle);
             let service = self.served(serving, &link).await?;
-            (service, Some(process))
+            (service, Some((process, input)))
         };
         let version = service.peer().peer_info();
         let says_modern =
@@ -160,7 +167,7 @@ impl Opening<'_> {
             numbers,
             era,
             service,
-            process,
+            program,
             (link, tail),
             begun,
         );

@@ -22,6 +22,7 @@ use crate::connection::{Connection, Era, Trouble};
 use crate::failure::Failure;
 use crate::hub::Hub;
 use crate::listing::{Listing, Tool};
+use crate::outside::Outside;
 use crate::server::Server;
 use crate::stdio::Tail;
 use crate::subscription;
@@ -78,10 +79,14 @@ impl Entry {
         working_dir: Option<&Path>,
         generation: u64,
     ) -> Arc<Self> {
+        let state = match server.config.start {
+            Start::Background => State::Starting,
+            Start::Lazy => State::Idle,
+        };
         Arc::new(Self {
             key: Mutex::new(key),
             working_dir: working_dir.map(Path::to_path_buf),
-            state: watch::Sender::new(State::Idle),
+            state: watch::Sender::new(state),
             listed: watch::Sender::new(Listed::default()),
             users: Mutex::default(),
             calls: watch::Sender::new(0),
@@ -416,10 +421,16 @@ impl Entry {
         let _turn = registry.starting.acquire().await.map_err(closed)?;
         let users = self.users();
         let hub = Arc::clone(&registry.hub);
+        let (name, secrets) = (&self.server.name, self.server.secrets.clone());
+        let outside = Outside::new(name, secrets, {
+            let (hub, users) = (Arc::clone(&hub), users.clone());
+            move |event: &PluginEvent| hub.send(&users, event)
+        });
         let opening = Opening {
             server: &self.server,
             working_dir: self.working_dir.as_deref(),
             guardian: &registry.guardian,
+            outside: Arc::new(outside),
             standing: Arc::new(move || hub.one_of(&users)),
             generation: self.generation() + 1,
             serial: registry.serial(),
@@ -444,6 +455,11 @@ impl Entry {
         let _subscribed =
             (connection.era == Era::Modern).then(|| subscription::keep(Arc::clone(connection)));
         self.set(registry, State::Ready(Arc::clone(connection)));
+        let (talks, config) = (Arc::clone(connection), Arc::clone(&self.server));
+        tokio::spawn(async move {
+            // A server that does not listen says what it likes.
+            let _ = talks.want_messages(&config.config).await;
+        });
         loop {
             tokio::select! {
                 biased;

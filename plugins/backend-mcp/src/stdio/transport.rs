@@ -1,7 +1,8 @@
 //! The transport over a process's standard input and output, for rmcp's client.
 //!
 //! rmcp's own one cannot be told how long a line may be, answers output that is no message with
-//! an error that no server expects, and loses what it cannot read whole.
+//! an error that no server expects, and loses what it cannot read whole. Answers to requests that
+//! pass it by go to whoever waits for them, here where they are read.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,10 +12,10 @@ use rmcp::RoleClient;
 use rmcp::model::ServerJsonRpcMessage;
 use rmcp::service::TxJsonRpcMessage;
 use rmcp::transport::Transport;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::AsyncReadExt as _;
 use tokio::process::{ChildStdin, ChildStdout};
-use tokio::sync::Mutex;
 
+use super::input::Input;
 use super::stderr::Tail;
 use crate::link::Link;
 use crate::skim::Skim;
@@ -27,8 +28,7 @@ const NOTED: usize = 20;
 
 /// The pipes of a server.
 pub(crate) struct Pipe {
-    /// There until the end of its input is to tell the server to end.
-    stdin: Arc<Mutex<Option<ChildStdin>>>,
+    input: Input,
     stdout: ChildStdout,
     /// What was read and not looked at: the beginning of a line.
     buffer: Vec<u8>,
@@ -61,7 +61,7 @@ impl Pipe {
         tail: Tail,
     ) -> Self {
         Self {
-            stdin: Arc::new(Mutex::new(Some(stdin))),
+            input: Input::new(stdin),
             stdout,
             buffer: Vec::new(),
             searched: 0,
@@ -72,6 +72,11 @@ impl Pipe {
             tail,
             skipped: 0,
         }
+    }
+
+    /// Where lines are written to the server.
+    pub(crate) fn input(&self) -> &Input {
+        &self.input
     }
 
     /// Takes the lines out of the buffer that are whole.
@@ -146,6 +151,13 @@ impl Pipe {
     }
 }
 
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        // Others can write too, and only the end of its input tells the server to end.
+        self.input.close();
+    }
+}
+
 impl Transport<RoleClient> for Pipe {
     type Error = io::Error;
 
@@ -153,24 +165,19 @@ impl Transport<RoleClient> for Pipe {
         &mut self,
         item: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        let line = serde_json::to_vec(&item).map(|mut line| {
-            line.push(b'\n');
-            line
-        });
-        let stdin = Arc::clone(&self.stdin);
-        async move {
-            let line = line?;
-            let mut stdin = stdin.lock().await;
-            let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
-            stdin.as_mut().ok_or_else(gone)?.write_all(&line).await
-        }
+        let line = wire::line(&item);
+        let input = self.input.clone();
+        async move { input.write(line?).await }
     }
 
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
         loop {
             if let Some(message) = self.messages.pop_front() {
                 self.link.heard();
-                return Some(message);
+                if let Some(message) = self.link.take(message, None) {
+                    return Some(message);
+                }
+                continue;
             }
             self.buffer.reserve(PIECE);
             // Nothing is lost when this future is dropped here.
@@ -191,10 +198,7 @@ impl Transport<RoleClient> for Pipe {
     }
 
     async fn close(&mut self) -> Result<(), Self::Error> {
-        // A write that the server does not take ends with its process.
-        if let Ok(mut stdin) = self.stdin.try_lock() {
-            *stdin = None;
-        }
+        self.input.close();
         self.link.close("the connection was closed");
         Ok(())
     }

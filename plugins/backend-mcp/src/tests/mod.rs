@@ -8,6 +8,7 @@ mod endings;
 mod eras;
 mod http;
 mod listening;
+mod messages;
 mod modes;
 mod oauth;
 mod stage;

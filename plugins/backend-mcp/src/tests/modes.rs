@@ -99,7 +99,10 @@ fn stateless_calls_run_at_the_same_time_and_stateful_ones_in_order() {
 
 #[test]
 fn a_stateful_call_waits_for_a_connection_within_its_time() {
-    let config = with(server(&["once"]), json!({ "request_timeout_ms": 800 }));
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    let server = server(&["once", "--log", path.to_str().unwrap()]);
+    let config = with(server, json!({ "request_timeout_ms": 800 }));
     let stage = Stage::new(json!({ "s": config }));
     assert_eq!(stage.failure("crash", json!({})), "SessionLost");
     let begun = Instant::now();

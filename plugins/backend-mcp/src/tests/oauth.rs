@@ -158,6 +158,40 @@ fn a_logout_forgets_the_login() {
 }
 
 #[test]
+fn a_logout_gives_the_tokens_back() {
+    let place = Place::new(&["revokes"]);
+    let stage = place.stage(json!({}), logs_in);
+    assert_eq!(manage(&stage, "login").text(), "logged in");
+    let kept: Value =
+        serde_json::from_slice(&std::fs::read(place.kept().unwrap()).unwrap()).unwrap();
+    let issuer = kept["current"].as_str().unwrap();
+    let grant = &kept["issuers"][issuer];
+    let given = &grant["credentials"]["token_response"];
+    assert_eq!(manage(&stage, "logout").text(), "logged out");
+    let back = |token: &str| json!({ "token": given[token], "token_type_hint": token, "client_id": grant["client_id"] });
+    let expected = [back("refresh_token"), back("access_token")];
+    assert_eq!(place.log("revoke"), expected);
+    assert_eq!(manage(&stage, "logout").text(), "not logged in");
+    assert_eq!(place.log("revoke").len(), 2);
+}
+
+#[test]
+fn a_logout_that_the_authorization_server_does_not_take_is_one_here_and_says_so() {
+    let place = Place::new(&["revokes-not"]);
+    let stage = place.stage(json!({}), logs_in);
+    assert_eq!(manage(&stage, "login").text(), "logged in");
+    let told = manage(&stage, "logout").text();
+    assert!(told.starts_with("logged out on this machine"), "{told}");
+    assert!(told.contains("HTTP 503"), "{told}");
+    assert_eq!(place.kept(), None);
+    // Nor one that is gone.
+    assert_eq!(manage(&stage, "login").text(), "logged in");
+    drop(place.server);
+    let told = manage(&stage, "logout").text();
+    assert!(told.starts_with("logged out on this machine"), "{told}");
+}
+
+#[test]
 fn the_address_at_which_a_browser_elsewhere_ended_can_be_pasted() {
     let place = Place::new(&[]);
     let stage = place.stage(json!({}), |question| {

@@ -102,18 +102,11 @@ fn client(requirements: &Requirements) {
 fn server(requirements: &Requirements) {
     let Some(peers) = Peers::find() else { return };
     let serving = Serving::fixture();
-    passes(&peers, serving.url(), requirements, &[]);
+    passes(&peers, serving.url(), requirements);
 }
 
-/// A client that asks through two of our servers and our own client between them sees what it
-/// would see of the server behind, but for these: how a remote server's questions are keyed and
-/// bundled, and its log messages, end at our client.
-const LOST_BETWEEN: [&str; 4] = [
-    "tools-call-with-logging",
-    "input-required-result-basic-elicitation",
-    "input-required-result-multiple-input-requests",
-    "input-required-result-capability-check",
-];
+// A client that asks through two of our servers and our own client between them sees what it would
+// see of the server behind.
 
 #[test]
 fn a_gateway_passes_what_its_server_does_for_2025_11_25() {
@@ -129,14 +122,13 @@ fn gateway(requirements: &Requirements) {
     let Some(peers) = Peers::find() else { return };
     let behind = Served::fixture();
     let serving = Served::gateway(&behind).over_http();
-    passes(&peers, serving.url(), requirements, &LOST_BETWEEN);
+    passes(&peers, serving.url(), requirements);
 }
 
-/// Runs the server's scenarios against an endpoint; those that are lost do not count.
-fn passes(peers: &Peers, url: &str, requirements: &Requirements, lost: &[&str]) {
-    let mut scored = scored(peers, "--server", requirements);
+/// Runs the server's scenarios against an endpoint.
+fn passes(peers: &Peers, url: &str, requirements: &Requirements) {
+    let scored = scored(peers, "--server", requirements);
     assert_eq!(scored.len(), requirements.server);
-    scored.retain(|name| !lost.contains(&name.as_str()));
     let mut suite = peers.command(&peers.js("conformance"));
     suite.args(["server", "--requirements", requirements.name, "--url", url]);
     let output = finished(suite, LIMIT);

@@ -2,12 +2,19 @@
 //! the reference servers, and the clients of both official SDKs.
 //!
 //! `tests/mcp/install.sh DIR` installs them, pinned; `CONJURE_MCP_PEERS=DIR` says where they are.
-//! Where they are not the tests are left out and say so, which fails CI.
+//! Where they are not the tests are left out and say so, which fails CI. Beside them what only
+//! whole programs show: several processes with one login, a gateway in front of a server.
 
 #[cfg(test)]
 mod clients;
 #[cfg(test)]
 mod conformance;
+#[cfg(test)]
+mod logins;
+#[cfg(test)]
+mod lossless;
+#[cfg(test)]
+mod own;
 #[cfg(test)]
 mod peers;
 #[cfg(test)]

@@ -1,0 +1,90 @@
+//! Connections over HTTP: how many, and how long one may take to say what it wants.
+//!
+//! A client that opens many, or sends its headers a byte a minute, costs the others nothing.
+
+use std::sync::Arc;
+
+use axum::Router;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::options::McpOptions;
+
+/// What a connection too many gets.
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\n\
+    content-type: text/plain\r\ncontent-length: 60\r\n\r\n\
+    the server has as many connections as it may; try again soon";
+/// How long nothing is accepted when the system gives no connection, such as without descriptors.
+const PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
+
+/// Serves connections until the token is cancelled and what runs on them is over.
+pub(super) async fn serve(
+    listener: TcpListener,
+    router: Router,
+    options: &McpOptions,
+    end: CancellationToken,
+) {
+    let slots = Arc::new(Semaphore::new(options.max_connections));
+    let mut http = hyper::server::conn::http1::Builder::new();
+    http.timer(TokioTimer::new());
+    http.header_read_timeout(options.request_timeout);
+    let open = TaskTracker::new();
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = end.cancelled() => break,
+            accepted = listener.accept() => accepted,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!("a connection was not accepted: {error}");
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+        };
+        // Without it an answer in pieces on a kept connection comes 40 ms late.
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!("a connection keeps its delay: {error}");
+        }
+        let Ok(slot) = Arc::clone(&slots).try_acquire_owned() else {
+            refuse(stream);
+            continue;
+        };
+        let service = TowerToHyperService::new(router.clone());
+        let connection = http.serve_connection(TokioIo::new(stream), service);
+        let end = end.clone();
+        open.spawn(async move {
+            let _slot = slot;
+            tokio::pin!(connection);
+            let served = tokio::select! {
+                served = connection.as_mut() => served,
+                () = end.cancelled() => {
+                    connection.as_mut().graceful_shutdown();
+                    connection.await
+                }
+            };
+            if let Err(error) = served {
+                tracing::debug!("a connection ended: {error}");
+            }
+        });
+    }
+    drop(listener);
+    open.close();
+    open.wait().await;
+}
+
+/// Says that it is one too many, as far as that can be said without waiting.
+fn refuse(stream: TcpStream) {
+    use std::io::Write as _;
+
+    tracing::debug!("a connection too many was closed");
+    if let Ok(mut stream) = stream.into_std() {
+        // It does not block, and a fresh connection has room for these few bytes.
+        let _ = stream.write_all(FULL);
+    }
+}

@@ -1,0 +1,131 @@
+//! What a server says while no call of its runs: notices for its sessions, a few at a time.
+
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use conjure_skill_sdk::protocol::{Message, PluginEvent};
+use serde_json::Value;
+
+use crate::secrets::{Secrets, beginning};
+
+/// The most notices in so long; a server may log all day.
+const MOST: u32 = 20;
+const WINDOW: Duration = Duration::from_secs(60);
+/// The most bytes of one.
+const BYTES: usize = 1_000;
+
+/// Where a server's words go outside of calls.
+pub(crate) struct Outside {
+    server: String,
+    secrets: Secrets,
+    tell: Box<dyn Fn(&PluginEvent) + Send + Sync>,
+    /// Since when notices are counted, and how many there were.
+    told: Mutex<(Instant, u32)>,
+}
+
+impl fmt::Debug for Outside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outside")
+            .field("server", &self.server)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Outside {
+    /// For a server; `tell` reaches its sessions.
+    pub(crate) fn new(
+        server: &str,
+        secrets: Secrets,
+        tell: impl Fn(&PluginEvent) + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            server: server.to_owned(),
+            secrets,
+            tell: Box::new(tell),
+            told: Mutex::new((Instant::now(), 0)),
+        }
+    }
+
+    /// Tells of a message. What is for who looks for a fault is left out.
+    pub(super) fn say(&self, message: &Message) {
+        let level = match message.level.as_str() {
+            "debug" => return,
+            "warning" => "warn",
+            "error" | "critical" | "alert" | "emergency" => "error",
+            _ => "info",
+        };
+        let count = self.count();
+        if count > MOST {
+            return;
+        }
+        let logger = message.logger.as_deref();
+        let logger = logger.map_or_else(String::new, |logger| format!("{logger}: "));
+        let data = match &message.data {
+            Value::String(text) => text.clone(),
+            data => data.to_string(),
+        };
+        let mut said = beginning(self.secrets.hide(format!("{logger}{data}")), BYTES);
+        if count == MOST {
+            said.push_str(" (it says more than is shown)");
+        }
+        (self.tell)(&PluginEvent::Notice {
+            level: level.to_owned(),
+            text: format!("MCP server `{}`: {said}", self.server),
+        });
+    }
+
+    /// Which notice of its time this one is.
+    fn count(&self) -> u32 {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.0.elapsed() > WINDOW {
+            *told = (Instant::now(), 0);
+        }
+        told.1 = told.1.saturating_add(1);
+        told.1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_server_is_heard_outside_of_calls_and_does_not_flood() {
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let to = Arc::clone(&heard);
+        let outside = Outside::new(
+            "s",
+            Secrets::new(["hunter2"]),
+            move |event: &PluginEvent| {
+                to.lock().unwrap().push(event.clone());
+            },
+        );
+        let say = |level: &str, logger: Option<&str>, data: Value| {
+            outside.say(&Message {
+                level: level.to_owned(),
+                logger: logger.map(str::to_owned),
+                data,
+            });
+        };
+        say("debug", None, json!("not this"));
+        say("critical", Some("disk"), json!({ "key": "hunter2" }));
+        for _ in 0..100 {
+            say("info", None, json!("again"));
+        }
+        let heard = heard.lock().unwrap();
+        assert_eq!(heard.len(), 20);
+        let notice = |level: &str, text: &str| PluginEvent::Notice {
+            level: level.to_owned(),
+            text: text.to_owned(),
+        };
+        let first = "MCP server `s`: disk: {\"key\":\"[secret]\"}";
+        assert_eq!(heard[0], notice("error", first));
+        let last = "MCP server `s`: again (it says more than is shown)";
+        assert_eq!(heard[19], notice("info", last));
+    }
+}
