@@ -87,9 +87,8 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Starts a writer. It has a thread of its own: each of its transactions is a handful of round
-    /// trips, and between two threads these cost a third of what they do between one and the
-    /// workers of a runtime.
+    /// Starts a writer, on a thread of its own: a transaction is a handful of round trips between
+    /// it and the database's thread, and none of them goes through the workers of a runtime.
     pub(crate) fn start(db: Arc<Database>) -> Result<Self, StoreError> {
         let (commands, received) = mpsc::unbounded_channel();
         let queue = Self {
