@@ -8,7 +8,8 @@
 use std::time::{Duration, Instant};
 
 use conjure_core::chat::{Event, EventId};
-use conjure_store::{Log as _, Options, Place, Record, Store, ThreadId, ThreadLog};
+use conjure_core::log::{Entry, EntryBody};
+use conjure_store::{Log as _, Options, Place, Record, Store, ThreadId, ThreadLog, Window};
 use rustix::time::{ClockId, clock_gettime};
 
 #[tokio::main]
@@ -25,6 +26,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .collect::<Result<_, _>>()?;
     if asked.is_empty() {
         batches(&store).await?;
+        long_thread(&store).await?;
     }
     for threads in if asked.is_empty() {
         vec![1, 100, 500]
@@ -52,6 +54,46 @@ async fn batches(store: &Store) -> Result<(), Box<dyn std::error::Error>> {
     let events = u32::try_from(BATCHES * BATCH)?;
     say("batches of 100, one thread", events, began, cpu);
     Ok(())
+}
+
+/// The last page and a fork of a thread of 10,000 turns.
+async fn long_thread(store: &Store) -> Result<(), Box<dyn std::error::Error>> {
+    const TURNS: u64 = 10_000;
+    const ENTRIES: u64 = 4;
+    let thread = ThreadId::fresh();
+    let mut log = store.open(&thread).await?;
+    for turn in 1..=TURNS {
+        let records: Vec<_> = (1..=ENTRIES)
+            .map(|n| entry((turn - 1) * ENTRIES + n, turn))
+            .collect();
+        let written = log.append(&records, false);
+        if turn % 100 == 0 {
+            written.await?;
+        }
+    }
+    let began = Instant::now();
+    let page = store.entries(&thread, Window::Last, 50).await?;
+    let paged = began.elapsed();
+    let began = Instant::now();
+    let newest = page.last_seq;
+    store.fork(&thread, newest / 2, &ThreadId::fresh()).await?;
+    say_line(&format!(
+        "a thread of {newest} entries: last {} in {paged:.2?}, fork in {:.2?}",
+        page.entries.len(),
+        began.elapsed()
+    ));
+    Ok(())
+}
+
+fn entry(seq: u64, turn: u64) -> Record {
+    Record::Entry(Entry {
+        seq,
+        turn,
+        at_ms: 0,
+        body: EntryBody::Notice {
+            text: "what somebody said in this turn, in a sentence or two. ".repeat(8),
+        },
+    })
 }
 
 /// Streams of 30 events a second, as 500 sessions have them.
@@ -108,13 +150,17 @@ fn event(epoch: u64, seq: u64) -> Record {
     }
 }
 
-#[expect(clippy::print_stdout, reason = "printing is what this program is for")]
 fn say(what: &str, events: u32, began: Instant, cpu: Duration) {
     let (wall, cpu) = (began.elapsed(), cpu_time() - cpu);
-    println!(
+    say_line(&format!(
         "{what}: {events} events in {wall:.2?}, {:.2?} CPU an event",
         cpu / events
-    );
+    ));
+}
+
+#[expect(clippy::print_stdout, reason = "printing is what this program is for")]
+fn say_line(line: &str) {
+    println!("{line}");
 }
 
 fn cpu_time() -> Duration {

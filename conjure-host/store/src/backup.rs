@@ -2,18 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
-use sea_orm::ConnectionTrait as _;
 use secrecy::ExposeSecret as _;
 
 use crate::database::Database;
 use crate::transfer::{Secrets, write_all};
-use crate::{Place, Store, StoreError, files, migrations};
+use crate::{Place, Store, StoreError, files};
 
 const COPYING: &str = "back the database up";
 
 impl Store {
     /// Writes the whole database, sealed secrets included, to a new file: an SQLite file of its
-    /// own, or of a PostgreSQL database JSON lines. Threads are not written meanwhile.
+    /// own, or of a PostgreSQL database JSON lines; as it is at one moment, while others go on
+    /// writing.
     ///
     /// # Errors
     /// [`StoreError::Io`] when the file is there already or cannot be written, and what the
@@ -91,30 +91,20 @@ fn home(place: &Place, backups: Option<&Path>) -> Result<(PathBuf, String), Stor
 
 async fn copy(db: &Database, path: &Path) -> Result<(), StoreError> {
     if db.backend() == sea_orm::DbBackend::Postgres {
-        let tx = db.begin(false, COPYING).await?;
-        let migration = migrations::newest_applied(&tx).await?;
-        write_all(&tx, path, &migration, Secrets::Kept).await?;
-        return tx.roll_back().await;
+        return write_all(db, path, Secrets::Kept).await;
     }
     // An empty file is filled and keeps its mode.
     drop(files::create_private(path)?);
-    let name = path.to_str().ok_or_else(|| {
-        StoreError::io("name in SQL", path)(std::io::Error::other("it is not UTF-8"))
-    });
-    let copied = async {
-        let query = db.statement("VACUUM INTO $1", [name?.into()]);
-        let copied = db.alone().await.execute_raw(query).await;
-        copied.map_err(StoreError::of(COPYING))?;
-        let synced = tokio::fs::File::open(path).await;
-        let synced = match synced {
-            Ok(file) => file.sync_all().await,
-            Err(error) => Err(error),
-        };
-        synced.map_err(StoreError::io("write", path))
+    let copied = match db.vacuum_into(path, COPYING).await {
+        Ok(()) => sync(path).await.map_err(StoreError::io("write", path)),
+        Err(error) => Err(error),
     };
-    let copied = copied.await;
     if copied.is_err() {
         let _ = std::fs::remove_file(path);
     }
     copied
+}
+
+async fn sync(path: &Path) -> std::io::Result<()> {
+    tokio::fs::File::open(path).await?.sync_all().await
 }

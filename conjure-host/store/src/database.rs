@@ -3,21 +3,21 @@
 //! One connection writes, a few read. What SQLite and PostgreSQL say differently is said here.
 
 use std::ops::Deref;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr as _;
 use std::time::Duration;
 
-use sea_orm::sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sea_orm::sqlx::sqlite::{
-    SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous,
-};
-use sea_orm::sqlx::{self, ConnectOptions as _, Connection as _};
 use sea_orm::{
     AccessMode, ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, DbErr,
     IsolationLevel, QueryResult, RuntimeErr, SqliteTransactionMode, Statement, TransactionOptions,
     TransactionTrait, Value,
 };
 use secrecy::ExposeSecret as _;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::sqlite::{
+    SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous,
+};
+use sqlx::{ConnectOptions as _, Connection as _};
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::{Place, StoreError, files};
@@ -36,6 +36,8 @@ const WAL_KEPT: &str = "16777216";
 /// An open database.
 pub(crate) struct Database {
     backend: DbBackend,
+    /// The file, where it is one.
+    file: Option<PathBuf>,
     read: DatabaseConnection,
     write: Mutex<Writing>,
     #[cfg(test)]
@@ -96,8 +98,13 @@ impl Database {
                 (DbBackend::Postgres, read.into(), write.into())
             }
         };
+        let file = match place {
+            Place::File(path) => Some(path.clone()),
+            Place::Memory | Place::Postgres(_) => None,
+        };
         Ok(Self {
             backend,
+            file,
             read,
             write: Mutex::new(Writing {
                 db: write,
@@ -205,6 +212,32 @@ impl Database {
                 tracing::debug!(%error, "the store could not be shrunk");
             }
         }
+    }
+
+    /// Copies an SQLite database into an empty file.
+    pub(crate) async fn vacuum_into(
+        &self,
+        path: &Path,
+        what: &'static str,
+    ) -> Result<(), StoreError> {
+        let name = path.to_str().ok_or_else(|| StoreError::BadPlace {
+            place: path.display().to_string(),
+            reason: "its name is not UTF-8".to_owned(),
+        })?;
+        let query = self.statement("VACUUM INTO $1", [name.into()]);
+        let Some(source) = &self.file else {
+            let copied = self.write.lock().await.db.execute_raw(query).await;
+            return copied.map(|_| ()).map_err(StoreError::of(what));
+        };
+        // A connection of its own, so that nobody waits for it.
+        let own: DatabaseConnection = one_connection()
+            .connect_with(sqlite().filename(source))
+            .await
+            .map_err(connecting)?
+            .into();
+        let copied = own.execute_raw(query).await;
+        let _ = own.close().await;
+        copied.map(|_| ()).map_err(StoreError::of(what))
     }
 
     /// Ends all connections.
@@ -322,10 +355,6 @@ impl Transaction<'_> {
         #[cfg(test)]
         self.crash.step()?;
         Ok(())
-    }
-
-    pub(crate) async fn roll_back(self) -> Result<(), StoreError> {
-        self.tx.rollback().await.map_err(StoreError::of(self.what))
     }
 }
 

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sea_orm::sqlx;
 use sea_orm::{DbErr, RuntimeErr};
 
 use crate::ThreadId;

@@ -8,10 +8,10 @@ pub(crate) mod rollback;
 
 use std::path::Path;
 
-use sea_orm::DbBackend;
+use sea_orm::{ConnectionTrait as _, DatabaseTransaction, DbBackend};
 use sea_orm_migration::{MigrationTrait, MigratorTrait};
 
-use crate::database::{Database, Transaction};
+use crate::database::{Database, statement};
 use crate::row::column;
 use crate::{Place, StoreError, backup};
 
@@ -41,9 +41,7 @@ pub(crate) async fn migrate<M: MigratorTrait>(
     backups: Option<&Path>,
 ) -> Result<(), StoreError> {
     let known = M::migrations();
-    let tx = db.begin(true, MIGRATING).await?;
-    let applied = applied(&tx).await?;
-    tx.roll_back().await?;
+    let applied = applied(&db.snapshot(MIGRATING).await?).await?;
     let is_known = |name: &String| known.iter().any(|known| known.name() == name);
     if let Some(newer) = applied.iter().find(|name| !is_known(name)) {
         return Err(StoreError::Newer {
@@ -68,24 +66,23 @@ pub(crate) async fn migrate<M: MigratorTrait>(
     tx.commit().await
 }
 
-/// The newest step that a database has; empty where it has none.
-pub(crate) async fn newest_applied(tx: &Transaction<'_>) -> Result<String, StoreError> {
-    Ok(applied(tx).await?.pop().unwrap_or_default())
-}
-
 /// The steps that a database has, the oldest first.
-async fn applied(tx: &Transaction<'_>) -> Result<Vec<String>, StoreError> {
-    let sql = match tx.backend() {
+pub(crate) async fn applied(tx: &DatabaseTransaction) -> Result<Vec<String>, StoreError> {
+    let backend = tx.get_database_backend();
+    let all = async |sql| {
+        let rows = tx.query_all_raw(statement(backend, sql, [])).await;
+        rows.map_err(StoreError::of(MIGRATING))
+    };
+    let is_there = match backend {
         DbBackend::Postgres => {
             "SELECT 1 AS one FROM information_schema.tables \
              WHERE table_schema = current_schema() AND table_name = 'seaql_migrations'"
         }
         _ => "SELECT 1 AS one FROM sqlite_master WHERE name = 'seaql_migrations'",
     };
-    if tx.one(sql, []).await?.is_none() {
+    if all(is_there).await?.is_empty() {
         return Ok(Vec::new());
     }
-    let sql = "SELECT version FROM seaql_migrations ORDER BY version";
-    let rows = tx.all(sql, []).await?;
+    let rows = all("SELECT version FROM seaql_migrations ORDER BY version").await?;
     rows.iter().map(|row| column(row, "version")).collect()
 }

@@ -9,6 +9,7 @@ mod model;
 mod postgres;
 mod threads;
 mod transfer;
+mod writing;
 
 use std::future::Future;
 use std::pin::Pin;

@@ -5,11 +5,11 @@ use std::path::Path;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use futures_util::TryStreamExt as _;
-use sea_orm::{QueryResult, StreamTrait as _};
+use sea_orm::{ConnectionTrait, DatabaseTransaction, QueryResult, StreamTrait as _};
 use serde_json::{Map, Value as Json};
 use tokio::io::{AsyncWrite, AsyncWriteExt as _, BufWriter};
 
-use crate::database::{Transaction, statement};
+use crate::database::{Database, statement};
 use crate::row::column;
 use crate::{Store, StoreError, body};
 
@@ -26,29 +26,28 @@ pub(crate) enum Secrets {
 
 impl Store {
     /// Writes everything but secrets to a new file of JSON lines, which [`Store::import`] reads
-    /// into either kind of database. Nothing is written to the database meanwhile.
+    /// into either kind of database: all of it as it is at one moment, while others go on writing.
     ///
     /// # Errors
     /// [`StoreError::Io`] when the file is there already or cannot be written, and what the
-    /// database says.
+    /// database says. No file is left behind then.
     pub async fn export(&self, path: &Path) -> Result<(), StoreError> {
-        let tx = self.db().begin(false, EXPORTING).await?;
-        let migration = crate::migrations::newest_applied(&tx).await?;
-        write_all(&tx, path, &migration, Secrets::LeftOut).await?;
-        tx.roll_back().await
+        write_all(self.db(), path, Secrets::LeftOut).await
     }
 }
 
 /// Writes all tables to a new file; none is left behind when that fails.
 pub(crate) async fn write_all(
-    tx: &Transaction<'_>,
+    db: &Database,
     path: &Path,
-    migration: &str,
     secrets: Secrets,
 ) -> Result<(), StoreError> {
+    let tx = db.snapshot(EXPORTING).await?;
+    let migration = crate::migrations::applied(&tx).await?.pop();
     let file = crate::files::create_private(path)?;
     let mut to = BufWriter::new(tokio::fs::File::from_std(file));
-    let written = write(tx, &mut to, path, migration, secrets).await;
+    let migration = migration.unwrap_or_default();
+    let written = write(&tx, &mut to, path, &migration, secrets).await;
     if written.is_err() {
         let _ = std::fs::remove_file(path);
     }
@@ -56,7 +55,7 @@ pub(crate) async fn write_all(
 }
 
 async fn write(
-    tx: &Transaction<'_>,
+    tx: &DatabaseTransaction,
     to: &mut BufWriter<tokio::fs::File>,
     path: &Path,
     migration: &str,
@@ -70,9 +69,8 @@ async fn write(
     let mut written = 0;
     for table in tables(tx).await? {
         let sql = format!("SELECT * FROM {} ORDER BY 1, 2", table.name);
-        let query = statement(tx.backend(), &sql, []);
+        let query = statement(ConnectionTrait::get_database_backend(tx), &sql, []);
         let mut rows = tx
-            .inner()
             .stream_raw(query)
             .await
             .map_err(StoreError::of(EXPORTING))?;

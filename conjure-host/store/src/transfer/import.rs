@@ -54,7 +54,7 @@ pub(crate) async fn read_all(tx: &Transaction<'_>, path: &Path) -> Result<u64, S
     }
     let mut import = Import {
         tx,
-        tables: tables(tx).await?,
+        tables: tables(tx.inner()).await?,
         parents: Vec::new(),
         auths: HashMap::new(),
         known_uploads: HashSet::new(),

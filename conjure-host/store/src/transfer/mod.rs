@@ -9,11 +9,12 @@ mod export;
 mod import;
 mod jsonl;
 
+use sea_orm::{ConnectionTrait as _, DatabaseTransaction};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
 use crate::StoreError;
-use crate::database::Transaction;
+use crate::database::statement;
 use crate::row::column;
 
 pub(crate) use export::{Secrets, write_all};
@@ -81,8 +82,9 @@ impl Kind {
 }
 
 /// The tables, those that others refer to first.
-async fn tables(tx: &Transaction<'_>) -> Result<Vec<Table>, StoreError> {
-    let sql = match tx.backend() {
+async fn tables(tx: &DatabaseTransaction) -> Result<Vec<Table>, StoreError> {
+    let backend = tx.get_database_backend();
+    let sql = match backend {
         sea_orm::DbBackend::Postgres => {
             "SELECT CAST(table_name AS TEXT) AS t, CAST(column_name AS TEXT) AS c, \
              CAST(data_type AS TEXT) AS d FROM information_schema.columns \
@@ -95,7 +97,8 @@ async fn tables(tx: &Transaction<'_>) -> Result<Vec<Table>, StoreError> {
         }
     };
     let mut tables: Vec<Table> = Vec::new();
-    for row in tx.all(sql, []).await? {
+    let rows = tx.query_all_raw(statement(backend, sql, [])).await;
+    for row in rows.map_err(StoreError::of("read the schema"))? {
         let (name, of): (String, String) = (column(&row, "t")?, column(&row, "c")?);
         let declared: String = column(&row, "d")?;
         let kind = Kind::of(&name, &of, &declared);

@@ -3,21 +3,21 @@
 //! The only way in which something leaves the log. A thread that is cleared keeps its id and its
 //! numbers; one that is removed stays without a face while a fork needs its entries.
 
-use sea_orm::{QueryResult, Value};
+use sea_orm::Value;
 
-use crate::database::{Transaction, for_update};
+use crate::database::Transaction;
 use crate::row::{column, number, text};
 use crate::{StoreError, ThreadId};
 
 use super::Writer;
+use super::lease::taken_meanwhile;
 
 impl Writer {
     /// Deletes what a thread shows, as far as no fork shows it.
     pub(super) async fn clear(&mut self, thread: &ThreadId) -> Result<(), StoreError> {
         let tx = self.db.begin(true, "clear the thread").await?;
-        let row = lock(&tx, thread).await?;
-        self.nobody_else(&tx, thread, &row).await?;
-        unlink(&tx, thread).await?;
+        let owner = self.nobody_else(&tx, thread).await?;
+        unlink(&tx, thread, owner).await?;
         tx.commit().await?;
         self.db.shrink().await;
         Ok(())
@@ -32,8 +32,7 @@ impl Writer {
             });
         }
         let tx = self.db.begin(true, "remove the thread").await?;
-        let row = lock(&tx, thread).await?;
-        self.nobody_else(&tx, thread, &row).await?;
+        let owner = self.nobody_else(&tx, thread).await?;
         let id: Value = thread.as_str().into();
         let sql = "UPDATE sessions SET chat_thread_id = NULL WHERE chat_thread_id = $1";
         tx.execute(sql, [id.clone()]).await?;
@@ -42,41 +41,44 @@ impl Writer {
             [id.clone()],
         )
         .await?;
+        unlink(&tx, thread, owner).await?;
         let sql = "UPDATE threads SET removed = TRUE, thread_label = '', owner = NULL, \
                    cost = NULL WHERE id = $1";
         tx.execute(sql, [id]).await?;
-        unlink(&tx, thread).await?;
+        reap(&tx, thread.as_str()).await?;
         tx.commit().await?;
         self.db.shrink().await;
         Ok(())
     }
 }
 
-async fn lock(tx: &Transaction<'_>, thread: &ThreadId) -> Result<QueryResult, StoreError> {
-    let sql = format!(
-        "SELECT owner FROM threads WHERE id = $1 AND removed = FALSE{}",
-        for_update(tx.backend())
-    );
-    let row = tx.one(&sql, [thread.as_str().into()]).await?;
-    row.ok_or_else(|| StoreError::NoThread {
-        thread: thread.clone(),
-    })
-}
-
 /// Ends what a thread shows at its newest entry, and deletes what nobody shows now: of itself, and
 /// of ancestors that only it still showed.
-async fn unlink(tx: &Transaction<'_>, thread: &ThreadId) -> Result<(), StoreError> {
+async fn unlink(
+    tx: &Transaction<'_>,
+    thread: &ThreadId,
+    owner: Option<String>,
+) -> Result<(), StoreError> {
     let id: Value = thread.as_str().into();
-    let sql = "UPDATE threads SET cleared_upto = last_seq WHERE id = $1";
-    tx.execute(sql, [id.clone()]).await?;
+    let sql = "UPDATE threads SET cleared_upto = last_seq \
+               WHERE id = $1 AND removed = FALSE AND (owner IS NULL OR owner = $2)";
+    if tx.execute(sql, [id.clone(), owner.into()]).await? == 0 {
+        return Err(taken_meanwhile(thread));
+    }
     tx.execute("DELETE FROM events WHERE thread_id = $1", [id])
         .await?;
     let mut next = Some(thread.as_str().to_owned());
     while let Some(thread) = next {
         prune(tx, &thread).await?;
-        next = reap(tx, &thread).await?;
+        next = parent(tx, &thread).await?;
     }
     Ok(())
+}
+
+async fn parent(tx: &Transaction<'_>, thread: &str) -> Result<Option<String>, StoreError> {
+    let sql = "SELECT parent_thread_id FROM threads WHERE id = $1";
+    let row = tx.one(sql, [thread.into()]).await?;
+    row.map_or(Ok(None), |row| text(&row, "parent_thread_id"))
 }
 
 /// Deletes a thread's cleared entries that no descendant shows.
@@ -102,20 +104,18 @@ async fn prune(tx: &Transaction<'_>, thread: &str) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Takes a removed thread away when nobody descends from it. Its parent, which may be next.
-async fn reap(tx: &Transaction<'_>, thread: &str) -> Result<Option<String>, StoreError> {
-    let sql = "SELECT parent_thread_id FROM threads WHERE id = $1";
-    let Some(row) = tx.one(sql, [thread.into()]).await? else {
-        return Ok(None);
-    };
-    let parent = text(&row, "parent_thread_id")?;
-    tx.execute(
-        "DELETE FROM threads WHERE id = $1 AND removed = TRUE AND NOT EXISTS \
-         (SELECT 1 FROM threads fork WHERE fork.parent_thread_id = $1)",
-        [thread.into()],
-    )
-    .await?;
-    Ok(parent)
+/// Takes a removed thread away when nobody descends from it, and ancestors that stayed for it only.
+async fn reap(tx: &Transaction<'_>, thread: &str) -> Result<(), StoreError> {
+    let mut next = Some(thread.to_owned());
+    while let Some(thread) = next {
+        next = parent(tx, &thread).await?;
+        let sql = "DELETE FROM threads WHERE id = $1 AND removed = TRUE AND NOT EXISTS \
+                   (SELECT 1 FROM threads fork WHERE fork.parent_thread_id = $1)";
+        if tx.execute(sql, [thread.into()]).await? == 0 {
+            break;
+        }
+    }
+    Ok(())
 }
 
 const BELOW: &str = "\

@@ -1,7 +1,7 @@
 //! One transaction for all appends that wait.
 //!
-//! Each append is whole in it or not in it. One that does not continue its thread is refused
-//! before; one that the database refuses for its own sake does not take the others with it.
+//! Each append is whole in it or not in it, and one that does not continue its thread is refused
+//! before. When the transaction fails, all of it does, and what it held may come again.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use super::encode::{
 };
 use super::insert::{ARTIFACTS, ENTRIES, EVENTS, MOST, Statements};
 use super::lease::{Position, SILENT};
-use super::{Append, Writer};
+use super::{Append, PATIENCE, Writer, no_answer};
 
 /// What is said of a failure.
 const APPENDING: &str = "append to the thread";
@@ -78,7 +78,13 @@ impl Writer {
         let written = if all_refused {
             Ok(())
         } else {
-            self.commit(group).await
+            let written = tokio::time::timeout(PATIENCE, self.commit(group)).await;
+            written.unwrap_or_else(|_| {
+                // Whether it was written nobody knows, so what comes next in these threads is not
+                // known either: they must be opened again, and read.
+                self.lost();
+                Err(no_answer(PATIENCE, APPENDING))
+            })
         };
         for (thread, answer, refused) in answers {
             let result = match (refused, &written) {

@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use sea_orm::{DbBackend, QueryResult};
+use sea_orm::{DbBackend, QueryResult, Value};
 
 use crate::database::{Transaction, for_update, now_ms};
 use crate::platform::{Alive, Process};
@@ -49,47 +49,31 @@ impl Writer {
         // The epoch is on the disk before an event may carry it.
         let tx = self.db.begin(true, OPENING).await?;
         let sql = format!(
-            "UPDATE writers SET beat_ms = {} WHERE id = $1 AND lost = FALSE",
-            now_ms(tx.backend())
-        );
-        if tx.execute(&sql, [self.id.as_str().into()]).await? == 0 {
-            tx.roll_back().await?;
-            self.lost();
-            return Err(StoreError::Lost {
-                thread: thread.clone(),
-            });
-        }
-        let sql = format!(
             "INSERT INTO threads (id, created_at_ms, updated_at_ms) VALUES ($1, {now}, {now}) \
              ON CONFLICT (id) DO NOTHING",
             now = now_ms(tx.backend())
         );
         tx.execute(&sql, [thread.as_str().into()]).await?;
-        let sql = format!(
-            "SELECT owner, epoch, last_seq, last_turn FROM threads WHERE id = $1 \
-             AND removed = FALSE{}",
-            for_update(tx.backend())
-        );
-        let row = tx.one(&sql, [thread.as_str().into()]).await?;
-        let row = row.ok_or_else(|| StoreError::NoThread {
-            thread: thread.clone(),
-        })?;
-        self.nobody_else(&tx, thread, &row).await?;
-        let epoch = number(&row, "epoch")? + 1;
+        let owner = self.nobody_else(&tx, thread).await?;
+        let sql = "UPDATE threads SET owner = $1, epoch = epoch + 1 \
+                   WHERE id = $2 AND removed = FALSE AND (owner IS NULL OR owner = $3)";
+        let values: [Value; 3] = [
+            self.id.as_str().into(),
+            thread.as_str().into(),
+            owner.into(),
+        ];
+        if tx.execute(sql, values).await? == 0 {
+            return Err(taken_meanwhile(thread));
+        }
+        let sql = "SELECT epoch, last_seq, last_turn FROM threads WHERE id = $1";
+        let row = tx.one(sql, [thread.as_str().into()]).await?;
+        let row = row.ok_or_else(|| no_thread(thread))?;
+        let epoch = number(&row, "epoch")?;
         let position = Position {
             last_seq: number(&row, "last_seq")?,
             last_turn: number(&row, "last_turn")?,
             last_event: 0,
         };
-        tx.execute(
-            "UPDATE threads SET owner = $1, epoch = $2 WHERE id = $3",
-            [
-                self.id.as_str().into(),
-                epoch.into(),
-                thread.as_str().into(),
-            ],
-        )
-        .await?;
         tx.commit().await?;
         let lease = self.next_lease;
         self.next_lease += 1;
@@ -109,23 +93,30 @@ impl Writer {
         Ok(opened)
     }
 
-    /// Fails when another writer has the thread.
+    /// Who has the thread, which is this writer, nobody, or one that is dead and was fenced off:
+    /// what is done next is done on the condition that it is still so. Rows of writers are locked
+    /// before those of threads, as groups do, so that no two wait for each other.
+    ///
+    /// # Errors
+    /// [`StoreError::Busy`] when it is another that lives, [`StoreError::NoThread`].
     pub(super) async fn nobody_else(
         &self,
         tx: &Transaction<'_>,
         thread: &ThreadId,
-        row: &QueryResult,
-    ) -> Result<(), StoreError> {
-        if let Some(owner) = text(row, "owner")?
-            && owner != self.id
-            && let Some(owner) = still_writes(tx, &owner).await?
+    ) -> Result<Option<String>, StoreError> {
+        let sql = "SELECT owner FROM threads WHERE id = $1 AND removed = FALSE";
+        let row = tx.one(sql, [thread.as_str().into()]).await?;
+        let owner = text(&row.ok_or_else(|| no_thread(thread))?, "owner")?;
+        if let Some(owner) = &owner
+            && *owner != self.id
+            && let Some(owner) = still_writes(tx, owner).await?
         {
             return Err(StoreError::Busy {
                 thread: thread.clone(),
                 owner,
             });
         }
-        Ok(())
+        Ok(owner)
     }
 
     /// Gives a thread back.
@@ -219,6 +210,20 @@ impl Writer {
         self.alive = Some(alive);
         self.groups = 0;
         Ok(())
+    }
+}
+
+pub(super) fn no_thread(thread: &ThreadId) -> StoreError {
+    StoreError::NoThread {
+        thread: thread.clone(),
+    }
+}
+
+/// Somebody was quicker.
+pub(super) fn taken_meanwhile(thread: &ThreadId) -> StoreError {
+    StoreError::Busy {
+        thread: thread.clone(),
+        owner: "another process".to_owned(),
     }
 }
 

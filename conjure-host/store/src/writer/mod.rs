@@ -33,6 +33,10 @@ const LARGEST: usize = QUEUE / 2;
 const SPACING: Duration = Duration::from_millis(4);
 /// How often a writer that is idle says that it lives.
 const BEAT: Duration = Duration::from_secs(4);
+/// How long the writer waits for a database that does not answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The same for clearing a thread, which may be a long one.
+const CLEARING: Duration = Duration::from_secs(300);
 /// A transaction takes in no more than this, in bytes.
 const GROUP: usize = 8 * 1024 * 1024;
 
@@ -87,9 +91,8 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Starts a writer. It has a thread of its own: each of its transactions is a handful of round
-    /// trips, and between two threads these cost a third of what they do between one and the
-    /// workers of a runtime.
+    /// Starts a writer, on a thread of its own: a transaction is a handful of round trips between
+    /// it and the database's thread, and none of them goes through the workers of a runtime.
     pub(crate) fn start(db: Arc<Database>) -> Result<Self, StoreError> {
         let (commands, received) = mpsc::unbounded_channel();
         let queue = Self {
@@ -270,7 +273,11 @@ impl Writer {
                     None => break,
                 },
                 _ = beat.tick(), if !self.id.is_empty() => {
-                    self.beat().await;
+                    let beaten = async {
+                        self.beat().await;
+                        Ok(())
+                    };
+                    let _ = within(PATIENCE, "say that this process lives", beaten).await;
                     continue;
                 }
             };
@@ -325,7 +332,7 @@ impl Writer {
     async fn control(&mut self, command: Command) {
         match command {
             Command::Open { thread, answer } => {
-                let opened = self.open(&thread).await;
+                let opened = within(PATIENCE, "open the thread", self.open(&thread)).await;
                 let lease = opened.as_ref().map(|opened| opened.lease).ok();
                 // Whoever asked may have gone.
                 if answer.send(opened).is_err()
@@ -334,15 +341,41 @@ impl Writer {
                     self.release(lease).await;
                 }
             }
-            Command::Release { lease } => self.release(lease).await,
+            Command::Release { lease } => {
+                let released = async {
+                    self.release(lease).await;
+                    Ok(())
+                };
+                // The thread is free when this writer is silent or gone, too.
+                let _ = within(PATIENCE, "close the thread", released).await;
+            }
             Command::Clear { thread, answer } => {
-                let _ = answer.send(self.clear(&thread).await);
+                let cleared = within(CLEARING, "clear the thread", self.clear(&thread)).await;
+                let _ = answer.send(cleared);
             }
             Command::Remove { thread, answer } => {
-                let _ = answer.send(self.remove(&thread).await);
+                let removed = within(CLEARING, "remove the thread", self.remove(&thread)).await;
+                let _ = answer.send(removed);
             }
             Command::Append(_) | Command::Close { .. } => {}
         }
+    }
+}
+
+/// What a database says in time, or that it does not answer.
+async fn within<T>(
+    limit: Duration,
+    what: &'static str,
+    done: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let done = tokio::time::timeout(limit, done).await;
+    done.unwrap_or_else(|_| Err(no_answer(limit, what)))
+}
+
+fn no_answer(limit: Duration, what: &'static str) -> StoreError {
+    StoreError::Unreachable {
+        what,
+        reason: format!("no answer in {} seconds", limit.as_secs()),
     }
 }
 
