@@ -13,9 +13,10 @@ pub fn thread_ids(workspace: &Workspace) -> Result<Vec<String>, KitError> {
         .workspace(workspace)
         .run()?;
     let listed: Value = serde_json::from_str(&listed.stdout).unwrap_or_default();
-    let threads = listed["threads"].as_array().into_iter().flatten();
+    let threads = listed.get("threads").and_then(Value::as_array);
+    let threads = threads.into_iter().flatten();
     Ok(threads
-        .filter_map(|thread| thread["id"].as_str().map(str::to_owned))
+        .filter_map(|thread| Some(thread.get("id")?.as_str()?.to_owned()))
         .collect())
 }
 
