@@ -19,7 +19,7 @@ use crate::protocol::{
     PromptGet, PromptText, Prompts as PromptList, Requires, ResourceRead, ResourceWatch,
     Resources as ResourceList, State, StateScope, ToolResult, op,
 };
-use crate::runtime::{Answer, AsyncDispatch, OnRuntime};
+use crate::runtime::{Answer, AsyncDispatch, OnRuntime, THREADS};
 use crate::setup::Setup;
 
 /// Offers tools to many sessions at once ([`Cx::session`] tells which).
@@ -148,6 +148,7 @@ pub struct BackendPlugin<B> {
     make: Box<dyn FnOnce(Setup) -> Result<B> + Send>,
     config_schema: Option<Value>,
     requires: Vec<String>,
+    threads: usize,
     permissions: Permissions,
     extras: Vec<(&'static [&'static str], Handler<B>)>,
     takes_files: bool,
@@ -166,6 +167,7 @@ impl<B: Backend> BackendPlugin<B> {
             make: Box::new(make),
             config_schema: None,
             requires: Vec::new(),
+            threads: THREADS,
             permissions: Permissions::default(),
             extras: Vec::new(),
             takes_files: false,
@@ -176,6 +178,15 @@ impl<B: Backend> BackendPlugin<B> {
     #[must_use]
     pub fn config_schema(mut self, schema: Value) -> Self {
         self.config_schema = Some(schema);
+        self
+    }
+
+    /// How many threads the instance's runtime has; 2 by default. One is quicker for code that
+    /// only waits for others: a call then changes threads less often. Code that computes for
+    /// longer belongs into `spawn_blocking` either way.
+    #[must_use]
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
         self
     }
 
@@ -388,9 +399,13 @@ impl<B: Backend> Exported for BackendPlugin<B> {
 
     fn into_plugin(self, setup: Setup) -> Result<PluginObject> {
         let Self {
-            name, make, extras, ..
+            name,
+            make,
+            extras,
+            threads,
+            ..
         } = self;
-        let instance = OnRuntime::new(&name, move || {
+        let instance = OnRuntime::new(&name, threads, move || {
             Ok(Running {
                 backend: Arc::new(make(setup)?),
                 extras,

@@ -19,7 +19,7 @@ use crate::protocol::{
     Bash, BashOutput, CreateFile, Empty, ExecutorInit, ExecutorReady, Manifest, Permissions,
     Requires, StateScope, StrReplace, View, Viewed, Written, op,
 };
-use crate::runtime::{Answer, AsyncDispatch, OnRuntime};
+use crate::runtime::{Answer, AsyncDispatch, OnRuntime, THREADS};
 use crate::setup::Setup;
 
 /// Runs commands and keeps files, for many sessions at once ([`Cx::session`] tells which).
@@ -173,6 +173,7 @@ pub struct ExecutorPlugin<E> {
     make: Box<dyn FnOnce(Setup) -> Result<E> + Send>,
     config_schema: Option<Value>,
     requires: Vec<String>,
+    threads: usize,
     permissions: Permissions,
     files: Option<FilesHandler<E>>,
 }
@@ -190,6 +191,7 @@ impl<E: Executor> ExecutorPlugin<E> {
             make: Box::new(make),
             config_schema: None,
             requires: Vec::new(),
+            threads: THREADS,
             permissions: Permissions::default(),
             files: None,
         }
@@ -199,6 +201,15 @@ impl<E: Executor> ExecutorPlugin<E> {
     #[must_use]
     pub fn config_schema(mut self, schema: Value) -> Self {
         self.config_schema = Some(schema);
+        self
+    }
+
+    /// How many threads the instance's runtime has; 2 by default. One is quicker for code that
+    /// only waits for others: a call then changes threads less often. Code that computes for
+    /// longer belongs into `spawn_blocking` either way.
+    #[must_use]
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
         self
     }
 
@@ -269,9 +280,13 @@ impl<E: Executor> Exported for ExecutorPlugin<E> {
 
     fn into_plugin(self, setup: Setup) -> Result<PluginObject> {
         let Self {
-            name, make, files, ..
+            name,
+            make,
+            files,
+            threads,
+            ..
         } = self;
-        let instance = OnRuntime::new(&name, move || {
+        let instance = OnRuntime::new(&name, threads, move || {
             Ok(Running {
                 executor: Arc::new(make(setup)?),
                 files,

@@ -13,6 +13,9 @@ use crate::dispatch::Dispatch;
 use crate::error::{Error, Result, to_fault};
 use crate::guard::{Caught, guard};
 
+/// Threads of a runtime, unless the author says otherwise.
+pub(crate) const THREADS: usize = 2;
+
 /// The reply of an operation, as JSON.
 pub(crate) type Answer = Pin<Box<dyn Future<Output = Result<Vec<u8>>> + Send>>;
 
@@ -29,10 +32,15 @@ pub(crate) struct OnRuntime<A: AsyncDispatch> {
 }
 
 impl<A: AsyncDispatch> OnRuntime<A> {
-    /// Starts a runtime and makes the instance on it, so that its constructor may spawn.
-    pub(crate) fn new(name: &str, make: impl FnOnce() -> Result<A>) -> Result<Self> {
+    /// Starts a runtime of so many threads and makes the instance on it, so that its constructor
+    /// may spawn.
+    pub(crate) fn new(
+        name: &str,
+        threads: usize,
+        make: impl FnOnce() -> Result<A>,
+    ) -> Result<Self> {
         let runtime = Builder::new_multi_thread()
-            .worker_threads(2)
+            .worker_threads(threads.max(1))
             .thread_name(format!("plugin-{name}"))
             .enable_all()
             .build()?;

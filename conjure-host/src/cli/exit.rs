@@ -84,6 +84,7 @@ impl From<SessionError> for Failure {
                 StoreError::NoThread { .. }
                 | StoreError::BadId { .. }
                 | StoreError::BadPlace { .. }
+                | StoreError::ThreadExists { .. }
                 | StoreError::NoEntry { .. }
                 | StoreError::NotFound { .. }
                 | StoreError::NameTaken { .. }

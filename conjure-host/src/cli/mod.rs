@@ -7,6 +7,7 @@ mod args;
 mod call;
 mod chat;
 mod completions;
+mod db;
 mod docker;
 mod exit;
 mod files;
@@ -83,6 +84,8 @@ Environment:
   CONJURE_PLUGIN_PATH  directories to look for plugins in, separated like PATH
   CONJURE_DATA_DIR     where threads, copies of plugins and their values are kept
                        [default: $XDG_DATA_HOME/conjure]
+  CONJURE_DATABASE     where threads and what is saved are: an SQLite file, or postgres://…
+                       [default: conjure.db in the data directory]
   CONJURE_LOG          what is logged to stderr, such as `debug` or `plugin=info` [default: warn]
   CONJURE_SECRET_NAME  the secret NAME, for plugins whose manifest names it
   ANTHROPIC_API_KEY    the key for the provider `anthropic`; so for the others: OPENAI_API_KEY,
@@ -136,11 +139,13 @@ enum Verb {
     /// Asks each provider for its list; context sizes and prices come from a data file, over which
     /// `models.toml` in the data directory wins.
     Models(models::Args),
-    /// Look at a thread: what was said, what it cost, what another model would get of it
+    /// Look at threads and change them: list, show, cost, fork, rename, clear, export, import
     ///
     /// A thread is a conversation that is kept; `conjure run` and `conjure chat` name it, and
     /// `--thread ID` goes on with it.
     Thread(thread::Args),
+    /// Look after the database: check, back up, export, import, roll back
+    Db(db::Args),
     /// List the files of a thread, or save copies of them
     ///
     /// Every file that a call made is listed with the backend that made it, wherever it is.
@@ -212,6 +217,7 @@ impl Cli {
                         Verb::Call(args) => call::run(&global, args).await,
                         Verb::Routes(args) => routes::run(&global, args).await,
                         Verb::Thread(args) => thread::run(&global, args).await,
+                        Verb::Db(args) => db::run(&global, args).await,
                         Verb::Files(args) => files::run(&global, args).await,
                         Verb::Models(args) => models::run(&global, args).await,
                         Verb::Plugin(args) => plugin::run(&global, args).await,

@@ -10,23 +10,25 @@ use std::sync::Arc;
 pub use conjure_store::*;
 pub use memory::InMemory;
 
-/// Where a host with this directory of data keeps its threads, unless
-/// [`DATABASE`](crate::env::DATABASE) says otherwise.
-pub fn default_place(data_dir: &Path) -> Place {
-    Place::File(data_dir.join("conjure.db"))
+/// Where the database of a host with this directory of data is: where
+/// [`DATABASE`](crate::env::DATABASE) says, else in that directory.
+///
+/// # Errors
+/// [`StoreError::BadPlace`] when the environment names no place.
+pub fn place(data_dir: &Path) -> Result<Place, StoreError> {
+    match crate::env::var(crate::env::DATABASE) {
+        Some(place) => Place::parse(&place),
+        None => Ok(Place::File(data_dir.join("conjure.db"))),
+    }
 }
 
-/// Opens the database of a host: where the environment says, else in its directory of data. Threads
-/// that an earlier version kept there as files of JSON lines are taken over first.
+/// Opens the database of a host with this directory of data. Threads that an earlier version kept
+/// there as files of JSON lines are taken over first.
 ///
 /// # Errors
 /// [`StoreError`] when it cannot be opened, or a file of an earlier version cannot be read whole.
 pub async fn open(data_dir: &Path) -> Result<Store, StoreError> {
-    let place = match crate::env::var(crate::env::DATABASE) {
-        Some(place) => Place::parse(&place)?,
-        None => default_place(data_dir),
-    };
-    let store = Store::open(&place, &Options::default()).await?;
+    let store = Store::open(&place(data_dir)?, &Options::default()).await?;
     take_over(&store, &data_dir.join("threads")).await?;
     Ok(store)
 }

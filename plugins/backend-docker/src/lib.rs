@@ -153,6 +153,7 @@ fn plugin() -> ExecutorPlugin<Docker> {
         "Runs commands and keeps files in a container",
         |setup| Docker::new(&setup),
     )
+    .threads(1)
     .config_schema(config::schema())
     .with_files()
 }

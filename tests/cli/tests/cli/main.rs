@@ -56,5 +56,6 @@ mod skill_remote;
 mod stage;
 #[cfg(test)]
 mod switching;
+mod threads;
 #[cfg(test)]
 mod wire;

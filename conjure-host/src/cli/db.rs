@@ -1,0 +1,166 @@
+//! `conjure db`: the database itself.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use conjure_host::store::{self, Options, Store};
+use serde_json::json;
+
+use super::args::Global;
+use super::exit::{Exit, Failure};
+use super::output::{self, aside, clean, line};
+use super::person::agrees;
+
+/// Looks after the database that holds threads, sessions and what is saved.
+#[derive(clap::Args)]
+#[command(
+    after_help = "The database is `conjure.db` in the data directory, unless CONJURE_DATABASE \
+names another: the path of an SQLite file, or `postgres://…`.
+
+Examples:
+  conjure db check
+  conjure db backup before-the-move.db
+  CONJURE_DATABASE=postgres://me@db/conjure conjure db import all.jsonl"
+)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Read all of it and say what is wrong
+    ///
+    /// The database's own structure, the numbers of every thread, every entry and event, and every
+    /// blob's hash. Changes nothing.
+    Check,
+    /// Copy all of it to a file, which can be put in its place
+    ///
+    /// An SQLite database becomes an SQLite file, one of PostgreSQL the form of `export`, with the
+    /// sealed secrets. Programs that use it go on meanwhile.
+    Backup {
+        /// The file; it must not be there yet
+        #[arg(value_name = "FILE")]
+        to: PathBuf,
+    },
+    /// Write all of it as JSON lines, for a database of any kind; without secrets
+    Export {
+        /// The file; it must not be there yet
+        #[arg(value_name = "FILE")]
+        to: PathBuf,
+    },
+    /// Read what was exported; what is there already stays as it is
+    Import {
+        /// The file
+        #[arg(value_name = "FILE")]
+        from: PathBuf,
+    },
+    /// Go back to the backup that was made before the newest change of its form
+    ///
+    /// For those who go back to the version of the program from before it. What was written since is
+    /// lost. No program may have the database open.
+    Rollback {
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
+    match args.verb {
+        Verb::Check => check(global).await,
+        Verb::Backup { to } => {
+            global.store().await?.backup(&to).await?;
+            told(global, "backup", &to);
+            Ok(Exit::Fine)
+        }
+        Verb::Export { to } => {
+            global.store().await?.export(&to).await?;
+            told(global, "export", &to);
+            Ok(Exit::Fine)
+        }
+        Verb::Import { from } => {
+            let rows = global.store().await?.import(&from).await?;
+            if global.json {
+                output::json(&json!({ "rows": rows }));
+            } else {
+                aside(format_args!("{rows} rows are new."));
+            }
+            Ok(Exit::Fine)
+        }
+        Verb::Rollback { yes } => roll_back(global, yes).await,
+    }
+}
+
+async fn check(global: &Global) -> Result<Exit, Failure> {
+    let check = global.store().await?.check().await?;
+    if global.json {
+        output::json(&json!({
+            "sound": check.is_sound(),
+            "problems": check.problems,
+            "more_problems": check.more,
+            "threads": check.threads,
+            "entries": check.entries,
+            "events": check.events,
+            "blobs": check.blobs,
+        }));
+    } else {
+        for problem in &check.problems {
+            line(clean(problem));
+        }
+        if check.more > 0 {
+            line(format_args!("and {} more", check.more));
+        }
+        aside(format_args!(
+            "{} threads, {} entries, {} events, {} blobs: {}",
+            check.threads,
+            check.entries,
+            check.events,
+            check.blobs,
+            match check.is_sound() {
+                true => "nothing is wrong.",
+                false => "see above. `conjure db backup` saves what can be read.",
+            }
+        ));
+    }
+    Ok(match check.is_sound() {
+        true => Exit::Fine,
+        false => Exit::No,
+    })
+}
+
+async fn roll_back(global: &Global, yes: bool) -> Result<Exit, Failure> {
+    let place = store::place(&global.data_dir())?;
+    if !yes {
+        aside(format_args!(
+            "This puts the newest backup in the place of {place}. What was written since it was made \
+             is lost."
+        ));
+        let agreed = agrees("Restore it?").await;
+        let agreed = agreed.ok_or_else(|| {
+            Failure::usage("nobody is there to ask: `--yes` says that it is meant")
+        })?;
+        if !agreed {
+            aside("Nothing was changed.");
+            return Ok(Exit::Interrupted);
+        }
+    }
+    let from = Store::roll_back(&place, &Options::default()).await?;
+    if global.json {
+        output::json(&json!({ "restored": from }));
+    } else {
+        aside(format_args!(
+            "The database is the one of {}.",
+            from.display()
+        ));
+    }
+    Ok(Exit::Fine)
+}
+
+fn told(global: &Global, what: &str, file: &std::path::Path) {
+    if global.json {
+        output::json(&json!({ what: file }));
+    } else {
+        aside(format_args!("The {what} is in {}.", file.display()));
+    }
+}
