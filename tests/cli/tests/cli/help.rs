@@ -34,10 +34,22 @@ const VERBS: &[&str] = &[
     "docker build",
     "models",
     "thread",
+    "thread list",
     "thread show",
     "thread check",
     "thread cost",
+    "thread fork",
+    "thread rename",
+    "thread clear",
+    "thread export",
+    "thread import",
     "thread unfold",
+    "db",
+    "db check",
+    "db backup",
+    "db export",
+    "db import",
+    "db rollback",
     "files",
     "files list",
     "files save",
@@ -135,7 +147,9 @@ fn the_program() {
       mcp          Serve tools to MCP clients, and look after MCP servers: list, examine, import, log in
       docker       Build the image that the container backend works in
       models       List models: what the providers offer, context sizes, prices
-      thread       Look at a thread: what was said, what it cost, what another model would get of it
+      thread       Look at threads and change them: list, show, cost, fork, rename, clear, export,
+                   import
+      db           Look after the database: check, back up, export, import, roll back
       files        List the files of a thread, or save copies of them
       wire         Decode a provider's reply, or encode a request, to debug a wire
       completions  Print completions for a shell
@@ -175,6 +189,8 @@ fn the_program() {
       CONJURE_PLUGIN_PATH  directories to look for plugins in, separated like PATH
       CONJURE_DATA_DIR     where threads, copies of plugins and their values are kept
                            [default: $XDG_DATA_HOME/conjure]
+      CONJURE_DATABASE     where threads and what is saved are: an SQLite file, or postgres://…
+                           [default: conjure.db in the data directory]
       CONJURE_LOG          what is logged to stderr, such as `debug` or `plugin=info` [default: warn]
       CONJURE_SECRET_NAME  the secret NAME, for plugins whose manifest names it
       ANTHROPIC_API_KEY    the key for the provider `anthropic`; so for the others: OPENAI_API_KEY,

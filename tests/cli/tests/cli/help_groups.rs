@@ -338,7 +338,7 @@ fn skill_trust() {
 #[test]
 fn thread() {
     assert_snapshot!(help("thread"), @"
-    Look at a thread: what was said, what it cost, what another model would get of it
+    Look at threads and change them: list, show, cost, fork, rename, clear, export, import
 
     A thread is a conversation that is kept; `conjure run` and `conjure chat` name it, and `--thread ID`
     goes on with it.
@@ -346,9 +346,15 @@ fn thread() {
     Usage: conjure thread [OPTIONS] <COMMAND>
 
     Commands:
+      list    List the threads, the newest first
       show    Show what was said and done, and which of it the model reads as a summary
       check   Say what sending it to another model would change, before anything is sent
       cost    Show what it cost, turn by turn, and why
+      fork    Begin another thread behind an entry of this one; both go on for themselves
+      rename  Give it a name; the names before are kept as its history
+      clear   Delete what it holds for good, except for what its forks show; its id stays
+      export  Write it as JSON lines, one record a line
+      import  Read a thread that was exported
       unfold  Let the model read again what a compaction hides
       help    Print this message or the help of the given subcommand(s)
 
@@ -373,10 +379,13 @@ fn thread() {
               Look for plugins in this directory too
 
     Examples:
+      conjure thread list
       conjure thread show 0193…                         # all of it, also what is summarised
       conjure thread cost 0193…
       conjure thread check 0193… --to openai/gpt-5      # before going on with another model
       conjure thread unfold 0193…                       # let the model read again what a summary hides
+      conjure thread fork 0193… --at 12                 # another way from entry 12 on
+      conjure thread export 0193… --to talk.jsonl
     ");
 }
 

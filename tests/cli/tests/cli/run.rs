@@ -320,11 +320,11 @@ fn exit_5_when_the_disk_says_no() {
     let output = asks(&workspace, &model, "run --data-dir file", "Hi.")
         .run()
         .unwrap();
-    assert_snapshot!(output.snapshot(), @r"
+    assert_snapshot!(output.snapshot(), @"
     exit code 5
     --- stdout
     --- stderr
-    error: cannot make the directory file/store: Not a directory (os error 20)
+    error: the store cannot make the directory `file`: File exists (os error 17)
     ");
 }
 
