@@ -93,15 +93,16 @@ fn free(name: String, taken: &BTreeSet<String>) -> String {
     }
     // One of these is free: there are more of them than names that are taken.
     let numbers = 2..=taken.len() + 2;
-    let numbered = numbers.map(|number| {
-        let number = format!(" {number}");
-        let room = MOST_CHARS - number.len();
-        format!("{}{number}", cut(&name, room))
-    });
-    numbered
-        .into_iter()
-        .find(|name| !taken.contains(name))
-        .unwrap_or(name)
+    let mut numbered = numbers.map(|number| numbered(&name, number));
+    numbered.find(|name| !taken.contains(name)).unwrap_or(name)
+}
+
+/// A name with a number behind it.
+#[must_use]
+pub fn numbered(name: &str, number: usize) -> String {
+    let number = format!(" {number}");
+    let room = MOST_CHARS.saturating_sub(number.len());
+    format!("{}{number}", cut(name, room))
 }
 
 /// At most so many characters, without a space at the end.

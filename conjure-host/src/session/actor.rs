@@ -23,6 +23,7 @@ use super::derived::{policy, turn_settings};
 use super::handle::{Answer, ChatError};
 use super::mailbox::{Command, Internal, MAILBOX};
 use super::model::{Piece, Pieces, Request};
+use super::naming::ThreadName;
 use super::perform::Deferred;
 use super::place::{Exchange, Place};
 use super::recorder::Recorder;
@@ -83,6 +84,7 @@ pub(super) struct Actor {
     pub(super) removed: BTreeSet<String>,
     pub(super) answers: Vec<(oneshot::Sender<Answered>, Answered)>,
     pub(super) deferred: Vec<Deferred>,
+    pub(super) name: ThreadName,
     /// What waits for the log, each with the batch that it waits for.
     pub(super) waiting_for_log: VecDeque<AfterBatch>,
     /// Whether the model is another provider's than the catalogs are for.
@@ -166,6 +168,7 @@ impl Actor {
             removed,
             answers: Vec::new(),
             deferred: Vec::new(),
+            name: ThreadName::default(),
             waiting_for_log: VecDeque::new(),
             outdated: false,
             observed: Observed::default(),
@@ -438,6 +441,7 @@ impl Actor {
 
     pub(super) fn turn_over(&mut self, turn_id: &str) {
         self.wall = None;
+        self.name.give(&self.shared, &self.recorder);
         let Some(done) = self.waiting.remove(turn_id) else {
             return;
         };
@@ -515,6 +519,7 @@ impl Actor {
                 reason: reason.clone(),
             }));
         }
+        self.name.given().await;
         self.toolbox.close().await;
     }
 

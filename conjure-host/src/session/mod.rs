@@ -13,6 +13,7 @@ mod handle;
 mod hub;
 mod mailbox;
 mod model;
+mod naming;
 mod one_call;
 mod perform;
 mod place;

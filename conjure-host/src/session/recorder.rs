@@ -77,6 +77,11 @@ impl Recorder {
         &self.hub
     }
 
+    /// The thread.
+    pub(crate) fn thread(&self) -> &ThreadId {
+        self.log.thread()
+    }
+
     /// Counts how often the thread was opened.
     pub(crate) fn epoch(&self) -> u64 {
         self.next_event.epoch

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 
 use conjure_core::chat::{Event, EventId};
 use conjure_core::log::Entry;
+use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
@@ -59,6 +60,20 @@ pub trait Log: Send + Sync + 'static {
     /// # Errors
     /// [`StoreError`].
     fn threads(&self) -> BoxFuture<'_, Result<Vec<ThreadId>, StoreError>>;
+
+    /// Gives a thread that has no label this one, with a number where another thread has it. A log
+    /// that keeps no labels does nothing.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn name<'a>(
+        &'a self,
+        thread: &'a ThreadId,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
+        let _ = (thread, name);
+        std::future::ready(Ok(())).boxed()
+    }
 }
 
 /// A thread that is open for writing. Dropping it closes it.

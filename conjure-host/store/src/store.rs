@@ -135,4 +135,12 @@ impl Log for Store {
         }
         .boxed()
     }
+
+    fn name<'a>(
+        &'a self,
+        thread: &'a ThreadId,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
+        self.name_if_nameless(thread, name).boxed()
+    }
 }

@@ -1,6 +1,7 @@
 //! Threads: making, forking, naming and listing them.
 
 use conjure_core::chat::Usage;
+use conjure_core::label::numbered;
 use sea_orm::{QueryResult, Value};
 
 use crate::database::{for_update, now_ms};
@@ -58,6 +59,9 @@ pub struct Cursor {
     /// Its id.
     pub id: String,
 }
+
+/// After so many threads of one name the number says nothing any more.
+const MOST_OF_ONE_NAME: usize = 1_000;
 
 pub(crate) const COLUMNS: &str = "id, parent_thread_id, fork_from_seq, thread_label, cleared_upto, epoch, \
                        last_seq, last_turn, owner, created_at_ms, updated_at_ms, replies, input, \
@@ -216,6 +220,36 @@ impl Store {
     pub async fn rename_thread(&self, thread: &ThreadId, label: &str) -> Result<(), StoreError> {
         let tx = self.db().begin(false, "name the thread").await?;
         name(&tx, thread, label).await?;
+        tx.commit().await
+    }
+
+    /// Gives a thread that has no label this one, with the first number from 2 on where another
+    /// thread has it.
+    ///
+    /// # Errors
+    /// [`StoreError::NoThread`], and what the database says.
+    pub async fn name_if_nameless(&self, thread: &ThreadId, label: &str) -> Result<(), StoreError> {
+        let tx = self.db().begin(false, "name the thread").await?;
+        let sql = format!(
+            "SELECT thread_label FROM threads WHERE id = $1 AND removed = FALSE{}",
+            for_update(tx.backend())
+        );
+        let row = tx.one(&sql, [thread.as_str().into()]).await?;
+        let row = row.ok_or_else(|| StoreError::NoThread {
+            thread: thread.clone(),
+        })?;
+        if !column::<String>(&row, "thread_label")?.is_empty() {
+            return Ok(());
+        }
+        let mut free = label.to_owned();
+        for next in 2..MOST_OF_ONE_NAME {
+            let sql = "SELECT id FROM threads WHERE thread_label = $1 AND removed = FALSE LIMIT 1";
+            if tx.one(sql, [free.as_str().into()]).await?.is_none() {
+                break;
+            }
+            free = numbered(label, next);
+        }
+        name(&tx, thread, &free).await?;
         tx.commit().await
     }
 

@@ -53,9 +53,10 @@ pub(crate) fn indexes() -> Vec<IndexCreateStatement> {
 }
 
 /// Look-ups that no primary key or unique constraint serves.
-const INDEXES: [(&str, &str, &[&str]); 8] = [
+const INDEXES: [(&str, &str, &[&str]); 9] = [
     ("threads", "threads_by_parent", &["parent_thread_id"]),
     ("threads", "threads_by_owner", &["owner"]),
+    ("threads", "threads_by_label", &["thread_label"]),
     ("entries", "entries_by_turn", &["thread_id", "turn_index"]),
     ("tool_calls", "tool_calls_by_state", &["state"]),
     ("artifacts", "artifacts_by_blob", &["blob_sha256"]),

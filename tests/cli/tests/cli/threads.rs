@@ -113,6 +113,44 @@ fn threads_are_listed_named_and_forked_and_both_branches_go_on() {
 }
 
 #[test]
+fn a_thread_is_named_after_what_is_said_in_it_and_a_name_of_ones_own_stays() {
+    let model = Model::start().unwrap();
+    let workspace = Workspace::new().unwrap();
+    let labels = || {
+        let listed = json(&workspace, &["thread", "list"]);
+        let threads = listed["threads"].as_array().unwrap();
+        let labels = threads
+            .iter()
+            .map(|it| it["label"].as_str().unwrap().to_owned());
+        labels.collect::<Vec<_>>()
+    };
+    ask(&workspace, &model, &["Hi."], "Hello.");
+    assert_eq!(labels(), [""]);
+    let thread = thread_ids(&workspace).unwrap().swap_remove(0);
+    let question = "Sort the invoices by date, my token is sk-aaaaaaaaaaaaaaaaaaaa";
+    ask(
+        &workspace,
+        &model,
+        &["--thread", &thread, question],
+        "Done.",
+    );
+    assert_eq!(labels(), ["Sort Invoices Date Token"]);
+    ask(&workspace, &model, &[question], "Done.");
+    assert_eq!(
+        labels(),
+        ["Sort Invoices Date Token 2", "Sort Invoices Date Token"]
+    );
+    done(&workspace, &["thread", "rename", &thread, "Mine"]);
+    ask(
+        &workspace,
+        &model,
+        &["--thread", &thread, "Print all pages twice"],
+        "Done.",
+    );
+    assert_eq!(labels(), ["Sort Invoices Date Token 2", "Mine"]);
+}
+
+#[test]
 fn clearing_asks_names_the_forks_and_leaves_them_what_they_show() {
     let model = Model::start().unwrap();
     let (workspace, thread) = talked(&model);

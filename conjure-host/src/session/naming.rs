@@ -1,0 +1,45 @@
+//! The name that a thread gets by itself, after what was said in it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_core::label::label;
+use tokio::task::JoinHandle;
+
+use super::recorder::Recorder;
+use crate::shared::Shared;
+
+/// How long the end of a session waits for the name.
+const LIMIT: Duration = Duration::from_secs(2);
+
+/// Whether a thread was given a name.
+#[derive(Debug, Default)]
+pub(super) struct ThreadName {
+    given: Option<JoinHandle<()>>,
+}
+
+impl ThreadName {
+    /// Gives the thread a name, as soon as enough was said for one. A name that it has stays.
+    pub(super) fn give(&mut self, shared: &Shared, recorder: &Recorder) {
+        if self.given.is_some() {
+            return;
+        }
+        let Some(name) = label(recorder.entries(), &BTreeSet::new()) else {
+            return;
+        };
+        let (log, thread) = (Arc::clone(&shared.log), recorder.thread().clone());
+        self.given = Some(tokio::spawn(async move {
+            if let Err(error) = log.name(&thread, &name).await {
+                tracing::warn!(%thread, "the thread was not named: {error}");
+            }
+        }));
+    }
+
+    /// Waits until it is given, for a while.
+    pub(super) async fn given(&mut self) {
+        if let Some(given) = self.given.take() {
+            let _ = tokio::time::timeout(LIMIT, given).await;
+        }
+    }
+}
