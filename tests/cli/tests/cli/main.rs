@@ -29,6 +29,8 @@ mod help_mcp;
 #[cfg(test)]
 mod help_remote;
 #[cfg(test)]
+mod help_verbs;
+#[cfg(test)]
 mod hosted;
 #[cfg(test)]
 mod hot_add;
@@ -56,6 +58,7 @@ mod skill_remote;
 mod stage;
 #[cfg(test)]
 mod switching;
+#[cfg(test)]
 mod threads;
 #[cfg(test)]
 mod wire;
