@@ -168,10 +168,11 @@ impl Shared {
                 None => Ok(spec),
             };
         };
+        // Boxed: few sessions name an auth, and every opening would be as large as this.
         let done = if open {
-            auths.open(spec).await
+            Box::pin(auths.open(spec)).await
         } else {
-            auths.settle(spec).await
+            Box::pin(auths.settle(spec)).await
         };
         let spec = done.map_err(|error| match error {
             AuthError::Store(error) => SessionError::Store(error),
