@@ -164,8 +164,9 @@ impl Shared {
         let needed = spec.auth.is_some() || (open && named.any(|auth| auth.opened().is_none()));
         let Some(auths) = self.auths.as_ref().filter(|_| needed) else {
             return match &spec.auth {
-                Some(auth) => Err(unusable(known::not_opened(auth))),
-                None => Ok(spec),
+                Some(auth) if open => Err(unusable(known::not_opened(auth))),
+                // Tools need no provider; whoever does is told.
+                _ => Ok(spec),
             };
         };
         // Boxed: few sessions name an auth, and every opening would be as large as this.
@@ -237,6 +238,9 @@ impl Shared {
     }
 
     fn no_provider(&self, name: &str, spec: &SessionSpec) -> String {
+        if let (true, Some(auth)) = (name.is_empty(), &spec.auth) {
+            return known::not_opened(auth);
+        }
         let mut known: Vec<&str> = self.providers.keys().map(String::as_str).collect();
         known.extend(spec.providers.keys().map(String::as_str));
         known.extend(known::KNOWN.iter().map(|known| known.name));

@@ -174,27 +174,32 @@ async fn one_in_use_is_not_removed_and_its_sessions_are_named() {
 
 #[tokio::test]
 async fn a_rotation_that_was_killed_is_gone_on_with_and_loses_nothing() {
-    let dir = tempfile::tempdir().unwrap();
-    let auths = auths(dir.path());
-    for name in ["one", "two", "three"] {
-        add(&auths, "openai", name, name).await;
-    }
-    let before = crate::fs::read(dir.path().join("vault.key")).unwrap();
-    // As far as a rotation came that was killed: one row has the new key.
-    let rows = auths.list().await.unwrap();
-    let (first, rows) = auths.reseal(rows).await.unwrap();
-    let (row, bytes) = rows.into_iter().next().unwrap();
-    auths.save(row, bytes.unwrap().unwrap()).await.unwrap();
-    for name in ["one", "two", "three"] {
-        assert_eq!(secret(&auths, name).await.unwrap(), name);
-    }
-    let rotated = auths.rotate().await.unwrap();
-    assert_eq!((rotated.sealed, rotated.key), (2, first.to_string()));
-    let after = crate::fs::read(dir.path().join("vault.key")).unwrap();
-    assert_ne!(after, before);
-    assert!(!dir.path().join("vault.key.next").exists());
-    for name in ["one", "two", "three"] {
-        assert_eq!(secret(&auths, name).await.unwrap(), name);
+    let names = ["one", "two", "three"];
+    for done in 0..=names.len() {
+        let dir = tempfile::tempdir().unwrap();
+        let auths = auths(dir.path());
+        for name in names {
+            add(&auths, "openai", name, name).await;
+        }
+        let before = crate::fs::read(dir.path().join("vault.key")).unwrap();
+        // As far as it came: there is a key, and so many rows have it.
+        let rows = auths.list().await.unwrap();
+        let (first, rows) = auths.reseal(rows).await.unwrap();
+        for (row, bytes) in rows.into_iter().take(done) {
+            auths.save(row, bytes.unwrap().unwrap()).await.unwrap();
+        }
+        for name in names {
+            assert_eq!(secret(&auths, name).await.unwrap(), name);
+        }
+        let rotated = auths.rotate().await.unwrap();
+        assert_eq!(rotated.sealed, names.len() - done);
+        assert_eq!(rotated.key, first.to_string());
+        let after = crate::fs::read(dir.path().join("vault.key")).unwrap();
+        assert_ne!(after, before);
+        assert!(!dir.path().join("vault.key.next").exists());
+        for name in names {
+            assert_eq!(secret(&auths, name).await.unwrap(), name);
+        }
     }
 }
 
@@ -321,6 +326,8 @@ async fn a_host_without_saved_auths_says_so() {
         .await
         .unwrap();
     let spec = SessionSpec::from_toml("auth = \"mine\"\nmodel = \"m\"").unwrap();
-    let error = host.session(spec).await.err().unwrap().to_string();
+    let error = host.session(spec.clone()).await.err().unwrap().to_string();
     assert!(error.contains("HostBuilder::auths"), "{error}");
+    // Tools alone need none.
+    host.calls(spec).await.unwrap().close().await;
 }

@@ -2,6 +2,8 @@
 //! once a provider; nothing that prints headers prints these, and what a server repeats of them is
 //! taken out of its words.
 
+use std::cmp::Reverse;
+
 use conjure_core::wire::Wire;
 use conjure_vault::Credential;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
@@ -9,6 +11,8 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 /// The fewest characters of a secret; what is shorter may be a word of any text.
 const SHORTEST: usize = 4;
+/// The same of a word in it.
+const SHORTEST_WORD: usize = 8;
 
 /// Headers that are nobody else's to see.
 #[derive(Default)]
@@ -63,12 +67,14 @@ impl Credentials {
         value.set_sensitive(true);
         self.headers.insert(name, value);
         // Of `Bearer KEY` a server may repeat the key alone.
-        let words = secret.split_whitespace().filter(|word| *word != secret);
-        for text in std::iter::once(secret).chain(words) {
-            if text.len() >= SHORTEST && !text.eq_ignore_ascii_case("bearer") {
-                self.secrets.push(text.to_owned().into());
-            }
-        }
+        let words = secret.split_whitespace();
+        let words = words.filter(|word| word.len() >= SHORTEST_WORD && *word != secret);
+        let whole = (secret.len() >= SHORTEST).then_some(secret);
+        let hidden = whole.into_iter().chain(words);
+        self.secrets.extend(hidden.map(SecretString::from));
+        // One that is a part of another must not be taken out of it first.
+        let length = |secret: &SecretString| Reverse(secret.expose_secret().len());
+        self.secrets.sort_by_key(length);
         Ok(())
     }
 
