@@ -2,11 +2,23 @@
 
 use std::path::PathBuf;
 
+use conjure_vault::Vault;
+
+use crate::auths::Keys;
+
 /// Directories to look for plugins in, separated like `PATH`.
 pub const PLUGIN_PATH: &str = "CONJURE_PLUGIN_PATH";
 /// The directory for everything that the host keeps; the platform's usual place
 /// without it.
 pub const DATA_DIR: &str = "CONJURE_DATA_DIR";
+/// The key that saved auths are sealed with: 32 bytes in base64 or hex.
+pub const KEY: &str = Vault::VARIABLE;
+/// The key before, while it is replaced.
+pub const OLD_KEY: &str = Vault::OLD_VARIABLE;
+/// The file that holds the key; `vault.key` in the data directory without it.
+pub const KEY_FILE: &str = Vault::FILE_VARIABLE;
+/// What no other program is started with.
+pub const PRIVATE: [&str; 3] = [KEY, OLD_KEY, KEY_FILE];
 /// Where threads, sessions and everything saved are: `postgres://…`, `memory`, or the path of an
 /// SQLite file; `conjure.db` in the data directory without it.
 pub const DATABASE: &str = "CONJURE_DATABASE";
@@ -73,6 +85,16 @@ pub fn data_dir() -> PathBuf {
     }
     crate::platform::data_dir(|name| std::env::var_os(name))
         .unwrap_or_else(|| std::env::temp_dir().join("conjure"))
+}
+
+/// Where the keys of saved auths are, for this directory of data.
+pub fn keys(data_dir: impl Into<PathBuf>) -> Keys {
+    Keys {
+        key: var(KEY).map(Into::into),
+        old_key: var(OLD_KEY).map(Into::into),
+        key_file: var(KEY_FILE).map(PathBuf::from),
+        ..Keys::new(data_dir)
+    }
 }
 
 /// Before the name of a secret that plugins may ask for, when their manifest names it.

@@ -30,6 +30,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::artifacts::{Artifact, FileError};
+use crate::auths::Auths;
 use crate::backend::lease::create_request;
 use crate::backend::questions::Client;
 use crate::backend::services::{KeyValues, LazyHttp, SERVED, ServicesShared};
@@ -77,6 +78,7 @@ pub struct HostBuilder {
     watch: bool,
     linked: Vec<Link>,
     log: Option<Arc<dyn Log>>,
+    auths: Option<Auths>,
     asker: Arc<dyn Asker>,
     providers: BTreeMap<String, Arc<dyn Provider>>,
     secrets: BTreeMap<String, SecretString>,
@@ -94,6 +96,7 @@ impl Host {
             watch: false,
             linked: Vec::new(),
             log: None,
+            auths: None,
             asker: Arc::new(Nobody),
             providers: BTreeMap::new(),
             secrets: BTreeMap::new(),
@@ -111,11 +114,21 @@ impl Host {
         &self.shared.log
     }
 
+    /// The same session with the provider that its saved auth is for, as every session that is
+    /// opened has it. Reads no credential.
+    ///
+    /// # Errors
+    /// [`SessionError::Provider`] when there is no such auth, or it is for another provider.
+    pub async fn settle(&self, spec: SessionSpec) -> Result<SessionSpec, SessionError> {
+        self.shared.with_auths(spec, false).await
+    }
+
     /// Opens a session on a new thread.
     ///
     /// # Errors
     /// [`SessionError`]; nothing stays open then.
     pub async fn session(&self, spec: SessionSpec) -> Result<Session, SessionError> {
+        let spec = self.shared.with_auths(spec, true).await?;
         Session::open(Arc::clone(&self.shared), spec, None).await
     }
 
@@ -128,6 +141,7 @@ impl Host {
         spec: SessionSpec,
         thread: ThreadId,
     ) -> Result<Session, SessionError> {
+        let spec = self.shared.with_auths(spec, true).await?;
         Session::open(Arc::clone(&self.shared), spec, Some(thread)).await
     }
 
@@ -142,6 +156,7 @@ impl Host {
         spec: SessionSpec,
         thread: &ThreadId,
     ) -> Result<SwitchReport, SessionError> {
+        let spec = self.shared.with_auths(spec, false).await?;
         crate::session::check(Arc::clone(&self.shared), spec, thread).await
     }
 
@@ -186,6 +201,7 @@ impl Host {
         handles: &[String],
     ) -> Result<BTreeMap<String, Result<PathBuf, FileError>>, SessionError> {
         let entries = self.entries(thread).await?;
+        let spec = self.shared.with_auths(spec, false).await?;
         let shared = Arc::clone(&self.shared);
         crate::session::fetch_files(shared, spec, thread, &entries, handles).await
     }
@@ -234,6 +250,7 @@ impl Host {
     /// # Errors
     /// [`SessionError`] when the tools cannot be made ready; nothing stays open then.
     pub async fn calls(&self, spec: SessionSpec) -> Result<Calls, SessionError> {
+        let spec = self.shared.with_auths(spec, false).await?;
         Calls::open(Arc::clone(&self.shared), spec).await
     }
 
@@ -244,6 +261,7 @@ impl Host {
         spec: SessionSpec,
         client: Arc<dyn Client>,
     ) -> Result<Calls, SessionError> {
+        let spec = self.shared.with_auths(spec, true).await?;
         Calls::open_for(Arc::clone(&self.shared), spec, Some(client)).await
     }
 
@@ -357,6 +375,13 @@ impl HostBuilder {
         self
     }
 
+    /// The saved auths that sessions may name; none without it.
+    #[must_use]
+    pub fn auths(mut self, auths: Auths) -> Self {
+        self.auths = Some(auths);
+        self
+    }
+
     /// Who answers questions of plugins; nobody without it.
     #[must_use]
     pub fn asker(mut self, asker: impl Asker) -> Self {
@@ -436,6 +461,7 @@ impl HostBuilder {
                 asker: self.asker,
                 providers: self.providers,
                 clients: Clients::default(),
+                auths: self.auths,
                 plugin_configs: self.plugin_configs,
                 instances: Mutex::default(),
                 shared_leases: Mutex::default(),

@@ -4,6 +4,7 @@
 //! needs no file, clock or network is in `conjure-core` instead.
 
 pub mod artifacts;
+pub mod auths;
 pub mod backend;
 pub mod env;
 pub mod fs;

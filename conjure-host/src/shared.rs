@@ -8,6 +8,7 @@ use conjure_core::repair::Target;
 use conjure_core::wire::Endpoint;
 use serde_json::{Value, json};
 
+use crate::auths::{AuthError, Auths};
 use crate::backend::Asker;
 use crate::backend::lease::{SkillLease, create_request};
 use crate::backend::services::{Services, ServicesShared};
@@ -33,6 +34,7 @@ pub(crate) struct Shared {
     pub(crate) providers: BTreeMap<String, Arc<dyn Provider>>,
     pub(crate) models: ModelBook,
     pub(crate) clients: Clients,
+    pub(crate) auths: Option<Auths>,
     pub(crate) plugin_configs: BTreeMap<String, Value>,
     /// Executors and backends, by plugin, instance name and configuration.
     pub(crate) instances: Mutex<HashMap<InstanceKey, InstanceCell>>,
@@ -151,13 +153,52 @@ impl Shared {
             .to_string()
     }
 
+    /// A session with the provider that its saved auth is for; with `open`, with the credentials
+    /// of all auths that it names.
+    pub(crate) async fn with_auths(
+        &self,
+        spec: SessionSpec,
+        open: bool,
+    ) -> Result<SessionSpec, SessionError> {
+        let mut named = spec.providers.values().filter_map(|own| own.auth.as_ref());
+        let needed = spec.auth.is_some() || (open && named.any(|auth| auth.opened().is_none()));
+        let Some(auths) = self.auths.as_ref().filter(|_| needed) else {
+            return match &spec.auth {
+                Some(auth) if open => Err(unusable(known::not_opened(auth))),
+                // Tools need no provider; whoever does is told.
+                _ => Ok(spec),
+            };
+        };
+        // Boxed: few sessions name an auth, and every opening would be as large as this.
+        let done = if open {
+            Box::pin(auths.open(spec)).await
+        } else {
+            Box::pin(auths.settle(spec)).await
+        };
+        let spec = done.map_err(|error| match error {
+            AuthError::Store(error) => SessionError::Store(error),
+            error => unusable(error.to_string()),
+        })?;
+        for (name, own) in &spec.providers {
+            if own.auth.is_some() && self.is_made_here(name) {
+                return Err(unusable(format!(
+                    "the provider `{name}` takes no saved auth: it is this program's own"
+                )));
+            }
+        }
+        Ok(spec)
+    }
+
+    fn is_made_here(&self, provider: &str) -> bool {
+        self.providers.contains_key(provider) || matches!(provider, "scripted" | "tool-walk")
+    }
+
     /// The provider of a session.
     pub(crate) fn provider(&self, spec: &SessionSpec) -> Result<Arc<dyn Provider>, SessionError> {
         let name = spec.provider.as_deref().unwrap_or_default();
         if let Some(provider) = self.providers.get(name) {
             return Ok(Arc::clone(provider));
         }
-        let unusable = |message: String| SessionError::Provider { message };
         match name {
             "scripted" => {
                 let Some(path) = &spec.script else {
@@ -197,6 +238,9 @@ impl Shared {
     }
 
     fn no_provider(&self, name: &str, spec: &SessionSpec) -> String {
+        if let (true, Some(auth)) = (name.is_empty(), &spec.auth) {
+            return known::not_opened(auth);
+        }
         let mut known: Vec<&str> = self.providers.keys().map(String::as_str).collect();
         known.extend(spec.providers.keys().map(String::as_str));
         known.extend(known::KNOWN.iter().map(|known| known.name));
@@ -219,4 +263,8 @@ impl Shared {
             session: None,
         })
     }
+}
+
+fn unusable(message: String) -> SessionError {
+    SessionError::Provider { message }
 }

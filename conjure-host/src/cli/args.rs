@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use conjure_core::routing::Pattern;
 use conjure_core::wire::{Dialect, Wire};
+use conjure_host::auths::{AuthRef, Auths};
 use conjure_host::plugin::SearchPath;
 use conjure_host::session::{BackendSpec, SessionSpec};
 use conjure_host::store::Store;
@@ -41,6 +42,11 @@ impl Global {
         Ok(conjure_host::store::open(&self.data_dir()).await?)
     }
 
+    /// The saved auths.
+    pub(crate) fn auths(&self) -> Auths {
+        Auths::at(env::keys(self.data_dir()))
+    }
+
     /// Where plugins are looked for, in this order.
     pub(crate) fn search_path(&self) -> SearchPath {
         let program = std::env::current_exe().ok();
@@ -59,7 +65,9 @@ impl Global {
     /// A host with these plugins.
     pub(crate) fn host(&self) -> HostBuilder {
         let search = self.search_path();
-        let mut builder = Host::builder().data_dir(self.data_dir());
+        let mut builder = Host::builder()
+            .data_dir(self.data_dir())
+            .auths(self.auths());
         for file in search.named {
             builder = builder.plugin_file(file);
         }
@@ -81,6 +89,10 @@ pub(crate) struct SessionArgs {
     /// session file's, `scripted` (a script plays the model), or `tool-walk` (calls every tool once)
     #[arg(long, value_name = "NAME", help_heading = "Model")]
     provider: Option<String>,
+    /// A saved auth (`conjure auth list`), which says the provider too: NAME, or
+    /// PROVIDER/KIND/NAME
+    #[arg(long, value_name = "NAME", help_heading = "Model")]
+    auth: Option<AuthRef>,
     /// The model, as the provider names it
     #[arg(long, value_name = "NAME", help_heading = "Model")]
     model: Option<String>,
@@ -144,7 +156,7 @@ pub(crate) fn dialect(name: &str) -> Result<Box<Dialect>, String> {
 
 impl SessionArgs {
     /// The session that the options and the file describe.
-    pub(crate) fn spec(self, host: &Host, global: &Global) -> Result<SessionSpec, Failure> {
+    pub(crate) async fn spec(self, host: &Host, global: &Global) -> Result<SessionSpec, Failure> {
         let from_file = self.config.is_some();
         let mut spec = match &self.config {
             Some(path) => SessionSpec::read(path)?,
@@ -158,6 +170,8 @@ impl SessionArgs {
         spec.provider = self.provider.or(spec.provider);
         spec.model = self.model.or(spec.model);
         spec.base_url = self.base_url.or(spec.base_url);
+        spec.auth = self.auth.or(spec.auth);
+        let mut spec = host.settle(spec).await?;
         if let Some(provider) = &spec.provider
             && (self.wire.is_some() || self.dialect.is_some())
         {

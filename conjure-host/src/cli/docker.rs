@@ -93,7 +93,11 @@ fn made(build: &Build, file: &Path) -> Result<String, Failure> {
     for program in programs {
         let shown = program.to_string_lossy().into_owned();
         // What it says on the way is progress: stdout is for the answer.
-        let done = Command::new(&program)
+        let mut builder = Command::new(&program);
+        for name in conjure_host::env::PRIVATE {
+            builder.env_remove(name);
+        }
+        let done = builder
             .args(["build", "--tag", &build.image, "--file"])
             .arg(file)
             .arg(dir)

@@ -107,7 +107,7 @@ async fn save_all(global: &Global, args: Save) -> Result<Exit, Failure> {
         .collect();
     let mut fetched = Default::default();
     if !elsewhere.is_empty() {
-        let spec = args.session.spec(&host, global)?;
+        let spec = args.session.spec(&host, global).await?;
         fetched = host.fetch_files(spec, &thread, &elsewhere).await?;
     }
     fs::create_dir_all(&args.to).map_err(|error| Failure::host(error.to_string()))?;

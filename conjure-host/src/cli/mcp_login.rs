@@ -144,7 +144,11 @@ fn open(url: &str) -> bool {
     } else {
         return false;
     };
-    let started = Command::new(opener)
+    let mut opener = Command::new(opener);
+    for name in conjure_host::env::PRIVATE {
+        opener.env_remove(name);
+    }
+    let started = opener
         .arg(url)
         .stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -4,6 +4,7 @@
 //! embedding program could not do too.
 
 mod args;
+mod auth;
 mod call;
 mod chat;
 mod completions;
@@ -25,6 +26,7 @@ mod plugin;
 mod plugin_new;
 mod routes;
 mod run;
+mod secret;
 mod signals;
 mod skill;
 mod skill_remote;
@@ -86,6 +88,10 @@ Environment:
                        [default: $XDG_DATA_HOME/conjure]
   CONJURE_DATABASE     where threads and what is saved are: an SQLite file, or postgres://…
                        [default: conjure.db in the data directory]
+  CONJURE_KEY          the key that saved auths are encrypted with: 32 bytes in base64 or hex; while
+                       it is replaced, CONJURE_OLD_KEY is the one before
+  CONJURE_KEY_FILE     the file of that key [default: the keyring, else vault.key in the data
+                       directory]
   CONJURE_LOG          what is logged to stderr, such as `debug` or `plugin=info` [default: warn]
   CONJURE_SECRET_NAME  the secret NAME, for plugins whose manifest names it
   ANTHROPIC_API_KEY    the key for the provider `anthropic`; so for the others: OPENAI_API_KEY,
@@ -155,6 +161,11 @@ enum Verb {
     /// Turns what a provider sent into the canonical form, and a conversation into what a provider
     /// would get. Opens no connection and needs no key.
     Wire(wire::Args),
+    /// Save credentials under names that sessions use, and test them
+    ///
+    /// A saved auth is encrypted; nothing prints its secret. `--auth NAME` or `auth = "NAME"` in a
+    /// session file uses it.
+    Auth(auth::Args),
     /// Print completions for a shell
     ///
     /// For bash: `source <(conjure completions bash)`.
@@ -219,6 +230,7 @@ impl Cli {
                         Verb::Thread(args) => thread::run(&global, args).await,
                         Verb::Db(args) => db::run(&global, args).await,
                         Verb::Files(args) => files::run(&global, args).await,
+                        Verb::Auth(args) => auth::run(&global, args).await,
                         Verb::Models(args) => models::run(&global, args).await,
                         Verb::Plugin(args) => plugin::run(&global, args).await,
                         Verb::Mcp(args) => mcp::run(&global, args).await,

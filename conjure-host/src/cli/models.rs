@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use conjure_host::auths::AuthRef;
 use conjure_host::provider::{HttpProvider, KNOWN, ListedModel, ModelBook, ModelFacts};
 use conjure_host::session::SessionSpec;
 use serde::Serialize;
@@ -28,6 +29,9 @@ pub(crate) struct Args {
     /// A session file (TOML) that describes providers
     #[arg(long, short, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// A saved auth, which says the provider too: NAME, or PROVIDER/KIND/NAME
+    #[arg(long, value_name = "NAME")]
+    auth: Option<AuthRef>,
     /// Where the provider is, when not at its usual place
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
@@ -51,12 +55,18 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
         None => SessionSpec::default(),
     };
     let book = ModelBook::read(&global.data_dir()).map_err(|e| Failure::usage(e.to_string()))?;
-    if args.base_url.is_some() && args.provider.len() != 1 {
+    let asks_with_auth = args.auth.is_some() && args.provider.len() < 2;
+    if args.base_url.is_some() && args.provider.len() != 1 && !asks_with_auth {
         return Err(Failure::usage(
             "`--base-url` says where one provider is: name that one",
         ));
     }
-    let names = providers(&args)?;
+    let auth = args.auth.clone().or_else(|| spec.auth.clone());
+    let spec = with_auths(global, &args, spec).await?;
+    let names = match &spec.provider {
+        Some(provider) if auth.is_some() && args.provider.is_empty() => vec![provider.clone()],
+        _ => providers(&args)?,
+    };
     let mut rows = Vec::new();
     let mut failed = false;
     for name in names {
@@ -93,6 +103,28 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
         print(&rows);
     }
     Ok(if failed { Exit::Provider } else { Exit::Fine })
+}
+
+/// The credentials that are needed for what is asked.
+async fn with_auths(
+    global: &Global,
+    args: &Args,
+    mut spec: SessionSpec,
+) -> Result<SessionSpec, Failure> {
+    if let Some(auth) = &args.auth {
+        if args.provider.len() > 1 {
+            return Err(Failure::usage(
+                "`--auth` is for one provider: name that one, or none",
+            ));
+        }
+        spec.provider = args.provider.first().cloned();
+        spec.base_url = args.base_url.clone().or(spec.base_url);
+        spec.auth = Some(auth.clone());
+    }
+    if args.offline {
+        return Ok(global.auths().settle(spec).await?);
+    }
+    Ok(global.auths().open(spec).await?)
 }
 
 fn providers(args: &Args) -> Result<Vec<String>, Failure> {

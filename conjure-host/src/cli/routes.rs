@@ -23,7 +23,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
         .build()
         .await
         .map_err(|error| Failure::host(error.to_string()))?;
-    let mut spec = args.session.spec(&host, global)?;
+    let mut spec = args.session.spec(&host, global).await?;
     spec.provider = Some("none".to_owned());
     let session = host.session(spec).await?;
     let table = session.table();

@@ -4,9 +4,10 @@ use std::io::{IsTerminal as _, Read as _};
 use std::sync::Arc;
 
 use conjure_core::log::Outcome;
-use conjure_host::Host;
+use conjure_host::auths::Auths;
 use conjure_host::session::{Answer, ApprovalMode, ChatError, Session, SessionError, Subscription};
 use conjure_host::store::ThreadId;
+use conjure_host::{Host, env};
 use serde_json::json;
 
 use super::args::{Global, SessionArgs};
@@ -100,15 +101,17 @@ pub(crate) async fn open(
     args: SessionArgs,
     thread: Option<&str>,
 ) -> Result<(Host, Session), Failure> {
+    let store = global.store().await?;
     let host = global
         .host()
-        .log(global.store().await?)
+        .auths(Auths::over(store.clone(), env::keys(global.data_dir())))
+        .log(store)
         .asker(Terminal)
         .watch(true)
         .build()
         .await
         .map_err(|error| Failure::host(error.to_string()))?;
-    let spec = args.spec(&host, global)?;
+    let spec = args.spec(&host, global).await?;
     let session = match thread {
         Some(id) => {
             let id = known_thread(&host, id).await?;

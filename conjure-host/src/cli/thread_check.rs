@@ -38,7 +38,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
         .build()
         .await
         .map_err(|error| Failure::host(error.to_string()))?;
-    let mut spec = args.session.spec(&host, global)?;
+    let mut spec = args.session.spec(&host, global).await?;
     spec.provider = Some(provider.to_owned());
     spec.model = Some(model.to_owned());
     let report = host.check(spec, &id(&args.thread)?).await?;

@@ -70,6 +70,29 @@ impl fmt::Display for Address {
     }
 }
 
+/// Whether this can be kept as the address of a saved auth, which is shown to people.
+pub(crate) fn check_base_url(base_url: &str, wire: Wire) -> Result<(), String> {
+    Address::parse(base_url, wire).map_err(|error| error.to_string())?;
+    let secret = Url::parse(base_url.trim())
+        .is_ok_and(|url| !url.username().is_empty() || url.password().is_some());
+    if secret {
+        return Err(
+            "it has a user or a password in it, and addresses are shown; send these as a header \
+             (`--kind custom-headers`)"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}
+
+/// An address without what is secret in it.
+pub(crate) fn shown_base_url(base_url: &str) -> String {
+    Address::parse(base_url, Wire::OpenaiChat).map_or_else(
+        |_| "another address".to_owned(),
+        |address| address.to_string(),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,12 +13,14 @@ use conjure_core::wire::{Decoded, Encoded, Endpoint, Wire, WireError};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use secrecy::{ExposeSecret as _, SecretString};
+use secrecy::SecretString;
 
 use super::address::{Address, AddressError};
+use super::credentials::Credentials;
 use super::http::{Attempt, Clients, HttpOptions, Retry, retry_after, with_retries};
 use super::sse_reply::{self, Bounds, root_cause};
 use super::{Provider, ProviderError, ReplySink, known};
+use crate::auths::{AuthName, OpenAuth};
 use crate::session::{SessionError, SessionSpec};
 
 /// Bytes of an error's body that are looked at.
@@ -29,7 +31,9 @@ pub struct HttpProvider {
     wire: Wire,
     endpoint: Endpoint,
     address: Address,
-    key: Option<SecretString>,
+    credentials: Credentials,
+    /// The saved auth that they are of.
+    auth: Option<AuthName>,
     options: HttpOptions,
     client: reqwest::Client,
     /// What was told about tools that are left out, so that it is told once.
@@ -103,15 +107,42 @@ impl HttpProvider {
         options: HttpOptions,
         client: reqwest::Client,
     ) -> Result<Self, HttpProviderError> {
+        let credentials = match key {
+            Some(key) => Credentials::key(wire, &key),
+            None => Ok(Credentials::default()),
+        };
+        let credentials = credentials.map_err(|_| HttpProviderError::Key {
+            provider: endpoint.provider.clone(),
+        })?;
+        Self::made(wire, endpoint, credentials, None, options, client)
+    }
+
+    /// The same with a saved auth.
+    pub(super) fn with_auth(
+        wire: Wire,
+        endpoint: Endpoint,
+        auth: &OpenAuth,
+        options: HttpOptions,
+        client: reqwest::Client,
+    ) -> Result<Self, HttpProviderError> {
+        let credentials = Credentials::saved(wire, &auth.credential);
+        let credentials = credentials.map_err(|_| HttpProviderError::Key {
+            provider: endpoint.provider.clone(),
+        })?;
+        let name = Some(auth.name.clone());
+        Self::made(wire, endpoint, credentials, name, options, client)
+    }
+
+    fn made(
+        wire: Wire,
+        endpoint: Endpoint,
+        credentials: Credentials,
+        auth: Option<AuthName>,
+        options: HttpOptions,
+        client: reqwest::Client,
+    ) -> Result<Self, HttpProviderError> {
         let provider = || endpoint.provider.clone();
         let address = Address::parse(&options.base_url, wire)?;
-        if let Some(key) = &key
-            && HeaderValue::from_str(key.expose_secret()).is_err()
-        {
-            return Err(HttpProviderError::Key {
-                provider: provider(),
-            });
-        }
         for (name, value) in &options.headers {
             let problem = HeaderName::from_bytes(name.as_bytes())
                 .map(|_| ())
@@ -129,7 +160,8 @@ impl HttpProvider {
             wire,
             endpoint,
             address,
-            key,
+            credentials,
+            auth,
             options,
             client,
             told: Mutex::default(),
@@ -230,7 +262,7 @@ impl HttpProvider {
         }
     }
 
-    /// The wire's headers, the person's, and the key where this wire has it.
+    /// The wire's headers, the person's, and the credentials where this wire has them.
     fn headers(&self, of_wire: &[(String, String)]) -> HeaderMap {
         let mut headers = HeaderMap::new();
         let json = ("content-type".to_owned(), "application/json".to_owned());
@@ -247,22 +279,7 @@ impl HttpProvider {
                 headers.insert(name, value);
             }
         }
-        if let Some(key) = &self.key {
-            let key = key.expose_secret();
-            let (name, value) = match self.wire {
-                Wire::Anthropic => ("x-api-key", HeaderValue::from_str(key)),
-                Wire::Gemini => ("x-goog-api-key", HeaderValue::from_str(key)),
-                Wire::OpenaiResponses | Wire::OpenaiChat => (
-                    "authorization",
-                    HeaderValue::from_str(&format!("Bearer {key}")),
-                ),
-            };
-            if let Ok(mut value) = value {
-                // Nothing that prints headers prints this one.
-                value.set_sensitive(true);
-                headers.insert(name, value);
-            }
-        }
+        self.credentials.put(&mut headers);
         headers
     }
 
@@ -298,10 +315,14 @@ impl HttpProvider {
             return Err(self.attempt("protocol", message, false));
         }
         let wait = retry_after(reply.headers());
+        let shown = |value: &HeaderValue| {
+            let value = value.to_str().ok()?;
+            Some(self.credentials.hidden(value.to_owned()))
+        };
         let headers: Vec<(String, String)> = reply
             .headers()
             .iter()
-            .filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())))
+            .filter_map(|(name, value)| Some((name.to_string(), shown(value)?)))
             .collect();
         // The status says what happened also when the rest of the body does not come.
         let bounds = Bounds {
@@ -310,6 +331,7 @@ impl HttpProvider {
             ..self.bounds()
         };
         let (body, _) = sse_reply::read_bounded(reply, &bounds).await;
+        let body = self.credentials.hidden_bytes(body);
         let error = self.wire.error(endpoint, status.as_u16(), &headers, &body);
         Err(Attempt {
             retry_after: wait.or(error.retry_after),
@@ -355,13 +377,9 @@ impl HttpProvider {
         self.attempt("network", message, true)
     }
 
-    pub(super) fn attempt(&self, kind: &str, mut message: String, again: bool) -> Attempt {
+    pub(super) fn attempt(&self, kind: &str, message: String, again: bool) -> Attempt {
         // A server may repeat what it was sent.
-        if let Some(key) = &self.key
-            && message.contains(key.expose_secret())
-        {
-            message = message.replace(key.expose_secret(), "[key]");
-        }
+        let message = self.credentials.hidden(message);
         Attempt {
             error: ProviderError::new(&self.endpoint.provider, kind, message),
             again,
@@ -390,6 +408,10 @@ impl Provider for HttpProvider {
 
     fn endpoint(&self, model: &str) -> Endpoint {
         self.endpoint.clone().with_model(model)
+    }
+
+    fn auth(&self) -> Option<&AuthName> {
+        self.auth.as_ref()
     }
 
     fn respond<'a>(

@@ -9,6 +9,7 @@ use secrecy::SecretString;
 use super::HttpProvider;
 use super::http::{Clients, HttpOptions};
 use super::sse_reply::root_cause;
+use crate::auths::AuthRef;
 use crate::env;
 use crate::session::SessionSpec;
 
@@ -133,9 +134,18 @@ pub(crate) fn provider(
         return Ok(None);
     }
     let own = own.cloned().unwrap_or_default();
+    let auth = match &own.auth {
+        Some(auth) => Some(auth.opened().ok_or_else(|| not_opened(auth))?),
+        None => None,
+    };
+    // With a saved auth the environment says nothing.
+    let elsewhere = match auth {
+        Some(auth) => auth.base_url.clone(),
+        None => known.and_then(|known| env::var(known.base_url_var)),
+    };
     let base_url = own
         .base_url
-        .or_else(|| known.and_then(|known| env::var(known.base_url_var)))
+        .or(elsewhere)
         .or_else(|| known.and_then(|known| known.base_url.map(str::to_owned)));
     let Some(base_url) = base_url else {
         let var = known.map(|known| format!(", {}", known.base_url_var));
@@ -145,10 +155,10 @@ pub(crate) fn provider(
             var.unwrap_or_default()
         ));
     };
-    let key = match (&own.key_var, known) {
-        (Some(var), _) => found(name, &[var], true)?,
-        (None, Some(known)) => found(name, known.key_vars, known.needs_key)?,
-        (None, None) => None,
+    let key = match (auth, &own.key_var, known) {
+        (Some(_), _, _) | (None, None, None) => None,
+        (None, Some(var), _) => found(name, &[var], true)?,
+        (None, None, Some(known)) => found(name, known.key_vars, known.needs_key)?,
     };
     let mut options = HttpOptions::new(base_url);
     options.headers = own.headers.into_iter().collect();
@@ -163,9 +173,19 @@ pub(crate) fn provider(
             root_cause(&error)
         )
     })?;
-    HttpProvider::with_client(wire, endpoint, key, options, client)
-        .map(Some)
-        .map_err(|error| error.to_string())
+    let made = match auth {
+        Some(auth) => HttpProvider::with_auth(wire, endpoint, auth, options, client),
+        None => HttpProvider::with_client(wire, endpoint, key, options, client),
+    };
+    made.map(Some).map_err(|error| error.to_string())
+}
+
+/// What is said of an auth whose credential is not at hand.
+pub(crate) fn not_opened(auth: &AuthRef) -> String {
+    format!(
+        "the saved auth `{}` was not opened: give the host the saved auths (`HostBuilder::auths`)",
+        auth.as_str()
+    )
 }
 
 /// What the provider of this name speaks, and how. Needs no key.

@@ -4,6 +4,7 @@
 //! gets a canonical request and gives back a canonical response; how it talks is its own affair.
 
 mod address;
+mod credentials;
 pub(crate) mod http;
 pub(crate) mod http_provider;
 pub(crate) mod known;
@@ -18,6 +19,7 @@ mod tool_walk;
 use futures_util::future::BoxFuture;
 
 pub use address::AddressError;
+pub(crate) use address::{check_base_url, shown_base_url};
 pub use http::{HttpOptions, Retry};
 pub use http_provider::{HttpProvider, HttpProviderError};
 pub use known::{KNOWN, Known};
@@ -32,6 +34,8 @@ use conjure_core::chat::Response;
 use conjure_core::repair::Target;
 use conjure_core::request::ModelRequest;
 use conjure_core::wire::Endpoint;
+
+use crate::auths::AuthName;
 
 /// Answers model requests.
 ///
@@ -56,6 +60,11 @@ pub trait Provider: Send + Sync + 'static {
     /// How the wire of the target is spoken there; used to tell what a switch would change.
     fn endpoint(&self, model: &str) -> Endpoint {
         Endpoint::new(self.name()).with_model(model)
+    }
+
+    /// The saved auth that it asks with, if it is one.
+    fn auth(&self) -> Option<&AuthName> {
+        None
     }
 
     /// What a person should know before the first answer, such as that a script plays the model.

@@ -186,9 +186,12 @@ impl Actor {
         if self.tool_tokens.0 != table {
             self.tool_tokens = (table, tool_tokens(&request.tools));
         }
+        let auth = self.provider.auth();
         Meta {
             provider: request.provider.clone(),
             model: request.model.clone(),
+            auth_type: auth.map(|auth| auth.kind.clone()),
+            auth_name: auth.map(|auth| auth.name.clone()),
             tools: request.tools.len(),
             tool_tokens: self.tool_tokens.1,
             ..Meta::default()

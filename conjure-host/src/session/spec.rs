@@ -12,6 +12,7 @@ use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::auths::AuthRef;
 use crate::provider::HttpOptions;
 
 /// A session, as a TOML file or as values.
@@ -38,6 +39,9 @@ pub struct SessionSpec {
     /// The provider: one of [`KNOWN`](crate::provider::KNOWN), `scripted`, `tool-walk`, a name
     /// below `providers`, or one that the embedding program brings.
     pub provider: Option<String>,
+    /// The saved auth, whose provider is the session's: `NAME`, or `PROVIDER/KIND/NAME` where
+    /// several have the name. The environment is not looked at for its provider.
+    pub auth: Option<AuthRef>,
     /// The model, as the provider names it.
     pub model: Option<String>,
     /// Where the provider is, when it is not its usual place. It says nothing of other providers
@@ -96,6 +100,8 @@ pub struct ProviderSpec {
     /// How it speaks `openai-chat`: the name of a preset, or a table of [`Dialect`]'s fields.
     #[serde(deserialize_with = "dialect")]
     pub dialect: Option<Dialect>,
+    /// The saved auth for it, when the conversation is with it.
+    pub auth: Option<AuthRef>,
     /// The variable of the environment that holds its key.
     pub key_var: Option<String>,
     /// More headers.

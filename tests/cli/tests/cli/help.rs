@@ -71,6 +71,7 @@ fn the_program() {
       db           Look after the database: check, back up, export, import, roll back
       files        List the files of a thread, or save copies of them
       wire         Decode a provider's reply, or encode a request, to debug a wire
+      auth         Save credentials under names that sessions use, and test them
       completions  Print completions for a shell
       help         Print this message or the help of the given subcommand(s)
 
@@ -110,6 +111,10 @@ fn the_program() {
                            [default: $XDG_DATA_HOME/conjure]
       CONJURE_DATABASE     where threads and what is saved are: an SQLite file, or postgres://…
                            [default: conjure.db in the data directory]
+      CONJURE_KEY          the key that saved auths are encrypted with: 32 bytes in base64 or hex; while
+                           it is replaced, CONJURE_OLD_KEY is the one before
+      CONJURE_KEY_FILE     the file of that key [default: the keyring, else vault.key in the data
+                           directory]
       CONJURE_LOG          what is logged to stderr, such as `debug` or `plugin=info` [default: warn]
       CONJURE_SECRET_NAME  the secret NAME, for plugins whose manifest names it
       ANTHROPIC_API_KEY    the key for the provider `anthropic`; so for the others: OPENAI_API_KEY,
@@ -162,6 +167,10 @@ fn run() {
               `llamacpp`, `ollama`, `openai-compatible` (any other server, with `--base-url`), one of
               the session file's, `scripted` (a script plays the model), or `tool-walk` (calls every
               tool once)
+
+          --auth <NAME>
+              A saved auth (`conjure auth list`), which says the provider too: NAME, or
+              PROVIDER/KIND/NAME
 
           --model <NAME>
               The model, as the provider names it
@@ -262,6 +271,10 @@ fn chat() {
               `llamacpp`, `ollama`, `openai-compatible` (any other server, with `--base-url`), one of
               the session file's, `scripted` (a script plays the model), or `tool-walk` (calls every
               tool once)
+
+          --auth <NAME>
+              A saved auth (`conjure auth list`), which says the provider too: NAME, or
+              PROVIDER/KIND/NAME
 
           --model <NAME>
               The model, as the provider names it
@@ -373,96 +386,6 @@ fn call() {
       conjure call cache-manager_execute --args '{"command": "set greeting hello"}'
       conjure call local_bash_tool --executor local --args '{"command": "ls", "description": ""}'
     "#);
-}
-
-#[test]
-fn routes() {
-    assert_snapshot!(help("routes"), @"
-    Show the routing table: which tool is run by whom
-
-    Shows public name, backend, skill, plugin and version, mode, and what each definition costs in
-    tokens. Asks no model.
-
-    Usage: conjure routes [OPTIONS]
-
-    Options:
-      -c, --config <FILE>
-              A session file (TOML); the other options here win over what it says
-
-          --data-dir <DIR>
-              Where threads, copies of plugins and their values are kept
-
-          --json
-              Print JSON, for programs
-
-      -h, --help
-              Print help (see a summary with '-h')
-
-      -V, --version
-              Print version
-
-    Model:
-          --provider <NAME>
-              The provider: `anthropic`, `openai`, `gemini`, `deepseek`, `mistral`, `openrouter`,
-              `llamacpp`, `ollama`, `openai-compatible` (any other server, with `--base-url`), one of
-              the session file's, `scripted` (a script plays the model), or `tool-walk` (calls every
-              tool once)
-
-          --model <NAME>
-              The model, as the provider names it
-
-          --base-url <URL>
-              Where the provider is, when not at its usual place
-
-          --wire <WIRE>
-              What the provider speaks, when not its usual wire: `anthropic`, `openai-responses`,
-              `openai-chat`, `gemini`
-
-          --dialect <NAME>
-              How it speaks `openai-chat`: `openai`, `deepseek`, `mistral`, `openrouter`, `llamacpp`,
-              `ollama`, `compatible`
-
-          --script <FILE>
-              The script (JSON) of the provider `scripted`
-
-          --set <NAME=VALUE>
-              A value for the script's `{{vars.NAME}}`
-
-          --persona <TEXT>
-              Who the model is to be
-
-          --max-iterations <N>
-              The most model requests a turn [default: 25]
-
-    Tools:
-          --skill <PATH>
-              A skill folder or package, run through the executor
-
-          --executor <NAME>
-              The executor for skill folders and command tools, such as `local`; `none` for none
-              [default: `local`, when that plugin is loaded]
-
-          --working-dir <DIR>
-              Where calls work [default: the session file's, else the current directory]
-
-    Permissions:
-          --allow <PATTERN>
-              Run without asking what fits this pattern: a tool's name, `backend:NAME`, or
-              `NAME(arguments)`, with `*`
-
-          --ask <PATTERN>
-              Ask before running what fits this pattern and no `--allow`
-
-          --deny <PATTERN>
-              Never run what fits this pattern; wins over the others
-
-    Plugins:
-          --plugin <FILE>
-              Load this plugin file; naming it says that it may run in this process
-
-          --plugin-dir <DIR>
-              Look for plugins in this directory too
-    ");
 }
 
 #[test]

@@ -7,6 +7,8 @@
 #[cfg(test)]
 mod approval;
 #[cfg(test)]
+mod auth;
+#[cfg(test)]
 mod bad_input;
 #[cfg(test)]
 mod call;

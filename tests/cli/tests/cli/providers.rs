@@ -207,17 +207,20 @@ fn help_of_models() {
       -c, --config <FILE>
               A session file (TOML) that describes providers
 
+          --auth <NAME>
+              A saved auth, which says the provider too: NAME, or PROVIDER/KIND/NAME
+
           --base-url <URL>
               Where the provider is, when not at its usual place
 
           --data-dir <DIR>
               Where threads, copies of plugins and their values are kept
 
-          --offline
-              Ask nobody: list what the data file knows
-
           --json
               Print JSON, for programs
+
+          --offline
+              Ask nobody: list what the data file knows
 
       -h, --help
               Print help (see a summary with '-h')

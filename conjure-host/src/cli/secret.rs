@@ -1,0 +1,102 @@
+//! Asks for a secret: at a terminal without showing it, else from standard input. Never from the
+//! arguments, which every user of the machine may read.
+
+use std::io::{IsTerminal as _, Read as _};
+
+use conjure_host::auths::AuthKind;
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use secrecy::SecretString;
+
+use super::exit::Failure;
+use super::output::aside;
+use super::person::prompt;
+
+/// The most bytes of a secret.
+const LARGEST: u64 = 64 * 1024;
+
+/// The text of a credential of this kind, as a person or a program gives it.
+pub(super) async fn secret(kind: AuthKind) -> Result<SecretString, Failure> {
+    if kind == AuthKind::BaseUrl {
+        return Ok(SecretString::default());
+    }
+    if !std::io::stdin().is_terminal() {
+        return piped().await;
+    }
+    let hidden = Hidden::begin()?;
+    let text = match kind {
+        AuthKind::CustomHeaders => headers().await,
+        AuthKind::BearerToken => prompt("Token (it is not shown): ").await,
+        AuthKind::ApiKey | AuthKind::BaseUrl => prompt("Key (it is not shown): ").await,
+    };
+    drop(hidden);
+    text.map(SecretString::from)
+        .ok_or_else(|| Failure::usage("no secret was given; nothing is saved"))
+}
+
+/// One header a line, up to an empty line or the end of the input.
+async fn headers() -> Option<String> {
+    aside("Headers as `Name: value`, one a line (they are not shown); an empty line ends them.");
+    let mut text = String::new();
+    while let Some(line) = prompt("> ").await {
+        if line.trim().is_empty() {
+            break;
+        }
+        text.push_str(&line);
+    }
+    Some(text)
+}
+
+async fn piped() -> Result<SecretString, Failure> {
+    let read = tokio::task::spawn_blocking(|| {
+        let mut text = String::new();
+        let stdin = std::io::stdin().lock();
+        stdin
+            .take(LARGEST + 1)
+            .read_to_string(&mut text)
+            .map(|_| SecretString::from(text))
+    });
+    let unreadable =
+        |why: String| Failure::usage(format!("the secret cannot be read from stdin: {why}"));
+    let text = match read.await {
+        Ok(Ok(text)) => text,
+        Ok(Err(error)) => return Err(unreadable(error.to_string())),
+        Err(error) => return Err(unreadable(error.to_string())),
+    };
+    if secrecy::ExposeSecret::expose_secret(&text).len() as u64 > LARGEST {
+        return Err(unreadable(format!("it has more than {LARGEST} bytes")));
+    }
+    Ok(text)
+}
+
+/// For as long as it lives the terminal shows nothing of what is typed but the ends of lines.
+struct Hidden {
+    before: Termios,
+}
+
+impl Hidden {
+    fn begin() -> Result<Self, Failure> {
+        let wrong = |error: rustix::io::Errno| {
+            let why = std::io::Error::from(error);
+            Failure::host(format!(
+                "the terminal cannot be told not to show what is typed: {why}; give the secret \
+                 through a pipe instead"
+            ))
+        };
+        let stdin = rustix::stdio::stdin();
+        let before = tcgetattr(stdin).map_err(wrong)?;
+        let mut hidden = before.clone();
+        hidden.local_modes.remove(LocalModes::ECHO);
+        hidden
+            .local_modes
+            .insert(LocalModes::ECHONL | LocalModes::ICANON);
+        tcsetattr(stdin, OptionalActions::Flush, &hidden).map_err(wrong)?;
+        Ok(Self { before })
+    }
+}
+
+impl Drop for Hidden {
+    fn drop(&mut self) {
+        // What was typed and not read must not show up behind the prompt of the shell.
+        let _ = tcsetattr(rustix::stdio::stdin(), OptionalActions::Flush, &self.before);
+    }
+}
