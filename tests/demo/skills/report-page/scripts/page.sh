@@ -33,6 +33,7 @@ BEGIN {
     print "dl div,section{background:#fff;border:1px solid #dde2e9;border-radius:.5rem;padding:.75rem 1rem}"
     print "dt{font-size:.8rem;color:#5b6675}dd{margin:0;font-weight:600}"
     print "section{margin:0 0 1rem}pre{margin:0;overflow-x:auto;font:13px/1.6 ui-monospace,monospace}"
+    print "@media(min-width:30rem){.wide{grid-column:span 2}}"
     print ".CRITICAL dd{color:#b3261e}.WARNING dd,.ATTENTION dd{color:#8a5a00}.HEALTHY dd{color:#1b6e3c}"
     print "</style></head><body><main>"
 }
@@ -43,7 +44,8 @@ figures && /^[A-Z][a-z]+: / {
     name = substr($0, 1, at - 1)
     value = substr($0, at + 1)
     sub(/^ +/, "", value)
-    class = name == "State" ? " class=\"" escaped(value) "\"" : ""
+    class = name == "State" ? escaped(value) : (length(value) > 30 ? "wide" : "")
+    if (class != "") class = " class=\"" class "\""
     print "<div" class "><dt>" escaped(name) "</dt><dd>" escaped(value) "</dd></div>"
     next
 }
