@@ -21,12 +21,16 @@ async fn appends_that_wait_are_one_group_and_resolve_in_order(bed: Bed) {
     for thread in ["a", "b", "c"] {
         logs.push(open(&store, thread).await);
     }
+    // Nobody writes for as long as this is held: everything waits, or is in the hands of a writer
+    // who took the first of it.
+    let held = store.db().begin(false, "hold everything up").await.unwrap();
     let mut waiting = Vec::new();
     for seq in 1..=30 {
         for log in &mut logs {
             waiting.push(log.append(&[event(1, seq)], false));
         }
     }
+    held.commit().await.unwrap();
     let order = std::sync::Mutex::new(Vec::new());
     let numbered = waiting.into_iter().enumerate().map(|(number, waits)| {
         let order = &order;
@@ -39,9 +43,10 @@ async fn appends_that_wait_are_one_group_and_resolve_in_order(bed: Bed) {
     let order = order.into_inner().unwrap();
     assert!(order.is_sorted(), "{order:?}");
     assert_eq!(order.len(), 90);
-    // A row is what one group had of a thread.
+    // A row is what one group had of a thread: what the writer took first, and all that waited.
     let rows = store.all("SELECT first_seq FROM events", []).await;
-    assert_eq!(rows.unwrap().len(), 3);
+    let rows = rows.unwrap().len();
+    assert!((3..=6).contains(&rows), "{rows} rows");
     for thread in ["a", "b", "c"] {
         assert_eq!(read(&store, thread).await.len(), 30);
     }
