@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use conjure_abi::EmitKind;
@@ -274,7 +273,7 @@ impl Actor {
         }
     }
 
-    fn report(&mut self, report: Internal) {
+    pub(super) fn report(&mut self, report: Internal) {
         match report {
             Internal::Input(input) => {
                 let (finished, compaction) = match &*input {
@@ -482,77 +481,6 @@ impl Actor {
             Outcome::Interrupted => Err(ChatError::Ended { reason: None }),
         };
         self.answers.push((done, answer));
-    }
-
-    /// Ends everything that the session started.
-    async fn stop(mut self, reason: Option<String>) {
-        if let Some(asked) = self.compaction.take() {
-            drop(asked.request.stop());
-        }
-        if reason.is_some()
-            && let Some(request) = self.request.take()
-        {
-            drop(request.stop());
-        }
-        for cancel in self.calls.values() {
-            cancel.cancel();
-        }
-        if reason.is_none() {
-            self.wind_down().await;
-        }
-        let waited = self
-            .waiting_for_log
-            .drain(..)
-            .flat_map(|after| after.answers);
-        for (done, answer) in waited.chain(self.answers.drain(..)) {
-            let answer = match &reason {
-                // It is not in the log, so it did not happen.
-                Some(reason) => Err(ChatError::Ended {
-                    reason: Some(reason.clone()),
-                }),
-                None => answer,
-            };
-            let _ = done.send(answer);
-        }
-        for (_, done) in self.waiting.drain() {
-            let _ = done.send(Err(ChatError::Ended {
-                reason: reason.clone(),
-            }));
-        }
-        self.name.given().await;
-        self.toolbox.close().await;
-    }
-
-    /// Lets backends tell what they saw in the last reply, so that the log has it.
-    async fn see_observed(&mut self, deadline: tokio::time::Instant) {
-        let observed = tokio::time::timeout_at(deadline, self.observed.clone().wait());
-        tokio::pin!(observed);
-        loop {
-            tokio::select! {
-                biased;
-                Some(report) = self.reports.recv() => self.report(report),
-                _ = &mut observed => break,
-            }
-        }
-        while let Ok(report) = self.reports.try_recv() {
-            self.report(report);
-        }
-    }
-
-    /// Lets running calls report their end, so that the log has it.
-    async fn wind_down(&mut self) {
-        self.input(Input::Cancel { drop_queued: true });
-        let deadline = tokio::time::Instant::now() + Duration::from_secs(5);
-        while self.machine.is_busy() {
-            match tokio::time::timeout_at(deadline, self.reports.recv()).await {
-                Ok(Some(report)) => self.report(report),
-                _ => break,
-            }
-        }
-        self.see_observed(deadline).await;
-        if let Err(error) = self.recorder.commit().await {
-            tracing::error!("the end of the session could not be written: {error}");
-        }
     }
 }
 

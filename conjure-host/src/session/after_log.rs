@@ -51,3 +51,136 @@ impl Actor {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use conjure_core::log::{CallEnd, EntryBody};
+    use conjure_skill_sdk::Skill;
+    use conjure_skill_sdk::protocol::Execute;
+    use futures_util::FutureExt as _;
+    use futures_util::future::BoxFuture;
+    use serde_json::json;
+    use tokio::sync::{Notify, oneshot};
+
+    use crate::Host;
+    use crate::session::{PolicySpec, SessionSpec};
+    use crate::store::{Committed, InMemory, Log, Record, StoreError, ThreadId, ThreadLog};
+
+    type Release = oneshot::Sender<Result<(), StoreError>>;
+
+    /// A log that says nothing of the append in which a call begins until it is told to.
+    #[derive(Clone, Default)]
+    struct Slow {
+        log: Arc<InMemory>,
+        holds: Arc<Notify>,
+        held: Arc<Mutex<Option<Release>>>,
+    }
+
+    struct SlowThread {
+        log: Box<dyn ThreadLog>,
+        slow: Slow,
+    }
+
+    impl Log for Slow {
+        fn open<'a>(
+            &'a self,
+            thread: &'a ThreadId,
+        ) -> BoxFuture<'a, Result<Box<dyn ThreadLog>, StoreError>> {
+            async move {
+                let log = self.log.open(thread).await?;
+                let slow = self.clone();
+                Ok(Box::new(SlowThread { log, slow }) as Box<dyn ThreadLog>)
+            }
+            .boxed()
+        }
+
+        fn read<'a>(
+            &'a self,
+            thread: &'a ThreadId,
+        ) -> BoxFuture<'a, Result<Vec<Record>, StoreError>> {
+            self.log.read(thread)
+        }
+
+        fn threads(&self) -> BoxFuture<'_, Result<Vec<ThreadId>, StoreError>> {
+            self.log.threads()
+        }
+    }
+
+    impl ThreadLog for SlowThread {
+        fn thread(&self) -> &ThreadId {
+            self.log.thread()
+        }
+
+        fn epoch(&self) -> u64 {
+            self.log.epoch()
+        }
+
+        fn last_seq(&self) -> u64 {
+            self.log.last_seq()
+        }
+
+        fn append(&mut self, records: &[Record], durable: bool) -> Committed {
+            let committed = self.log.append(records, durable);
+            let begins = |record: &Record| matches!(record, Record::Entry(entry) if matches!(entry.body, EntryBody::CallStarted { .. }));
+            if !records.iter().any(begins) {
+                return committed;
+            }
+            let (release, waits) = oneshot::channel();
+            *self.slow.held.lock().unwrap() = Some(release);
+            self.slow.holds.notify_one();
+            Committed::waits(waits)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_session_that_is_closed_while_a_call_waits_for_the_log_ends_its_turn_in_the_log() {
+        let dir = tempfile::tempdir().unwrap();
+        let call = json!({ "tool": "still_execute", "arguments": { "command": "x" } });
+        let script = json!({ "steps": [{ "calls": [call] }, { "text": "over" }] });
+        std::fs::write(dir.path().join("script.json"), script.to_string()).unwrap();
+        let log = Slow::default();
+        let skill = || Skill::new("still", "Is still").execute("x", |_cx, _: Execute| "ran");
+        let builder = Host::builder().data_dir(dir.path()).log(log.clone());
+        let host = builder.skill(skill).build().await.unwrap();
+        let spec = SessionSpec {
+            provider: Some("scripted".to_owned()),
+            script: Some(dir.path().join("script.json")),
+            policy: PolicySpec {
+                allow: vec!["still_*".parse().unwrap()],
+                ..PolicySpec::default()
+            },
+            ..SessionSpec::calls(&[], None)
+        };
+        let session = host.session(spec).await.unwrap();
+        let thread = session.thread().clone();
+        {
+            let mut chat = std::pin::pin!(session.chat("Go"));
+            tokio::select! {
+                answer = &mut chat => panic!("{answer:?}"),
+                () = log.holds.notified() => {}
+            }
+        }
+        let mut close = std::pin::pin!(session.close());
+        assert!(close.as_mut().now_or_never().is_none());
+        // The session's task runs on this thread too, until it can only wait.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        let release = log.held.lock().unwrap().take().unwrap();
+        release.send(Ok(())).unwrap();
+        close.await;
+        let entries = host.entries(&thread).await.unwrap();
+        let end = entries.iter().find_map(|entry| match &entry.body {
+            EntryBody::CallEnded { end, .. } => Some(*end),
+            _ => None,
+        });
+        assert_eq!(end, Some(CallEnd::Cancelled));
+        let last = entries.last().map(|entry| &entry.body);
+        assert!(
+            matches!(last, Some(EntryBody::TurnEnded { .. })),
+            "{last:?}"
+        );
+    }
+}

@@ -7,6 +7,7 @@ mod calls;
 mod changes;
 mod compaction;
 mod derived;
+mod ending;
 mod exchange_dir;
 mod following;
 mod handle;

@@ -110,7 +110,9 @@ enum State {
 }
 
 impl Committed {
-    pub(crate) fn waits(answer: oneshot::Receiver<Result<(), StoreError>>) -> Self {
+    /// What comes of an append later; a sender that is dropped says that the log is closed.
+    #[must_use]
+    pub fn waits(answer: oneshot::Receiver<Result<(), StoreError>>) -> Self {
         Self(State::Waits(answer))
     }
 
