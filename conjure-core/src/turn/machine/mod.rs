@@ -327,6 +327,8 @@ impl Machine {
             self.next_settings = Some((settings, entry));
             return;
         }
+        // What was to come is older than what holds now.
+        self.next_settings = None;
         if let Some(Turn {
             phase: Phase::Model { request, restart },
             ending: None,
