@@ -9,6 +9,7 @@ pub mod backend;
 pub mod env;
 pub mod fs;
 mod host;
+pub mod manager;
 pub mod mcp_server;
 pub mod platform;
 pub mod plugin;
