@@ -225,7 +225,7 @@ impl Cli {
                     match verb {
                         Verb::Run(args) => run::run(&global, args).await,
                         Verb::Chat(args) => chat::run(&global, args).await,
-                        Verb::Call(args) => call::run(&global, args).await,
+                        Verb::Call(args) => Box::pin(call::run(&global, args)).await,
                         Verb::Routes(args) => routes::run(&global, args).await,
                         Verb::Thread(args) => thread::run(&global, args).await,
                         Verb::Db(args) => db::run(&global, args).await,
