@@ -29,7 +29,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
     let table = session.table();
     session.close().await;
     if global.json {
-        output::json(&as_json(&table));
+        output::json(&described(&table));
     } else {
         print(&table);
     }
@@ -70,7 +70,8 @@ pub(crate) fn print(table: &RoutingTable) {
     }
 }
 
-fn as_json(table: &RoutingTable) -> Value {
+/// The table as programs read it.
+pub(crate) fn described(table: &RoutingTable) -> Value {
     let routes: Vec<Value> = table
         .routes()
         .iter()

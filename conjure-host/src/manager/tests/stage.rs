@@ -181,7 +181,10 @@ fn careful() -> Skill {
 }
 
 pub(super) fn object(value: Value) -> Map<String, Value> {
-    value.as_object().unwrap().clone()
+    match value {
+        Value::Object(object) => object,
+        other => panic!("{other} is no object"),
+    }
 }
 
 /// A reply that stops in its middle until `token` is released.
