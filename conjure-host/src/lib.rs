@@ -18,5 +18,6 @@ pub mod session;
 mod shared;
 pub mod skill_folders;
 pub mod store;
+pub mod telemetry;
 
 pub use host::{Host, HostBuilder, HostError, host_operations, plugin_create};

@@ -63,6 +63,8 @@ mod stage;
 #[cfg(test)]
 mod switching;
 #[cfg(test)]
+mod telemetry;
+#[cfg(test)]
 mod threads;
 #[cfg(test)]
 mod wire;
