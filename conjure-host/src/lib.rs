@@ -6,6 +6,7 @@
 pub mod artifacts;
 pub mod auths;
 pub mod backend;
+pub mod doctor;
 pub mod env;
 pub mod fs;
 mod host;

@@ -2,7 +2,7 @@
 //! plugin, in a host.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use conjure_host::Host;
 use conjure_host::backend::{Alone, Asker};
@@ -14,9 +14,6 @@ use super::exit::Failure;
 
 /// The kind of the backends that have MCP servers.
 pub(super) const KIND: &str = "mcp";
-
-/// How often it is looked how they are.
-const AGAIN: Duration = Duration::from_millis(50);
 
 /// Where the servers are configured.
 #[derive(clap::Args)]
@@ -173,20 +170,9 @@ impl Servers {
         let mut seen = Vec::new();
         for backend in &self.backends {
             let alone = self.alone(backend).await?;
-            let until = Instant::now() + limit;
-            let statuses = loop {
-                let statuses = statuses(&alone).await;
-                let is_settled = match &statuses {
-                    Ok(statuses) => statuses.iter().all(is_settled),
-                    Err(_) => true,
-                };
-                if is_settled || Instant::now() >= until {
-                    break statuses;
-                }
-                tokio::time::sleep(AGAIN).await;
-            };
+            let statuses = alone.settled(limit).await;
             alone.close().await;
-            let statuses = statuses?;
+            let statuses = statuses.map_err(|error| Failure::host(error.to_string()))?;
             let config = backend.config.as_ref();
             let servers = config.and_then(|config| config.get("servers")?.as_object());
             for (name, config) in servers.into_iter().flatten() {
@@ -200,28 +186,6 @@ impl Servers {
             }
         }
         Ok(seen)
-    }
-}
-
-/// What a backend says of its servers.
-async fn statuses(alone: &Alone) -> Result<Vec<Value>, Failure> {
-    let catalog = alone.catalog().await;
-    let catalog = catalog.map_err(|error| Failure::host(error.to_string()))?;
-    let servers = catalog
-        .meta
-        .and_then(|mut meta| Some(meta.get_mut("servers")?.take()));
-    Ok(match servers {
-        Some(Value::Array(statuses)) => statuses,
-        _ => Vec::new(),
-    })
-}
-
-/// Whether a server has come as far as it does by itself.
-fn is_settled(status: &Value) -> bool {
-    match of(status, "state") {
-        "starting" => false,
-        "ready" => status.get("tools").is_some() || status.get("list_error").is_some(),
-        _ => true,
     }
 }
 

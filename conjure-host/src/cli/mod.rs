@@ -10,6 +10,7 @@ mod chat;
 mod completions;
 mod db;
 mod docker;
+mod doctor;
 mod exit;
 mod files;
 mod mcp;
@@ -150,6 +151,11 @@ enum Verb {
     Mcp(mcp::Args),
     /// Build the image that the container backend works in
     Docker(docker::Args),
+    /// Say what works on this machine, what does not, and what to do about it
+    ///
+    /// Looks at the database, keys, sessions, plugins, container engines and MCP servers. Exit code
+    /// 1 when something does not work.
+    Doctor(doctor::Args),
     /// List models: what the providers offer, context sizes, prices
     ///
     /// Asks each provider for its list; context sizes and prices come from a data file, over which
@@ -243,6 +249,7 @@ impl Cli {
                         Verb::Chat(args) => chat::run(&global, args).await,
                         Verb::Call(args) => Box::pin(call::run(&global, args)).await,
                         Verb::Routes(args) => routes::run(&global, args).await,
+                        Verb::Doctor(_) => Box::pin(doctor::run(&global)).await,
                         Verb::Session(args) => Box::pin(session::run(&global, args)).await,
                         Verb::Thread(args) => thread::run(&global, args).await,
                         Verb::Db(args) => db::run(&global, args).await,
