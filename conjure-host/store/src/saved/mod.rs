@@ -59,7 +59,7 @@ impl FromStr for JsonText {
 }
 
 /// A fresh id, in the order of time.
-fn fresh() -> String {
+pub(crate) fn fresh() -> String {
     uuid::Uuid::now_v7().to_string()
 }
 
