@@ -362,7 +362,7 @@ impl Writer {
                 let _ = within(PATIENCE, "close the thread", released).await;
             }
             Command::Register { answer } => {
-                let registered = within(PATIENCE, "begin the run", self.register()).await;
+                let registered = within(PATIENCE, "make this process known", self.register()).await;
                 let _ = answer.send(registered.map(|()| self.id.clone()));
             }
             Command::Clear { thread, answer } => {
