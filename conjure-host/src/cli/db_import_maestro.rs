@@ -2,15 +2,14 @@
 //! the-maestro, out of its PostgreSQL database.
 //!
 //! Nothing is written there. Saved auths are sealed here before anything refers to them, and removed
-//! again when the rest cannot be written, so that all of it comes or nothing.
+//! again when the rest cannot be written, so that all of it comes or nothing; a program that is
+//! killed in between leaves auths, which the next import knows.
 
 use std::collections::BTreeMap;
 
 use conjure_host::auths::{AuthError, AuthKind, AuthName, AuthRef, Auths, Credential, NewAuth};
 use conjure_host::env;
-use conjure_host::store::{
-    Maestro, MaestroAuth, MaestroChoices, MaestroReport, MaestroSecret, SavedAuth,
-};
+use conjure_host::store::{Maestro, MaestroAuth, MaestroChoices, MaestroReport, MaestroSecret};
 use jiff::Timestamp;
 use secrecy::SecretString;
 use serde::Serialize;
@@ -71,6 +70,9 @@ struct Taken {
     /// Ids here, by ids there.
     #[serde(skip)]
     ids: BTreeMap<String, String>,
+    /// Those that were saved, which a dry run does not do.
+    #[serde(skip)]
+    added: Vec<AuthName>,
     /// Those that are new here.
     new: Vec<AuthName>,
     /// Those that were here already, by their name.
@@ -138,7 +140,9 @@ impl Taken {
             let id = if dry_run {
                 format!("not-saved-{}", their.id)
             } else {
-                auths.add(new, credential).await?.id
+                let id = auths.add(new, credential).await?.id;
+                self.added.push(name.clone());
+                id
             };
             self.ids.insert(their.id.clone(), id);
             if kind == AuthKind::BearerToken {
@@ -158,11 +162,7 @@ impl Taken {
 
     /// Removes what was saved, and adds to the failure what could not be removed.
     async fn give_back(&self, auths: &Auths, mut failure: Failure) -> Failure {
-        let saved: Vec<SavedAuth> = auths.list().await.unwrap_or_default();
-        for name in &self.new {
-            if !saved.iter().any(|auth| AuthName::of(auth) == *name) {
-                continue;
-            }
+        for name in &self.added {
             let removed = async { auths.remove(&name.to_string().parse::<AuthRef>()?).await };
             if let Err(error) = removed.await {
                 failure.message += &format!(
@@ -291,8 +291,8 @@ fn notes(report: &MaestroReport, taken: &Taken) -> Vec<String> {
             ),
         });
     }
-    let left_out = report.left_out.told();
-    notes.extend(left_out.map(|(what, number)| format!("{number} {what}")));
+    let left_out = report.left_out.all();
+    notes.extend(left_out.map(|(what, number)| format!("{number} {}", what.told())));
     notes
 }
 

@@ -37,7 +37,9 @@ pub use error::StoreError;
 pub use id::ThreadId;
 pub use idempotency::{Answer, Begun};
 pub use ledger::{CallState, ToolCall};
-pub use maestro::{LeftOut, Maestro, MaestroAuth, MaestroChoices, MaestroReport, MaestroSecret};
+pub use maestro::{
+    Left, LeftOut, Maestro, MaestroAuth, MaestroChoices, MaestroReport, MaestroSecret,
+};
 pub use pages::{EntryPage, Window};
 pub use place::Place;
 pub use record::{Committed, Log, Record, ThreadLog};

@@ -19,7 +19,7 @@ use secrecy::SecretString;
 
 use crate::StoreError;
 
-pub use report::{LeftOut, MaestroReport};
+pub use report::{Left, LeftOut, MaestroReport};
 pub use write::MaestroChoices;
 
 use source::{Fields, Source};
@@ -33,6 +33,8 @@ pub struct Maestro {
     /// Texts of base prompts, by their ids.
     prompts: BTreeMap<String, String>,
     personas: Vec<Persona>,
+    /// Prompts of other kinds, which nothing here stands for.
+    other_prompts: u64,
     servers: BTreeMap<String, Fields>,
     /// Ids of servers, by the ids of sessions that they are attached to.
     attached: BTreeMap<String, Vec<String>>,
@@ -98,10 +100,12 @@ impl Maestro {
                 of_session.push(server.to_owned());
             }
         }
+        let (personas, other_prompts) = settings::personas(source).await?;
         let text = |row: &Fields| Some((row.text("id")?.into(), row.text("prompt_text")?.into()));
         Ok(Self {
             auths: settings::auths(&source.table(settings::AUTHS).await?),
-            personas: settings::personas(source).await?,
+            personas,
+            other_prompts,
             sessions,
             agents: by_id(agents),
             prompts: prompts.iter().filter_map(text).collect(),

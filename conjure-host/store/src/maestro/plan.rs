@@ -12,7 +12,7 @@ use crate::{Store, StoreError, ThreadId, Window};
 
 use super::Maestro;
 use super::chat::{Draft, drafts};
-use super::report::LeftOut;
+use super::report::{Left, LeftOut};
 use super::settings::Settings;
 use super::threads::Thread;
 
@@ -86,7 +86,7 @@ pub(super) async fn plan<'a>(
             }
         }
         if thread.parent.is_some() && fork.is_none() {
-            left_out.count("broken_forks");
+            left_out.count(Left::BrokenForks);
         }
         let from = fork.unwrap_or_default();
         let own = all.drafts.iter().zip(1..).skip(from);

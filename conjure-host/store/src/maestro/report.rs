@@ -42,71 +42,101 @@ pub struct MaestroReport {
 /// Counts of what was left out or is not as it should be.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[serde(transparent)]
-pub struct LeftOut(BTreeMap<&'static str, u64>);
-
-/// What is counted: a word for programs, and one of it, for people.
-const KINDS: [(&str, &str); 16] = [
-    (
-        "unreadable_snapshots",
-        "snapshots whose messages cannot be read",
-    ),
-    (
-        "shrunk_threads",
-        "threads whose newest snapshot has fewer messages than an earlier one",
-    ),
-    (
-        "gaps_and_doubles",
-        "threads whose turns had gaps or doubles; they are counted anew",
-    ),
-    ("malformed_messages", "messages that are none"),
-    ("empty_messages", "messages that say nothing"),
-    ("parts", "parts of messages that are no text"),
-    ("persona_messages", "system messages that the persona says"),
-    ("outputs_without_call", "results of tools without a call"),
-    (
-        "calls_without_output",
-        "calls without a result; they say so",
-    ),
-    ("unplaced_calls", "calls that no message asks for"),
-    (
-        "broken_forks",
-        "forks whose beginning cannot be told; they stand alone",
-    ),
-    ("timelines", "timelines of events and frames"),
-    ("settings", "settings of sessions that are no JSON objects"),
-    ("tools", "settings of tools: choose tools anew"),
-    ("mcps", "MCP servers of sessions that cannot be understood"),
-    ("names", "names that were changed, being taken or too long"),
-];
+pub struct LeftOut(BTreeMap<Left, u64>);
 
 impl LeftOut {
-    pub(super) fn count(&mut self, kind: &'static str) {
+    pub(super) fn count(&mut self, kind: Left) {
         self.add(kind, 1);
     }
 
-    pub(super) fn add(&mut self, kind: &'static str, number: u64) {
-        debug_assert!(KINDS.iter().any(|(known, _)| *known == kind), "{kind}");
+    pub(super) fn add(&mut self, kind: Left, number: u64) {
         if number > 0 {
             *self.0.entry(kind).or_default() += number;
         }
     }
 
     pub(super) fn merge(&mut self, other: &Self) {
-        for (kind, number) in &other.0 {
-            self.add(kind, *number);
+        for (kind, number) in other.all() {
+            self.add(kind, number);
         }
     }
 
-    /// How often something was left out, by its word.
-    pub fn get(&self, kind: &str) -> u64 {
-        self.0.get(kind).copied().unwrap_or_default()
+    /// How often something was left out.
+    pub fn get(&self, kind: Left) -> u64 {
+        self.0.get(&kind).copied().unwrap_or_default()
     }
 
-    /// What was left out, for people, with how often.
-    pub fn told(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        KINDS.iter().filter_map(|(kind, told)| {
-            let number = self.get(kind);
-            (number > 0).then_some((*told, number))
-        })
+    /// What was left out at all, with how often.
+    pub fn all(&self) -> impl Iterator<Item = (Left, u64)> {
+        self.0.iter().map(|(kind, number)| (*kind, *number))
+    }
+}
+
+/// What is left out, or is not as it should be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Left {
+    /// Snapshots whose messages cannot be read.
+    UnreadableSnapshots,
+    /// Threads whose newest snapshot has fewer messages than an earlier one.
+    ShrunkThreads,
+    /// Threads whose turns had gaps or doubles.
+    GapsAndDoubles,
+    /// Messages and calls that are none.
+    MalformedMessages,
+    /// Messages that say nothing.
+    EmptyMessages,
+    /// Parts of messages that are no text.
+    Parts,
+    /// System messages that the persona says.
+    PersonaMessages,
+    /// Results of tools without a call.
+    OutputsWithoutCall,
+    /// Calls without a result.
+    CallsWithoutOutput,
+    /// Calls that no message asks for.
+    UnplacedCalls,
+    /// Forks whose beginning cannot be told.
+    BrokenForks,
+    /// Timelines of events and frames.
+    Timelines,
+    /// Settings of sessions that are no JSON objects.
+    Settings,
+    /// Settings of tools.
+    Tools,
+    /// MCP servers of sessions that cannot be understood, or may hold a secret.
+    Mcps,
+    /// Names that were changed.
+    Names,
+    /// Prompts that are no personas.
+    Prompts,
+}
+
+impl Left {
+    /// What it is, for people; many of it.
+    pub fn told(self) -> &'static str {
+        match self {
+            Self::UnreadableSnapshots => "snapshots whose messages cannot be read",
+            Self::ShrunkThreads => {
+                "threads whose newest snapshot has fewer messages than an earlier one"
+            }
+            Self::GapsAndDoubles => {
+                "threads whose turns had gaps or doubles; they are counted anew"
+            }
+            Self::MalformedMessages => "messages that are none",
+            Self::EmptyMessages => "messages that say nothing",
+            Self::Parts => "parts of messages that are no text",
+            Self::PersonaMessages => "system messages that the persona says",
+            Self::OutputsWithoutCall => "results of tools without a call",
+            Self::CallsWithoutOutput => "calls without a result; they say so",
+            Self::UnplacedCalls => "calls that no message asks for",
+            Self::BrokenForks => "forks whose beginning cannot be told; they stand alone",
+            Self::Timelines => "timelines of events and frames",
+            Self::Settings => "settings of sessions that are no JSON objects",
+            Self::Tools => "settings of tools: choose tools anew",
+            Self::Mcps => "MCP servers of sessions that cannot be understood",
+            Self::Names => "names that were changed, being taken or too long",
+            Self::Prompts => "prompts that are no personas",
+        }
     }
 }

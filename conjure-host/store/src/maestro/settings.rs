@@ -6,7 +6,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::StoreError;
 
-use super::report::LeftOut;
+use super::report::{Left, LeftOut};
 use super::source::{Fields, Source, Wanted};
 use super::threads::cut;
 use super::{Maestro, MaestroAuth, MaestroSecret, Persona};
@@ -144,7 +144,7 @@ impl Maestro {
                 match fields.json(column) {
                     Some(Json::Object(object)) if !object.is_empty() => return object,
                     Some(Json::Object(_) | Json::Null) | None => {}
-                    Some(_) => left_out.count("settings"),
+                    Some(_) => left_out.count(Left::Settings),
                 }
             }
             Map::new()
@@ -152,7 +152,7 @@ impl Maestro {
         let (persona, memory) = (object("persona"), object("memory"));
         let (tools, mcps) = (object("tools"), object("mcps"));
         if !tools.is_empty() {
-            left_out.count("tools");
+            left_out.count(Left::Tools);
         }
         let either = |here: &str, there: &str| {
             let text = row.filled(here).or_else(|| agent.filled(there));
@@ -162,7 +162,7 @@ impl Maestro {
             name: row.filled("name").map(|name| {
                 let short = cut(name, LONGEST_NAME);
                 if short != name {
-                    left_out.count("names");
+                    left_out.count(Left::Names);
                 }
                 short
             }),
@@ -216,7 +216,7 @@ impl Maestro {
                 Some(settings) => {
                     mcps.insert(name, settings);
                 }
-                None => left_out.count("mcps"),
+                None => left_out.count(Left::Mcps),
             }
         }
         for id in self.attached.get(session).into_iter().flatten() {
@@ -226,7 +226,7 @@ impl Maestro {
                 Some((name, settings)) => {
                     mcps.insert(name.to_owned(), settings);
                 }
-                None => left_out.count("mcps"),
+                None => left_out.count(Left::Mcps),
             }
         }
         mcps.into()
@@ -386,12 +386,13 @@ fn secret(row: &Fields) -> MaestroSecret {
     }
 }
 
-/// The personas, those of both forms that the application kept.
-pub(super) async fn personas(source: &Source) -> Result<Vec<Persona>, StoreError> {
+/// The personas, those of both forms that the application kept, and how many prompts are none.
+pub(super) async fn personas(source: &Source) -> Result<(Vec<Persona>, u64), StoreError> {
     let mut rows = source.table(PERSONAS).await?;
     let items = source.table(ITEMS).await?;
     let is_persona = |row: &Fields| row.text("type") == Some("persona");
-    rows.extend(items.into_iter().filter(is_persona));
+    let (items, others): (Vec<_>, Vec<_>) = items.into_iter().partition(is_persona);
+    rows.extend(items);
     let persona = |row: Fields| {
         Some(Persona {
             id: row.filled("id")?.to_owned(),
@@ -400,7 +401,8 @@ pub(super) async fn personas(source: &Source) -> Result<Vec<Persona>, StoreError
             text: row.text("prompt_text").or(row.text("text"))?.to_owned(),
         })
     };
-    Ok(rows.into_iter().filter_map(persona).collect())
+    let personas = rows.into_iter().filter_map(persona).collect();
+    Ok((personas, others.len() as u64))
 }
 
 #[cfg(test)]

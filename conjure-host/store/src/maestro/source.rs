@@ -37,8 +37,8 @@ pub(super) struct Wanted {
     pub(super) columns: &'static [&'static str],
 }
 
-/// A row: what is not there or null is missing.
-#[derive(Debug, Clone, Default)]
+/// A row: what is not there or null is missing. It may hold secrets, so nothing prints it.
+#[derive(Clone, Default)]
 pub(super) struct Fields(BTreeMap<&'static str, String>);
 
 impl Fields {
@@ -180,9 +180,17 @@ impl Source {
 
     /// The canonical chat of a row of the history.
     pub(super) async fn chat(&self, id: &str) -> Result<Option<serde_json::Value>, StoreError> {
-        let sql = "SELECT CAST(combined_chat AS TEXT) AS chat FROM chat_history \
-                   WHERE CAST(id AS TEXT) = $1";
-        let query = statement(DbBackend::Postgres, sql, [id.into()]);
+        let history = self.columns.get("chat_history");
+        let kind = history.and_then(|of| of.get("id")).map(String::as_str);
+        // By the key, which is an index only in its own type.
+        let by_id = match kind {
+            Some("uuid") => "id = CAST($1 AS uuid)",
+            Some("bigint" | "integer") => "id = CAST($1 AS bigint)",
+            _ => "CAST(id AS TEXT) = $1",
+        };
+        let sql =
+            format!("SELECT CAST(combined_chat AS TEXT) AS chat FROM chat_history WHERE {by_id}");
+        let query = statement(DbBackend::Postgres, &sql, [id.into()]);
         let row = self.tx.query_one_raw(query).await;
         let row = row.map_err(StoreError::of(READING))?;
         let chat = row.map(|row| text(&row, "chat")).transpose()?.flatten();

@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 
 use crate::{StoreError, ThreadId};
 
-use super::report::LeftOut;
+use super::report::{Left, LeftOut};
 use super::source::{Fields, Source, Wanted};
 
 const HISTORY: Wanted = Wanted {
@@ -91,9 +91,9 @@ pub(super) async fn read(source: &Source) -> Result<Vec<Thread>, StoreError> {
         rows.sort_by_key(order);
         let mut left_out = LeftOut::default();
         let unreadable = rows.iter().filter(|row| messages(row).is_none()).count();
-        left_out.add("unreadable_snapshots", unreadable as u64);
+        left_out.add(Left::UnreadableSnapshots, unreadable as u64);
         if has_gaps_or_doubles(&rows) {
-            left_out.count("gaps_and_doubles");
+            left_out.count(Left::GapsAndDoubles);
         }
         let newest = rows.iter().rev().find(|row| messages(row).is_some());
         let shrunk = newest.is_some_and(|newest| {
@@ -101,7 +101,7 @@ pub(super) async fn read(source: &Source) -> Result<Vec<Thread>, StoreError> {
             most > messages(newest)
         });
         if shrunk {
-            left_out.count("shrunk_threads");
+            left_out.count(Left::ShrunkThreads);
         }
         let chat = match newest.and_then(|row| row.text("id")) {
             Some(row) => source.chat(row).await?,

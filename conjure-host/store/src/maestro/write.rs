@@ -13,7 +13,7 @@ use crate::{Store, StoreError, ThreadId};
 
 use super::Maestro;
 use super::plan::{Planned, plan};
-use super::report::MaestroReport;
+use super::report::{Left, MaestroReport};
 use super::settings::Settings;
 use super::threads::of_session;
 
@@ -51,6 +51,7 @@ impl Store {
         };
         let tx = self.db().begin(true, "import the sessions").await?;
         auths(&tx, choices).await?;
+        report.left_out.add(Left::Prompts, maestro.other_prompts);
         personas(&tx, maestro, &mut report).await?;
         servers(&tx, maestro, &mut report).await?;
         let mut labels = Labels::default();
@@ -285,7 +286,7 @@ async fn session(
         Some(name) => {
             let free = free_name(tx, &session.id, name).await?;
             if free != *name {
-                left_out.count("names");
+                left_out.count(Left::Names);
             }
             Some(free)
         }
@@ -356,7 +357,8 @@ async fn active(
         latest.is_some_and(|row| thread.rows.contains(row))
     };
     let newest = threads().max_by_key(|thread| thread.span_ms().map(|(_, last)| last));
-    let thread = match threads().find(has_latest).or(newest) {
+    let latest = maestro.threads.iter().find(has_latest);
+    let thread = match latest.or(newest) {
         Some(thread) => thread.id.clone(),
         None => {
             let Some(thread) = self::of_session(&session.id) else {

@@ -12,7 +12,7 @@ use conjure_core::chat::{
 use conjure_core::log::{CallEnd, EntryBody, Outcome};
 use serde_json::{Map, Value as Json};
 
-use super::report::LeftOut;
+use super::report::{Left, LeftOut};
 
 #[cfg(test)]
 mod tests;
@@ -60,7 +60,7 @@ pub(super) fn drafts(
         })
     });
     let timelines = timelines.count() as u64;
-    reader.left_out.add("timelines", timelines);
+    reader.left_out.add(Left::Timelines, timelines);
     let none = Vec::new();
     let messages = chat.get("messages").and_then(Json::as_array);
     let messages = messages.unwrap_or(&none);
@@ -74,7 +74,7 @@ pub(super) fn drafts(
     }
     reader.end(messages.len().saturating_sub(1));
     let unplaced = reader.history.calls.len() as u64;
-    reader.left_out.add("unplaced_calls", unplaced);
+    reader.left_out.add(Left::UnplacedCalls, unplaced);
     reader.drafts
 }
 
@@ -120,14 +120,14 @@ impl Reader<'_> {
     /// Takes a message with the results behind it; how many messages these are.
     fn message(&mut self, index: usize, message: &Json, results: &[&Json]) -> usize {
         let Some(role) = role(message) else {
-            self.left_out.count("malformed_messages");
+            self.left_out.count(Left::MalformedMessages);
             return 1;
         };
         let parts = self.parts(message);
         match role {
             Role::User => {
                 if parts.is_empty() {
-                    self.left_out.count("empty_messages");
+                    self.left_out.count(Left::EmptyMessages);
                 } else {
                     self.end(index.saturating_sub(1));
                     self.begin(index);
@@ -138,16 +138,16 @@ impl Reader<'_> {
             Role::System => {
                 let said = Message::new(role, parts);
                 if said.content.is_empty() {
-                    self.left_out.count("empty_messages");
+                    self.left_out.count(Left::EmptyMessages);
                 } else if said.text().trim() == self.persona.trim() {
-                    self.left_out.count("persona_messages");
+                    self.left_out.count(Left::PersonaMessages);
                 } else {
                     self.say(index, said);
                 }
                 1
             }
             Role::Tool => {
-                self.left_out.count("outputs_without_call");
+                self.left_out.count(Left::OutputsWithoutCall);
                 1
             }
             Role::Assistant => {
@@ -169,7 +169,7 @@ impl Reader<'_> {
                 let said = Json::String(self.text(result));
                 outputs.entry(id).or_default().push_back(said);
             } else {
-                self.left_out.count("outputs_without_call");
+                self.left_out.count(Left::OutputsWithoutCall);
             }
         }
         let mut calls: Vec<(String, Json)> = Vec::new();
@@ -190,21 +190,21 @@ impl Reader<'_> {
         let mut ended = Vec::new();
         for (id, call) in calls {
             let Some(call) = self.call(index, &id, &call) else {
-                self.left_out.count("malformed_messages");
+                self.left_out.count(Left::MalformedMessages);
                 continue;
             };
             let output = outputs.get_mut(id.as_str()).and_then(VecDeque::pop_front);
             let output = output.or_else(|| self.history.outputs.remove(&id));
             if output.is_none() {
-                self.left_out.count("calls_without_output");
+                self.left_out.count(Left::CallsWithoutOutput);
             }
             ended.push((call.call_id.clone(), output));
             asked.push(Part::from(Content::FunctionCall(call)));
         }
         let orphans: usize = outputs.values().map(VecDeque::len).sum();
-        self.left_out.add("outputs_without_call", orphans as u64);
+        self.left_out.add(Left::OutputsWithoutCall, orphans as u64);
         if asked.is_empty() && parts.is_empty() {
-            self.left_out.count("empty_messages");
+            self.left_out.count(Left::EmptyMessages);
             return;
         }
         if let Some(meta) = &meta {
@@ -314,11 +314,11 @@ impl Reader<'_> {
                 for part in list {
                     match part.as_str().or_else(|| part.get("text")?.as_str()) {
                         Some(text) => push(text),
-                        None => self.left_out.count("parts"),
+                        None => self.left_out.count(Left::Parts),
                     }
                 }
             }
-            Some(_) => self.left_out.count("parts"),
+            Some(_) => self.left_out.count(Left::Parts),
         }
         parts
     }

@@ -82,8 +82,8 @@ fn a_turn_is_what_a_user_began_and_ends_as_it_was_left() {
         panic!("{:?}", drafts[3]);
     };
     assert_eq!(*usage, meta.usage);
-    assert_eq!(left_out.get("persona_messages"), 1);
-    assert_eq!(left_out.told().count(), 1);
+    assert_eq!(left_out.get(Left::PersonaMessages), 1);
+    assert_eq!(left_out.all().count(), 1);
 }
 
 #[test]
@@ -130,8 +130,8 @@ fn calls_come_before_the_text_that_was_said_after_them_each_with_its_result() {
             .count(),
         1
     );
-    assert_eq!(left_out.get("outputs_without_call"), 1);
-    assert_eq!(left_out.get("unplaced_calls"), 1);
+    assert_eq!(left_out.get(Left::OutputsWithoutCall), 1);
+    assert_eq!(left_out.get(Left::UnplacedCalls), 1);
 }
 
 #[test]
@@ -171,8 +171,8 @@ fn calls_are_closed_have_ids_of_their_own_and_keep_odd_arguments() {
         .filter_map(|call| call.arguments_text.clone())
         .collect();
     assert_eq!(raw, ["not json", "[1]"]);
-    assert_eq!(left_out.get("calls_without_output"), 2);
-    assert_eq!(left_out.get("malformed_messages"), 2);
+    assert_eq!(left_out.get(Left::CallsWithoutOutput), 2);
+    assert_eq!(left_out.get(Left::MalformedMessages), 2);
     assert_eq!(drafts[0].turn, 1, "an answer to nobody begins a turn, too");
 }
 
@@ -195,14 +195,14 @@ fn what_is_no_message_is_counted_and_nothing_ends_it() {
         {"role": "system", "content": "Another rule."},
     ]));
     assert_eq!(told(&drafts), ["System Another rule."]);
-    assert_eq!(left_out.get("malformed_messages"), 7);
-    assert_eq!(left_out.get("empty_messages"), 4);
-    assert_eq!(left_out.get("parts"), 2);
-    assert_eq!(left_out.get("outputs_without_call"), 1);
+    assert_eq!(left_out.get(Left::MalformedMessages), 7);
+    assert_eq!(left_out.get(Left::EmptyMessages), 4);
+    assert_eq!(left_out.get(Left::Parts), 2);
+    assert_eq!(left_out.get(Left::OutputsWithoutCall), 1);
     let (_, left_out) = read_all(&json!({
         "events": [{"type": "content"}], "threads": {"t": {"turns": []}},
     }));
-    assert_eq!(left_out.get("timelines"), 2);
+    assert_eq!(left_out.get(Left::Timelines), 2);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 
 use crate::tests::postgres::Server;
 use crate::tests::{entry, open, runtime};
-use crate::{Maestro, Place, StoreError};
+use crate::{Left, Maestro, Place, StoreError};
 
 use super::{Row, TABLES, There, assistant, import, said, sqlite, thread, user, uuid};
 
@@ -108,11 +108,11 @@ fn hostile_rows_cost_what_cannot_be_read_and_nothing_else() {
             );
             assert_eq!(store.thread(&thread(number)).await.unwrap().parent, None);
         }
-        assert_eq!(report.left_out.get("unreadable_snapshots"), 4);
-        assert_eq!(report.left_out.get("gaps_and_doubles"), 1);
-        assert_eq!(report.left_out.get("shrunk_threads"), 1);
-        assert_eq!(report.left_out.get("broken_forks"), 3);
-        assert_eq!(report.left_out.get("settings"), 3);
+        assert_eq!(report.left_out.get(Left::UnreadableSnapshots), 4);
+        assert_eq!(report.left_out.get(Left::GapsAndDoubles), 1);
+        assert_eq!(report.left_out.get(Left::ShrunkThreads), 1);
+        assert_eq!(report.left_out.get(Left::BrokenForks), 3);
+        assert_eq!(report.left_out.get(Left::Settings), 3);
         assert_eq!(report.sessions, ["ü".repeat(100), "tab here".to_owned()]);
         assert_eq!(report.without_auth, ["session-000000e1"]);
         // Labels of one session differ.
@@ -171,10 +171,19 @@ fn both_branches_of_a_fork_come_and_share_what_they_begin_with() {
             .row(fork(0x72, None, bare_row, &[user("Another sea?")]))
             .await;
 
+        // The session was in the middle one, whatever grew last.
+        let latest = format!(
+            "UPDATE sessions SET latest_chat_entry_id = '{}'",
+            uuid(bare_row)
+        );
+        there.db.execute_unprepared(&latest).await.unwrap();
+
         let (_dir, store) = sqlite().await;
         let report = import(&there, &store).await;
         assert_eq!((report.threads, report.forks, report.turns), (4, 3, 5));
-        assert_eq!(report.left_out.get("broken_forks"), 0);
+        let session = store.session(&uuid(1)).await.unwrap();
+        assert_eq!(session.chat_thread_id, Some(uuid(0x74)));
+        assert_eq!(report.left_out.get(Left::BrokenForks), 0);
         let texts = async |number| said(&store, &thread(number)).await;
         let trunk = ["A river?", "The Rhone.", "A lake?", "Annecy."];
         assert_eq!(texts(0x75).await.0, trunk);
@@ -228,7 +237,7 @@ fn both_branches_of_a_fork_come_and_share_what_they_begin_with() {
         there.row(fork(0x77, Some(0x75), 0x9003, &late)).await;
         let report = import(&there, &store).await;
         assert_eq!((report.threads, report.forks), (1, 0));
-        assert_eq!(report.left_out.get("broken_forks"), 1);
+        assert_eq!(report.left_out.get(Left::BrokenForks), 1);
         assert_eq!(texts(0x77).await.0, [&trunk[..], &["A pond?"]].concat());
         assert!(store.check().await.unwrap().is_sound());
     });

@@ -6,7 +6,8 @@ use serde_json::json;
 use crate::tests::postgres::Server;
 use crate::tests::{entry, open, runtime};
 use crate::{
-    Log as _, MaestroChoices, MaestroReport, MaestroSecret, Store, StoreError, ThreadId, Window,
+    Left, LeftOut, Log as _, MaestroChoices, MaestroReport, MaestroSecret, Store, StoreError,
+    ThreadId, Window,
 };
 
 use super::{
@@ -139,9 +140,9 @@ async fn everything_comes_once(there: &There, store: Store) {
     assert_eq!((report.threads, report.turns, report.forks), (5, 5, 0));
     assert_eq!((report.personas, report.mcp_servers), (1, 1));
     assert_eq!(report.secret_mcp_servers, ["keys"]);
-    assert_eq!(report.left_out.get("mcps"), 2);
-    assert_eq!(report.left_out.get("tools"), 1);
-    assert_eq!(report.left_out.get("persona_messages"), 1);
+    assert_eq!(report.left_out.get(Left::Mcps), 2);
+    assert_eq!(report.left_out.get(Left::Tools), 1);
+    assert_eq!(report.left_out.get(Left::PersonaMessages), 1);
 
     let session = store.session(&uuid(1)).await.unwrap();
     assert_eq!(session.name.as_deref(), Some("The login page"));
@@ -219,7 +220,11 @@ async fn everything_comes_once(there: &There, store: Store) {
     log.append(&[entry(8)], true).await.unwrap();
     drop(log);
     let again = import(there, &store).await;
+    // What is not carried over at all is told each time.
+    let prompts: LeftOut = again.left_out.clone();
+    assert_eq!(prompts.all().collect::<Vec<_>>(), [(Left::Prompts, 1)]);
     let expected = MaestroReport {
+        left_out: prompts,
         known_sessions: 3,
         known_threads: 4,
         without_auth: vec!["Nobody's".to_owned(), "Sealed".to_owned()],
