@@ -268,7 +268,7 @@ fn notes(report: &MaestroReport, taken: &Taken) -> Vec<String> {
     of_sessions(&report.without_model, "these name no model; choose one");
     of_sessions(
         &report.without_working_dir,
-        "these name no working directory, and work in the current one",
+        "these name no absolute working directory, and work in the current one",
     );
     of_sessions(
         &report.secret_mcp_servers,

@@ -1,6 +1,8 @@
 //! Saved authentications, personas, MCP servers and the settings of sessions there, in the shapes
 //! that they have here.
 
+use std::path::Path;
+
 use secrecy::SecretString;
 use serde_json::{Map, Value as Json, json};
 
@@ -168,7 +170,9 @@ impl Maestro {
             }),
             auth: either("auth_id", "auth_id"),
             model: either("model_id", "model_id"),
-            working_dir: either("working_dir", "working_directory"),
+            // One that is relative, or begins with `~`, was so to a program that is not here.
+            working_dir: either("working_dir", "working_directory")
+                .filter(|dir| Path::new(dir).is_absolute()),
             persona: self.persona(&persona, agent),
             memory: memory.into(),
             mcps: self.mcps(&id, mcps, &mut left_out),

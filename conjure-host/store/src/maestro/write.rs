@@ -24,7 +24,7 @@ pub struct MaestroChoices {
     pub auths: BTreeMap<String, String>,
     /// The saved authentication of sessions whose own is not among these.
     pub auth: Option<String>,
-    /// The working directory of sessions that name none.
+    /// The working directory of sessions that name none, or not an absolute one.
     pub working_dir: String,
     /// Whether all is taken back at the end.
     pub dry_run: bool,

@@ -44,7 +44,9 @@ async fn full(server: &Server) -> There {
     there
         .session(1, Some("The login page"), Some(0xa1), more)
         .await;
-    there.session(2, None, Some(0xa2), json!({})).await;
+    there
+        .session(2, None, Some(0xa2), json!({"working_dir": "~/work"}))
+        .await;
     there
         .session(3, Some("Nobody's"), None, json!({"persona": {"name": "P"}}))
         .await;
