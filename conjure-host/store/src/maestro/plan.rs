@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use conjure_core::chat::Role;
 use conjure_core::log::{Entry, EntryBody, Outcome, call_ids};
 
 use crate::{Store, StoreError, ThreadId, Window};
@@ -132,14 +133,18 @@ fn in_order(threads: &[Thread]) -> Vec<(&Thread, Option<&ThreadId>)> {
     ordered
 }
 
-/// How many entries two threads begin with alike; nothing where no message is among them.
+/// How many entries two threads begin with alike; nothing where no message of the conversation is
+/// among them: what the host says is in each.
 fn alike(parent: &Shown, fork: &Shown) -> Option<usize> {
     let both = parent.drafts.iter().zip(&fork.drafts);
     let alike = both.take_while(|(one, other)| (one.turn, &one.body) == (other.turn, &other.body));
     let mut count = 0;
     let mut has_message = false;
     for ((draft, _), number) in alike.zip(1..) {
-        has_message |= matches!(draft.body, EntryBody::Message { .. });
+        has_message |= matches!(
+            &draft.body,
+            EntryBody::Message { message } if message.role != Role::System
+        );
         // What begins something goes with what comes of it.
         let begins = matches!(
             draft.body,
@@ -198,8 +203,14 @@ fn behind(
     }
     let entries: Vec<Entry> = all.iter().map(as_entry).collect();
     let used = call_ids(&entries).map(str::to_owned).collect();
+    let has = |draft: &Draft| all.iter().any(|before| before.body == draft.body);
     // What is left out of it was counted already.
     let own = drafts(&fork.chat, persona, used, &mut LeftOut::default());
+    let own = own.into_iter();
+    // What the host said at the beginning is said already.
+    let own: Vec<Draft> = own
+        .skip_while(|draft| draft.turn == 0 && has(draft))
+        .collect();
     all.extend(own.into_iter().map(|draft| Draft {
         turn: if draft.turn == 0 {
             turn

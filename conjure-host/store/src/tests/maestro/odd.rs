@@ -139,7 +139,9 @@ fn both_branches_of_a_fork_come_and_share_what_they_begin_with() {
             .session(1, Some("Waters"), Some(0xa1), json!({}))
             .await;
         let (river, rhone) = (user("A river?"), assistant("The Rhone."));
+        let system = json!({"role": "system", "content": "A rule."});
         let chat = [
+            system.clone(),
             river.clone(),
             rhone.clone(),
             user("A lake?"),
@@ -149,7 +151,7 @@ fn both_branches_of_a_fork_come_and_share_what_they_begin_with() {
         // The application marks the row that a fork begins at with its own id.
         let mark = format!(
             "UPDATE chat_history SET fork_from_entry_id = id WHERE id = '{}'",
-            uuid(rows[1])
+            uuid(rows[2])
         );
         there.db.execute_unprepared(&mark).await.unwrap();
         let fork = |thread, parent, fork_from, messages: &[Json]| Row {
@@ -163,10 +165,16 @@ fn both_branches_of_a_fork_come_and_share_what_they_begin_with() {
         };
         // One that holds once more what came before it, and one of the other kind, that holds
         // nothing of it; and a fork of that. Their ids come before their parents'.
-        let copied = [river, rhone, user("A mountain?"), assistant("Mont Blanc.")];
-        there.row(fork(0x71, Some(0x75), rows[1], &copied)).await;
-        let bare = [user("A sea?"), assistant("The Baltic.")];
-        let bare_row = there.row(fork(0x74, Some(0x75), rows[2], &bare)).await;
+        let copied = [
+            system.clone(),
+            river,
+            rhone,
+            user("A mountain?"),
+            assistant("Mont Blanc."),
+        ];
+        there.row(fork(0x71, Some(0x75), rows[2], &copied)).await;
+        let bare = [system, user("A sea?"), assistant("The Baltic.")];
+        let bare_row = there.row(fork(0x74, Some(0x75), rows[3], &bare)).await;
         there
             .row(fork(0x72, None, bare_row, &[user("Another sea?")]))
             .await;
@@ -185,19 +193,16 @@ fn both_branches_of_a_fork_come_and_share_what_they_begin_with() {
         assert_eq!(session.chat_thread_id, Some(uuid(0x74)));
         assert_eq!(report.left_out.get(Left::BrokenForks), 0);
         let texts = async |number| said(&store, &thread(number)).await;
-        let trunk = ["A river?", "The Rhone.", "A lake?", "Annecy."];
+        let trunk = ["A rule.", "A river?", "The Rhone.", "A lake?", "Annecy."];
         assert_eq!(texts(0x75).await.0, trunk);
         let copied = texts(0x71).await;
         assert_eq!(
             copied.0,
-            ["A river?", "The Rhone.", "A mountain?", "Mont Blanc."]
+            [&trunk[..3], &["A mountain?", "Mont Blanc."]].concat()
         );
         assert_eq!(copied.1, [1, 2]);
         let bare = texts(0x74).await;
-        assert_eq!(
-            bare.0,
-            ["A river?", "The Rhone.", "A lake?", "A sea?", "The Baltic."]
-        );
+        assert_eq!(bare.0, [&trunk[..4], &["A sea?", "The Baltic."]].concat());
         assert_eq!(bare.1, [1, 2, 3]);
         let last = texts(0x72).await;
         assert_eq!(last.0, [&bare.0[..], &["Another sea?".to_owned()]].concat());
@@ -205,7 +210,7 @@ fn both_branches_of_a_fork_come_and_share_what_they_begin_with() {
         let parent = store.thread(&thread(0x71)).await.unwrap();
         assert_eq!(
             (parent.parent, parent.fork_from_seq),
-            (Some(thread(0x75)), 4)
+            (Some(thread(0x75)), 5)
         );
         assert_eq!(
             store.thread(&thread(0x72)).await.unwrap().parent,
