@@ -9,6 +9,7 @@ mod call;
 mod chat;
 mod completions;
 mod db;
+mod db_import_maestro;
 mod docker;
 mod doctor;
 mod exit;
