@@ -117,11 +117,8 @@ async fn keys(auths: &Auths) -> Vec<Finding> {
         let finding = Finding::well("auth", &name, "can be read");
         findings.push(match auths.open_one(auth).await {
             Ok(_) => finding,
-            Err(error) => finding.ill(
-                error.to_string(),
-                "bring the key back that it was saved with, or save the credential anew: `conjure \
-                 auth remove` and `conjure auth add`",
-            ),
+            // It says itself what to do.
+            Err(error) => finding.ill(error.to_string(), ""),
         });
     }
     findings

@@ -21,6 +21,8 @@ mod completions;
 #[cfg(test)]
 mod docker;
 #[cfg(test)]
+mod doctor;
+#[cfg(test)]
 mod files;
 #[cfg(test)]
 mod help;
