@@ -27,6 +27,7 @@ mod plugin_new;
 mod routes;
 mod run;
 mod secret;
+mod serve;
 mod signals;
 mod skill;
 mod skill_remote;
@@ -93,6 +94,7 @@ Environment:
   CONJURE_KEY_FILE     the file of that key [default: the keyring, else vault.key in the data
                        directory]
   CONJURE_LOG          what is logged to stderr, such as `debug` or `plugin=info` [default: warn]
+  CONJURE_TOKEN        the token that lets clients of `conjure serve` in
   CONJURE_SECRET_NAME  the secret NAME, for plugins whose manifest names it
   ANTHROPIC_API_KEY    the key for the provider `anthropic`; so for the others: OPENAI_API_KEY,
                        GEMINI_API_KEY (or GOOGLE_API_KEY), DEEPSEEK_API_KEY, MISTRAL_API_KEY,
@@ -150,6 +152,12 @@ enum Verb {
     /// A thread is a conversation that is kept; `conjure run` and `conjure chat` name it, and
     /// `--thread ID` goes on with it.
     Thread(thread::Args),
+    /// Serve the HTTP API
+    ///
+    /// Listens on this machine, at 127.0.0.1:7420, unless told otherwise; any other address needs a
+    /// token. SIGTERM and Ctrl-C end it: requests that run are answered first, as long as `--grace`
+    /// allows.
+    Serve(serve::Args),
     /// Look after the database: check, back up, export, import, roll back
     Db(db::Args),
     /// List the files of a thread, or save copies of them
@@ -228,6 +236,7 @@ impl Cli {
                         Verb::Call(args) => call::run(&global, args).await,
                         Verb::Routes(args) => routes::run(&global, args).await,
                         Verb::Thread(args) => thread::run(&global, args).await,
+                        Verb::Serve(args) => serve::run(&global, args).await,
                         Verb::Db(args) => db::run(&global, args).await,
                         Verb::Files(args) => files::run(&global, args).await,
                         Verb::Auth(args) => auth::run(&global, args).await,

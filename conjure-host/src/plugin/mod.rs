@@ -7,6 +7,7 @@
 
 mod call;
 mod clock;
+pub mod describe;
 mod elf;
 mod emit;
 mod error;
