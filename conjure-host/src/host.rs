@@ -42,7 +42,8 @@ use crate::plugin::{
 use crate::provider::http::Clients;
 use crate::provider::{ModelBook, ModelBookError, Provider};
 use crate::session::{
-    BackendSpec, Calls, Recorder, Session, SessionError, SessionSpec, Thread, sweep, unfolding,
+    BackendSpec, Calls, Recorder, Saved, Session, SessionError, SessionSpec, Thread, sweep,
+    unfolding,
 };
 use crate::shared::Shared;
 use crate::store::{InMemory, Log, StoreError, ThreadId};
@@ -129,7 +130,7 @@ impl Host {
     /// [`SessionError`]; nothing stays open then.
     pub async fn session(&self, spec: SessionSpec) -> Result<Session, SessionError> {
         let spec = self.shared.with_auths(spec, true).await?;
-        Session::open(Arc::clone(&self.shared), spec, None).await
+        Session::open(Arc::clone(&self.shared), spec, None, None).await
     }
 
     /// Opens a session on a thread that may exist already.
@@ -142,7 +143,21 @@ impl Host {
         thread: ThreadId,
     ) -> Result<Session, SessionError> {
         let spec = self.shared.with_auths(spec, true).await?;
-        Session::open(Arc::clone(&self.shared), spec, Some(thread)).await
+        Session::open(Arc::clone(&self.shared), spec, Some(thread), None).await
+    }
+
+    /// Opens a saved session, whose thread is to know its settings.
+    ///
+    /// # Errors
+    /// As [`Host::session`].
+    pub(crate) async fn open_saved(
+        &self,
+        spec: SessionSpec,
+        thread: ThreadId,
+        saved: Saved,
+    ) -> Result<Session, SessionError> {
+        let spec = self.shared.with_auths(spec, true).await?;
+        Session::open(Arc::clone(&self.shared), spec, Some(thread), Some(saved)).await
     }
 
     /// What sending a thread to the provider and the model of this specification would change:

@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use super::conversation;
+use serde_json::{Map, Value};
+
+use super::{conversation, memory};
 use crate::log::Entry;
 use crate::repair::{Target, repair};
 use crate::request::{
@@ -20,9 +22,11 @@ pub struct CompileSettings {
     pub target: Target,
     /// Who the model is and how it works; the first system block.
     pub persona: Option<String>,
-    /// Where the session works; the second.
+    /// What the session remembers, which [`memory`](fn@super::memory) tells; the second.
+    pub memory: Map<String, Value>,
+    /// Where the session works; the third.
     pub working_dir: Option<String>,
-    /// What [`skills_prompt`](fn@super::skills_prompt) made; the third.
+    /// What [`skills_prompt`](fn@super::skills_prompt) made; the fourth.
     pub skills_prompt: String,
     /// What the model must know about its environments; a block each, behind the others.
     pub notes: Vec<String>,
@@ -51,6 +55,7 @@ impl CompileSettings {
         Self {
             target,
             persona: None,
+            memory: Map::new(),
             working_dir: None,
             skills_prompt: String::new(),
             notes: Vec::new(),
@@ -112,6 +117,7 @@ fn system(settings: &CompileSettings) -> Vec<String> {
         .persona
         .clone()
         .into_iter()
+        .chain([memory(&settings.memory)])
         .chain(working_dir)
         .chain([settings.skills_prompt.clone()])
         .chain(settings.notes.iter().cloned())
@@ -197,12 +203,14 @@ mod tests {
             working_dir: Some("/data".to_owned()),
             skills_prompt: "Skills.".to_owned(),
             notes: vec!["Two places.".to_owned(), " ".to_owned()],
+            memory: Map::from_iter([("memory_text".to_owned(), "Ada is in Oslo.".into())]),
             ..settings()
         };
         assert_eq!(
             compile(&[], &table, &full).system,
             [
                 "You are careful.",
+                "What you remember from before this conversation:\n\nAda is in Oslo.\n",
                 "The session's working directory is /data. Relative paths start there.",
                 "Skills.",
                 "Two places.",

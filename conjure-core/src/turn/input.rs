@@ -16,6 +16,12 @@ pub enum Input {
         /// What was said.
         message: Message,
     },
+    /// The model is to go on from where the thread ends, with nothing new said. While a turn runs
+    /// it waits for its end.
+    GoOn {
+        /// The id of the turn that it begins.
+        turn_id: String,
+    },
     /// A reply is whole.
     ModelDone {
         /// As in [`Action::Request`].
@@ -100,8 +106,13 @@ pub enum Input {
         /// How the answer came about, and what it cost.
         meta: Meta,
     },
-    /// The turn has used up its wall time.
-    WallTime,
+    /// Something that the host watches is used up, such as the turn's time or the thread's money.
+    Exhausted {
+        /// Which limit, such as `wall_time_ms`.
+        limit: String,
+        /// Its value.
+        value: u64,
+    },
 }
 
 /// From when on new settings hold.

@@ -17,6 +17,9 @@ pub struct Settings {
     pub budget: Budget,
     /// When the log is compacted.
     pub compaction: Compaction,
+    /// Which of the host's settings these follow from; the machine only hands it back.
+    #[serde(skip)]
+    pub revision: u64,
 }
 
 impl Settings {
@@ -29,6 +32,7 @@ impl Settings {
             max_pauses: 10,
             budget: Budget::default(),
             compaction: Compaction::default(),
+            revision: 0,
         }
     }
 }
@@ -46,13 +50,11 @@ pub enum Compaction {
     At(u64),
 }
 
-/// What a turn may use up. The wall time is watched by the host, which has the clock.
+/// What a turn may use up. Time and money are watched by the host, which has clock and prices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Budget {
     /// Tokens, input and output, of all rounds.
     pub tokens: Option<u64>,
     /// Calls that run.
     pub calls: Option<u32>,
-    /// Milliseconds.
-    pub wall_ms: Option<u64>,
 }

@@ -9,14 +9,16 @@ use conjure_abi::EmitKind;
 use conjure_core::chat::{Event, Meta, StreamEvent, Usage};
 use conjure_core::cost::Account;
 use conjure_core::log::{self, EntryBody, Outcome, Spending};
-use conjure_core::routing::Policy;
-use conjure_core::turn::{Decision, Input, Machine, TableJudge};
+use conjure_core::routing::{Policy, Rule};
+use conjure_core::turn::{Input, Machine, TableJudge};
 use conjure_skill_sdk::protocol::Spent;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::after_log::AfterBatch;
-use super::asking::{ApprovalMode, PendingApproval, nobody_there};
+use super::asking::{ApprovalMode, Asking};
+use super::budget::{Budget, OutOfTime, SpentBefore};
 use super::compaction::Compaction;
 use super::derived::{policy, turn_settings};
 use super::handle::{Answer, ChatError};
@@ -45,6 +47,8 @@ pub(super) type Answered = Result<Answer, ChatError>;
 pub(super) struct Actor {
     pub(super) machine: Machine,
     pub(super) policy: Policy,
+    /// Rules that came while it ran.
+    pub(super) allowed: Vec<Rule>,
     pub(super) registry: watch::Receiver<u64>,
     pub(super) shared: Arc<Shared>,
     pub(super) spec: SessionSpec,
@@ -67,15 +71,19 @@ pub(super) struct Actor {
     pub(super) compaction: Option<Compaction>,
     /// What the thread costs.
     pub(super) account: Account,
-    /// How many entries it knows.
+    /// What the session may use up, and has.
+    pub(super) budget: Budget,
+    /// How many entries the two know.
     pub(super) accounted: usize,
     /// Tokens of the tools of the newest table that was asked for, by its version.
     pub(super) tool_tokens: (u64, u64),
     pub(super) calls: HashMap<String, CancellationToken>,
-    pub(super) asked: BTreeMap<String, PendingApproval>,
+    pub(super) asked: BTreeMap<String, Asking>,
     pub(super) attended: ApprovalMode,
+    records: bool,
     pub(super) waiting: HashMap<String, oneshot::Sender<Result<Answer, ChatError>>>,
-    pub(super) wall: Option<tokio::time::Instant>,
+    /// When the running turn is out of time, and which limit that is.
+    pub(super) wall: Option<OutOfTime>,
     pub(super) turn_id: Option<Arc<str>>,
     /// Bytes of live output shown so far, by call.
     pub(super) live: HashMap<String, usize>,
@@ -84,6 +92,9 @@ pub(super) struct Actor {
     pub(super) answers: Vec<(oneshot::Sender<Answered>, Answered)>,
     pub(super) deferred: Vec<Deferred>,
     pub(super) name: ThreadName,
+    /// Settings that were asked for and are not used yet, by their number.
+    pub(super) revisions: BTreeMap<u64, SessionSpec>,
+    pub(super) revision: u64,
     /// What waits for the log, each with the batch that it waits for.
     pub(super) waiting_for_log: VecDeque<AfterBatch>,
     /// Whether the model is another provider's than the catalogs are for.
@@ -102,6 +113,11 @@ pub(super) struct Start {
     pub(super) toolbox: Toolbox,
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) current: Arc<ArcSwap<Snapshot>>,
+    /// What the session used up before, in other threads or at other times.
+    pub(super) spent_before: SpentBefore,
+    /// Whether the thread is to know the session's settings.
+    pub(super) records: bool,
+    pub(super) approvals: ApprovalMode,
 }
 
 impl Actor {
@@ -110,7 +126,7 @@ impl Actor {
         start: Start,
         commands: mpsc::Receiver<Command>,
         ended: watch::Sender<bool>,
-    ) {
+    ) -> AbortHandle {
         let Start {
             shared,
             spec,
@@ -120,6 +136,9 @@ impl Actor {
             toolbox,
             snapshot,
             current,
+            spent_before,
+            records,
+            approvals,
         } = start;
         let (internal, reports) = mpsc::channel(MAILBOX);
         let asked = AskedModel {
@@ -137,6 +156,7 @@ impl Actor {
                 recorder.entries(),
             ),
             policy: policy(&spec),
+            allowed: Vec::new(),
             registry: shared.registry.subscribe(),
             shared,
             spec,
@@ -155,11 +175,13 @@ impl Actor {
             request: None,
             compaction: None,
             account: Account::default(),
+            budget: Budget::new(spent_before),
             accounted: 0,
             tool_tokens: (0, 0),
             calls: HashMap::new(),
             asked: BTreeMap::new(),
-            attended: ApprovalMode::Unattended,
+            attended: approvals,
+            records,
             waiting: HashMap::new(),
             wall: None,
             turn_id: None,
@@ -168,15 +190,20 @@ impl Actor {
             answers: Vec::new(),
             deferred: Vec::new(),
             name: ThreadName::default(),
+            revisions: BTreeMap::new(),
+            revision: 0,
             waiting_for_log: VecDeque::new(),
             outdated: false,
             observed: Observed::default(),
         };
-        tokio::spawn(actor.run(ended));
+        tokio::spawn(actor.run(ended)).abort_handle()
     }
 
     async fn run(mut self, ended: watch::Sender<bool>) {
         self.recorder.recover();
+        if self.records {
+            self.record_settings();
+        }
         if let Some(text) = self.provider.notice() {
             self.recorder.event(Event::Notice { text });
         }
@@ -187,7 +214,8 @@ impl Actor {
                 .request
                 .as_ref()
                 .map(|request| Arc::clone(request.pieces()));
-            let wall = self.wall;
+            let wall = self.wall.as_ref().map(|wall| wall.at);
+            let patience = self.asked.values().filter_map(Asking::until).min();
             let changes = Arc::clone(self.toolbox.changes());
             tokio::select! {
                 biased;
@@ -208,9 +236,11 @@ impl Actor {
                 Ok(()) = self.registry.changed() => self.plugins_changed(),
                 () = changes.arrived.notified() => self.backends_changed(),
                 () = passed(wall) => {
-                    self.wall = None;
-                    self.input(Input::WallTime);
+                    if let Some(wall) = self.wall.take() {
+                        self.input(wall.into());
+                    }
                 }
+                () = passed(patience) => self.deny_unanswered(),
             }
             self.renew_catalogs().await;
             self.hand_over();
@@ -221,6 +251,10 @@ impl Actor {
 
     async fn command(&mut self, command: Command) {
         match command {
+            Command::GoOn { turn_id, done } => {
+                self.waiting.insert(turn_id.clone(), done);
+                self.input(Input::GoOn { turn_id });
+            }
             Command::Say {
                 turn_id,
                 message,
@@ -241,7 +275,8 @@ impl Actor {
                 }
             }
             Command::Pending(done) => {
-                let _ = done.send(self.asked.values().cloned().collect());
+                let pending = self.asked.values().map(Asking::pending);
+                let _ = done.send(pending.collect());
             }
             Command::Change {
                 settings,
@@ -249,6 +284,9 @@ impl Actor {
                 done,
             } => {
                 let _ = done.send(self.change(&settings, when));
+            }
+            Command::Reconfigure { spec, when, done } => {
+                let _ = done.send(self.reconfigure(*spec, when));
             }
             Command::Messages(done) => {
                 let _ = done.send(log::messages(self.recorder.entries()));
@@ -268,7 +306,11 @@ impl Actor {
             Command::Entries(done) => {
                 let _ = done.send(self.recorder.entries().to_vec());
             }
-            Command::Allow(rule) => self.policy.rules.push(rule),
+            Command::Allow(rule) => {
+                self.policy.rules.push(rule.clone());
+                self.allowed.push(rule);
+                self.decide_asked();
+            }
             Command::End => {}
         }
     }
@@ -418,23 +460,13 @@ impl Actor {
                 let judge = TableJudge::new(snapshot.table(), &self.policy)
                     .with_removed(self.removed.iter().cloned());
                 let judge = match self.attended {
-                    ApprovalMode::Attended => judge,
+                    ApprovalMode::Attended | ApprovalMode::Within(_) => judge,
                     ApprovalMode::Unattended => judge.unattended(),
                 };
                 for action in self.machine.handle(input, &judge) {
                     inputs.extend(self.perform(action));
                 }
             }
-        }
-    }
-
-    fn deny_asked(&mut self) {
-        for (call_id, pending) in std::mem::take(&mut self.asked) {
-            let reason = nobody_there(&pending.call, &pending.reason);
-            self.input(Input::Decided {
-                call_id,
-                decision: Decision::Deny { reason },
-            });
         }
     }
 

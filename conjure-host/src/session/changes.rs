@@ -8,9 +8,11 @@ use conjure_core::routing::ToolName;
 use conjure_core::turn::{self, Input, When};
 
 use super::actor::Actor;
-use super::derived::{turn_settings, whom};
+use super::derived::{policy, turn_settings, whom};
 use super::handle::{SessionError, Settings};
+use super::history::Record;
 use super::mailbox::Internal;
+use super::spec::SessionSpec;
 use crate::backend::sampling::AskedModel;
 use crate::backend::watching::Change;
 
@@ -81,14 +83,24 @@ impl Actor {
     }
 
     pub(super) fn change(&mut self, change: &Settings, when: When) -> Result<(), SessionError> {
-        let spec = change.applied_to(&self.spec);
+        // What is still to come stays, with this on top.
+        let newest = self.revisions.last_key_value().map(|(_, spec)| spec);
+        let spec = change.applied_to(newest.unwrap_or(&self.spec));
+        self.reconfigure(spec, when)
+    }
+
+    /// Uses another specification, whose backends are the same.
+    pub(super) fn reconfigure(
+        &mut self,
+        spec: SessionSpec,
+        when: When,
+    ) -> Result<(), SessionError> {
         self.shared.provider(&spec)?;
-        let settings = turn_settings(&spec, &self.shared.models);
-        let summary = format!("{} / {}", settings.provider, settings.model);
-        let entry = EntryBody::SettingsChanged {
-            summary,
-            settings: serde_json::to_value(&settings).unwrap_or_default(),
-        };
+        let entry = Record::of(&spec, &self.around.working_dir).entry();
+        let mut settings = turn_settings(&spec, &self.shared.models);
+        self.revision += 1;
+        settings.revision = self.revision;
+        self.revisions.insert(self.revision, spec);
         self.input(Input::Settings {
             settings: Box::new(settings),
             entry: Box::new(entry),
@@ -98,10 +110,16 @@ impl Actor {
     }
 
     pub(super) fn use_settings(&mut self, settings: &turn::Settings) {
-        self.spec.provider = Some(settings.provider.clone());
-        self.spec.model = Some(settings.model.clone());
-        match self.shared.provider(&self.spec) {
+        let Some(spec) = self.revisions.remove(&settings.revision) else {
+            return;
+        };
+        // Those before are part of it, or were given up for it.
+        self.revisions = self.revisions.split_off(&settings.revision);
+        match self.shared.provider(&spec) {
             Ok(provider) => {
+                self.spec = spec;
+                self.policy = policy(&self.spec);
+                self.policy.rules.extend(self.allowed.iter().cloned());
                 let now = AskedModel {
                     provider: Arc::clone(&provider),
                     model: settings.model.clone(),

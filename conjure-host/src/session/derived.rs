@@ -55,7 +55,6 @@ pub(crate) fn turn_settings(spec: &SessionSpec, models: &ModelBook) -> turn::Set
     settings.budget = turn::Budget {
         tokens: spec.budget.tokens,
         calls: spec.budget.calls,
-        wall_ms: spec.budget.wall_ms,
     };
     settings.compaction = match (spec.compact_at, room(spec, models).compact_at) {
         (Some(CompactAt::Never), _) => turn::Compaction::Never,
@@ -89,6 +88,7 @@ pub(crate) fn compile_settings(
 ) -> CompileSettings {
     CompileSettings {
         persona: spec.persona.clone(),
+        memory: spec.memory.clone(),
         max_tokens: max_tokens(spec, models),
         thinking_tokens: spec.thinking_tokens,
         working_dir: Some(snapshot.working_dir().to_owned()),

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use conjure_core::chat::{EventId, Message, Usage};
@@ -11,9 +12,11 @@ use conjure_core::routing::{RoutingTable, Rule};
 use conjure_core::switch::SwitchReport;
 use conjure_core::turn::{Decision, When};
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::AbortHandle;
 
-use super::actor::{Actor, Start};
+use super::actor::{Actor, Answered, Start};
 use super::asking::{ApprovalMode, PendingApproval};
+use super::budget::SpentBefore;
 use super::compaction::UnfoldError;
 use super::derived::whom;
 use super::hub::{Hub, Subscription};
@@ -41,6 +44,7 @@ pub struct Session {
     snapshot: Arc<ArcSwap<Snapshot>>,
     ended: watch::Receiver<bool>,
     epoch: u64,
+    task: AbortHandle,
     /// A host that nobody else holds.
     host: Option<Host>,
 }
@@ -50,22 +54,24 @@ impl Session {
         shared: Arc<Shared>,
         spec: SessionSpec,
         thread: Option<ThreadId>,
+        saved: Option<Saved>,
     ) -> Result<Self, SessionError> {
         spec.check()?;
         let spec = spec.with_base_url_at_its_provider();
         let provider = shared.provider(&spec)?;
         let thread = thread.unwrap_or_else(ThreadId::fresh);
         let recorder = Recorder::open(&*shared.log, &thread).await?;
-        Self::start(shared, spec, thread, recorder, provider).await
+        Self::start(shared, spec, saved, recorder, provider).await
     }
 
     async fn start(
         shared: Arc<Shared>,
         spec: SessionSpec,
-        thread: ThreadId,
+        saved: Option<Saved>,
         recorder: Recorder,
         provider: Arc<dyn Provider>,
     ) -> Result<Self, SessionError> {
+        let thread = recorder.thread().clone();
         let place = Place::make(&shared, &spec, &thread, Some(&provider), None)?;
         let states = log::last_backend_states(recorder.entries())
             .into_iter()
@@ -106,8 +112,11 @@ impl Session {
             toolbox,
             snapshot,
             current: Arc::clone(&current),
+            records: saved.is_some(),
+            approvals: saved.map_or(ApprovalMode::Unattended, |saved| saved.approvals),
+            spent_before: saved.map(|saved| saved.spent).unwrap_or_default(),
         };
-        Actor::start(start, commands, ended_sender);
+        let task = Actor::start(start, commands, ended_sender);
         Ok(Self {
             thread,
             mailbox,
@@ -116,6 +125,7 @@ impl Session {
             snapshot: current,
             ended,
             epoch,
+            task,
             host: None,
         })
     }
@@ -143,22 +153,44 @@ impl Session {
     /// # Errors
     /// As there.
     pub async fn say(&self, message: Message) -> Result<Answer, ChatError> {
+        self.say_as(uuid::Uuid::now_v7().to_string(), message).await
+    }
+
+    /// The same in a turn of this id.
+    pub(crate) async fn say_as(
+        &self,
+        turn_id: String,
+        message: Message,
+    ) -> Result<Answer, ChatError> {
+        self.turn(|done| Command::Say {
+            turn_id,
+            message,
+            done,
+        })
+        .await
+    }
+
+    /// [`Session::go_on`] in a turn of this id.
+    pub(crate) async fn go_on_as(&self, turn_id: String) -> Result<Answer, ChatError> {
+        self.turn(|done| Command::GoOn { turn_id, done }).await
+    }
+
+    async fn turn(
+        &self,
+        command: impl FnOnce(oneshot::Sender<Answered>) -> Command,
+    ) -> Result<Answer, ChatError> {
+        let answer = self.ask(command).await;
+        answer.unwrap_or(Err(ChatError::Ended { reason: None }))
+    }
+
+    /// Lets the model go on from where the thread ends, with nothing new said, as after a turn
+    /// that was cancelled. Waits as [`Session::chat`] does.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn go_on(&self) -> Result<Answer, ChatError> {
         let turn_id = uuid::Uuid::now_v7().to_string();
-        let (done, answer) = oneshot::channel();
-        let sent = self
-            .mailbox
-            .send(Command::Say {
-                turn_id,
-                message,
-                done,
-            })
-            .await;
-        if sent.is_err() {
-            return Err(ChatError::Ended { reason: None });
-        }
-        answer
-            .await
-            .unwrap_or(Err(ChatError::Ended { reason: None }))
+        self.turn(|done| Command::GoOn { turn_id, done }).await
     }
 
     /// Follows the thread's events: behind `after`, or from its beginning.
@@ -223,6 +255,39 @@ impl Session {
         })
         .await
         .ok_or_else(ended)?
+    }
+
+    /// Uses another specification with the same backends, names and working directory, now or from
+    /// the next turn on.
+    ///
+    /// # Errors
+    /// As [`Session::change`]; the auths of the specification are open already.
+    pub(crate) async fn reconfigure(
+        &self,
+        spec: SessionSpec,
+        when: When,
+    ) -> Result<(), SessionError> {
+        let spec = Box::new(spec.with_base_url_at_its_provider());
+        self.ask(|done| Command::Reconfigure { spec, when, done })
+            .await
+            .ok_or_else(ended)?
+    }
+
+    /// Whether the session answers in this time.
+    pub(crate) async fn answers_within(&self, time: Duration) -> bool {
+        let answer = self.ask(Command::Pending);
+        tokio::time::timeout(time, answer).await.is_ok()
+    }
+
+    /// Ends it without asking it: what it started ends with it, and nothing more is written.
+    pub(crate) fn abort(&self) {
+        self.task.abort();
+    }
+
+    /// Waits until it is over, whoever ended it.
+    pub(crate) async fn until_ended(&self) {
+        let mut ended = self.ended.clone();
+        let _ = ended.wait_for(|ended| *ended).await;
     }
 
     /// What changing settings would change about the next request: parts left out or told
@@ -299,6 +364,14 @@ impl Session {
         self.mailbox.send(command(done)).await.ok()?;
         answer.await.ok()
     }
+}
+
+/// What is known of a saved session beside its specification.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Saved {
+    /// What it used up before.
+    pub(crate) spent: SpentBefore,
+    pub(crate) approvals: ApprovalMode,
 }
 
 /// What a turn came to.

@@ -3,6 +3,7 @@
 //! A subscriber reads at its own pace from a list that only grows; a slow one slows nobody. The
 //! list holds what was written to the log, in the log's order, and nothing before that.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use conjure_core::chat::{Event, EventId};
@@ -22,6 +23,8 @@ pub struct Stamped {
 pub(crate) struct Hub {
     events: RwLock<Vec<Arc<Stamped>>>,
     length: watch::Sender<usize>,
+    /// Nothing more is written by this host, for now.
+    closed: AtomicBool,
 }
 
 impl Hub {
@@ -32,6 +35,7 @@ impl Hub {
         Arc::new(Self {
             events: RwLock::new(events),
             length,
+            closed: AtomicBool::new(false),
         })
     }
 
@@ -46,6 +50,12 @@ impl Hub {
             events.len()
         };
         self.length.send_replace(length);
+    }
+
+    /// Tells subscribers that nothing more comes.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.length.send_modify(|_| {});
     }
 
     /// Follows the thread from behind `after`, or from its beginning.
@@ -95,6 +105,20 @@ impl Subscription {
             if self.length.changed().await.is_err() {
                 // The hub lives as long as this subscription, so its sender cannot be gone.
                 std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// The next event, as soon as there is one; nothing when none comes any more. Safe to drop and
+    /// call again.
+    pub(crate) async fn next_until_closed(&mut self) -> Option<Arc<Stamped>> {
+        loop {
+            let is_closed = self.hub.closed.load(Ordering::Acquire);
+            if let Some(event) = self.try_next() {
+                return Some(event);
+            }
+            if is_closed || self.length.changed().await.is_err() {
+                return None;
             }
         }
     }

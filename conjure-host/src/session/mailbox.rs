@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use super::asking::{ApprovalMode, PendingApproval};
 use super::compaction::UnfoldError;
 use super::handle::{Answer, ChatError, SessionError, Settings};
+use super::spec::SessionSpec;
 use crate::artifacts::Artifact;
 use crate::backend::{BackendStatus, CallReport};
 use crate::plugin::PluginId;
@@ -28,6 +29,10 @@ pub(crate) enum Command {
         message: Message,
         done: oneshot::Sender<Result<Answer, ChatError>>,
     },
+    GoOn {
+        turn_id: String,
+        done: oneshot::Sender<Result<Answer, ChatError>>,
+    },
     Cancel {
         drop_queued: bool,
     },
@@ -39,6 +44,11 @@ pub(crate) enum Command {
     Pending(oneshot::Sender<Vec<PendingApproval>>),
     Change {
         settings: Settings,
+        when: When,
+        done: oneshot::Sender<Result<(), SessionError>>,
+    },
+    Reconfigure {
+        spec: Box<SessionSpec>,
         when: When,
         done: oneshot::Sender<Result<(), SessionError>>,
     },

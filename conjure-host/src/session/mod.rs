@@ -3,6 +3,7 @@
 mod actor;
 mod after_log;
 mod asking;
+mod budget;
 mod calls;
 mod changes;
 mod compaction;
@@ -11,6 +12,7 @@ mod ending;
 mod exchange_dir;
 mod following;
 mod handle;
+mod history;
 mod hub;
 mod mailbox;
 mod model;
@@ -25,9 +27,11 @@ mod spec;
 mod switching;
 mod thread_files;
 
+pub(crate) use budget::SpentBefore;
 pub(crate) use calls::{CallWith, Revision};
 pub(crate) use compaction::unfolding;
 pub(crate) use exchange_dir::sweep;
+pub(crate) use handle::Saved;
 pub(crate) use mailbox::Internal;
 pub(crate) use place::Place;
 pub(crate) use reading::Thread;
@@ -42,6 +46,6 @@ pub use handle::{Answer, ChatError, Session, SessionError, Settings};
 pub use hub::{Stamped, Subscription};
 pub use one_call::OpenError;
 pub use spec::{
-    BackendSpec, BudgetSpec, CompactAt, HttpSpec, PolicySpec, ProviderSpec, SessionSpec, SpecError,
-    TimeoutSpec,
+    BackendSpec, BudgetSpec, CompactAt, HttpSpec, LimitSpec, PolicySpec, ProviderSpec, SessionSpec,
+    SpecError, TimeoutSpec,
 };

@@ -3,7 +3,6 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
 
 use conjure_abi::EmitKind;
 use conjure_core::chat::{Event, FunctionCall, Meta};
@@ -12,14 +11,13 @@ use conjure_core::cost::Account;
 use conjure_core::log::EntryBody;
 use conjure_core::repair::Target;
 use conjure_core::request::ModelRequest;
-use conjure_core::turn::{Action, Decision, Input};
+use conjure_core::turn::{Action, Input};
 use conjure_skill_sdk::protocol::Observe;
 use futures_util::FutureExt as _;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::actor::{Actor, LIVE_BYTES};
-use super::asking::{ApprovalMode, PendingApproval, nobody_there};
 use super::compaction::Compaction;
 use super::derived::{call_timeout, compile_settings, most_bytes};
 use super::handle::ChatError;
@@ -37,8 +35,7 @@ impl Actor {
             Action::Write(body) => {
                 if let EntryBody::TurnStarted { turn_id } = &body {
                     self.turn_id = Some(Arc::from(turn_id.as_str()));
-                    let wall = self.spec.budget.wall_ms.map(Duration::from_millis);
-                    self.wall = wall.map(|wall| tokio::time::Instant::now() + wall);
+                    self.wall = self.out_of_time();
                 }
                 if let EntryBody::TableChanged(change) = &body {
                     self.removed.extend(change.removed.iter().cloned());
@@ -54,7 +51,10 @@ impl Actor {
             }
             Action::UseTable { .. } => self.current.store(Arc::clone(&self.newest)),
             Action::UseSettings(settings) => self.use_settings(&settings),
-            Action::Request { request, .. } => self.deferred.push(Deferred::Send(request)),
+            Action::Request { request, .. } => {
+                self.deferred.push(Deferred::Send(request));
+                return self.exhausted();
+            }
             Action::StopModel { request } => {
                 self.take_pieces();
                 if self.is_unsent(request) {
@@ -96,16 +96,7 @@ impl Actor {
                 }
             }
             Action::AskPerson { call, reason } => {
-                if self.attended == ApprovalMode::Unattended {
-                    let reason = nobody_there(&call, &reason);
-                    let decision = Decision::Deny { reason };
-                    return Some(Input::Decided {
-                        call_id: call.call_id,
-                        decision,
-                    });
-                }
-                self.asked
-                    .insert(call.call_id.clone(), PendingApproval { call, reason });
+                return self.ask_person(call, reason);
             }
             Action::Unask { call_id } => {
                 self.asked.remove(&call_id);
@@ -205,6 +196,7 @@ impl Actor {
         let entries = self.recorder.entries();
         for entry in entries.get(self.accounted..).unwrap_or_default() {
             self.account.add(entry, &price);
+            self.budget.used.add(entry);
         }
         self.accounted = entries.len();
         &self.account

@@ -185,6 +185,12 @@ impl Recorder {
     }
 }
 
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.hub.close();
+    }
+}
+
 fn joined(last: &mut Event, next: &Event) -> bool {
     match (last, next) {
         (Event::Content { delta }, Event::Content { delta: more })

@@ -10,7 +10,7 @@ use conjure_core::wire::{Dialect, Wire};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::auths::AuthRef;
 use crate::provider::HttpOptions;
@@ -57,6 +57,9 @@ pub struct SessionSpec {
     pub vars: BTreeMap<String, String>,
     /// Who the model is to be; the first part of its instructions.
     pub persona: Option<String>,
+    /// What it remembers, any object; told behind the persona. `memory_text` is told as it is, the
+    /// rest as JSON.
+    pub memory: Map<String, Value>,
     /// Where calls work; a directory of the session's own without it.
     pub working_dir: Option<PathBuf>,
     /// The most model requests a turn; 25 by default.
@@ -208,16 +211,36 @@ impl From<CompactAt> for Value {
     }
 }
 
-/// What a turn may use up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+/// What a turn, its thread, and all that a session does may use up.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BudgetSpec {
-    /// Tokens, input and output, of all rounds.
+    /// Tokens of a turn, input and output, of all rounds.
+    pub tokens: Option<u64>,
+    /// Calls that run in a turn.
+    pub calls: Option<u32>,
+    /// Milliseconds that a turn may take.
+    pub wall_ms: Option<u64>,
+    /// What a turn may cost, in US dollars.
+    pub usd: Option<f64>,
+    /// The same for all turns of the thread.
+    pub thread: LimitSpec,
+    /// The same for all turns of the session, in whichever threads.
+    pub session: LimitSpec,
+}
+
+/// What several turns together may use up. Looked at before each request.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LimitSpec {
+    /// Tokens, input and output.
     pub tokens: Option<u64>,
     /// Calls that run.
-    pub calls: Option<u32>,
-    /// Milliseconds.
+    pub calls: Option<u64>,
+    /// Milliseconds of the turns.
     pub wall_ms: Option<u64>,
+    /// US dollars.
+    pub usd: Option<f64>,
 }
 
 /// Which calls may run: patterns of tool names, `backend:NAME`, or `NAME(arguments)`. Deny wins.

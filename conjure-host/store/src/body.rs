@@ -57,8 +57,19 @@ pub(crate) fn read<T: DeserializeOwned>(
     stored: Vec<u8>,
     whose: impl FnOnce() -> String,
 ) -> Result<T, StoreError> {
+    read_sized(stored, whose).map(|(body, _)| body)
+}
+
+/// The same, with the bytes of its JSON.
+pub(crate) fn read_sized<T: DeserializeOwned>(
+    stored: Vec<u8>,
+    whose: impl FnOnce() -> String,
+) -> Result<(T, usize), StoreError> {
     unpack(stored)
-        .and_then(|json| serde_json::from_slice(&json).map_err(|error| error.to_string()))
+        .and_then(|json| {
+            let body = serde_json::from_slice(&json).map_err(|error| error.to_string())?;
+            Ok((body, json.len()))
+        })
         .map_err(|reason| StoreError::Corrupt {
             what: "read a row",
             reason: format!("{}: {reason}", whose()),

@@ -2,9 +2,12 @@
 //!
 //! A page reads its own rows and no others, however long the thread is.
 
+use std::pin::pin;
+
 use conjure_core::chat::{Event, EventId};
 use conjure_core::log::{Entry, EntryBody};
-use sea_orm::{ConnectionTrait, DatabaseTransaction, Value};
+use futures_util::TryStreamExt as _;
+use sea_orm::{ConnectionTrait, DatabaseTransaction, QueryResult, StreamTrait, Value};
 
 use crate::lineage::{Shown, Stretch};
 use crate::row::{column, number};
@@ -14,6 +17,8 @@ use crate::{Record, Store, StoreError, ThreadId, body};
 const READING: &str = "read the thread";
 /// Rows of events that are read at once.
 const ROWS: u64 = 256;
+/// A page ends with the row that brings it to so many bytes of JSON.
+const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// Which entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +57,8 @@ impl EntryPage {
 }
 
 impl Store {
-    /// A page of what a thread shows, its ancestors' entries included; at most `limit` entries.
+    /// A page of what a thread shows, its ancestors' entries included; at most `limit` entries,
+    /// and no more behind the one that brings it to 4 MiB of JSON.
     ///
     /// # Errors
     /// [`StoreError::NoThread`], and what the database says.
@@ -64,7 +70,7 @@ impl Store {
     ) -> Result<EntryPage, StoreError> {
         let tx = self.db().snapshot(READING).await?;
         let shown = Shown::read(&tx, self.db().backend(), thread).await?;
-        let entries = self.page(&tx, &shown, window, limit).await?;
+        let entries = self.page(&tx, &shown, window, limit, PAGE_BYTES).await?;
         Ok(EntryPage {
             entries,
             first_seq: shown.floor + 1,
@@ -72,8 +78,13 @@ impl Store {
         })
     }
 
-    /// The events of a thread behind `after`, or from its beginning, in order; at most `limit`.
-    /// Those of its ancestors are not among them.
+    /// The events of a thread behind `after`, or from its beginning, in order; at most `limit`, and
+    /// no more behind those that bring them to 4 MiB of JSON. None means that there are no more yet;
+    /// only what is behind `after` is read.
+    ///
+    /// A fork has events of its own from its first turn on, and none of its ancestors': whoever
+    /// follows one is shown the ancestors' part by its entries. Events that were cleared are gone,
+    /// and their numbers with them: what follows has higher ones.
     ///
     /// # Errors
     /// What the database says.
@@ -85,11 +96,16 @@ impl Store {
     ) -> Result<Vec<(EventId, Event)>, StoreError> {
         let mut events = Vec::new();
         let mut after = after.unwrap_or(EventId { epoch: 0, seq: 0 });
-        while events.len() < limit {
-            let runs = self.runs(self.db().reader(), thread, after).await?;
+        let mut room = PAGE_BYTES;
+        while events.len() < limit && room > 0 {
+            let rows = (limit - events.len()).min(ROWS as usize) as u64;
+            let runs = self
+                .event_rows(self.db().reader(), thread, after, rows, room)
+                .await?;
             let Some(newest) = runs.last() else { break };
             let next = newest.last;
             for run in runs {
+                room = room.saturating_sub(run.size);
                 events.extend(run.events.into_iter().filter(|(id, _)| *id > after));
             }
             after = next;
@@ -103,13 +119,15 @@ impl Store {
         let tx = self.db().snapshot(READING).await?;
         let shown = Shown::read(&tx, self.db().backend(), thread).await?;
         let entries = self
-            .page(&tx, &shown, Window::After(0), i64::MAX as u64)
+            .page(&tx, &shown, Window::After(0), i64::MAX as u64, usize::MAX)
             .await?;
         let mut entries = entries.into_iter().peekable();
         let mut records = Vec::new();
         let mut after = EventId { epoch: 0, seq: 0 };
         loop {
-            let runs = self.runs(&tx, thread, after).await?;
+            let runs = self
+                .event_rows(&tx, thread, after, ROWS, usize::MAX)
+                .await?;
             let Some(newest) = runs.last() else { break };
             after = newest.last;
             for run in runs {
@@ -130,6 +148,7 @@ impl Store {
         shown: &Shown,
         window: Window,
         limit: u64,
+        mut room: usize,
     ) -> Result<Vec<Entry>, StoreError> {
         let (above, upto, backwards) = match window {
             Window::Last => (0, u64::MAX, true),
@@ -148,8 +167,11 @@ impl Store {
                 upto: stretch.upto.min(upto),
                 thread: stretch.thread,
             };
-            if left > 0 && wanted.above < wanted.upto {
-                entries.extend(self.stretch(tx, &wanted, left, backwards).await?);
+            if left > 0 && room > 0 && wanted.above < wanted.upto {
+                let these = self
+                    .stretch(tx, &wanted, left, backwards, &mut room)
+                    .await?;
+                entries.extend(these);
             }
         }
         if backwards {
@@ -158,13 +180,14 @@ impl Store {
         Ok(entries)
     }
 
-    /// Entries of a stretch, from its end or from its beginning on.
+    /// Entries of a stretch, from its end or from its beginning on, until there is no room left.
     async fn stretch(
         &self,
         tx: &DatabaseTransaction,
         stretch: &Stretch,
         limit: u64,
         backwards: bool,
+        room: &mut usize,
     ) -> Result<Vec<Entry>, StoreError> {
         let order = if backwards { "DESC" } else { "ASC" };
         let sql = format!(
@@ -177,31 +200,33 @@ impl Store {
             stretch.upto.into(),
             limit.into(),
         ];
-        let rows = tx
-            .query_all_raw(self.db().statement(&sql, values))
-            .await
-            .map_err(StoreError::of(READING))?;
-        let mut entries = Vec::with_capacity(rows.len());
-        for row in rows {
+        let mut entries = Vec::new();
+        self.each(tx, &sql, values, |row| {
             let seq = number(&row, "seq")?;
             let whose = || format!("entry {seq} of thread {}", stretch.thread);
-            let body: EntryBody = body::read(column(&row, "body")?, whose)?;
+            let (body, size): (EntryBody, usize) = body::read_sized(column(&row, "body")?, whose)?;
+            *room = room.saturating_sub(size);
             entries.push(Entry {
                 seq,
                 turn: number(&row, "turn_index")?,
                 at_ms: column(&row, "at_ms")?,
                 body,
             });
-        }
+            Ok(*room > 0)
+        })
+        .await?;
         Ok(entries)
     }
 
-    /// Rows of events, the first that holds something behind `after` first.
-    async fn runs(
+    /// Rows of events, the first that holds something behind `after` first, until they have so
+    /// many bytes.
+    async fn event_rows(
         &self,
-        db: &impl ConnectionTrait,
+        db: &(impl ConnectionTrait + StreamTrait),
         thread: &ThreadId,
         after: EventId,
+        rows: u64,
+        mut room: usize,
     ) -> Result<Vec<Run>, StoreError> {
         let sql = "SELECT epoch, first_seq, last_seq, after_entry, body FROM events \
                    WHERE thread_id = $1 AND (epoch, last_seq) > ($2, $3) \
@@ -210,19 +235,16 @@ impl Store {
             thread.as_str().into(),
             after.epoch.into(),
             after.seq.into(),
-            ROWS.into(),
+            rows.into(),
         ];
-        let rows = db
-            .query_all_raw(self.db().statement(sql, values))
-            .await
-            .map_err(StoreError::of(READING))?;
-        let mut runs = Vec::with_capacity(rows.len());
-        for row in rows {
+        let mut runs = Vec::new();
+        self.each(db, sql, values, |row| {
             let epoch = number(&row, "epoch")?;
             let first = number(&row, "first_seq")?;
             let last = number(&row, "last_seq")?;
             let whose = || format!("events {epoch}.{first} to {last} of thread {thread}");
-            let events: Vec<Event> = body::read(column(&row, "body")?, whose)?;
+            let (events, size): (Vec<Event>, usize) =
+                body::read_sized(column(&row, "body")?, whose)?;
             if events.len() as u64 != last + 1 - first.min(last + 1) {
                 return Err(StoreError::Corrupt {
                     what: READING,
@@ -233,10 +255,32 @@ impl Store {
             runs.push(Run {
                 after_entry: number(&row, "after_entry")?,
                 last: EventId { epoch, seq: last },
+                size,
                 events: ids.zip(events).collect(),
             });
-        }
+            room = room.saturating_sub(size);
+            Ok(room > 0)
+        })
+        .await?;
         Ok(runs)
+    }
+
+    /// Takes rows one at a time, as long as more are wanted: those behind are not kept in memory.
+    async fn each(
+        &self,
+        db: &(impl ConnectionTrait + StreamTrait),
+        sql: &str,
+        values: [Value; 4],
+        mut take: impl FnMut(QueryResult) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        let rows = db.stream_raw(self.db().statement(sql, values)).await;
+        let mut rows = pin!(rows.map_err(StoreError::of(READING))?);
+        while let Some(row) = rows.try_next().await.map_err(StoreError::of(READING))? {
+            if !take(row)? {
+                break;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -244,5 +288,7 @@ impl Store {
 struct Run {
     after_entry: u64,
     last: EventId,
+    /// Bytes of JSON.
+    size: usize,
     events: Vec<(EventId, Event)>,
 }

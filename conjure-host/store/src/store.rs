@@ -69,12 +69,17 @@ impl Store {
         self.queue.clear(thread).await
     }
 
-    /// Clears a thread and takes it away. Sessions that chose it have none then.
+    /// Clears a thread and takes it away, its runs included. Sessions that chose it have none then.
     ///
     /// # Errors
     /// [`StoreError::NoThread`], [`StoreError::Busy`] when it is open, and what the database says.
     pub async fn remove_thread(&self, thread: &ThreadId) -> Result<(), StoreError> {
         self.queue.remove(thread).await
+    }
+
+    /// Under which id this process owns threads, runs and requests.
+    pub(crate) async fn writer(&self) -> Result<String, StoreError> {
+        self.queue.writer().await
     }
 
     pub(crate) fn quotas(&self) -> Quotas {

@@ -63,6 +63,8 @@ struct Outcome {
     passed: u64,
     failed: u64,
     skipped: u64,
+    /// Tests that passed at another attempt only.
+    flaky: Vec<String>,
     left_out: LeftOut,
     /// Command lines and checks that did not succeed.
     broken: Vec<String>,
@@ -83,6 +85,9 @@ impl Outcome {
         if !left_out.is_empty() {
             println!("\nLeft out:");
             left_out.iter().for_each(|line| println!("  {line}"));
+        }
+        for test in &self.flaky {
+            println!("\nfailed once, then passed: {test}");
         }
         println!(
             "\ntests: {} passed, {} failed, {} skipped; checks: {} of {} passed",
@@ -173,8 +178,23 @@ impl Outcome {
         let failed = number("failures") + number("errors");
         self.failed += failed;
         self.passed += number("tests").saturating_sub(failed);
+        self.flaky.extend(flaky(report));
         self.left_out.take_junit(report);
     }
+}
+
+/// The tests of a JUnit report that failed at first and passed then.
+fn flaky(report: &str) -> Vec<String> {
+    let mut tests = Vec::new();
+    for case in report.split("<testcase ").skip(1) {
+        let case = case.split("</testcase>").next().unwrap_or_default();
+        let name = case.split_once("name=\"").map(|(_, rest)| rest);
+        let name = name.and_then(|rest| rest.split('"').next());
+        if let Some(name) = name.filter(|_| case.contains("<flakyFailure")) {
+            tests.push(name.to_owned());
+        }
+    }
+    tests
 }
 
 /// Runs cargo-nextest and reads its JUnit report: output of tests that pass is only there.
@@ -265,6 +285,19 @@ mod tests {
                  arguments runs all, `cargo xtask check` the checks"
             ]
         );
+    }
+
+    #[test]
+    fn a_test_that_passed_at_its_second_attempt_is_named() {
+        let mut outcome = Outcome::default();
+        outcome.take_junit(
+            "<testsuites name=\"x\" tests=\"2\" failures=\"0\" errors=\"0\"><testsuite name=\"t\">\
+             <testcase name=\"steady\" classname=\"t\"></testcase>\
+             <testcase name=\"shaky\" classname=\"t\"><flakyFailure type=\"x\"></flakyFailure>\
+             </testcase></testsuite></testsuites>",
+        );
+        assert_eq!((outcome.passed, outcome.failed), (2, 0));
+        assert_eq!(outcome.flaky, ["shaky"]);
     }
 
     #[test]

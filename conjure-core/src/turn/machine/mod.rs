@@ -27,7 +27,8 @@ pub struct Machine {
     next_settings: Option<(Settings, EntryBody)>,
     table: u64,
     next_table: Option<TableChange>,
-    queue: VecDeque<(String, Message)>,
+    /// Turns that wait, each with what is said in it.
+    queue: VecDeque<(String, Option<Message>)>,
     requests: u64,
     /// Tokens of input that the next request will have, about.
     next_input: u64,
@@ -111,11 +112,9 @@ impl Machine {
     pub fn handle(&mut self, input: Input, judge: &dyn Judge) -> Vec<Action> {
         match input {
             Input::User { turn_id, message } => {
-                self.queue.push_back((turn_id, message));
-                if self.turn.is_none() {
-                    self.next_turn();
-                }
+                self.enqueue(turn_id, Some(message));
             }
+            Input::GoOn { turn_id } => self.enqueue(turn_id, None),
             Input::ModelDone {
                 request,
                 response,
@@ -159,10 +158,7 @@ impl Machine {
                 }
                 self.end_when_quiet(Outcome::Cancelled);
             }
-            Input::WallTime => {
-                let value = self.settings.budget.wall_ms.unwrap_or_default();
-                self.end_when_quiet(limit("wall_time_ms", value));
-            }
+            Input::Exhausted { limit: name, value } => self.end_when_quiet(limit(&name, value)),
             Input::Settings {
                 settings,
                 entry,
@@ -188,6 +184,13 @@ impl Machine {
         std::mem::take(&mut self.out)
     }
 
+    fn enqueue(&mut self, turn_id: String, message: Option<Message>) {
+        self.queue.push_back((turn_id, message));
+        if self.turn.is_none() {
+            self.next_turn();
+        }
+    }
+
     fn next_turn(&mut self) {
         let Some((turn_id, message)) = self.queue.pop_front() else {
             return;
@@ -201,7 +204,9 @@ impl Machine {
         self.tell(Event::TurnStarted {
             turn_id: turn_id.clone(),
         });
-        self.write(EntryBody::Message { message });
+        if let Some(message) = message {
+            self.write(EntryBody::Message { message });
+        }
         self.turn = Some(Turn {
             id: turn_id,
             rounds: 0,
@@ -322,6 +327,8 @@ impl Machine {
             self.next_settings = Some((settings, entry));
             return;
         }
+        // What was to come is older than what holds now.
+        self.next_settings = None;
         if let Some(Turn {
             phase: Phase::Model { request, restart },
             ending: None,

@@ -24,6 +24,29 @@ fn while_the_model_speaks_the_partial_text_is_kept() {
 }
 
 #[test]
+fn going_on_begins_a_turn_without_a_message() {
+    let mut bench = Bench::asked();
+    bench.cancel();
+    bench.fail(1, Some(vec![Part::text("Hal")]));
+    let actions = bench.input(Input::GoOn {
+        turn_id: "again".to_owned(),
+    });
+    assert_eq!(
+        actions,
+        [Action::Request {
+            request: 2,
+            round: 1
+        }]
+    );
+    let said: Vec<String> = messages(&bench.log).iter().map(Message::text).collect();
+    assert_eq!(said, ["q", "Hal"], "nothing is said for the person");
+    bench.reply(2, vec![Part::text("lo")], "end_turn");
+    bench.observed();
+    assert_eq!(bench.outcomes().len(), 2);
+    bench.sendable();
+}
+
+#[test]
 fn a_reply_that_was_whole_by_then_is_kept_and_its_calls_do_not_run() {
     let mut bench = Bench::asked();
     bench.cancel();

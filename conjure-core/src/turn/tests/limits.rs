@@ -85,13 +85,14 @@ fn a_budget_of_tokens_ends_a_turn_that_wants_calls_or_pauses() {
 
 #[test]
 fn the_wall_time_stops_what_runs() {
-    let mut bench = Bench::asked_with(budget(Budget {
-        wall_ms: Some(1000),
-        ..Budget::default()
-    }));
+    let out_of_time = || Input::Exhausted {
+        limit: "wall_time_ms".to_owned(),
+        value: 1000,
+    };
+    let mut bench = Bench::asked();
     bench.reply(1, vec![call("1", "a"), call("2", "a")], "tool_use");
     assert_eq!(
-        bench.input(Input::WallTime),
+        bench.input(out_of_time()),
         [Action::StopCall {
             call_id: "1".to_owned()
         }]
@@ -100,7 +101,7 @@ fn the_wall_time_stops_what_runs() {
     assert_eq!(bench.cancel(), []);
     assert_eq!(bench.ended("1", "stopped", CallEnd::Cancelled), [over("q")]);
     is_limit(&bench, "wall_time_ms", 1000);
-    assert_eq!(bench.input(Input::WallTime), []);
+    assert_eq!(bench.input(out_of_time()), []);
 }
 
 #[test]

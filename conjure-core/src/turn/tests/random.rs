@@ -42,7 +42,8 @@ enum Step {
         failed: bool,
     },
     Observed,
-    WallTime,
+    Exhausted,
+    GoOn,
 }
 
 fn any_parts() -> impl Strategy<Value = Vec<Part>> {
@@ -93,7 +94,8 @@ fn any_step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Table),
         2 => any::<bool>().prop_map(|failed| Step::Compacted { failed }),
         4 => Just(Step::Observed),
-        1 => Just(Step::WallTime),
+        1 => Just(Step::Exhausted),
+        1 => Just(Step::GoOn),
     ]
 }
 
@@ -115,10 +117,6 @@ impl Host {
             bench: Bench::new(Settings {
                 max_iterations: 4,
                 max_pauses: 2,
-                budget: Budget {
-                    wall_ms: Some(1),
-                    ..Budget::default()
-                },
                 ..settings()
             }),
             request: None,
@@ -272,7 +270,13 @@ impl Host {
                     self.input(Input::Observed);
                 }
             }
-            Step::WallTime => self.input(Input::WallTime),
+            Step::GoOn => self.input(Input::GoOn {
+                turn_id: "t".to_owned(),
+            }),
+            Step::Exhausted => self.input(Input::Exhausted {
+                limit: "wall_time_ms".to_owned(),
+                value: 1,
+            }),
         }
     }
 

@@ -4,7 +4,9 @@
 //! it, settings are JSON text.
 
 use sea_orm_migration::prelude::*;
-use sea_orm_migration::schema::{big_integer, big_integer_null, binary, boolean, text, text_null};
+use sea_orm_migration::schema::{
+    big_integer, big_integer_null, binary, binary_null, boolean, double_null, text, text_null,
+};
 use sea_orm_migration::sea_orm::DbErr;
 
 /// The first schema.
@@ -35,7 +37,7 @@ impl MigrationTrait for Migration {
 
 /// All tables, those that others refer to first.
 pub(crate) fn tables() -> Vec<TableCreateStatement> {
-    [writing(), threads(), saved()].concat()
+    [writing(), threads(), saved(), running()].concat()
 }
 
 pub(crate) fn indexes() -> Vec<IndexCreateStatement> {
@@ -53,7 +55,7 @@ pub(crate) fn indexes() -> Vec<IndexCreateStatement> {
 }
 
 /// Look-ups that no primary key or unique constraint serves.
-const INDEXES: [(&str, &str, &[&str]); 9] = [
+const INDEXES: [(&str, &str, &[&str]); 14] = [
     ("threads", "threads_by_parent", &["parent_thread_id"]),
     ("threads", "threads_by_owner", &["owner"]),
     ("threads", "threads_by_label", &["thread_label"]),
@@ -62,10 +64,27 @@ const INDEXES: [(&str, &str, &[&str]); 9] = [
     ("artifacts", "artifacts_by_blob", &["blob_sha256"]),
     ("sessions", "sessions_by_auth", &["auth_id"]),
     ("sessions", "sessions_by_entry", &["latest_chat_entry_id"]),
-    ("runs", "runs_by_thread", &["thread_id"]),
+    ("sessions", "sessions_by_thread", &["chat_thread_id"]),
+    (
+        "runs",
+        "runs_by_thread",
+        &["thread_id", "queued_at_ms", "id"],
+    ),
+    (
+        "runs",
+        "runs_by_session",
+        &["session_id", "queued_at_ms", "id"],
+    ),
+    ("runs", "runs_by_time", &["queued_at_ms", "id"]),
+    ("runs", "runs_by_end", &["ended_at_ms"]),
+    (
+        "idempotency_keys",
+        "idempotency_keys_by_time",
+        &["created_at_ms"],
+    ),
 ];
 
-/// Who writes, and what runs.
+/// Who writes.
 fn writing() -> Vec<TableCreateStatement> {
     vec![
         // A process that has threads open. `groups` counts its transactions.
@@ -78,17 +97,6 @@ fn writing() -> Vec<TableCreateStatement> {
             .col(big_integer("beat_ms"))
             .col(big_integer("groups"))
             .col(boolean("lost"))
-            .take(),
-        Table::create()
-            .table("runs")
-            .col(text("id").primary_key())
-            .col(text_null("session_id"))
-            .col(text("thread_id"))
-            .col(text("owner"))
-            .col(big_integer("beat_ms"))
-            .col(text("state"))
-            .col(big_integer("started_at_ms"))
-            .col(big_integer_null("ended_at_ms"))
             .take(),
     ]
 }
@@ -245,6 +253,7 @@ fn saved() -> Vec<TableCreateStatement> {
         Table::create()
             .table("sessions")
             .col(text("id").primary_key())
+            .col(text_null("name").unique_key())
             .col(text("auth_id"))
             .col(text("model_id"))
             .col(text("working_dir"))
@@ -285,7 +294,7 @@ fn saved() -> Vec<TableCreateStatement> {
             .col(big_integer("created_at_ms"))
             .col(big_integer("updated_at_ms"))
             .take(),
-        // What was installed, by the hash of its bytes.
+        // What was loaded, by the hash of its bytes.
         Table::create()
             .table("plugins")
             .col(text("sha256").primary_key())
@@ -295,6 +304,52 @@ fn saved() -> Vec<TableCreateStatement> {
             .col(text("origin"))
             .col(boolean("pinned"))
             .col(big_integer("created_at_ms"))
+            .col(big_integer("updated_at_ms"))
+            .take(),
+    ]
+}
+
+/// What runs, and what was answered.
+fn running() -> Vec<TableCreateStatement> {
+    vec![
+        // A turn, from being queued to its end. `owner`: the writer of the process that runs it.
+        Table::create()
+            .table("runs")
+            .col(text("id").primary_key())
+            .col(text_null("session_id"))
+            .col(text("thread_id"))
+            .col(text("owner"))
+            .col(text("state"))
+            .col(big_integer("beat_ms"))
+            .col(big_integer("queued_at_ms"))
+            .col(big_integer_null("started_at_ms"))
+            .col(big_integer_null("ended_at_ms"))
+            .col(big_integer("input").default(0))
+            .col(big_integer("cache_read").default(0))
+            .col(big_integer("cache_write").default(0))
+            .col(big_integer("output").default(0))
+            .col(big_integer("reasoning").default(0))
+            .col(big_integer("calls").default(0))
+            .col(double_null("usd"))
+            .col(text_null("error"))
+            .foreign_key(
+                references("runs", "session_id", "sessions").on_delete(ForeignKeyAction::SetNull),
+            )
+            .foreign_key(&mut belongs_to_thread("runs"))
+            .take(),
+        // A request that may come twice. `owner`: as of a run.
+        Table::create()
+            .table("idempotency_keys")
+            .col(text("scope"))
+            .col(text("key"))
+            .col(text("request_sha256"))
+            .col(text("owner"))
+            .col(text("state"))
+            .col(big_integer_null("status"))
+            .col(text_null("headers"))
+            .col(binary_null("body"))
+            .col(big_integer("created_at_ms"))
+            .primary_key(Index::create().col("scope").col("key"))
             .take(),
     ]
 }

@@ -1,4 +1,4 @@
-//! What people save: authentications, sessions, personas, MCP servers.
+//! What people save: authentications, sessions, personas, MCP servers; and which plugins were loaded.
 //!
 //! Plain rows, made, read, changed and removed one at a time. Ids are in the order of time; lists
 //! go by them.
@@ -6,6 +6,7 @@
 mod auths;
 mod mcp_servers;
 mod personas;
+mod plugins;
 mod sessions;
 
 use std::fmt;
@@ -22,7 +23,9 @@ use crate::{Store, StoreError};
 pub use auths::Model as SavedAuth;
 pub use mcp_servers::Model as McpServer;
 pub use personas::Model as Persona;
+pub use plugins::Model as Plugin;
 pub use sessions::Model as Session;
+pub(crate) use sessions::free_name;
 
 /// What is said of a failure.
 const SAVING: &str = "save it";

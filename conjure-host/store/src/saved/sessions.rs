@@ -2,9 +2,13 @@
 
 use sea_orm::entity::prelude::*;
 
-use crate::{Store, StoreError};
+use conjure_core::label::numbered;
+use sea_orm::QueryOrder as _;
 
-use super::{JsonText, Kind, fresh, now_ms};
+use crate::database::Transaction;
+use crate::{Store, StoreError, ThreadId};
+
+use super::{JsonText, Kind, READING, SAVING, fresh, not_found, now_ms};
 
 /// A session. Its provider is not saved: it is its authentication's.
 #[derive(Debug, Clone, PartialEq, DeriveEntityModel)]
@@ -13,6 +17,9 @@ pub struct Model {
     /// Its id.
     #[sea_orm(primary_key, auto_increment = false)]
     pub id: String,
+    /// Its name, which no other session has: 1 to 100 characters, none of them a control
+    /// character.
+    pub name: Option<String>,
     /// The saved authentication.
     pub auth_id: String,
     /// The model.
@@ -38,6 +45,9 @@ pub struct Model {
     pub updated_at_ms: i64,
 }
 
+/// The longest name, in characters.
+const LONGEST_NAME: usize = 100;
+
 /// None is used.
 #[derive(Debug, Clone, Copy, EnumIter, DeriveRelation)]
 pub enum Relation {}
@@ -60,6 +70,7 @@ impl Model {
         let now = now_ms();
         Self {
             id: fresh(),
+            name: None,
             auth_id: auth_id.into(),
             model_id: model_id.into(),
             working_dir: working_dir.into(),
@@ -73,17 +84,38 @@ impl Model {
             updated_at_ms: now,
         }
     }
+
+    fn is_named_well(&self) -> Result<(), StoreError> {
+        let Some(name) = &self.name else {
+            return Ok(());
+        };
+        let length = name.chars().count();
+        if (1..=LONGEST_NAME).contains(&length) && !name.contains(char::is_control) {
+            return Ok(());
+        }
+        Err(StoreError::BadName {
+            kind: Entity::NAME,
+            name: name.clone(),
+            rule: "1 to 100 characters, none of them a control character",
+        })
+    }
+
+    /// What it is called in errors.
+    fn called(&self) -> String {
+        self.name.clone().unwrap_or_else(|| self.id.clone())
+    }
 }
 
 impl Store {
     /// Saves a new session.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] when there is no such authentication or thread, and what the
-    /// database says.
+    /// [`StoreError::BadName`], [`StoreError::NameTaken`], [`StoreError::NotFound`] when there is
+    /// no such authentication or thread, and what the database says.
     pub async fn create_session(&self, session: Model) -> Result<Model, StoreError> {
-        let id = session.id.clone();
-        self.insert::<Entity, _>(session, &id).await
+        session.is_named_well()?;
+        let called = session.called();
+        self.insert::<Entity, _>(session, &called).await
     }
 
     /// A session.
@@ -92,6 +124,53 @@ impl Store {
     /// [`StoreError::NotFound`], and what the database says.
     pub async fn session(&self, id: &str) -> Result<Model, StoreError> {
         self.get::<Entity>(id).await
+    }
+
+    /// The session of a name.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], and what the database says.
+    pub async fn session_named(&self, name: &str) -> Result<Model, StoreError> {
+        // No name holds it, and PostgreSQL refuses to compare with it.
+        if name.contains('\0') {
+            return Err(not_found::<Entity>(name));
+        }
+        let found = Entity::find()
+            .filter(Column::Name.eq(name))
+            .one(self.db().reader())
+            .await;
+        found
+            .map_err(StoreError::of(READING))?
+            .ok_or_else(|| not_found::<Entity>(name))
+    }
+
+    /// The sessions that ask with a saved authentication, the oldest first.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn auth_sessions(&self, auth: &str) -> Result<Vec<Model>, StoreError> {
+        self.sessions_where(Column::AuthId.eq(auth)).await
+    }
+
+    /// The sessions whose active thread this is, the oldest first.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn thread_sessions(&self, thread: &ThreadId) -> Result<Vec<Model>, StoreError> {
+        self.sessions_where(Column::ChatThreadId.eq(thread.as_str()))
+            .await
+    }
+
+    async fn sessions_where(
+        &self,
+        condition: sea_orm::sea_query::SimpleExpr,
+    ) -> Result<Vec<Model>, StoreError> {
+        Entity::find()
+            .filter(condition)
+            .order_by_asc(Column::Id)
+            .all(self.db().reader())
+            .await
+            .map_err(StoreError::of(READING))
     }
 
     /// At most `limit` sessions behind the id `after`, the oldest first.
@@ -106,26 +185,71 @@ impl Store {
         self.list::<Entity>(after, limit).await
     }
 
-    /// Saves a session over the one with its id.
+    /// Saves a session over the one with its id, its newest entry included.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] when there is no such session, authentication or thread, and what
-    /// the database says.
+    /// [`StoreError::BadName`], [`StoreError::NameTaken`], [`StoreError::NotFound`] when there is
+    /// no such session, authentication or thread, and what the database says.
     pub async fn update_session(&self, session: Model) -> Result<Model, StoreError> {
-        let id = session.id.clone();
+        session.is_named_well()?;
+        let called = session.called();
         let updated_at_ms = now_ms();
         let session = Model {
             updated_at_ms,
             ..session
         };
-        self.update::<Entity, _>(session, &id).await
+        self.update::<Entity, _>(session, &called).await
     }
 
-    /// Removes a session, and no thread.
+    /// Takes note of the newest entry of a session's thread. Whether it did: a session that has
+    /// another thread by now is left as it is. No change of the session otherwise, so its time of
+    /// change stays.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn set_latest_entry(
+        &self,
+        session: &str,
+        thread: &ThreadId,
+        seq: u64,
+    ) -> Result<bool, StoreError> {
+        let sql = "UPDATE sessions SET latest_chat_entry_id = $1 \
+                   WHERE id = $2 AND chat_thread_id = $3";
+        let values = vec![
+            format!("{thread}/{seq}").into(),
+            session.into(),
+            thread.as_str().into(),
+        ];
+        let changed = self.db().execute(false, sql, values, SAVING).await?;
+        Ok(changed > 0)
+    }
+
+    /// Removes a session, and no thread. Its runs stay with their threads.
     ///
     /// # Errors
     /// [`StoreError::NotFound`], and what the database says.
     pub async fn delete_session(&self, id: &str) -> Result<(), StoreError> {
         self.delete::<Entity>(id).await
     }
+}
+
+/// A name for the session `id`: this one, or with the first number from 2 on where another session
+/// has it.
+pub(crate) async fn free_name(
+    tx: &Transaction<'_>,
+    id: &str,
+    name: &str,
+) -> Result<String, StoreError> {
+    let sql = "SELECT id FROM sessions WHERE name = $1 AND id <> $2";
+    let mut free = name.to_owned();
+    let mut next = 2;
+    while tx
+        .one(sql, [free.as_str().into(), id.into()])
+        .await?
+        .is_some()
+    {
+        free = numbered(name, next);
+        next += 1;
+    }
+    Ok(free)
 }

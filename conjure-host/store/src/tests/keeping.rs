@@ -5,7 +5,8 @@ use conjure_core::log::{Entry, EntryBody};
 use serde_json::json;
 
 use crate::{
-    JsonText, McpServer, Options, Persona, Quotas, Record, SavedAuth, Session, Store, StoreError,
+    JsonText, McpServer, Options, Persona, Plugin, Quotas, Record, SavedAuth, Session, Store,
+    StoreError,
 };
 
 use super::{Bed, cases, entry, id, open};
@@ -13,6 +14,9 @@ use super::{Bed, cases, entry, id, open};
 cases! {
     a_saved_auth_has_a_name_of_its_own_and_stays_while_it_is_used
     sessions_personas_and_servers_are_made_changed_listed_and_removed
+    a_session_is_found_by_its_name_its_auth_and_its_thread
+    the_newest_entry_is_noted_only_on_a_session_that_has_the_thread_still
+    a_plugin_is_noted_once_with_its_first_and_last_time
     a_blob_is_kept_once_and_read_from_anywhere
     a_blob_stays_while_a_file_refers_to_it_and_goes_with_the_last
     a_quota_refuses_and_leaves_nothing_behind
@@ -113,6 +117,109 @@ async fn sessions_personas_and_servers_are_made_changed_listed_and_removed(bed: 
     assert_eq!(store.mcp_servers(None, 9).await.unwrap().len(), 1);
     store.delete_mcp_server(&server.id).await.unwrap();
     assert!(store.mcp_servers(None, 9).await.unwrap().is_empty());
+}
+
+async fn a_session_is_found_by_its_name_its_auth_and_its_thread(bed: Bed) {
+    let store = bed.open().await;
+    let auth = SavedAuth::new("openai", "api_key", "work", vec![1]);
+    let auth = store.create_auth(auth).await.unwrap();
+    store.create_thread(&id("t"), "").await.unwrap();
+    let named = |name: Option<&str>| Session {
+        name: name.map(str::to_owned),
+        chat_thread_id: Some("t".to_owned()),
+        ..Session::new(&auth.id, "gpt", "/home/me")
+    };
+    let login = store.create_session(named(Some("Die Anmeldung"))).await;
+    let login = login.unwrap();
+    let nameless = store.create_session(named(None)).await.unwrap();
+    let other = store.create_session(named(None)).await.unwrap();
+    assert_eq!(store.session_named("Die Anmeldung").await.unwrap(), login);
+    for name in ["die anmeldung", "", "nul \0", login.id.as_str()] {
+        let error = store.session_named(name).await.unwrap_err();
+        assert!(matches!(error, StoreError::NotFound { .. }), "{error}");
+    }
+    let taken = Session {
+        name: login.name.clone(),
+        ..other.clone()
+    };
+    for error in [
+        store.create_session(named(Some("Die Anmeldung"))).await,
+        store.update_session(taken).await,
+    ] {
+        let error = error.unwrap_err();
+        let StoreError::NameTaken { kind, name } = &error else {
+            panic!("{error}");
+        };
+        assert_eq!((*kind, name.as_str()), ("session", "Die Anmeldung"));
+    }
+    for name in ["", "a\nb", "nul \0", &"ü".repeat(101)] {
+        let error = store.create_session(named(Some(name))).await.unwrap_err();
+        assert!(matches!(error, StoreError::BadName { .. }), "{error}");
+    }
+    let longest = "ü".repeat(100);
+    let renamed = Session {
+        name: Some(longest.clone()),
+        ..login.clone()
+    };
+    store.update_session(renamed).await.unwrap();
+    assert_eq!(store.session_named(&longest).await.unwrap().id, login.id);
+
+    let ids = |sessions: Vec<Session>| sessions.into_iter().map(|s| s.id).collect::<Vec<_>>();
+    let all = [login.id, nameless.id, other.id];
+    assert_eq!(ids(store.auth_sessions(&auth.id).await.unwrap()), all);
+    assert_eq!(ids(store.thread_sessions(&id("t")).await.unwrap()), all);
+    assert!(store.auth_sessions("none").await.unwrap().is_empty());
+    assert!(store.thread_sessions(&id("u")).await.unwrap().is_empty());
+}
+
+async fn the_newest_entry_is_noted_only_on_a_session_that_has_the_thread_still(bed: Bed) {
+    let store = bed.open().await;
+    let auth = SavedAuth::new("openai", "api_key", "work", vec![1]);
+    let auth = store.create_auth(auth).await.unwrap();
+    for thread in ["t", "u"] {
+        store.create_thread(&id(thread), "").await.unwrap();
+    }
+    let session = Session {
+        chat_thread_id: Some("t".to_owned()),
+        ..Session::new(&auth.id, "gpt", "/home/me")
+    };
+    let session = store.create_session(session).await.unwrap();
+    let latest = |thread: &'static str, seq| {
+        let (store, session) = (store.clone(), session.id.clone());
+        async move {
+            let set = store.set_latest_entry(&session, &id(thread), seq).await;
+            let latest = store.session(&session).await.unwrap().latest_chat_entry_id;
+            (set.unwrap(), latest.unwrap_or_default())
+        }
+    };
+    assert_eq!(latest("t", 7).await, (true, "t/7".to_owned()));
+    assert_eq!(latest("u", 9).await, (false, "t/7".to_owned()));
+    assert!(!store.set_latest_entry("none", &id("t"), 1).await.unwrap());
+    let noted = store.session(&session.id).await.unwrap();
+    assert_eq!(noted.updated_at_ms, session.updated_at_ms);
+}
+
+async fn a_plugin_is_noted_once_with_its_first_and_last_time(bed: Bed) {
+    let store = bed.open().await;
+    let first = Plugin {
+        created_at_ms: 1,
+        updated_at_ms: 1,
+        ..Plugin::new("00ff", "local", "1.0", "backend", "/a/local.so", false)
+    };
+    store.record_plugin(first.clone()).await.unwrap();
+    let again = Plugin::new("00ff", "local", "1.0", "backend", "/b/local.so", true);
+    store.record_plugin(again.clone()).await.unwrap();
+    let other = Plugin::new("11ff", "local", "1.1", "backend", "/b/local.so", true);
+    store.record_plugin(other.clone()).await.unwrap();
+    let noted = Plugin {
+        created_at_ms: 1,
+        ..again
+    };
+    assert_eq!(
+        store.plugins(None, 9).await.unwrap(),
+        [noted, other.clone()]
+    );
+    assert_eq!(store.plugins(Some("00ff"), 9).await.unwrap(), [other]);
 }
 
 fn bytes(length: usize) -> Vec<u8> {

@@ -110,11 +110,16 @@ fn rows() -> String {
             "INSERT INTO saved_authentications VALUES ('a1', 'openai', 'api_key', 'work', NULL, {}, 1, 1)",
             bytes(b"sealed")
         ),
-        "INSERT INTO sessions VALUES ('s1', 'a1', 'gpt', '/home/me', '{}', '{\"k\":1}', '{}', '{}', \
+        "INSERT INTO sessions VALUES ('s1', 'login', 'a1', 'gpt', '/home/me', '{}', '{\"k\":1}', '{}', '{}', \
          't', 't/4', 1, 1)"
             .to_owned(),
         "INSERT INTO personas VALUES ('p1', 'Terse', '1', 'You are terse.', 1, 1)".to_owned(),
         "INSERT INTO mcp_servers VALUES ('m1', 'files', '{}', TRUE, 1, 1)".to_owned(),
+        "INSERT INTO plugins VALUES ('00ff', 'conjure-local', '1.0', 'backend', 'local.so', TRUE, 1, 1)"
+            .to_owned(),
+        "INSERT INTO runs VALUES ('r1', 's1', 't', 'w', 'completed', 5, 3, 4, 9, 1, 2, 3, 4, 5, 6, \
+         0.5, NULL)"
+            .to_owned(),
     ]);
     statements
         .iter()
@@ -180,6 +185,14 @@ async fn from_version_1(bed: Bed, url: &str, schema: &str) {
     assert_eq!(store.read_blob(blob, 0, 9).await.unwrap(), [1, 2, 3]);
     assert_eq!(store.auth("a1").await.unwrap().sealed, b"sealed");
     assert_eq!(store.session("s1").await.unwrap().memory.0["k"], 1);
+    let session = store.session_named("login").await.unwrap();
+    assert_eq!(session.id, "s1");
+    assert_eq!(
+        store.plugins(None, 9).await.unwrap()[0].name,
+        "conjure-local"
+    );
+    let run = store.run("r1").await.unwrap();
+    assert_eq!((run.ended_at_ms, run.spent.usd), (Some(9), Some(0.5)));
     assert_eq!(store.persona("p1").await.unwrap().name, "Terse");
     assert!(store.mcp_server("m1").await.unwrap().enabled);
     let check = store.check().await.unwrap();

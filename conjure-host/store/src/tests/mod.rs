@@ -2,11 +2,13 @@
 //! PostgreSQL in one test with all others, which share a server and have a database each.
 
 mod faults;
+mod idempotency;
 mod keeping;
 mod kills;
 mod migrations;
 mod model;
 mod postgres;
+mod runs;
 mod threads;
 mod transfer;
 mod writing;

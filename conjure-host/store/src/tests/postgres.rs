@@ -11,7 +11,7 @@ use sea_orm::{ConnectionTrait as _, Database};
 
 use crate::Place;
 
-use super::{Bed, keeping, runtime, threads, transfer, writing};
+use super::{Bed, idempotency, keeping, runs, runtime, threads, transfer, writing};
 
 /// A server, which ends with this value where this test began it.
 pub(crate) struct Server {
@@ -175,7 +175,15 @@ fn free_port() -> u16 {
 #[test]
 fn every_case_holds_over_postgres_too() {
     let Some(server) = Server::get() else { return };
-    let all = [threads::ALL, writing::ALL, keeping::ALL, transfer::ALL].concat();
+    let all = [
+        threads::ALL,
+        writing::ALL,
+        keeping::ALL,
+        runs::ALL,
+        idempotency::ALL,
+        transfer::ALL,
+    ]
+    .concat();
     for (name, case) in all {
         println!("{name}");
         runtime().block_on(async { case(server.bed().await).await });

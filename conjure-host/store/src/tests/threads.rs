@@ -13,6 +13,7 @@ cases! {
     events_come_back_from_any_number_on_exactly_once
     a_fork_copies_nothing_and_both_branches_go_on
     a_page_is_what_it_says_across_forks
+    a_page_ends_where_it_has_4_mib_and_the_next_goes_on
     clearing_deletes_what_no_fork_shows_and_keeps_numbers
     removing_a_thread_keeps_what_its_forks_show_until_they_go
     the_ledger_knows_each_call
@@ -291,6 +292,60 @@ fn call_entry(seq: u64, body: EntryBody) -> Record {
         at_ms: 1_000 + i64::try_from(seq).unwrap(),
         body,
     })
+}
+
+async fn a_page_ends_where_it_has_4_mib_and_the_next_goes_on(bed: Bed) {
+    let store = bed.open().await;
+    let mut log = open(&store, "t").await;
+    let large = |seq| notice(seq, "ü".repeat(700_000));
+    let shown = |seq| Record::Event {
+        id: EventId { epoch: 1, seq },
+        event: Event::Content {
+            delta: "ü".repeat(700_000),
+        },
+    };
+    for seq in 1..=9 {
+        log.append(&[large(seq), shown(seq)], true).await.unwrap();
+    }
+    drop(log);
+    store.fork(&id("t"), 8, &id("f")).await.unwrap();
+    let mut log = open(&store, "f").await;
+    log.append(&[large(9), large(10)], true).await.unwrap();
+
+    // Three are 4.2 MB. A page goes on in the ancestor where there is room.
+    let page = async |window| {
+        let page = store.entries(&id("f"), window, 100).await.unwrap();
+        page.entries.iter().map(|e| e.seq).collect::<Vec<_>>()
+    };
+    assert_eq!(page(Window::Last).await, [8, 9, 10]);
+    assert_eq!(page(Window::Before(8)).await, [5, 6, 7]);
+    assert_eq!(page(Window::After(0)).await, [1, 2, 3]);
+    assert_eq!(page(Window::After(7)).await, [8, 9, 10]);
+    assert_eq!(page(Window::After(9)).await, [10]);
+    let page = store.entries(&id("t"), Window::Last, 100).await.unwrap();
+    assert!(page.has_earlier() && !page.has_later());
+
+    let mut after = None;
+    let mut pages = Vec::new();
+    loop {
+        let events = store.events_after(&id("t"), after, 100).await.unwrap();
+        let Some((last, _)) = events.last() else {
+            break;
+        };
+        after = Some(*last);
+        pages.push(events.iter().map(|(id, _)| id.seq).collect::<Vec<_>>());
+    }
+    assert_eq!(pages, [vec![1, 2, 3], vec![4, 5, 6], vec![7, 8, 9]]);
+    // A fork has none of its ancestors' events.
+    assert_eq!(store.events_after(&id("f"), None, 9).await.unwrap(), []);
+    // All of a thread is read whole, and the connections are as good as before.
+    assert_eq!(read(&store, "t").await.len(), 18);
+    for _ in 0..8 {
+        assert_eq!(
+            store.events_after(&id("t"), None, 1).await.unwrap().len(),
+            1
+        );
+    }
 }
 
 pub(super) fn notice(seq: u64, text: String) -> Record {

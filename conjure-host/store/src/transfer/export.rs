@@ -107,6 +107,7 @@ fn columns(
             match kind {
                 Kind::Text => column::<Option<String>>(row, name)?.map(Json::from),
                 Kind::Number => column::<Option<i64>>(row, name)?.map(Json::from),
+                Kind::Float => column::<Option<f64>>(row, name)?.map(Json::from),
                 Kind::Bool => column::<Option<bool>>(row, name)?.map(Json::from),
                 Kind::Bytes => column::<Option<Vec<u8>>>(row, name)?
                     .map(|bytes| Json::from(BASE64_STANDARD.encode(bytes))),

@@ -17,8 +17,8 @@ use super::{Kind, Line, Table, VERSION, tables};
 
 impl Store {
     /// Reads what [`Store::export`] wrote, all or nothing. What is here already stays: a saved
-    /// authentication, a persona or a server of the same name is taken for the one in the file. How
-    /// many rows are new.
+    /// authentication, a persona or a server of the same name is taken for the one in the file; a
+    /// session of a name that another has gets a number behind it. How many rows are new.
     ///
     /// # Errors
     /// [`StoreError::ThreadExists`] when a thread is here already, [`StoreError::Damaged`] when the
@@ -148,6 +148,7 @@ impl Import<'_, '_> {
                 if let Some(id) = self.auths.get(&field(&row, "auth_id")) {
                     row.insert("auth_id".to_owned(), id.as_str().into());
                 }
+                self.free_name(&mut row).await?;
             }
             "blob_pieces" if self.known_uploads.contains(&field(&row, "upload")) => return Ok(0),
             _ => {}
@@ -181,6 +182,17 @@ impl Import<'_, '_> {
         if let Some(Json::String(parent)) = row.insert("parent_thread_id".to_owned(), Json::Null) {
             self.parents.push((thread.to_string(), parent));
         }
+        Ok(())
+    }
+
+    /// Gives a session another name where one that is here already, and is another, has it.
+    async fn free_name(&self, row: &mut Map<String, Json>) -> Result<(), Refused> {
+        let field = |name: &str| row.get(name).and_then(Json::as_str).map(str::to_owned);
+        let (Some(id), Some(name)) = (field("id"), field("name")) else {
+            return Ok(());
+        };
+        let free = crate::saved::free_name(self.tx, &id, &name).await?;
+        row.insert("name".to_owned(), free.into());
         Ok(())
     }
 
@@ -228,6 +240,8 @@ fn of_json(kind: Kind, value: &Json) -> Option<Value> {
         (Kind::Text, _) => text()?.into(),
         (Kind::Number, Json::Null) => Value::BigInt(None),
         (Kind::Number, _) => value.as_i64()?.into(),
+        (Kind::Float, Json::Null) => Value::Double(None),
+        (Kind::Float, _) => value.as_f64()?.into(),
         (Kind::Bool, _) => value.as_bool()?.into(),
         (Kind::Bytes, _) => bytes(text()?)?.into(),
         (Kind::Body, _) => body::pack(serde_json::to_vec(value).ok()?).into(),

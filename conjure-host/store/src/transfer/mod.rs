@@ -25,9 +25,9 @@ pub use jsonl::{Imported, json_lines};
 const VERSION: u32 = 1;
 
 /// Written first, in this order, since others refer to them.
-const FIRST: [&str; 3] = ["saved_authentications", "threads", "blobs"];
-/// Who writes at the moment, and what the schema is: true of one database only.
-const LEFT_OUT: [&str; 3] = ["writers", "runs", "seaql_migrations"];
+const FIRST: [&str; 4] = ["saved_authentications", "threads", "sessions", "blobs"];
+/// Who writes and asks at the moment, and what the schema is: true of one database only.
+const LEFT_OUT: [&str; 3] = ["writers", "idempotency_keys", "seaql_migrations"];
 
 /// A line.
 #[derive(Debug, Serialize, Deserialize)]
@@ -60,6 +60,7 @@ struct Table {
 enum Kind {
     Text,
     Number,
+    Float,
     Bool,
     Bytes,
     /// JSON that may be compressed.
@@ -73,6 +74,7 @@ impl Kind {
         }
         match declared {
             "bigint" | "integer" => Self::Number,
+            "double" | "double precision" => Self::Float,
             "boolean" => Self::Bool,
             "bytea" => Self::Bytes,
             _ if declared.starts_with("blob") => Self::Bytes,

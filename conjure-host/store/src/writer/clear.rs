@@ -36,11 +36,10 @@ impl Writer {
         let id: Value = thread.as_str().into();
         let sql = "UPDATE sessions SET chat_thread_id = NULL WHERE chat_thread_id = $1";
         tx.execute(sql, [id.clone()]).await?;
-        tx.execute(
-            "DELETE FROM thread_labels WHERE thread_id = $1",
-            [id.clone()],
-        )
-        .await?;
+        for table in ["thread_labels", "runs"] {
+            let sql = format!("DELETE FROM {table} WHERE thread_id = $1");
+            tx.execute(&sql, [id.clone()]).await?;
+        }
         unlink(&tx, thread, owner).await?;
         let sql = "UPDATE threads SET removed = TRUE, thread_label = '', owner = NULL, \
                    cost = NULL WHERE id = $1";

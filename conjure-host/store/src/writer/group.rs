@@ -225,6 +225,10 @@ impl Writer {
     /// connection leaves open. Where that cannot be found out in time, somebody else may have the
     /// threads by now: they must be opened again, and read.
     async fn was_committed(&mut self, number: u64, error: StoreError) -> Result<(), StoreError> {
+        if matches!(error, StoreError::Full { .. }) {
+            // What makes it a commit was not written. To look may need space, too.
+            return Err(error);
+        }
         let deadline = Instant::now() + SILENT;
         let statement = self.db.statement(
             "SELECT groups FROM writers WHERE id = $1",

@@ -178,7 +178,7 @@ impl Writer {
     }
 
     /// Makes this writer known, and takes the opportunity to forget the dead.
-    async fn register(&mut self) -> Result<(), StoreError> {
+    pub(super) async fn register(&mut self) -> Result<(), StoreError> {
         if !self.id.is_empty() {
             return Ok(());
         }
@@ -186,7 +186,10 @@ impl Writer {
         let alive = Alive::new(&id);
         let this = Process::this();
         let tx = self.db.begin(false, OPENING).await?;
-        let sql = format!("SELECT * FROM writers{}", for_update(tx.backend()));
+        let sql = format!(
+            "SELECT * FROM writers ORDER BY id{}",
+            for_update(tx.backend())
+        );
         for row in tx.all(&sql, []).await? {
             let writer = Known::of(&row)?;
             if writer.is_lost || writer.is_dead() {
@@ -254,6 +257,21 @@ impl Known {
     fn is_dead(&self) -> bool {
         self.process.is_dead() || (self.process.is_this() && !Alive::is(&self.id))
     }
+}
+
+/// Whether a writer is gone: dead, or silent for too long. What it may still try to write to its
+/// threads fails then.
+pub(crate) async fn is_gone(tx: &Transaction<'_>, id: &str) -> Result<bool, StoreError> {
+    Ok(still_writes(tx, id).await?.is_none())
+}
+
+/// Keeps a writer's row until the transaction ends; whether it was there, and not taken for dead.
+pub(crate) async fn lock_writer(tx: &Transaction<'_>, id: &str) -> Result<bool, StoreError> {
+    let sql = format!(
+        "SELECT id FROM writers WHERE id = $1 AND lost = FALSE{}",
+        for_update(tx.backend())
+    );
+    Ok(tx.one(&sql, [id.into()]).await?.is_some())
 }
 
 /// Whether a writer lives, and who it is. One that does not is fenced off: what it may still try

@@ -24,6 +24,8 @@ use crate::{Committed, Record, StoreError, ThreadId, ThreadLog};
 use insert::Statements;
 use lease::Lease;
 
+pub(crate) use lease::{is_gone, lock_writer};
+
 /// How much may wait to be written, in bytes.
 const QUEUE: usize = 64 * 1024 * 1024;
 /// The largest append, in bytes.
@@ -49,6 +51,9 @@ enum Command {
     },
     Release {
         lease: u64,
+    },
+    Register {
+        answer: oneshot::Sender<Result<String, StoreError>>,
     },
     Clear {
         thread: ThreadId,
@@ -144,6 +149,11 @@ impl Queue {
             epoch,
             last_seq,
         })
+    }
+
+    /// The writer's id in the database, under which this process owns threads and runs.
+    pub(crate) async fn writer(&self) -> Result<String, StoreError> {
+        self.ask(|answer| Command::Register { answer }).await
     }
 
     pub(crate) async fn clear(&self, thread: &ThreadId) -> Result<(), StoreError> {
@@ -348,6 +358,10 @@ impl Writer {
                 };
                 // The thread is free when this writer is silent or gone, too.
                 let _ = within(PATIENCE, "close the thread", released).await;
+            }
+            Command::Register { answer } => {
+                let registered = within(PATIENCE, "begin the run", self.register()).await;
+                let _ = answer.send(registered.map(|()| self.id.clone()));
             }
             Command::Clear { thread, answer } => {
                 let cleared = within(CLEARING, "clear the thread", self.clear(&thread)).await;

@@ -504,13 +504,14 @@ impl Entry {
                 return Ok(());
             }
         };
-        let any_stateful = listing.tools.iter().any(is_stateful);
-        if any_stateful {
+        if listing.tools.iter().any(is_stateful) {
             self.require_session();
         }
         let config = &self.server.config;
         let has_a_place = config.url.is_some() || config.cwd.is_some();
-        let may_be_shared = connection.era == Era::Modern && !any_stateful && has_a_place;
+        // One that had a stateful tool may get it again.
+        let had_stateful = self.session_required.load(Ordering::Relaxed);
+        let may_be_shared = connection.era == Era::Modern && !had_stateful && has_a_place;
         let before = self.listed().listing;
         let is_new = before.as_deref() != Some(&listing);
         for quarantined in &listing.quarantined {

@@ -1,0 +1,76 @@
+//! What a thread's log says of its session's settings: with which it began, and what changed.
+
+use std::path::Path;
+
+use conjure_core::chat::{Message, Part, Role};
+use conjure_core::log::{Entry, EntryBody};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::actor::Actor;
+use super::spec::SessionSpec;
+
+/// The settings that a conversation depends on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Record {
+    provider: String,
+    model: String,
+    working_dir: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    persona: Option<String>,
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    memory: Map<String, Value>,
+}
+
+impl Record {
+    pub(super) fn of(spec: &SessionSpec, working_dir: &Path) -> Self {
+        Self {
+            provider: spec.provider.clone().unwrap_or_default(),
+            model: spec.model.clone().unwrap_or_default(),
+            working_dir: working_dir.display().to_string(),
+            persona: spec.persona.clone(),
+            memory: spec.memory.clone(),
+        }
+    }
+
+    pub(super) fn entry(&self) -> EntryBody {
+        EntryBody::SettingsChanged {
+            summary: format!("{} / {}", self.provider, self.model),
+            settings: serde_json::to_value(self).unwrap_or_default(),
+        }
+    }
+
+    /// The newest one of a thread.
+    fn last(entries: &[Entry]) -> Option<Self> {
+        entries.iter().rev().find_map(|entry| match &entry.body {
+            EntryBody::SettingsChanged { settings, .. } => {
+                serde_json::from_value(settings.clone()).ok()
+            }
+            _ => None,
+        })
+    }
+}
+
+impl Actor {
+    /// Says in the log what the settings are, where they are not those that it says already. A
+    /// working directory that changed is told to the model too.
+    pub(super) fn record_settings(&mut self) {
+        let now = Record::of(&self.spec, &self.around.working_dir);
+        let before = Record::last(self.recorder.entries());
+        if before.as_ref() == Some(&now) {
+            return;
+        }
+        self.recorder.entry(now.entry());
+        let moved = before.filter(|before| before.working_dir != now.working_dir);
+        if let Some(before) = moved {
+            let text = format!(
+                "The working directory is {} from here on; it was {}. Relative paths start in the \
+                 new one.",
+                now.working_dir, before.working_dir
+            );
+            self.recorder.entry(EntryBody::Message {
+                message: Message::new(Role::System, vec![Part::text(text)]),
+            });
+        }
+    }
+}

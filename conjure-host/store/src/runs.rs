@@ -1,0 +1,499 @@
+//! Runs: turns from being queued to their end, with an owner, a heartbeat and what they spent.
+//!
+//! A run is a record beside the log: what was said and done is in the thread. It belongs to the
+//! process that began it, by the writer under which that process has its threads; when that writer
+//! is gone the run is over, and whoever asks next ends it.
+
+use conjure_core::chat::Usage;
+use sea_orm::{QueryResult, Value};
+
+use crate::database::{for_update, now_ms};
+use crate::row::{column, number, text};
+use crate::threads::Cursor;
+use crate::writer::{is_gone, lock_writer};
+use crate::{Store, StoreError, ThreadId};
+
+const BEGINNING: &str = "begin the run";
+const CHANGING: &str = "change the run";
+const READING: &str = "read the runs";
+/// The longest id, in bytes.
+const LONGEST_ID: usize = 128;
+/// Runs that one statement touches.
+const AT_ONCE: usize = 10_000;
+
+/// A turn that runs, waits to, or did.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Run {
+    /// The turn's id: 1 to 128 characters, none of them a control character.
+    pub id: String,
+    /// The session whose turn it is; nothing when that is gone, or never was.
+    pub session_id: Option<String>,
+    /// The thread.
+    pub thread: ThreadId,
+    /// Who runs it: a writer's id. Given by [`Store::begin_run`].
+    pub owner: String,
+    /// How it is with it.
+    pub state: RunState,
+    /// When its owner last said that it runs, in milliseconds since 1970 by the database's clock,
+    /// as all times of a run.
+    pub beat_ms: i64,
+    /// When it was queued.
+    pub queued_at_ms: i64,
+    /// When it began to run.
+    pub started_at_ms: Option<i64>,
+    /// When it was over.
+    pub ended_at_ms: Option<i64>,
+    /// What it spent, as far as it was told.
+    pub spent: Spent,
+    /// Why it failed.
+    pub error: Option<String>,
+}
+
+/// How it is with a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RunState {
+    /// It waits for its turn.
+    Queued,
+    /// It runs.
+    Running,
+    /// It came to its end.
+    Completed,
+    /// Somebody cancelled it.
+    Cancelled,
+    /// It failed.
+    Failed,
+    /// A limit ended it.
+    Limit,
+    /// The model's answer was cut short.
+    CutShort,
+    /// The process that ran it ended.
+    Interrupted,
+    /// It was silent for too long.
+    Lost,
+}
+
+/// What a run spent.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Spent {
+    /// Tokens.
+    pub usage: Usage,
+    /// Calls of tools.
+    pub calls: u64,
+    /// Money, in US dollars; nothing where the price is not known.
+    pub usd: Option<f64>,
+}
+
+/// Which runs.
+#[derive(Debug, Clone, Copy)]
+pub enum RunsOf<'a> {
+    /// All.
+    All,
+    /// A thread's.
+    Thread(&'a ThreadId),
+    /// A session's.
+    Session(&'a str),
+}
+
+/// Sums over the runs of a session, those that are not over included.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct SessionTotals {
+    /// Their number.
+    pub runs: u64,
+    /// What they spent: the money is the sum of what is known, and nothing when none is.
+    pub spent: Spent,
+    /// How many of those that used tokens have no known price.
+    pub unpriced: u64,
+    /// Their time from start to end, in milliseconds; of one that runs, up to now.
+    pub wall_ms: u64,
+}
+
+impl RunState {
+    const ALL: [Self; 9] = [
+        Self::Queued,
+        Self::Running,
+        Self::Completed,
+        Self::Cancelled,
+        Self::Failed,
+        Self::Limit,
+        Self::CutShort,
+        Self::Interrupted,
+        Self::Lost,
+    ];
+
+    /// A word for programs, such as `cut_short`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Completed => "completed",
+            Self::Cancelled => "cancelled",
+            Self::Failed => "failed",
+            Self::Limit => "limit",
+            Self::CutShort => "cut_short",
+            Self::Interrupted => "interrupted",
+            Self::Lost => "lost",
+        }
+    }
+
+    /// Whether it is an end.
+    pub fn is_over(self) -> bool {
+        !matches!(self, Self::Queued | Self::Running)
+    }
+}
+
+impl Run {
+    /// A run that waits for its turn, not saved yet. The database gives it its owner and its times.
+    pub fn new(id: impl Into<String>, session_id: Option<String>, thread: ThreadId) -> Self {
+        Self {
+            id: id.into(),
+            session_id,
+            thread,
+            owner: String::new(),
+            state: RunState::Queued,
+            beat_ms: 0,
+            queued_at_ms: 0,
+            started_at_ms: None,
+            ended_at_ms: None,
+            spent: Spent::default(),
+            error: None,
+        }
+    }
+
+    /// Where a list goes on behind it.
+    pub fn cursor(&self) -> Cursor {
+        Cursor {
+            created_at_ms: self.queued_at_ms,
+            id: self.id.clone(),
+        }
+    }
+
+    fn of(row: &QueryResult) -> Result<Self, StoreError> {
+        let id: String = column(row, "id")?;
+        let state: String = column(row, "state")?;
+        let known = RunState::ALL.into_iter().find(|s| s.as_str() == state);
+        Ok(Self {
+            state: known.ok_or_else(|| StoreError::Corrupt {
+                what: READING,
+                reason: format!("the state of run {id} is `{state}`"),
+            })?,
+            id,
+            session_id: text(row, "session_id")?,
+            thread: ThreadId::stored(column(row, "thread_id")?),
+            owner: column(row, "owner")?,
+            beat_ms: column(row, "beat_ms")?,
+            queued_at_ms: column(row, "queued_at_ms")?,
+            started_at_ms: column(row, "started_at_ms")?,
+            ended_at_ms: column(row, "ended_at_ms")?,
+            spent: Spent::of(row)?,
+            error: text(row, "error")?,
+        })
+    }
+}
+
+impl Spent {
+    fn of(row: &QueryResult) -> Result<Self, StoreError> {
+        Ok(Self {
+            usage: Usage {
+                input: number(row, "input")?,
+                cache_read: number(row, "cache_read")?,
+                cache_write: number(row, "cache_write")?,
+                output: number(row, "output")?,
+                reasoning: number(row, "reasoning")?,
+            },
+            calls: number(row, "calls")?,
+            usd: column(row, "usd")?,
+        })
+    }
+}
+
+impl Store {
+    /// Saves a run as one of this process, queued or running, with the time of now. As saved.
+    ///
+    /// # Errors
+    /// [`StoreError::NameTaken`] when there is a run of that id, [`StoreError::BadName`],
+    /// [`StoreError::NoThread`], [`StoreError::NotFound`] when there is no such session,
+    /// [`StoreError::Lost`] when this process was silent for so long that another took its threads,
+    /// and what the database says.
+    pub async fn begin_run(&self, run: Run) -> Result<Run, StoreError> {
+        let length = 1..=LONGEST_ID;
+        if !length.contains(&run.id.len()) || run.id.contains(char::is_control) {
+            return Err(StoreError::BadName {
+                kind: "turn",
+                name: run.id,
+                rule: "1 to 128 bytes, no control characters",
+            });
+        }
+        let owner = self.writer().await?;
+        let tx = self.db().begin(false, BEGINNING).await?;
+        if !lock_writer(&tx, &owner).await? {
+            return Err(StoreError::Lost { thread: run.thread });
+        }
+        let sql = "SELECT id FROM threads WHERE id = $1 AND removed = FALSE";
+        if tx.one(sql, [run.thread.as_str().into()]).await?.is_none() {
+            return Err(StoreError::NoThread { thread: run.thread });
+        }
+        if let Some(session) = &run.session_id {
+            let sql = "SELECT id FROM sessions WHERE id = $1";
+            if tx.one(sql, [session.as_str().into()]).await?.is_none() {
+                return Err(StoreError::NotFound {
+                    kind: "session",
+                    id: session.clone(),
+                });
+            }
+        }
+        let now = now_ms(tx.backend());
+        let started = match run.state {
+            RunState::Queued => "NULL",
+            _ => now,
+        };
+        let sql = format!(
+            "INSERT INTO runs (id, session_id, thread_id, owner, state, beat_ms, queued_at_ms, \
+             started_at_ms) VALUES ($1, $2, $3, $4, $5, {now}, {now}, {started}) \
+             ON CONFLICT (id) DO NOTHING RETURNING *"
+        );
+        let state = match run.state {
+            RunState::Queued => RunState::Queued,
+            _ => RunState::Running,
+        };
+        let values: [Value; 5] = [
+            run.id.as_str().into(),
+            run.session_id.into(),
+            run.thread.as_str().into(),
+            owner.into(),
+            state.as_str().into(),
+        ];
+        let Some(row) = tx.one(&sql, values).await? else {
+            return Err(StoreError::NameTaken {
+                kind: "turn",
+                name: run.id,
+            });
+        };
+        let run = Run::of(&row)?;
+        tx.commit().await?;
+        Ok(run)
+    }
+
+    /// A run.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], and what the database says.
+    pub async fn run(&self, id: &str) -> Result<Run, StoreError> {
+        let found = if id.contains('\0') {
+            None
+        } else {
+            let sql = "SELECT * FROM runs WHERE id = $1";
+            self.one(sql, [id.into()]).await?
+        };
+        let run = found.as_ref().map(Run::of).transpose()?;
+        run.ok_or_else(|| StoreError::NotFound {
+            kind: "turn",
+            id: id.to_owned(),
+        })
+    }
+
+    /// A page of runs, the newest first, at most `limit` of them.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn runs(
+        &self,
+        of: RunsOf<'_>,
+        after: Option<&Cursor>,
+        limit: u64,
+    ) -> Result<Vec<Run>, StoreError> {
+        let (at_ms, id) = after.map_or((i64::MAX, ""), |after| (after.created_at_ms, &after.id));
+        let (condition, whose) = match of {
+            RunsOf::All => ("$1 = ''", ""),
+            RunsOf::Thread(thread) => ("thread_id = $1", thread.as_str()),
+            RunsOf::Session(session) => ("session_id = $1", session),
+        };
+        let sql = format!(
+            "SELECT * FROM runs WHERE {condition} AND (queued_at_ms, id) < ($2, $3) \
+             ORDER BY queued_at_ms DESC, id DESC LIMIT $4"
+        );
+        let values = [whose.into(), at_ms.into(), id.into(), limit.into()];
+        let rows = self.all(&sql, values).await?;
+        rows.iter().map(Run::of).collect()
+    }
+
+    /// Puts a run that is not over into a state, with what it spent so far where that is told.
+    /// Whether it was not over.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn update_run(
+        &self,
+        id: &str,
+        state: RunState,
+        spent: Option<Spent>,
+    ) -> Result<bool, StoreError> {
+        self.change_run(id, state, spent, None).await
+    }
+
+    /// Ends a run that is not over, with what it spent and why it failed. Whether it was this that
+    /// ended it: of two that do so at the same time one is told so.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn end_run(
+        &self,
+        id: &str,
+        end: RunState,
+        spent: Option<Spent>,
+        error: Option<&str>,
+    ) -> Result<bool, StoreError> {
+        self.change_run(id, end, spent, error).await
+    }
+
+    async fn change_run(
+        &self,
+        id: &str,
+        state: RunState,
+        spent: Option<Spent>,
+        error: Option<&str>,
+    ) -> Result<bool, StoreError> {
+        let now = now_ms(self.db().backend());
+        let mut values: Vec<Value> = vec![
+            id.replace('\0', "").into(),
+            state.as_str().into(),
+            error.map(|error| error.replace('\0', "")).into(),
+        ];
+        let mut sql = format!("UPDATE runs SET state = $2, error = $3, beat_ms = {now}");
+        if state.is_over() {
+            sql += &format!(", ended_at_ms = {now}");
+        }
+        if state == RunState::Running {
+            sql += &format!(", started_at_ms = COALESCE(started_at_ms, {now})");
+        }
+        if let Some(Spent { usage, calls, usd }) = spent {
+            sql += ", input = $4, cache_read = $5, cache_write = $6, output = $7, \
+                    reasoning = $8, calls = $9, usd = $10";
+            values.extend([
+                usage.input.into(),
+                usage.cache_read.into(),
+                usage.cache_write.into(),
+                usage.output.into(),
+                usage.reasoning.into(),
+                calls.into(),
+                usd.into(),
+            ]);
+        }
+        sql += " WHERE id = $1 AND ended_at_ms IS NULL";
+        let changed = self.db().execute(false, &sql, values, CHANGING).await?;
+        Ok(changed > 0)
+    }
+
+    /// Says of runs that they run. How many of them are not over.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn beat_runs(&self, ids: &[&str]) -> Result<u64, StoreError> {
+        let backend = self.db().backend();
+        let mut beaten = 0;
+        for ids in ids.chunks(AT_ONCE) {
+            let marks: Vec<String> = (1..=ids.len()).map(|n| format!("${n}")).collect();
+            // Locked in one order, so that two that touch the same runs do not wait for each other.
+            let sql = format!(
+                "UPDATE runs SET beat_ms = {} WHERE id IN (SELECT id FROM runs WHERE id IN ({}) \
+                 AND ended_at_ms IS NULL ORDER BY id{})",
+                now_ms(backend),
+                marks.join(", "),
+                for_update(backend)
+            );
+            let values = ids.iter().map(|id| id.replace('\0', "").into()).collect();
+            beaten += self.db().execute(false, &sql, values, CHANGING).await?;
+        }
+        Ok(beaten)
+    }
+
+    /// Ends every run as interrupted that is not over and whose process is gone: dead, or silent
+    /// for so long that its threads may be taken. The time of its end is when it was last heard of.
+    /// The runs that this ended, by their ids.
+    ///
+    /// # Errors
+    /// What the database says; no run is ended then.
+    pub async fn take_over_runs(&self) -> Result<Vec<Run>, StoreError> {
+        let tx = self.db().begin(true, CHANGING).await?;
+        let sql = "SELECT DISTINCT owner FROM runs WHERE ended_at_ms IS NULL ORDER BY owner";
+        let mut ended = Vec::new();
+        for row in tx.all(sql, []).await? {
+            let owner: String = column(&row, "owner")?;
+            if !is_gone(&tx, &owner).await? {
+                continue;
+            }
+            let sql = format!(
+                "UPDATE runs SET state = 'interrupted', ended_at_ms = beat_ms WHERE id IN \
+                 (SELECT id FROM runs WHERE owner = $1 AND ended_at_ms IS NULL ORDER BY id{}) \
+                 RETURNING *",
+                for_update(tx.backend())
+            );
+            for row in tx.all(&sql, [owner.into()]).await? {
+                ended.push(Run::of(&row)?);
+            }
+        }
+        tx.commit().await?;
+        ended.sort_by(|a, b| a.id.cmp(&b.id));
+        Ok(ended)
+    }
+
+    /// Runs that are not over and were not heard of for so long, whoever owns them; those that
+    /// were silent longest first.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn silent_runs(&self, older_than_ms: i64) -> Result<Vec<Run>, StoreError> {
+        let sql = format!(
+            "SELECT * FROM runs WHERE ended_at_ms IS NULL AND beat_ms < {} - $1 \
+             ORDER BY beat_ms, id",
+            now_ms(self.db().backend())
+        );
+        let rows = self.all(&sql, [older_than_ms.into()]).await?;
+        rows.iter().map(Run::of).collect()
+    }
+
+    /// Sums over the runs of a session; all of them 0 where it has none.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn session_totals(&self, session: &str) -> Result<SessionTotals, StoreError> {
+        let sum =
+            |of: &str, name: &str| format!("CAST(COALESCE(SUM({of}), 0) AS BIGINT) AS {name}");
+        let now = now_ms(self.db().backend());
+        let sums = [
+            sum("1", "runs"),
+            sum("input", "input"),
+            sum("cache_read", "cache_read"),
+            sum("cache_write", "cache_write"),
+            sum("output", "output"),
+            sum("reasoning", "reasoning"),
+            sum("calls", "calls"),
+            sum(
+                "CASE WHEN usd IS NULL AND input + cache_read + cache_write + output > 0 \
+                 THEN 1 ELSE 0 END",
+                "unpriced",
+            ),
+            // The clock may have been set back.
+            sum(
+                &format!(
+                    "CASE WHEN COALESCE(ended_at_ms, {now}) > started_at_ms \
+                     THEN COALESCE(ended_at_ms, {now}) - started_at_ms ELSE 0 END"
+                ),
+                "wall_ms",
+            ),
+        ];
+        let sql = format!(
+            "SELECT {}, SUM(usd) AS usd FROM runs WHERE session_id = $1",
+            sums.join(", ")
+        );
+        let row = self.one(&sql, [session.into()]).await?;
+        let Some(row) = row else {
+            return Ok(SessionTotals::default());
+        };
+        Ok(SessionTotals {
+            runs: number(&row, "runs")?,
+            spent: Spent::of(&row)?,
+            unpriced: number(&row, "unpriced")?,
+            wall_ms: number(&row, "wall_ms")?,
+        })
+    }
+}
