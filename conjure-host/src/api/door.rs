@@ -25,6 +25,10 @@ const SENT: &str = "authorization, content-type, idempotency-key, last-event-id,
 /// What it may read.
 const READ: &str = "location, idempotency-replayed, content-range, etag, retry-after";
 
+/// Who asks: the number of its token, counted from 1; 0 where none is needed.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Client(pub(super) usize);
+
 /// Who is let in.
 pub(super) struct Door {
     pub(super) hosts: Vec<String>,
@@ -75,7 +79,7 @@ pub(super) async fn admit(State(door): State<Arc<Door>>, request: Request, next:
 }
 
 impl Door {
-    async fn answer(&self, request: Request, next: Next) -> Response {
+    async fn answer(&self, mut request: Request, next: Next) -> Response {
         if let Err(problem) = self.checked_host(request.headers(), request.uri()) {
             return problem.into_response();
         }
@@ -89,10 +93,14 @@ impl Door {
                 .contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
         let mut response = if origin.is_some() && asks_first {
             may_call()
-        } else if let Err(problem) = self.checked_token(&request) {
-            problem.into_response()
         } else {
-            next.run(request).await
+            match self.client(&request) {
+                Ok(client) => {
+                    request.extensions_mut().insert(client);
+                    next.run(request).await
+                }
+                Err(problem) => problem.into_response(),
+            }
         };
         if let Some(origin) = origin {
             let headers = response.headers_mut();
@@ -162,12 +170,12 @@ impl Door {
         ))
     }
 
-    fn checked_token(&self, request: &Request) -> Result<(), Problem> {
-        if self.tokens.is_empty()
-            || OPEN.contains(&request.uri().path())
-            || self.tokens.number_of(request.headers()).is_some()
-        {
-            return Ok(());
+    fn client(&self, request: &Request) -> Result<Client, Problem> {
+        if self.tokens.is_empty() || OPEN.contains(&request.uri().path()) {
+            return Ok(Client::default());
+        }
+        if let Some(number) = self.tokens.number_of(request.headers()) {
+            return Ok(Client(number + 1));
         }
         Err(Problem::new(
             StatusCode::UNAUTHORIZED,

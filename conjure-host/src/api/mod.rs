@@ -12,6 +12,7 @@ mod files;
 mod health;
 mod mcp_servers;
 mod metrics;
+mod once;
 mod openapi;
 mod pages;
 mod personas;
@@ -163,10 +164,15 @@ impl ApiServer {
             .fallback(unknown)
             .method_not_allowed_fallback(not_allowed)
             .layer(axum::middleware::from_fn_with_state(
+                app.clone(),
+                once::once,
+            ))
+            .layer(axum::middleware::from_fn_with_state(
                 Arc::new(door),
                 door::admit,
             ))
-            .with_state(app);
+            .with_state(app.clone());
+        let forgetting = tokio::spawn(once::forget(app.clone()));
         let serving = connections::serve(self.listener, router, bounds, closing.clone());
         tokio::pin!(serving);
         tokio::select! {
@@ -179,6 +185,7 @@ impl ApiServer {
                 }
             }
         }
+        forgetting.abort();
         store.close().await;
     }
 }

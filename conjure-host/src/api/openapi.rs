@@ -105,9 +105,7 @@ fn operations(item: &mut PathItem) -> [(&'static str, &mut Option<Operation>); 4
 
 /// Adds the answers that every operation of its kind may get.
 fn complete(path: &str, method: &str, operation: &mut Operation) {
-    let is_created = |status: &String| status == "201" || status == "202";
-    let is_create = operation.responses.responses.keys().any(is_created);
-    if method == "post" && is_create {
+    if method == "post" {
         let key = ParameterBuilder::new()
             .name("Idempotency-Key")
             .parameter_in(ParameterIn::Header)
@@ -126,8 +124,8 @@ fn complete(path: &str, method: &str, operation: &mut Operation) {
             .parameters
             .get_or_insert_default()
             .push(key.into());
-        for status in ["201", "202"] {
-            if let Some(RefOr::T(response)) = operation.responses.responses.get_mut(status) {
+        for (status, response) in &mut operation.responses.responses {
+            if let (true, RefOr::T(response)) = (status.starts_with('2'), response) {
                 let replayed = HeaderBuilder::new()
                     .schema(Some(
                         ObjectBuilder::new().schema_type(Type::Boolean).build(),
@@ -163,7 +161,9 @@ fn complete(path: &str, method: &str, operation: &mut Operation) {
     if operation.request_body.is_some() || operation.parameters.is_some() {
         problems.push(("422", "What was sent cannot be right"));
     }
-    if method == "post" && is_create {
+    if method == "post" {
+        problems.push(("408", "The body came too slowly"));
+        problems.push(("413", "The body is too large"));
         problems.push(("409", "The key is in use by a request that is not done"));
     }
     if method != "get" {
