@@ -11,6 +11,7 @@ pub mod env;
 pub mod fs;
 mod host;
 mod http_server;
+pub mod manager;
 pub mod mcp_import;
 pub mod mcp_server;
 pub mod platform;

@@ -284,12 +284,6 @@ impl Session {
         self.task.abort();
     }
 
-    /// Waits until it is over, whoever ended it.
-    pub(crate) async fn until_ended(&self) {
-        let mut ended = self.ended.clone();
-        let _ = ended.wait_for(|ended| *ended).await;
-    }
-
     /// What changing settings would change about the next request: parts left out or told
     /// otherwise, ids renamed, tools that would not be offered, tokens, and whether what the
     /// prompt cache holds would be lost. Sends nothing and needs no key.
@@ -354,9 +348,15 @@ impl Session {
     }
 
     /// Ends the session and everything that it started, and waits for that.
-    pub async fn close(mut self) {
+    pub async fn close(self) {
+        self.end().await;
+    }
+
+    /// [`Session::close`] for whoever shares it.
+    pub(crate) async fn end(&self) {
         let _ = self.mailbox.send(Command::End).await;
-        let _ = self.ended.wait_for(|ended| *ended).await;
+        let mut ended = self.ended.clone();
+        let _ = ended.wait_for(|ended| *ended).await;
     }
 
     async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Option<T> {

@@ -79,10 +79,10 @@ fn given(server: &Server, base_url: &str) -> String {
 fn no_request_that_schemathesis_makes_is_answered_in_a_way_that_is_not_described() {
     let Some(program) = program() else { return };
     let server = Server::start();
-    server
-        .workspace
-        .write("schemathesis.toml", given(&server))
-        .unwrap();
+    let models = ["model-a".to_owned()];
+    let mock = MockLlm::start_blocking(Script::new().models(models)).unwrap();
+    let config = given(&server, &mock.base_url());
+    server.workspace.write("schemathesis.toml", config).unwrap();
     let url = format!("http://{}", server.address);
     let mut suite = Command::new(program)
         .arg("run")

@@ -1,0 +1,138 @@
+//! How it is with the sessions, for lists that stay up to date.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use serde::Serialize;
+use tokio::sync::broadcast;
+
+use super::lock;
+use super::view::SessionState;
+use crate::store::ThreadId;
+
+/// Changes that a slow follower may miss before it has to look again.
+const KEPT: usize = 1024;
+
+/// Something changed about a session.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "change", rename_all = "snake_case")]
+pub enum Change {
+    /// How it is with it.
+    State {
+        /// The session.
+        session: String,
+        /// How it is now.
+        state: SessionState,
+        /// The turn that runs.
+        turn: Option<String>,
+        /// The thread that is open.
+        thread: Option<ThreadId>,
+        /// How many follow-ups wait.
+        queued: usize,
+    },
+    /// It was made, or its settings or thread are other ones.
+    Saved {
+        /// The session.
+        session: String,
+    },
+    /// It was deleted.
+    Deleted {
+        /// The session.
+        session: String,
+    },
+    /// Changes were missed: what is known of all sessions is to be read anew.
+    Missed,
+}
+
+/// What is known of a session that has a keeper.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Status {
+    pub(super) state: SessionState,
+    pub(super) turn: Option<String>,
+    pub(super) thread: Option<ThreadId>,
+    pub(super) queued: usize,
+}
+
+/// How it is with each session.
+pub(super) struct States {
+    known: Mutex<HashMap<String, Status>>,
+    told: broadcast::Sender<Change>,
+}
+
+impl Default for States {
+    fn default() -> Self {
+        Self {
+            known: Mutex::default(),
+            told: broadcast::Sender::new(KEPT),
+        }
+    }
+}
+
+impl States {
+    pub(super) fn of(&self, session: &str) -> Status {
+        lock(&self.known).get(session).cloned().unwrap_or_default()
+    }
+
+    /// How many sessions have a turn that runs.
+    pub(super) fn running(&self) -> usize {
+        let known = lock(&self.known);
+        let runs = |status: &&Status| status.state != SessionState::Idle;
+        known.values().filter(runs).count()
+    }
+
+    pub(super) fn set(&self, session: &str, status: Status) {
+        {
+            let mut known = lock(&self.known);
+            if known.get(session).cloned().unwrap_or_default() == status {
+                return;
+            }
+            if status == Status::default() {
+                known.remove(session);
+            } else {
+                known.insert(session.to_owned(), status.clone());
+            }
+        }
+        self.tell(Change::State {
+            session: session.to_owned(),
+            state: status.state,
+            turn: status.turn,
+            thread: status.thread,
+            queued: status.queued,
+        });
+    }
+
+    pub(super) fn tell(&self, change: Change) {
+        // Nobody need follow.
+        let _ = self.told.send(change);
+    }
+
+    pub(super) fn follow(&self) -> Changes {
+        Changes(self.told.subscribe())
+    }
+}
+
+/// Follows the sessions.
+pub struct Changes(broadcast::Receiver<Change>);
+
+impl Changes {
+    /// The next change; nothing when the manager is gone. Safe to drop and call again.
+    pub async fn next(&mut self) -> Option<Change> {
+        match self.0.recv().await {
+            Ok(change) => Some(change),
+            Err(broadcast::error::RecvError::Lagged(_)) => Some(Change::Missed),
+            Err(broadcast::error::RecvError::Closed) => None,
+        }
+    }
+}
+
+impl super::Manager {
+    /// Follows the sessions from now on.
+    pub fn changes(&self) -> Changes {
+        self.inner.states.follow()
+    }
+
+    /// How many sessions have a turn that runs.
+    pub fn running(&self) -> usize {
+        self.inner.states.running()
+    }
+}

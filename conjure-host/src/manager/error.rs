@@ -1,0 +1,78 @@
+//! What goes wrong with saved sessions.
+
+use crate::auths::AuthError;
+use crate::session::{SessionError, SpecError};
+use crate::store::StoreError;
+
+/// Why nothing came of what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum ManagerError {
+    /// What was named is not there.
+    #[error("there is no {kind} `{id}`")]
+    NotFound {
+        /// What it would be.
+        kind: &'static str,
+        /// How it was named.
+        id: String,
+    },
+    /// What was said cannot be.
+    #[error("{message}")]
+    Invalid {
+        /// What, and what to do.
+        message: String,
+    },
+    /// It does not fit with how things are.
+    #[error("{message}")]
+    Conflict {
+        /// What is in the way, and what to do.
+        message: String,
+    },
+    /// Too much waits already.
+    #[error("{queued} messages wait in this session already; wait for one of them, or cancel")]
+    Full {
+        /// How many.
+        queued: usize,
+    },
+    /// The host is going down.
+    #[error("the host is going down and begins nothing any more")]
+    Closing,
+    /// The session.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// A saved auth.
+    #[error(transparent)]
+    Auth(AuthError),
+    /// The store.
+    #[error(transparent)]
+    Store(StoreError),
+}
+
+impl From<StoreError> for ManagerError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::NotFound { kind, id } => Self::NotFound { kind, id },
+            StoreError::NoThread { thread } => Self::NotFound {
+                kind: "thread",
+                id: thread.to_string(),
+            },
+            error => Self::Store(error),
+        }
+    }
+}
+
+impl From<AuthError> for ManagerError {
+    fn from(error: AuthError) -> Self {
+        match error {
+            AuthError::Store(error) => error.into(),
+            error => Self::Auth(error),
+        }
+    }
+}
+
+impl From<SpecError> for ManagerError {
+    fn from(error: SpecError) -> Self {
+        Self::Invalid {
+            message: error.to_string(),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Following a thread: what the store has behind a number, then what is written, for as long as
+//! anybody listens. Whether the thread is open here, and by which session, makes no difference.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use conjure_core::chat::EventId;
+use tokio::sync::watch;
+
+use super::open::Live;
+use super::{Inner, Manager, ManagerError, lock};
+use crate::session::{Session, Stamped, Subscription};
+use crate::store::ThreadId;
+
+/// Events that are read at once.
+const PAGE: usize = 500;
+/// How often the store is asked for what another process wrote.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Follows a thread's events, each once and in order.
+pub struct EventStream {
+    inner: Arc<Inner>,
+    thread: ThreadId,
+    seen: Option<EventId>,
+    read: VecDeque<Arc<Stamped>>,
+    live: Option<Subscription>,
+    /// What was followed last.
+    followed: Weak<Session>,
+    live_changed: watch::Receiver<u64>,
+}
+
+impl Manager {
+    /// Follows a thread's events: behind `after`, or from its beginning.
+    ///
+    /// # Errors
+    /// [`ManagerError::NotFound`], and the store's.
+    pub async fn events(
+        &self,
+        thread: &ThreadId,
+        after: Option<EventId>,
+    ) -> Result<EventStream, ManagerError> {
+        self.inner.store.thread(thread).await?;
+        Ok(EventStream {
+            live_changed: self.inner.live_changed.subscribe(),
+            inner: Arc::clone(&self.inner),
+            thread: thread.clone(),
+            seen: after,
+            read: VecDeque::new(),
+            live: None,
+            followed: Weak::new(),
+        })
+    }
+}
+
+impl EventStream {
+    /// The next event, as soon as there is one. Nothing when the manager goes down or the thread
+    /// was removed. Safe to drop and call again.
+    ///
+    /// # Errors
+    /// The store's; the next call tries again.
+    pub async fn next(&mut self) -> Result<Option<Arc<Stamped>>, ManagerError> {
+        loop {
+            if let Some(event) = self.read.pop_front() {
+                self.seen = Some(event.id);
+                return Ok(Some(event));
+            }
+            if let Some(live) = &mut self.live {
+                if let Some(event) = live.next_until_closed().await {
+                    self.seen = Some(event.id);
+                    return Ok(Some(event));
+                }
+                self.live = None;
+            }
+            self.live_changed.mark_unchanged();
+            let open = lock(&self.inner.live).get(&self.thread).cloned();
+            if let Some(open) = open.filter(|open| !self.is_over(open)) {
+                self.live = Some(open.follow(self.seen));
+                self.followed = Arc::downgrade(&open.session);
+                continue;
+            }
+            if self.read_more().await? {
+                continue;
+            }
+            if self.inner.closing.is_cancelled() && self.inner.tasks.is_empty() {
+                return Ok(None);
+            }
+            tokio::select! {
+                _ = self.live_changed.changed() => {}
+                () = tokio::time::sleep(LOOK) => {}
+            }
+        }
+    }
+
+    /// Whether this one was followed to its end already.
+    fn is_over(&self, open: &Live) -> bool {
+        std::ptr::eq(self.followed.as_ptr(), Arc::as_ptr(&open.session))
+    }
+
+    async fn read_more(&mut self) -> Result<bool, ManagerError> {
+        let events = self.inner.store.events_after(&self.thread, self.seen, PAGE);
+        let events = events.await?;
+        let stamped = events.into_iter().map(|(id, event)| Stamped { id, event });
+        self.read.extend(stamped.map(Arc::new));
+        Ok(!self.read.is_empty())
+    }
+}

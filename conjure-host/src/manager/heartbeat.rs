@@ -1,0 +1,88 @@
+//! Signs of life: runs whose sessions answer are noted as alive, and those that are silent for too
+//! long are ended and marked.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::{Inner, ManagerError, lock};
+use crate::store::{Run, RunState};
+
+impl Inner {
+    /// Ends what a process left behind that is no more.
+    pub(super) async fn take_over(&self) -> Result<Vec<Run>, ManagerError> {
+        let over = self.store.take_over_runs().await?;
+        for run in &over {
+            tracing::warn!(
+                run = run.id,
+                thread = %run.thread,
+                "the process that ran it is gone; it is interrupted, and nothing of it is repeated"
+            );
+        }
+        Ok(over)
+    }
+
+    /// Looks at every run once.
+    async fn look(&self) -> Result<(), ManagerError> {
+        let open: Vec<_> = lock(&self.live).values().cloned().collect();
+        let half = self.options.silence / 2;
+        let asked = open.into_iter().filter_map(|live| {
+            let run = live.run()?;
+            Some(async move { live.session.answers_within(half).await.then_some(run) })
+        });
+        let alive: Vec<String> = futures_util::future::join_all(asked)
+            .await
+            .into_iter()
+            .flatten()
+            .collect();
+        let alive: Vec<&str> = alive.iter().map(String::as_str).collect();
+        self.store.beat_runs(&alive).await?;
+        let silence = i64::try_from(self.options.silence.as_millis()).unwrap_or(i64::MAX);
+        for run in self.store.silent_runs(silence).await? {
+            self.end_silent(&run).await?;
+        }
+        self.take_over().await?;
+        Ok(())
+    }
+
+    /// Ends a run of this process that gives no sign of life. Its session ends with it: it cannot
+    /// be asked for anything.
+    async fn end_silent(&self, run: &Run) -> Result<(), ManagerError> {
+        if run.state == RunState::Queued {
+            return Ok(());
+        }
+        let live = lock(&self.live).get(&run.thread).cloned();
+        let Some(live) = live.filter(|live| live.run().as_deref() == Some(&run.id)) else {
+            return Ok(());
+        };
+        let why = format!(
+            "its session gave no sign of life for {} s and was ended; what came so far is kept",
+            self.options.silence.as_secs()
+        );
+        tracing::error!(run = run.id, thread = %run.thread, "{why}");
+        self.store
+            .end_run(&run.id, RunState::Lost, None, Some(&why))
+            .await?;
+        live.session.abort();
+        Ok(())
+    }
+}
+
+/// Looks after runs until the manager is gone or goes down.
+pub(super) async fn beat(inner: Weak<Inner>, closing: CancellationToken, every: Duration) {
+    loop {
+        tokio::select! {
+            () = closing.cancelled() => return,
+            () = tokio::time::sleep(every) => {}
+        }
+        let Some(inner) = inner.upgrade() else { return };
+        if let Err(error) = look(&inner).await {
+            tracing::warn!("runs could not be looked after: {error}");
+        }
+    }
+}
+
+async fn look(inner: &Arc<Inner>) -> Result<(), ManagerError> {
+    inner.look().await
+}

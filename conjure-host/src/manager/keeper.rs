@@ -1,0 +1,535 @@
+//! The keeper of one session: takes what is asked of it in order, and runs one turn at a time.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_core::chat::Message;
+use futures_util::FutureExt as _;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::changes::Status;
+use super::opening::Opened;
+use super::requests::Ask;
+use super::running::{Running, answered};
+use super::runs::{Turn, end_of};
+use super::saving::active;
+use super::view::SessionState;
+use super::{Inner, ManagerError};
+use crate::session::{Answer, ChatError, Stamped, Subscription};
+use crate::store::{Run, RunState, Session as Row, Spent, StoreError, ThreadId};
+
+/// How long a turn that is ended may take to come to its end.
+const ENDING: Duration = Duration::from_secs(10);
+
+/// Keeps one session.
+pub(super) struct Keeper {
+    pub(super) inner: Arc<Inner>,
+    pub(super) row: Row,
+    mailbox: mpsc::Receiver<Ask>,
+    pub(super) open: Option<Open>,
+    waiting: VecDeque<Waiting>,
+    opening: Option<Opening>,
+    pub(super) running: Option<Running>,
+    /// When there was something to do last.
+    used: Instant,
+    /// The session is gone for good.
+    is_over: bool,
+}
+
+/// The open thread.
+pub(super) struct Open {
+    pub(super) opened: Opened,
+    events: Subscription,
+    /// Its settings are others by now, which it cannot take over.
+    pub(super) is_outdated: bool,
+}
+
+/// A turn that waits.
+struct Waiting {
+    turn_id: String,
+    thread: ThreadId,
+    /// What is said; where there is nothing the model goes on.
+    message: Option<Message>,
+}
+
+/// A turn whose session is being opened.
+struct Opening {
+    turn: Waiting,
+    task: JoinHandle<Result<Opened, ManagerError>>,
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Keeper {
+    pub(super) fn new(inner: Arc<Inner>, row: Row, mailbox: mpsc::Receiver<Ask>) -> Self {
+        Self {
+            inner,
+            row,
+            mailbox,
+            open: None,
+            waiting: VecDeque::new(),
+            opening: None,
+            running: None,
+            used: Instant::now(),
+            is_over: false,
+        }
+    }
+
+    /// Runs it. What breaks here ends this session's turns and nobody else's.
+    pub(super) async fn supervised(mut self) {
+        let done = AssertUnwindSafe(self.run()).catch_unwind().await;
+        if done.is_err() {
+            tracing::error!(
+                session = self.row.id,
+                "its keeper broke; its turns are lost"
+            );
+        }
+        self.mailbox.close();
+        let left = if done.is_err() {
+            RunState::Lost
+        } else {
+            RunState::Interrupted
+        };
+        self.drop_waiting(left, "the host went down before it began")
+            .await;
+        self.leave().await;
+        self.inner.states.set(&self.row.id, Status::default());
+    }
+
+    async fn run(&mut self) {
+        let (closing, ending) = (self.inner.closing.clone(), self.inner.ending.clone());
+        while !self.is_over {
+            self.begin_next().await;
+            self.tell();
+            let is_idle = self.running.is_none() && self.opening.is_none();
+            let idle = is_idle.then(|| self.used + self.inner.options.idle);
+            tokio::select! {
+                biased;
+                () = ending.cancelled() => return,
+                () = closing.cancelled(), if is_idle => return,
+                answer = answered(&mut self.running) => self.turn_over(answer).await,
+                event = next_event(&mut self.open) => self.seen(event.as_deref()).await,
+                opened = opened(&mut self.opening) => self.opened(opened).await,
+                ask = self.mailbox.recv() => match ask {
+                    Some(ask) => self.take(ask).await,
+                    None => return,
+                },
+                () = passed(idle) => return,
+            }
+        }
+    }
+
+    async fn take(&mut self, ask: Ask) {
+        self.used = Instant::now();
+        match ask {
+            Ask::Say {
+                turn_id,
+                message,
+                done,
+            } => {
+                let said = self.say(turn_id, message).await;
+                let _ = done.send(said);
+            }
+            Ask::Cancel { drop_queued, done } => {
+                self.cancel(drop_queued).await;
+                let _ = done.send(());
+            }
+            Ask::Approvals(done) => {
+                let _ = done.send(self.approvals().await);
+            }
+            Ask::Decide {
+                call_id,
+                decision,
+                scope,
+                done,
+            } => {
+                let decided = self.decide(&call_id, decision, scope).await;
+                let _ = done.send(decided);
+            }
+            Ask::Update { patch, when, done } => {
+                let updated = self.update(&patch, when).await;
+                let _ = done.send(updated);
+            }
+            Ask::Choose { thread, done } => {
+                let chosen = self.choose(&thread).await;
+                let _ = done.send(chosen);
+            }
+            Ask::Release { thread, done } => {
+                let is_idle = self.running.is_none() && self.opening.is_none();
+                if is_idle && self.has_open(&thread) {
+                    self.close().await;
+                }
+                let _ = done.send(());
+            }
+            Ask::Leave { thread, done } => {
+                self.leave_thread(&thread).await;
+                let _ = done.send(());
+            }
+            Ask::Tools(done) => {
+                let fits = |open: &&Open| !open.is_outdated;
+                let open = self.open.as_ref().filter(fits);
+                let _ = done.send(open.map(|open| open.opened.live.session.table()));
+            }
+            Ask::End(done) => {
+                self.is_over = true;
+                self.drop_waiting(RunState::Cancelled, "the session was deleted")
+                    .await;
+                self.leave().await;
+                let _ = done.send(());
+            }
+        }
+    }
+
+    async fn say(
+        &mut self,
+        turn_id: String,
+        message: Option<Message>,
+    ) -> Result<Turn, ManagerError> {
+        match self.inner.store.run(&turn_id).await {
+            Ok(run) => return self.known(run),
+            Err(StoreError::NotFound { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let queued = self.waiting.len();
+        if queued >= self.inner.options.queued {
+            return Err(ManagerError::Full { queued });
+        }
+        // Another process may have changed it.
+        self.row = self.inner.store.session(&self.row.id).await?;
+        let thread = active(&self.row)?;
+        self.enqueue(turn_id.clone(), &thread, message, false)
+            .await?;
+        let runs = self.running.is_some() || self.opening.is_some();
+        Ok(Turn {
+            id: turn_id,
+            thread,
+            before: queued + usize::from(runs),
+        })
+    }
+
+    /// The turn that there is already under an id.
+    fn known(&self, run: Run) -> Result<Turn, ManagerError> {
+        if run.session_id.as_deref() != Some(&self.row.id) {
+            return Err(ManagerError::Conflict {
+                message: format!(
+                    "the turn `{}` is another session's; take another id",
+                    run.id
+                ),
+            });
+        }
+        let before = self.waiting.iter().position(|turn| turn.turn_id == run.id);
+        Ok(Turn {
+            id: run.id,
+            thread: run.thread,
+            before: before.map_or(0, |before| before + 1),
+        })
+    }
+
+    async fn enqueue(
+        &mut self,
+        turn_id: String,
+        thread: &ThreadId,
+        message: Option<Message>,
+        first: bool,
+    ) -> Result<(), ManagerError> {
+        let run = Run::new(&turn_id, Some(self.row.id.clone()), thread.clone());
+        self.inner.store.begin_run(run).await?;
+        let turn = Waiting {
+            turn_id,
+            thread: thread.clone(),
+            message,
+        };
+        if first {
+            self.waiting.push_front(turn);
+        } else {
+            self.waiting.push_back(turn);
+        }
+        Ok(())
+    }
+
+    /// Begins the next turn that waits, if none runs.
+    async fn begin_next(&mut self) {
+        if self.running.is_some() || self.opening.is_some() {
+            return;
+        }
+        let Some(turn) = self.waiting.pop_front() else {
+            return;
+        };
+        let fits =
+            |open: &Open| !open.is_outdated && open.opened.live.session.thread() == &turn.thread;
+        if self.open.as_ref().is_some_and(fits) {
+            self.begin(turn).await;
+            return;
+        }
+        self.close().await;
+        let (inner, row, thread) = (
+            Arc::clone(&self.inner),
+            self.row.clone(),
+            turn.thread.clone(),
+        );
+        let task = tokio::spawn(async move { inner.open(&row, &thread).await });
+        self.opening = Some(Opening { turn, task });
+    }
+
+    async fn opened(&mut self, opened: Result<Opened, ManagerError>) {
+        let Some(opening) = &mut self.opening else {
+            return;
+        };
+        let turn = Waiting {
+            turn_id: std::mem::take(&mut opening.turn.turn_id),
+            thread: opening.turn.thread.clone(),
+            message: opening.turn.message.take(),
+        };
+        self.opening = None;
+        match opened {
+            Ok(opened) => {
+                let events = opened.live.session.events_from_now();
+                self.open = Some(Open {
+                    opened,
+                    events,
+                    is_outdated: false,
+                });
+                self.begin(turn).await;
+            }
+            Err(error) => self.failed(turn, &error.to_string()).await,
+        }
+    }
+
+    async fn begin(&mut self, turn: Waiting) {
+        let Some(open) = &self.open else { return };
+        let live = open.opened.live.clone();
+        live.set_run(Some(turn.turn_id.clone()));
+        if let Err(error) = self
+            .inner
+            .store
+            .update_run(&turn.turn_id, RunState::Running, None)
+            .await
+        {
+            tracing::warn!(
+                run = turn.turn_id,
+                "the run was not noted as running: {error}"
+            );
+        }
+        let (turn_id, message) = (turn.turn_id.clone(), turn.message);
+        let session = live.session;
+        let answer = tokio::spawn(async move {
+            match message {
+                Some(message) => session.say_as(turn_id, message).await,
+                None => session.go_on_as(turn_id).await,
+            }
+        });
+        self.running = Some(Running {
+            turn_id: turn.turn_id,
+            thread: turn.thread,
+            answer,
+            spent: Spent::default(),
+            asked: BTreeSet::new(),
+            goes_on: false,
+        });
+    }
+
+    /// A turn that could not begin.
+    async fn failed(&mut self, turn: Waiting, error: &str) {
+        self.used = Instant::now();
+        let recorded = self
+            .inner
+            .record_failure(&turn.thread, &turn.turn_id, turn.message, error);
+        if let Err(why) = recorded.await {
+            tracing::warn!(
+                run = turn.turn_id,
+                "what was said is not in its thread: {why}"
+            );
+        }
+        self.end_run(&turn.turn_id, RunState::Failed, None, Some(error))
+            .await;
+        self.note_latest(&turn.thread).await;
+    }
+
+    /// Looks at what the session shows.
+    async fn seen(&mut self, event: Option<&Stamped>) {
+        let Some(stamped) = event else {
+            // It ended by itself; the turn's answer says why.
+            if self.running.is_none() {
+                self.close().await;
+            } else if let Some(open) = &mut self.open {
+                open.is_outdated = true;
+            }
+            return;
+        };
+        if let Some(running) = &mut self.running {
+            running.see(&stamped.event);
+        }
+    }
+
+    async fn turn_over(&mut self, answer: Result<Answer, ChatError>) {
+        let Some(mut running) = self.running.take() else {
+            return;
+        };
+        self.used = Instant::now();
+        if let Some(open) = &mut self.open {
+            while let Some(stamped) = open.events.try_next() {
+                running.see(&stamped.event);
+            }
+            open.opened.live.set_run(None);
+        }
+        let (state, error) = end_of(&answer);
+        let (id, spent) = (&running.turn_id, running.spent);
+        self.end_run(id, state, Some(spent), error.as_deref()).await;
+        self.note_latest(&running.thread).await;
+        if running.goes_on {
+            let turn_id = uuid::Uuid::now_v7().to_string();
+            let next = self.enqueue(turn_id, &running.thread, None, true);
+            if let Err(error) = next.await {
+                tracing::error!("the turn does not go on with its new settings: {error}");
+            }
+        }
+    }
+
+    async fn cancel(&mut self, drop_queued: bool) {
+        if drop_queued {
+            self.drop_waiting(RunState::Cancelled, "it was dropped before it began")
+                .await;
+        }
+        if let Some(mut opening) = self.opening.take() {
+            let turn = Waiting {
+                turn_id: std::mem::take(&mut opening.turn.turn_id),
+                thread: opening.turn.thread.clone(),
+                message: opening.turn.message.take(),
+            };
+            drop(opening);
+            let why = Some("it was cancelled before it began");
+            self.end_run(&turn.turn_id, RunState::Cancelled, None, why)
+                .await;
+        }
+        if let (Some(open), Some(running)) = (&self.open, &mut self.running) {
+            running.goes_on = false;
+            open.opened.live.session.cancel(false).await;
+        }
+    }
+
+    fn has_open(&self, thread: &ThreadId) -> bool {
+        let open = self.open.as_ref();
+        open.is_some_and(|open| open.opened.live.session.thread() == thread)
+    }
+
+    /// Ends what runs on a thread or waits for it, and closes it.
+    async fn leave_thread(&mut self, thread: &ThreadId) {
+        let waiting = std::mem::take(&mut self.waiting);
+        let (gone, kept): (Vec<Waiting>, Vec<Waiting>) =
+            waiting.into_iter().partition(|turn| &turn.thread == thread);
+        self.waiting = kept.into();
+        for turn in gone {
+            let why = Some("its thread was cleared before it began");
+            self.end_run(&turn.turn_id, RunState::Cancelled, None, why)
+                .await;
+        }
+        let opens = self.opening.as_ref();
+        if self.has_open(thread) || opens.is_some_and(|opening| &opening.turn.thread == thread) {
+            self.leave().await;
+        }
+    }
+
+    /// Ends the turn that runs, what came so far is kept, and closes the thread.
+    async fn leave(&mut self) {
+        self.cancel(false).await;
+        if let Some(running) = &mut self.running {
+            let answer = match tokio::time::timeout(ENDING, &mut running.answer).await {
+                Ok(Ok(answer)) => answer,
+                _ => Err(ChatError::Ended {
+                    reason: Some("it was ended and gave no answer in time".to_owned()),
+                }),
+            };
+            self.turn_over(answer).await;
+        }
+        self.close().await;
+    }
+
+    /// Closes the thread, if it is open.
+    async fn close(&mut self) {
+        if let Some(open) = self.open.take() {
+            let live = open.opened.live;
+            live.session.end().await;
+            self.inner.closed(&live);
+        }
+    }
+
+    async fn drop_waiting(&mut self, state: RunState, why: &str) {
+        for turn in std::mem::take(&mut self.waiting) {
+            self.end_run(&turn.turn_id, state, None, Some(why)).await;
+        }
+    }
+
+    async fn end_run(&self, id: &str, state: RunState, spent: Option<Spent>, error: Option<&str>) {
+        if let Err(failed) = self.inner.store.end_run(id, state, spent, error).await {
+            tracing::error!(run = id, "its end was not noted: {failed}");
+        }
+    }
+
+    /// Notes the newest entry of the session's thread.
+    pub(super) async fn note_latest(&self, thread: &ThreadId) {
+        let store = &self.inner.store;
+        let noted = async {
+            let seq = store.thread(thread).await?.last_seq;
+            store.set_latest_entry(&self.row.id, thread, seq).await
+        };
+        if let Err(error) = noted.await {
+            tracing::warn!(%thread, "the newest entry was not noted: {error}");
+        }
+    }
+
+    /// Tells how it is with the session.
+    fn tell(&self) {
+        let turn = self.running.as_ref().map(|running| running.turn_id.clone());
+        let opening = self.opening.as_ref();
+        let state = match &self.running {
+            Some(running) if !running.asked.is_empty() => SessionState::Waiting,
+            Some(_) => SessionState::Running,
+            None if opening.is_some() => SessionState::Running,
+            None => SessionState::Idle,
+        };
+        let thread = self.running.as_ref().map(|running| running.thread.clone());
+        self.inner.states.set(
+            &self.row.id,
+            Status {
+                state,
+                turn: turn.or_else(|| opening.map(|opening| opening.turn.turn_id.clone())),
+                thread: thread.or_else(|| opening.map(|opening| opening.turn.thread.clone())),
+                queued: self.waiting.len(),
+            },
+        );
+    }
+}
+
+async fn opened(opening: &mut Option<Opening>) -> Result<Opened, ManagerError> {
+    match opening {
+        Some(opening) => match (&mut opening.task).await {
+            Ok(opened) => opened,
+            Err(error) => Err(ManagerError::Conflict {
+                message: format!("opening the session broke: {error}"),
+            }),
+        },
+        None => std::future::pending().await,
+    }
+}
+
+async fn next_event(open: &mut Option<Open>) -> Option<Arc<Stamped>> {
+    match open {
+        Some(open) if !open.is_outdated => open.events.next_until_closed().await,
+        _ => std::future::pending().await,
+    }
+}
+
+async fn passed(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}

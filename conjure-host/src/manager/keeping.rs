@@ -1,0 +1,165 @@
+//! What a keeper changes about its session: what is saved, the thread, and what calls may do.
+
+use std::sync::Arc;
+
+use conjure_core::chat::CallAnnounced;
+use conjure_core::routing::{Decision as Rules, Pattern, Rule};
+use conjure_core::turn::{Decision, When};
+use serde_json::{Value, json};
+
+use super::ManagerError;
+use super::keeper::Keeper;
+use super::questions::{Approval, Scope};
+use super::spec::is_same_place;
+use super::view::SessionPatch;
+use crate::store::{Session as Row, ThreadId};
+
+impl Keeper {
+    pub(super) async fn approvals(&self) -> Vec<Approval> {
+        let Some(open) = self.open.as_ref().filter(|_| self.running.is_some()) else {
+            return Vec::new();
+        };
+        let pending = open.opened.live.session.pending().await;
+        pending
+            .into_iter()
+            .map(|pending| Approval {
+                call: CallAnnounced {
+                    id: pending.call.call_id,
+                    name: pending.call.name,
+                    arguments: pending.call.arguments,
+                },
+                reason: pending.reason,
+                denied_in_ms: pending.denied_in_ms,
+            })
+            .collect()
+    }
+
+    pub(super) async fn decide(
+        &mut self,
+        call_id: &str,
+        decision: Decision,
+        scope: Scope,
+    ) -> Result<(), ManagerError> {
+        let asked = self.approvals().await;
+        let asked = asked.into_iter().find(|asked| asked.call.id == call_id);
+        let (Some(asked), Some(open)) = (asked, &self.open) else {
+            return Err(ManagerError::NotFound {
+                kind: "call that waits for a decision",
+                id: call_id.to_owned(),
+            });
+        };
+        let rules = match decision {
+            Decision::Allow => Rules::Allow,
+            Decision::Deny { .. } => Rules::Deny,
+        };
+        let session = Arc::clone(&open.opened.live.session);
+        session.decide(call_id, decision).await;
+        let pattern = match scope {
+            Scope::Once => return Ok(()),
+            Scope::Tool => {
+                asked
+                    .call
+                    .name
+                    .parse::<Pattern>()
+                    .map_err(|error| ManagerError::Invalid {
+                        message: error.to_string(),
+                    })?
+            }
+            Scope::Pattern { pattern } => pattern,
+        };
+        let rule = Rule {
+            pattern,
+            decision: rules,
+        };
+        self.save_rule(&rule).await?;
+        session.add_rule(rule).await;
+        Ok(())
+    }
+
+    /// Saves a rule with the session, for the next time that it is opened.
+    async fn save_rule(&mut self, rule: &Rule) -> Result<(), ManagerError> {
+        let mut row = self.inner.store.session(&self.row.id).await?;
+        let list = match rule.decision {
+            Rules::Allow => "allow",
+            Rules::Deny => "deny",
+            Rules::Ask => "ask",
+        };
+        let tools = row.tools.0.as_object_mut();
+        let policy = tools.map(|tools| tools.entry("policy").or_insert_with(|| json!({})));
+        let policy = policy.and_then(Value::as_object_mut);
+        if let Some(policy) = policy {
+            let rules = policy.entry(list).or_insert_with(|| json!([]));
+            let pattern = Value::from(rule.pattern.to_string());
+            if let Some(rules) = rules.as_array_mut()
+                && !rules.contains(&pattern)
+            {
+                rules.push(pattern);
+            }
+        }
+        self.row = self.inner.store.update_session(row).await?;
+        if let Some(open) = &mut self.open
+            && let Ok(spec) = super::spec::tools(&self.row.tools.0)
+        {
+            open.opened.spec.policy = spec.policy;
+        }
+        self.inner.tell_saved(&self.row.id);
+        Ok(())
+    }
+
+    pub(super) async fn update(
+        &mut self,
+        patch: &SessionPatch,
+        when: When,
+    ) -> Result<Row, ManagerError> {
+        let mut row = self.inner.store.session(&self.row.id).await?;
+        let auth = self.inner.patched(&mut row, patch).await?;
+        let spec = self.inner.spec_with(&row, &auth)?;
+        let takes_over = self
+            .open
+            .as_ref()
+            .is_some_and(|open| is_same_place(&open.opened.spec, &spec));
+        let credentials = match takes_over {
+            true => Some(
+                self.inner
+                    .host
+                    .shared
+                    .with_auths(spec.clone(), true)
+                    .await?,
+            ),
+            false => None,
+        };
+        self.row = self.inner.store.update_session(row).await?;
+        self.inner.tell_saved(&self.row.id);
+        let Some(open) = &mut self.open else {
+            return Ok(self.row.clone());
+        };
+        if let Some(ready) = credentials {
+            if open.opened.spec != spec {
+                let when = match self.running {
+                    Some(_) => when,
+                    None => When::Now,
+                };
+                open.opened.live.session.reconfigure(ready, when).await?;
+                open.opened.spec = spec;
+            }
+        } else {
+            open.is_outdated = true;
+            if let Some(running) = self.running.as_mut().filter(|_| when == When::Now) {
+                running.goes_on = true;
+                open.opened.live.session.cancel(false).await;
+            }
+        }
+        Ok(self.row.clone())
+    }
+
+    pub(super) async fn choose(&mut self, thread: &ThreadId) -> Result<Row, ManagerError> {
+        let mut row = self.inner.store.session(&self.row.id).await?;
+        row.chat_thread_id = Some(thread.to_string());
+        row.latest_chat_entry_id = None;
+        self.row = self.inner.store.update_session(row).await?;
+        self.note_latest(thread).await;
+        self.row = self.inner.store.session(&self.row.id).await?;
+        self.inner.tell_saved(&self.row.id);
+        Ok(self.row.clone())
+    }
+}

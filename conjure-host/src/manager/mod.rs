@@ -1,0 +1,232 @@
+//! Saved sessions that run: each has one keeper, a task that takes what is asked of it in order,
+//! opens its thread when there is something to do, and closes it when there was nothing for a
+//! while. A run belongs to no client; whoever comes back finds in the log what they missed.
+//!
+//! ```no_run
+//! use conjure_core::chat::Message;
+//! use conjure_host::{Host, auths::{Auths, Keys}, manager::{Manager, NewSession, Options}};
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let data_dir = conjure_host::env::data_dir();
+//! let store = conjure_host::store::open(&data_dir).await?;
+//! let auths = Auths::over(store.clone(), Keys::new(&data_dir));
+//! let host = Host::builder().usual_plugins().log(store.clone()).auths(auths).build().await?;
+//! let manager = Manager::start(host, store, Options::default()).await?;
+//! let session = manager.create(NewSession::new("work", "claude-sonnet-4-5", "/home/ada")).await?;
+//! let turn = manager.say(&session.id, Message::user("What is in this directory?"), None).await?;
+//! println!("{:?}", manager.wait(&turn.id).await?.state);
+//! # Ok(()) }
+//! ```
+
+mod changes;
+mod error;
+mod following;
+mod heartbeat;
+mod keeper;
+mod keeping;
+mod open;
+mod opening;
+mod questions;
+mod requests;
+mod running;
+mod runs;
+mod saving;
+mod spec;
+mod threads;
+mod view;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use changes::{Change, Changes};
+pub use error::ManagerError;
+pub use following::EventStream;
+pub use questions::{Approval, Scope};
+pub use runs::Turn;
+pub use view::{
+    Chat, NewSession, PersonaCopy, SessionPatch, SessionState, SessionView, ThreadChoice,
+    ThreadView,
+};
+
+use crate::host::Host;
+use crate::store::{Store, ThreadId};
+use changes::States;
+use keeper::Keeper;
+use open::Live;
+use requests::Ask;
+
+/// Messages that may wait at a keeper.
+const MAILBOX: usize = 64;
+
+/// How a manager works.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// After how long without anything to do a session's thread is closed; 10 minutes by default.
+    pub idle: Duration,
+    /// How long a call waits for a person's decision before it is denied; 10 minutes by default.
+    pub approval: Duration,
+    /// How often it is looked whether runs are alive; 5 s by default.
+    pub beat: Duration,
+    /// After how long without a sign of life a run is ended and marked as lost; a minute by
+    /// default.
+    pub silence: Duration,
+    /// How long a session waits for a thread that another one writes; 30 s by default.
+    pub patience: Duration,
+    /// The most follow-ups that wait in a session; 100 by default.
+    pub queued: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            idle: Duration::from_mins(10),
+            approval: Duration::from_mins(10),
+            beat: Duration::from_secs(5),
+            silence: Duration::from_mins(1),
+            patience: Duration::from_secs(30),
+            queued: 100,
+        }
+    }
+}
+
+/// Keeps the sessions of a host. Cloning it is cheap.
+#[derive(Clone)]
+pub struct Manager {
+    inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    host: Host,
+    store: Store,
+    options: Options,
+    /// The keepers, by session.
+    keepers: Mutex<HashMap<String, mpsc::Sender<Ask>>>,
+    /// Threads that are open here.
+    live: Mutex<HashMap<ThreadId, Live>>,
+    /// Counts the changes of that.
+    live_changed: watch::Sender<u64>,
+    states: States,
+    /// Nothing new is begun.
+    closing: CancellationToken,
+    /// What runs is ended.
+    ending: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Manager {
+    /// A manager for a host whose threads are in this store. Ends the runs that a process left
+    /// behind which is no more: they are interrupted, and nothing of them is repeated.
+    ///
+    /// # Errors
+    /// [`ManagerError::Store`].
+    pub async fn start(host: Host, store: Store, options: Options) -> Result<Self, ManagerError> {
+        let inner = Arc::new(Inner {
+            host,
+            store,
+            options,
+            keepers: Mutex::default(),
+            live: Mutex::default(),
+            live_changed: watch::Sender::new(0),
+            states: States::default(),
+            closing: CancellationToken::new(),
+            ending: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        });
+        inner.take_over().await?;
+        let beating = heartbeat::beat(Arc::downgrade(&inner), inner.closing.clone(), options.beat);
+        inner.tasks.spawn(beating);
+        Ok(Self { inner })
+    }
+
+    /// The host.
+    pub fn host(&self) -> &Host {
+        &self.inner.host
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Store {
+        &self.inner.store
+    }
+
+    /// Begins nothing any more, lets what runs come to its end for this long, ends the rest with
+    /// what came so far kept, and closes every session.
+    pub async fn shutdown(&self, deadline: Duration) {
+        self.inner.closing.cancel();
+        self.inner.tasks.close();
+        let ended = tokio::time::timeout(deadline, self.inner.tasks.wait()).await;
+        if ended.is_err() {
+            self.inner.ending.cancel();
+            // Each session bounds its own end.
+            self.inner.tasks.wait().await;
+        }
+    }
+
+    /// Asks a session's keeper, which is made when there is none.
+    async fn ask<T>(
+        &self,
+        session: &str,
+        ask: impl Fn(tokio::sync::oneshot::Sender<T>) -> Ask,
+    ) -> Result<T, ManagerError> {
+        // A keeper that ends while it is asked has taken nothing; the next one does.
+        loop {
+            if self.inner.closing.is_cancelled() {
+                return Err(ManagerError::Closing);
+            }
+            let keeper = self.inner.keeper(session).await?;
+            let (done, answer) = tokio::sync::oneshot::channel();
+            if keeper.send(ask(done)).await.is_ok()
+                && let Ok(answer) = answer.await
+            {
+                return Ok(answer);
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Asks a session's keeper where there is one.
+    async fn ask_kept<T>(
+        &self,
+        session: &str,
+        ask: impl FnOnce(tokio::sync::oneshot::Sender<T>) -> Ask,
+    ) -> Option<T> {
+        let keeper = lock(&self.inner.keepers).get(session).cloned()?;
+        let (done, answer) = tokio::sync::oneshot::channel();
+        keeper.send(ask(done)).await.ok()?;
+        answer.await.ok()
+    }
+}
+
+impl Inner {
+    /// The keeper of a session.
+    async fn keeper(self: &Arc<Self>, session: &str) -> Result<mpsc::Sender<Ask>, ManagerError> {
+        if let Some(keeper) = lock(&self.keepers).get(session).cloned()
+            && !keeper.is_closed()
+        {
+            return Ok(keeper);
+        }
+        let row = self.store.session(session).await?;
+        let mut keepers = lock(&self.keepers);
+        if let Some(keeper) = keepers.get(session)
+            && !keeper.is_closed()
+        {
+            return Ok(keeper.clone());
+        }
+        let (asks, mailbox) = mpsc::channel(MAILBOX);
+        let keeper = Keeper::new(Arc::clone(self), row, mailbox);
+        self.tasks.spawn(keeper.supervised());
+        keepers.insert(session.to_owned(), asks.clone());
+        Ok(asks)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

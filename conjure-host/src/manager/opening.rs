@@ -1,0 +1,144 @@
+//! Opening a session's thread, and what is left of a turn whose session cannot be opened.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_core::chat::{ErrorEvent, Event, Message, Usage};
+use conjure_core::log::{EntryBody, Outcome};
+use tokio::time::Instant;
+
+use super::open::Live;
+use super::requests::Ask;
+use super::{Inner, ManagerError, lock};
+use crate::session::{ApprovalMode, Recorder, Saved, SessionError, SessionSpec, SpentBefore};
+use crate::store::{Session as Row, StoreError, ThreadId};
+
+/// How long is waited before a thread that another session writes is asked for again.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// A session's thread that is open, and with which settings.
+pub(super) struct Opened {
+    pub(super) live: Live,
+    pub(super) spec: SessionSpec,
+}
+
+impl Inner {
+    /// Opens a thread for a session. Where another one writes it, that one is asked to close it,
+    /// and waited for.
+    pub(super) async fn open(
+        self: &Arc<Self>,
+        row: &Row,
+        thread: &ThreadId,
+    ) -> Result<Opened, ManagerError> {
+        let spec = self.spec(row).await?;
+        let until = Instant::now() + self.options.patience;
+        loop {
+            match self.open_now(row, &spec, thread).await {
+                Err(ManagerError::Session(SessionError::Store(StoreError::Busy { .. })))
+                    if Instant::now() < until =>
+                {
+                    self.ask_for(thread).await;
+                    tokio::time::sleep(AGAIN).await;
+                }
+                opened => return opened,
+            }
+        }
+    }
+
+    async fn open_now(
+        &self,
+        row: &Row,
+        spec: &SessionSpec,
+        thread: &ThreadId,
+    ) -> Result<Opened, ManagerError> {
+        let totals = self.store.session_totals(&row.id).await?;
+        let saved = Saved {
+            spent: SpentBefore {
+                tokens: totals.spent.usage.total(),
+                calls: totals.spent.calls,
+                wall_ms: totals.wall_ms,
+                usd: totals.spent.usd.unwrap_or_default(),
+            },
+            approvals: ApprovalMode::Within(self.options.approval),
+        };
+        let session = self.host.open_saved(spec.clone(), thread.clone(), saved);
+        let live = Live::new(&row.id, Arc::new(session.await?));
+        lock(&self.live).insert(thread.clone(), live.clone());
+        self.live_changed.send_modify(|changes| *changes += 1);
+        Ok(Opened {
+            live,
+            spec: spec.clone(),
+        })
+    }
+
+    /// Asks the session that has a thread open to close it.
+    async fn ask_for(&self, thread: &ThreadId) {
+        let owner = lock(&self.live).get(thread).map(|live| live.owner.clone());
+        let keeper = owner.and_then(|owner| lock(&self.keepers).get(&owner).cloned());
+        if let Some(keeper) = keeper {
+            let (done, released) = tokio::sync::oneshot::channel();
+            let thread = thread.clone();
+            if keeper.try_send(Ask::Release { thread, done }).is_ok() {
+                let _ = tokio::time::timeout(AGAIN, released).await;
+            }
+        }
+    }
+
+    /// A thread is open no more.
+    pub(super) fn closed(&self, live: &Live) {
+        let thread = live.session.thread();
+        let mut all = lock(&self.live);
+        if all
+            .get(thread)
+            .is_some_and(|known| Arc::ptr_eq(&known.session, &live.session))
+        {
+            all.remove(thread);
+        }
+        drop(all);
+        self.live_changed.send_modify(|changes| *changes += 1);
+    }
+
+    /// Writes a turn that could not begin: what was said is kept, with why nothing came of it.
+    pub(super) async fn record_failure(
+        &self,
+        thread: &ThreadId,
+        turn_id: &str,
+        message: Option<Message>,
+        error: &str,
+    ) -> Result<(), StoreError> {
+        let mut recorder = Recorder::open(&self.store, thread).await?;
+        recorder.recover();
+        recorder.entry(EntryBody::TurnStarted {
+            turn_id: turn_id.to_owned(),
+        });
+        recorder.event(Event::TurnStarted {
+            turn_id: turn_id.to_owned(),
+        });
+        if let Some(message) = message {
+            recorder.entry(EntryBody::Message { message });
+        }
+        let outcome = Outcome::Failed {
+            error: error.to_owned(),
+            kind: "session".to_owned(),
+        };
+        recorder.event(Event::Error(ErrorEvent {
+            error: error.to_owned(),
+            kind: "session".to_owned(),
+        }));
+        recorder.event(Event::Done {
+            turn_id: turn_id.to_owned(),
+            outcome: outcome.as_str().to_owned(),
+            stop_reason: None,
+            text: String::new(),
+        });
+        recorder.entry(EntryBody::TurnEnded {
+            turn_id: turn_id.to_owned(),
+            outcome,
+            usage: Usage::default(),
+            stop_reason: None,
+        });
+        recorder.commit().await?;
+        self.live_changed.send_modify(|changes| *changes += 1);
+        Ok(())
+    }
+}

@@ -1,0 +1,61 @@
+//! What is asked of a session's keeper.
+
+use std::sync::Arc;
+
+use conjure_core::chat::Message;
+use conjure_core::routing::RoutingTable;
+use conjure_core::turn::{Decision, When};
+use tokio::sync::oneshot;
+
+use super::questions::{Approval, Scope};
+use super::runs::Turn;
+use super::{ManagerError, SessionPatch};
+use crate::store::{Session as Row, ThreadId};
+
+/// An answer to give.
+pub(super) type Done<T> = oneshot::Sender<T>;
+
+/// What is asked of a session's keeper.
+pub(super) enum Ask {
+    /// Say something, or go on where there is no message.
+    Say {
+        turn_id: String,
+        message: Option<Message>,
+        done: Done<Result<Turn, ManagerError>>,
+    },
+    Cancel {
+        drop_queued: bool,
+        done: Done<()>,
+    },
+    Approvals(Done<Vec<Approval>>),
+    Decide {
+        call_id: String,
+        decision: Decision,
+        scope: Scope,
+        done: Done<Result<(), ManagerError>>,
+    },
+    /// Change what is saved.
+    Update {
+        patch: Box<SessionPatch>,
+        when: When,
+        done: Done<Result<Row, ManagerError>>,
+    },
+    /// Go on with another thread from the next turn on.
+    Choose {
+        thread: ThreadId,
+        done: Done<Result<Row, ManagerError>>,
+    },
+    /// Close the thread, if it is open and nothing runs on it.
+    Release {
+        thread: ThreadId,
+        done: Done<()>,
+    },
+    /// End what runs on this thread, and close it.
+    Leave {
+        thread: ThreadId,
+        done: Done<()>,
+    },
+    Tools(Done<Option<Arc<RoutingTable>>>),
+    /// End everything, for good.
+    End(Done<()>),
+}

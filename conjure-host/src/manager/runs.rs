@@ -1,0 +1,132 @@
+//! Turns: begun, waited for, cancelled.
+
+use std::time::Duration;
+
+use conjure_core::chat::Message;
+use serde::Serialize;
+
+use super::requests::Ask;
+use super::{Manager, ManagerError};
+use crate::store::{Run, RunState, RunsOf, ThreadId};
+
+/// How often the store is asked about a turn of another process.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// A turn that was begun, or waits to be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Turn {
+    /// Its id.
+    pub id: String,
+    /// The thread that it is in, whatever the session's active thread is later.
+    pub thread: ThreadId,
+    /// How many turns come before it.
+    pub before: usize,
+}
+
+impl Manager {
+    /// Says something in a session. A turn that runs comes to its end first. The same turn id again
+    /// begins nothing and gives the turn that there is.
+    ///
+    /// # Errors
+    /// [`ManagerError::NotFound`], [`ManagerError::Full`], [`ManagerError::Conflict`] when the turn
+    /// id is another session's, and the store's. What goes wrong later is the run's error.
+    pub async fn say(
+        &self,
+        session: &str,
+        message: Message,
+        turn_id: Option<String>,
+    ) -> Result<Turn, ManagerError> {
+        let session = self.id_of(session).await?;
+        let turn_id = turn_id.unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
+        self.ask(&session, |done| Ask::Say {
+            turn_id: turn_id.clone(),
+            message: Some(message.clone()),
+            done,
+        })
+        .await?
+    }
+
+    /// Lets the model go on from where the session's thread ends, with nothing new said, as after
+    /// a turn that was cancelled.
+    ///
+    /// # Errors
+    /// As [`Manager::say`].
+    pub async fn go_on(&self, session: &str) -> Result<Turn, ManagerError> {
+        let session = self.id_of(session).await?;
+        let turn_id = uuid::Uuid::now_v7().to_string();
+        self.ask(&session, |done| Ask::Say {
+            turn_id: turn_id.clone(),
+            message: None,
+            done,
+        })
+        .await?
+    }
+
+    /// A turn.
+    ///
+    /// # Errors
+    /// [`ManagerError::NotFound`], and the store's.
+    pub async fn run(&self, turn_id: &str) -> Result<Run, ManagerError> {
+        Ok(self.inner.store.run(turn_id).await?)
+    }
+
+    /// The newest turns of a session.
+    ///
+    /// # Errors
+    /// [`ManagerError::NotFound`], and the store's.
+    pub async fn runs(&self, session: &str, limit: u64) -> Result<Vec<Run>, ManagerError> {
+        let session = self.id_of(session).await?;
+        let runs = self
+            .inner
+            .store
+            .runs(RunsOf::Session(&session), None, limit);
+        Ok(runs.await?)
+    }
+
+    /// Waits until a turn is over.
+    ///
+    /// # Errors
+    /// As [`Manager::run`].
+    pub async fn wait(&self, turn_id: &str) -> Result<Run, ManagerError> {
+        let mut changes = self.changes();
+        loop {
+            let run = self.run(turn_id).await?;
+            if run.state.is_over() {
+                return Ok(run);
+            }
+            tokio::select! {
+                _ = changes.next() => {}
+                () = tokio::time::sleep(LOOK) => {}
+            }
+        }
+    }
+
+    /// Ends the turn that runs; what came so far is kept. With `drop_queued` the follow-ups that
+    /// wait never begin. Where nothing runs, nothing happens.
+    ///
+    /// # Errors
+    /// [`ManagerError::NotFound`], and the store's.
+    pub async fn cancel(&self, session: &str, drop_queued: bool) -> Result<(), ManagerError> {
+        let session = self.id_of(session).await?;
+        let asked = self.ask_kept(&session, |done| Ask::Cancel { drop_queued, done });
+        let _ = asked.await;
+        Ok(())
+    }
+}
+
+/// How a run ended.
+pub(super) fn end_of(
+    answer: &Result<crate::session::Answer, crate::session::ChatError>,
+) -> (RunState, Option<String>) {
+    use conjure_core::log::Outcome;
+
+    use crate::session::ChatError;
+    match answer {
+        Ok(answer) if answer.outcome == Outcome::CutShort => (RunState::CutShort, None),
+        Ok(_) => (RunState::Completed, None),
+        Err(ChatError::Cancelled) => (RunState::Cancelled, None),
+        Err(error @ ChatError::Limit { .. }) => (RunState::Limit, Some(error.to_string())),
+        Err(error @ ChatError::Provider { .. }) => (RunState::Failed, Some(error.to_string())),
+        Err(error @ ChatError::Ended { .. }) => (RunState::Interrupted, Some(error.to_string())),
+    }
+}

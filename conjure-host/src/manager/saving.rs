@@ -1,0 +1,297 @@
+//! Sessions as they are saved: made, read, changed, deleted.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use conjure_core::routing::RoutingTable;
+use conjure_core::switch::SwitchReport;
+use conjure_core::turn::When;
+use serde_json::{Map, Value};
+
+use super::changes::Change;
+use super::requests::Ask;
+use super::spec::{object, persona};
+use super::view::{Chat, NewSession, SessionPatch, SessionView, ThreadView};
+use super::{Inner, Manager, ManagerError};
+use crate::auths::AuthName;
+use crate::store::{JsonText, SavedAuth, Session as Row, StoreError, Thread, ThreadId};
+
+impl Manager {
+    /// Saves a new session.
+    ///
+    /// # Errors
+    /// [`ManagerError::Invalid`] says what cannot be; [`ManagerError::NotFound`] when there is no
+    /// such auth or thread; and the store's, also when the name is taken.
+    pub async fn create(&self, new: NewSession) -> Result<SessionView, ManagerError> {
+        let auth = self.inner.auth_of(&new.auth).await?;
+        let mut row = Row::new(&auth.id, new.model, directory(&new.working_dir)?);
+        row.name = new.name.filter(|name| !name.is_empty());
+        row.persona = JsonText(serde_json::to_value(&new.persona).unwrap_or_default());
+        row.memory = JsonText(new.memory.into());
+        row.tools = JsonText(new.tools.into());
+        row.mcps = JsonText(new.mcps.into());
+        self.inner.check(&row, &auth)?;
+        let thread = self.thread_of(&new.thread).await?;
+        row.chat_thread_id = Some(thread.to_string());
+        let row = self.inner.store.create_session(row).await?;
+        self.inner.tell_saved(&row.id);
+        self.view(row).await
+    }
+
+    /// A session, by its id or its name.
+    ///
+    /// # Errors
+    /// [`ManagerError::NotFound`], and the store's.
+    pub async fn get(&self, session: &str) -> Result<SessionView, ManagerError> {
+        let row = self.inner.row(session).await?;
+        self.view(row).await
+    }
+
+    /// At most `limit` sessions behind the id `after`, the oldest first.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn list(
+        &self,
+        after: Option<&str>,
+        limit: u64,
+    ) -> Result<Vec<SessionView>, ManagerError> {
+        let mut views = Vec::new();
+        for row in self.inner.store.sessions(after, limit).await? {
+            views.push(self.view(row).await?);
+        }
+        Ok(views)
+    }
+
+    /// Changes a session. While a turn runs, a change holds at once or from the next turn on: at
+    /// once stops the stream, keeps what came, and asks again with the new settings.
+    ///
+    /// # Errors
+    /// As [`Manager::create`]; nothing changes then.
+    pub async fn update(
+        &self,
+        session: &str,
+        patch: SessionPatch,
+        when: When,
+    ) -> Result<SessionView, ManagerError> {
+        let session = self.id_of(session).await?;
+        let row = self
+            .ask(&session, |done| Ask::Update {
+                patch: Box::new(patch.clone()),
+                when,
+                done,
+            })
+            .await??;
+        self.view(row).await
+    }
+
+    /// What a change would change about the next request of the session's thread. Writes nothing
+    /// and needs no key.
+    ///
+    /// # Errors
+    /// As [`Manager::update`].
+    pub async fn check(
+        &self,
+        session: &str,
+        patch: &SessionPatch,
+    ) -> Result<SwitchReport, ManagerError> {
+        let mut row = self.inner.row(session).await?;
+        let auth = self.inner.patched(&mut row, patch).await?;
+        let spec = self.inner.spec_with(&row, &auth)?;
+        let thread = active(&row)?;
+        Ok(self.inner.host.check(spec, &thread).await?)
+    }
+
+    /// The tools that the session's next request would have. Where the session is not open, its
+    /// backends are made ready for that, and closed.
+    ///
+    /// # Errors
+    /// [`ManagerError::NotFound`], and when the tools cannot be made ready.
+    pub async fn tools(&self, session: &str) -> Result<Arc<RoutingTable>, ManagerError> {
+        let row = self.inner.row(session).await?;
+        if let Some(Some(table)) = self.ask_kept(&row.id, Ask::Tools).await {
+            return Ok(table);
+        }
+        let spec = self.inner.spec(&row).await?;
+        let calls = self.inner.host.calls(spec).await?;
+        let table = calls.table();
+        calls.close().await;
+        Ok(table)
+    }
+
+    /// Deletes a session; what runs in it is ended first. Its threads stay, or the active one is
+    /// deleted for good.
+    ///
+    /// # Errors
+    /// [`ManagerError::NotFound`], and the store's.
+    pub async fn delete(&self, session: &str, chat: Chat) -> Result<(), ManagerError> {
+        let row = self.inner.row(session).await?;
+        let _ = self.ask_kept(&row.id, Ask::End).await;
+        self.inner.store.delete_session(&row.id).await?;
+        self.inner.states.tell(Change::Deleted {
+            session: row.id.clone(),
+        });
+        match active(&row) {
+            Ok(thread) if chat == Chat::Delete => self.remove_thread(&thread).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// The id of a session that was named by its id or its name.
+    pub(super) async fn id_of(&self, session: &str) -> Result<String, ManagerError> {
+        Ok(self.inner.row(session).await?.id)
+    }
+
+    pub(super) async fn view(&self, row: Row) -> Result<SessionView, ManagerError> {
+        let auth = self.inner.store.auth(&row.auth_id).await?;
+        let thread = match active(&row) {
+            Ok(thread) => match self.inner.store.thread(&thread).await {
+                Ok(thread) => Some(ThreadView::of(thread)),
+                Err(StoreError::NoThread { .. }) => None,
+                Err(error) => return Err(error.into()),
+            },
+            Err(_) => None,
+        };
+        let status = self.inner.states.of(&row.id);
+        Ok(SessionView {
+            auth: AuthName::of(&auth),
+            persona: persona(&row),
+            memory: object(&row.memory.0).clone(),
+            tools: object(&row.tools.0).clone(),
+            mcps: object(&row.mcps.0).clone(),
+            thread,
+            state: status.state,
+            turn: status.turn,
+            queued: status.queued,
+            id: row.id,
+            name: row.name,
+            auth_id: row.auth_id,
+            model: row.model_id,
+            working_dir: row.working_dir.into(),
+            latest_entry: row.latest_chat_entry_id,
+            created_at_ms: row.created_at_ms,
+            updated_at_ms: row.updated_at_ms,
+        })
+    }
+}
+
+impl Inner {
+    /// A session by its id or its name.
+    pub(super) async fn row(&self, session: &str) -> Result<Row, ManagerError> {
+        match self.store.session(session).await {
+            Err(StoreError::NotFound { .. }) => Ok(self.store.session_named(session).await?),
+            found => Ok(found?),
+        }
+    }
+
+    /// A saved auth by its id or its name.
+    pub(super) async fn auth_of(&self, auth: &str) -> Result<SavedAuth, ManagerError> {
+        match self.store.auth(auth).await {
+            Err(StoreError::NotFound { .. }) => {}
+            found => return Ok(found?),
+        }
+        let auths = self.host.shared.auths.as_ref();
+        let auths = auths.ok_or_else(|| ManagerError::NotFound {
+            kind: "saved auth",
+            id: auth.to_owned(),
+        })?;
+        Ok(auths.find(&auth.parse()?, None).await?)
+    }
+
+    /// Takes a change over into a row, which is what could be saved then.
+    pub(super) async fn patched(
+        &self,
+        row: &mut Row,
+        patch: &SessionPatch,
+    ) -> Result<SavedAuth, ManagerError> {
+        if let Some(name) = &patch.name {
+            row.name = Some(name.clone()).filter(|name| !name.is_empty());
+        }
+        let auth = match &patch.auth {
+            Some(auth) => self.auth_of(auth).await?,
+            None => self.store.auth(&row.auth_id).await?,
+        };
+        row.auth_id.clone_from(&auth.id);
+        if let Some(model) = &patch.model {
+            row.model_id.clone_from(model);
+        }
+        if let Some(dir) = &patch.working_dir {
+            row.working_dir = directory(dir)?;
+        }
+        if let Some(persona) = &patch.persona {
+            row.persona = JsonText(serde_json::to_value(persona).unwrap_or_default());
+        }
+        let replace = |old: &mut JsonText, new: &Option<Map<String, Value>>| {
+            if let Some(new) = new {
+                *old = JsonText(new.clone().into());
+            }
+        };
+        replace(&mut row.memory, &patch.memory);
+        replace(&mut row.tools, &patch.tools);
+        replace(&mut row.mcps, &patch.mcps);
+        self.check(row, &auth)?;
+        Ok(auth)
+    }
+
+    /// Whether a session could be opened with this, as far as can be said without opening it.
+    fn check(&self, row: &Row, auth: &SavedAuth) -> Result<(), ManagerError> {
+        if row.model_id.trim().is_empty() {
+            return Err(ManagerError::Invalid {
+                message: "a session needs a model".to_owned(),
+            });
+        }
+        self.spec_with(row, auth).map(drop)
+    }
+
+    pub(super) fn tell_saved(&self, session: &str) {
+        self.states.tell(Change::Saved {
+            session: session.to_owned(),
+        });
+    }
+}
+
+/// The active thread of a session.
+pub(super) fn active(row: &Row) -> Result<ThreadId, ManagerError> {
+    let thread = row.chat_thread_id.as_deref();
+    let thread = thread.ok_or_else(|| ManagerError::Conflict {
+        message: "the session has no thread any more: start a new chat, or choose one".to_owned(),
+    })?;
+    Ok(ThreadId::parse(thread)?)
+}
+
+/// A working directory, which must be there.
+fn directory(dir: &Path) -> Result<String, ManagerError> {
+    let wrong = |why: &str| ManagerError::Invalid {
+        message: format!(
+            "the working directory `{}` cannot be used: {why}",
+            dir.display()
+        ),
+    };
+    if !dir.is_absolute() {
+        return Err(wrong("it is no absolute path"));
+    }
+    match crate::fs::is_dir(dir) {
+        Ok(true) => Ok(dir.display().to_string()),
+        Ok(false) => Err(wrong("it is no directory")),
+        Err(error) => Err(wrong(&error.to_string())),
+    }
+}
+
+impl ThreadView {
+    fn of(thread: Thread) -> Self {
+        let totals = thread.totals;
+        let average = |sum: u64| sum.checked_div(totals.replies);
+        let cost = thread.cost.as_deref();
+        Self {
+            id: thread.id,
+            label: thread.label,
+            last_seq: thread.last_seq,
+            turns: thread.last_turn,
+            replies: totals.replies,
+            usage: totals.usage,
+            average_latency_ms: average(totals.latency_ms),
+            average_tokens: average(totals.usage.total()),
+            cost: cost.and_then(|cost| serde_json::from_str(cost).ok()),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Which thread a session goes on with.
+
+use super::requests::Ask;
+use super::view::ThreadChoice;
+use super::{Manager, ManagerError, SessionView, lock};
+use crate::store::ThreadId;
+
+impl Manager {
+    /// Goes on with a fresh thread. A turn that runs comes to its end where it was begun.
+    ///
+    /// # Errors
+    /// [`ManagerError::NotFound`], and the store's.
+    pub async fn start_thread(&self, session: &str) -> Result<SessionView, ManagerError> {
+        self.go_to(session, &ThreadChoice::New).await
+    }
+
+    /// Goes on with a thread that there is. Where another session writes it, the next turn waits
+    /// for that.
+    ///
+    /// # Errors
+    /// As [`Manager::start_thread`].
+    pub async fn choose_thread(
+        &self,
+        session: &str,
+        thread: &ThreadId,
+    ) -> Result<SessionView, ManagerError> {
+        let thread = thread.clone();
+        self.go_to(session, &ThreadChoice::Existing { thread })
+            .await
+    }
+
+    /// Goes on with a fork of a thread, behind one of its entries, the newest where none is named.
+    /// Both branches stay.
+    ///
+    /// # Errors
+    /// As [`Manager::start_thread`], and when the thread has no such entry.
+    pub async fn fork_thread(
+        &self,
+        session: &str,
+        thread: &ThreadId,
+        upto: Option<u64>,
+    ) -> Result<SessionView, ManagerError> {
+        let thread = thread.clone();
+        self.go_to(session, &ThreadChoice::Fork { thread, upto })
+            .await
+    }
+
+    async fn go_to(
+        &self,
+        session: &str,
+        choice: &ThreadChoice,
+    ) -> Result<SessionView, ManagerError> {
+        let session = self.id_of(session).await?;
+        let thread = self.thread_of(choice).await?;
+        let row = self
+            .ask(&session, |done| Ask::Choose {
+                thread: thread.clone(),
+                done,
+            })
+            .await??;
+        self.view(row).await
+    }
+
+    /// The thread of a choice, made where it is to be.
+    pub(super) async fn thread_of(&self, choice: &ThreadChoice) -> Result<ThreadId, ManagerError> {
+        let store = &self.inner.store;
+        match choice {
+            ThreadChoice::New => {
+                let thread = ThreadId::fresh();
+                store.create_thread(&thread, "").await?;
+                Ok(thread)
+            }
+            ThreadChoice::Existing { thread } => Ok(store.thread(thread).await?.id),
+            ThreadChoice::Fork { thread, upto } => {
+                let upto = match upto {
+                    Some(upto) => *upto,
+                    None => store.thread(thread).await?.last_seq,
+                };
+                let fork = ThreadId::fresh();
+                store.fork(thread, upto, &fork).await?;
+                Ok(fork)
+            }
+        }
+    }
+
+    /// Deletes what a thread shows for good, except for what forks of it show. A turn that runs on
+    /// it is ended first.
+    ///
+    /// # Errors
+    /// [`ManagerError::NotFound`], and the store's, also when another process writes it.
+    pub async fn clear_thread(&self, thread: &ThreadId) -> Result<(), ManagerError> {
+        self.leave(thread).await;
+        Ok(self.inner.store.clear_thread(thread).await?)
+    }
+
+    /// Clears a thread and takes it away. Sessions that chose it have none then, until they begin
+    /// another one.
+    ///
+    /// # Errors
+    /// As [`Manager::clear_thread`].
+    pub async fn remove_thread(&self, thread: &ThreadId) -> Result<(), ManagerError> {
+        self.leave(thread).await;
+        Ok(self.inner.store.remove_thread(thread).await?)
+    }
+
+    /// Ends what runs on a thread here, and closes it.
+    async fn leave(&self, thread: &ThreadId) {
+        let owner = lock(&self.inner.live)
+            .get(thread)
+            .map(|live| live.owner.clone());
+        if let Some(owner) = owner {
+            let left = self.ask_kept(&owner, |done| Ask::Leave {
+                thread: thread.clone(),
+                done,
+            });
+            let _ = left.await;
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Saved sessions, as clients read and write them.
+
+use std::path::PathBuf;
+
+use conjure_core::chat::Usage;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::auths::AuthName;
+use crate::store::ThreadId;
+
+/// A session that is to be saved.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewSession {
+    /// Its name, which no other session has.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// The saved auth: its id, or its name as [`AuthRef`](crate::auths::AuthRef) writes it.
+    pub auth: String,
+    /// The model, as the provider names it.
+    pub model: String,
+    /// Where calls work; it must exist.
+    pub working_dir: PathBuf,
+    /// Which thread it begins with.
+    #[serde(default)]
+    pub thread: ThreadChoice,
+    /// Who the model is to be.
+    #[serde(default)]
+    pub persona: PersonaCopy,
+    /// What it remembers: `{name, version, memory_text}`, or any other object.
+    #[serde(default)]
+    pub memory: Map<String, Value>,
+    /// Backends, names, policy, budgets and limits, in the shape of the session file.
+    #[serde(default)]
+    pub tools: Map<String, Value>,
+    /// MCP servers by name, each with its settings.
+    #[serde(default)]
+    pub mcps: Map<String, Value>,
+}
+
+impl NewSession {
+    /// A session on a new thread, without persona, memory and MCP servers, and with the usual
+    /// tools.
+    pub fn new(
+        auth: impl Into<String>,
+        model: impl Into<String>,
+        working_dir: impl Into<PathBuf>,
+    ) -> Self {
+        Self {
+            name: None,
+            auth: auth.into(),
+            model: model.into(),
+            working_dir: working_dir.into(),
+            thread: ThreadChoice::New,
+            persona: PersonaCopy::default(),
+            memory: Map::new(),
+            tools: Map::new(),
+            mcps: Map::new(),
+        }
+    }
+}
+
+/// A persona as a session has it: a copy.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PersonaCopy {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// What the model is told.
+    pub persona_text: String,
+}
+
+/// Which thread a session goes on with.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum ThreadChoice {
+    /// A fresh one.
+    #[default]
+    New,
+    /// One that there is.
+    Existing {
+        /// Which.
+        thread: ThreadId,
+    },
+    /// A fork.
+    Fork {
+        /// Of which.
+        thread: ThreadId,
+        /// Behind which entry; behind the newest when absent.
+        #[serde(default)]
+        upto: Option<u64>,
+    },
+}
+
+/// What is to change about a session; what is absent stays.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SessionPatch {
+    /// Its name; the empty text takes it away.
+    pub name: Option<String>,
+    /// The saved auth, as in [`NewSession::auth`].
+    pub auth: Option<String>,
+    /// The model.
+    pub model: Option<String>,
+    /// Where calls work.
+    pub working_dir: Option<PathBuf>,
+    /// Who the model is to be.
+    pub persona: Option<PersonaCopy>,
+    /// What it remembers.
+    pub memory: Option<Map<String, Value>>,
+    /// Backends, names, policy, budgets and limits, all of them.
+    pub tools: Option<Map<String, Value>>,
+    /// MCP servers, all of them.
+    pub mcps: Option<Map<String, Value>>,
+}
+
+/// What becomes of a session's chat when the session is deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Chat {
+    /// Its threads stay.
+    Keep,
+    /// Its active thread is deleted for good.
+    Delete,
+}
+
+/// A saved session, and how it is with it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SessionView {
+    /// Its id.
+    pub id: String,
+    /// Its name.
+    pub name: Option<String>,
+    /// The saved auth's id.
+    pub auth_id: String,
+    /// The saved auth's name; its provider is the session's.
+    pub auth: AuthName,
+    /// The model.
+    pub model: String,
+    /// Where calls work.
+    pub working_dir: PathBuf,
+    /// Who the model is to be.
+    pub persona: PersonaCopy,
+    /// What it remembers.
+    pub memory: Map<String, Value>,
+    /// Backends, names, policy, budgets and limits.
+    pub tools: Map<String, Value>,
+    /// MCP servers by name.
+    pub mcps: Map<String, Value>,
+    /// The active thread; nothing after it was deleted.
+    pub thread: Option<ThreadView>,
+    /// The newest entry, as `thread/seq`.
+    pub latest_entry: Option<String>,
+    /// How it is with it.
+    pub state: SessionState,
+    /// The turn that runs.
+    pub turn: Option<String>,
+    /// How many follow-ups wait.
+    pub queued: usize,
+    /// When it was made, in milliseconds since 1970.
+    pub created_at_ms: i64,
+    /// When it was last changed, in milliseconds since 1970.
+    pub updated_at_ms: i64,
+}
+
+/// How it is with a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionState {
+    /// Nothing runs.
+    #[default]
+    Idle,
+    /// A turn runs.
+    Running,
+    /// A turn waits for a person's decision about a call.
+    Waiting,
+}
+
+/// A session's thread, with what its replies came to.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ThreadView {
+    /// Its id.
+    pub id: ThreadId,
+    /// Its newest label; empty where it has none.
+    pub label: String,
+    /// The newest entry.
+    pub last_seq: u64,
+    /// How many turns it has.
+    pub turns: u64,
+    /// How many replies of models it has.
+    pub replies: u64,
+    /// Tokens of all replies.
+    pub usage: Usage,
+    /// Average time of a reply in milliseconds; nothing before the first.
+    pub average_latency_ms: Option<u64>,
+    /// Average tokens of a reply, input and output; nothing before the first.
+    pub average_tokens: Option<u64>,
+    /// What it cost so far, with what the prices leave open; nothing before the first turn.
+    pub cost: Option<Value>,
+}
