@@ -7,6 +7,7 @@ pub mod api;
 pub mod artifacts;
 pub mod auths;
 pub mod backend;
+pub mod describe;
 pub mod env;
 pub mod fs;
 mod host;

@@ -193,6 +193,23 @@ impl<'de> Deserialize<'de> for Id {
     }
 }
 
+/// A name or an id in a path that somebody else chose: 1 to 200 characters without line ends.
+#[derive(Debug, Clone)]
+pub(super) struct Ref(pub(super) String);
+
+impl<'de> Deserialize<'de> for Ref {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        if (1..=200).contains(&text.chars().count()) && !text.chars().any(char::is_control) {
+            Ok(Self(text))
+        } else {
+            Err(D::Error::custom(
+                "a name is one line of 1 to 200 characters",
+            ))
+        }
+    }
+}
+
 /// A name that can be shown in a line: 1 to `most` characters without line ends.
 pub(super) fn line<'a>(what: &str, text: &'a str, most: usize) -> Result<&'a str, Problem> {
     let text = text.trim();

@@ -58,7 +58,7 @@ async fn readyz(State(app): State<App>) -> Result<Json<Health>, Problem> {
     responses((status = 200, description = "The figures", body = String,
         content_type = "application/openmetrics-text")))]
 async fn metrics(State(app): State<App>) -> Result<Response, Problem> {
-    let text = app.metrics.text();
+    let text = app.metrics.text(app.manager.running());
     let text = text.map_err(|_| Problem::host("the figures cannot be written"))?;
     Ok(([(header::CONTENT_TYPE, OPENMETRICS)], text).into_response())
 }

@@ -1,10 +1,12 @@
-//! Figures for Prometheus: requests by route and status.
+//! Figures for Prometheus: requests by route and status, what is open and runs.
 
 use std::fmt;
+use std::sync::atomic::AtomicI64;
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
@@ -25,6 +27,10 @@ pub(super) struct Metrics {
     registry: Registry,
     requests: Family<Asked, Counter>,
     seconds: Histogram,
+    /// Event streams that are open.
+    streams: Gauge<i64, AtomicI64>,
+    /// Sessions with a turn that runs.
+    running: Gauge<i64, AtomicI64>,
 }
 
 impl Metrics {
@@ -32,6 +38,8 @@ impl Metrics {
         let mut registry = Registry::with_prefix("conjure");
         let requests = Family::default();
         let seconds = Histogram::new(BUCKETS);
+        let streams = Gauge::default();
+        let running = Gauge::default();
         registry.register(
             "http_requests",
             "Requests that were answered",
@@ -43,10 +51,22 @@ impl Metrics {
             Unit::Seconds,
             seconds.clone(),
         );
+        registry.register(
+            "event_streams",
+            "Event streams that are open",
+            streams.clone(),
+        );
+        registry.register(
+            "sessions_running",
+            "Sessions with a turn that runs",
+            running.clone(),
+        );
         Self {
             registry,
             requests,
             seconds,
+            streams,
+            running,
         }
     }
 
@@ -56,10 +76,27 @@ impl Metrics {
         self.seconds.observe(seconds);
     }
 
-    /// As Prometheus reads them.
-    pub(super) fn text(&self) -> Result<String, fmt::Error> {
+    /// As Prometheus reads them, with so many sessions that run.
+    pub(super) fn text(&self, running: usize) -> Result<String, fmt::Error> {
+        self.running.set(i64::try_from(running).unwrap_or(i64::MAX));
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.registry)?;
         Ok(text)
+    }
+}
+
+/// Counts a stream for as long as it is there.
+pub(super) struct OpenStream(Gauge<i64, AtomicI64>);
+
+impl OpenStream {
+    pub(super) fn new(metrics: &Metrics) -> Self {
+        metrics.streams.inc();
+        Self(metrics.streams.clone())
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.0.dec();
     }
 }

@@ -1,12 +1,14 @@
 //! The HTTP API: the host for programs and pages, versioned under `/api/v1`.
 //!
-//! Everything that a person can do with saved things and threads, as requests. Listens on this
+//! Everything that a person can do with sessions, threads and saved things, as requests. Listens on this
 //! machine unless it has tokens, checks `Host` and `Origin`, bounds bodies, connections and waits.
 //! What each operation takes and gives is in `docs/openapi.json`; [`document`] is the same text.
 
+mod approvals;
 mod auths;
 mod door;
 mod entries;
+mod events;
 mod extract;
 mod files;
 mod health;
@@ -20,24 +22,29 @@ mod plugins;
 mod problem;
 mod providers;
 mod ranges;
+mod sessions;
 mod state;
 mod threads;
 mod transfer;
+mod turns;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
+use axum::Router;
 use axum::extract::Request;
 use axum::http::StatusCode;
+use axum::middleware::from_fn_with_state;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use utoipa_axum::router::OpenApiRouter;
 
-use crate::Host;
 use crate::auths::Auths;
 use crate::http_server::connections::{self, Bounds};
-use crate::store::Store;
+use crate::manager::Manager;
 use door::Door;
 use metrics::Metrics;
 use problem::Problem;
@@ -49,13 +56,13 @@ pub use state::ApiOptions;
 
 /// Imports that may be read at the same time.
 const IMPORTS: usize = 2;
+/// How long streams have for what is on its way when everything else is over.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// What the API is served over.
 pub struct Api {
-    /// The host; its threads are those of the store.
-    pub host: Host,
-    /// The database.
-    pub store: Store,
+    /// The sessions of a host.
+    pub manager: Manager,
     /// The saved auths, over the same database.
     pub auths: Auths,
     /// How the server behaves.
@@ -131,8 +138,9 @@ impl ApiServer {
         format!("http://{}", self.address)
     }
 
-    /// Serves until the token is cancelled. Streams end then, requests that run have
-    /// [`ApiOptions::grace`] to be answered, and the database is closed after them.
+    /// Serves until the token is cancelled. Turns and requests that run have
+    /// [`ApiOptions::grace`] then; streams tell of the turns' ends, and end. The manager is shut
+    /// down and the database closed after them.
     pub async fn serve(self, end: CancellationToken) {
         let options = self.api.options;
         let bounds = Bounds {
@@ -140,15 +148,17 @@ impl ApiServer {
             headers: options.header_timeout,
         };
         let grace = options.grace;
-        let closing = CancellationToken::new();
-        let store = self.api.store.clone();
+        let (closing, ended) = (CancellationToken::new(), CancellationToken::new());
+        let manager = self.api.manager;
         let app = App::new(Parts {
-            host: self.api.host,
-            store: self.api.store,
+            host: manager.host().clone(),
+            store: manager.store().clone(),
+            manager: manager.clone(),
             auths: self.api.auths,
             options,
             metrics: Metrics::new(),
             closing: closing.clone(),
+            ended: ended.clone(),
             imports: Semaphore::new(IMPORTS),
         });
         let (hosts, origins) = self.access.names(self.address);
@@ -158,36 +168,47 @@ impl ApiServer {
             tokens: self.access.tokens(),
             app: app.clone(),
         };
-        let (router, _) = routes().split_for_parts();
-        let router = router
-            .merge(openapi::router())
-            .fallback(unknown)
-            .method_not_allowed_fallback(not_allowed)
-            .layer(axum::middleware::from_fn_with_state(
-                app.clone(),
-                once::once,
-            ))
-            .layer(axum::middleware::from_fn_with_state(
-                Arc::new(door),
-                door::admit,
-            ))
-            .with_state(app.clone());
-        let forgetting = tokio::spawn(once::forget(app.clone()));
+        let router = router(app.clone(), door);
+        let forgetting = tokio::spawn(once::forget(app));
         let serving = connections::serve(self.listener, router, bounds, closing.clone());
         tokio::pin!(serving);
         tokio::select! {
             () = &mut serving => {}
             () = end.cancelled() => {
-                // Ends the streams that are open, or nothing would ever be over.
                 closing.cancel();
-                if tokio::time::timeout(grace, serving).await.is_err() {
-                    tracing::warn!("some connections did not end within {grace:?}");
+                let until = Instant::now() + grace;
+                let shutting = manager.clone();
+                // Also when it fails: whoever waits for the end must not wait for ever.
+                let over = ended.clone().drop_guard();
+                tokio::spawn(async move {
+                    shutting.shutdown(grace).await;
+                    drop(over);
+                });
+                let late = async {
+                    ended.cancelled().await;
+                    // What a turn's end told is on its way.
+                    tokio::time::sleep_until(until.max(Instant::now() + LAST_WORDS)).await;
+                };
+                tokio::select! {
+                    () = &mut serving => ended.cancelled().await,
+                    () = late => tracing::warn!("some connections did not end within {grace:?}"),
                 }
             }
         }
         forgetting.abort();
-        store.close().await;
+        manager.store().close().await;
     }
+}
+
+fn router(app: App, door: Door) -> Router {
+    let (router, _) = routes().split_for_parts();
+    router
+        .merge(openapi::router())
+        .fallback(unknown)
+        .method_not_allowed_fallback(not_allowed)
+        .layer(from_fn_with_state(app.clone(), once::once))
+        .layer(from_fn_with_state(Arc::new(door), door::admit))
+        .with_state(app)
 }
 
 /// All operations that the description has.
@@ -199,6 +220,10 @@ fn routes() -> OpenApiRouter<App> {
         .merge(personas::router())
         .merge(mcp_servers::router())
         .merge(plugins::router())
+        .merge(sessions::router())
+        .merge(turns::router())
+        .merge(approvals::router())
+        .merge(events::router())
         .merge(threads::router())
         .merge(transfer::export_router())
         .merge(transfer::import_router())

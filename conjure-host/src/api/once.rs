@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
@@ -32,6 +32,19 @@ const KEPT: [HeaderName; 2] = [header::CONTENT_TYPE, header::LOCATION];
 const KEEPING: Duration = Duration::from_secs(24 * 60 * 60);
 /// How often old ones are forgotten.
 const FORGETTING: Duration = Duration::from_secs(60 * 60);
+
+/// A request that is done once, for whoever can use a name of it.
+#[derive(Debug, Clone)]
+pub(super) struct Once {
+    name: String,
+}
+
+impl Once {
+    /// An id that this request has whenever it comes.
+    pub(super) fn id(&self) -> String {
+        format!("once-{}", self.name.get(..32).unwrap_or_default())
+    }
+}
 
 /// Does a request that has a key once.
 pub(super) async fn once(State(app): State<App>, request: Request, next: Next) -> Response {
@@ -88,7 +101,10 @@ async fn kept(app: App, request: Request, next: Next) -> Result<Response, Proble
         }
         Begun::Replay(answer) => return again(answer),
     }
-    let request = Request::from_parts(parts, Body::from(body));
+    let mut request = Request::from_parts(parts, Body::from(body));
+    request.extensions_mut().insert(Once {
+        name: digest(format!("{scope}\n{key}").as_bytes()),
+    });
     let done = tokio::spawn(async move {
         let held = Held::new(app, key, scope);
         let response = next.run(request).await;
@@ -194,8 +210,8 @@ pub(super) async fn forget(app: App) {
     }
 }
 
-fn digest(body: &Bytes) -> String {
-    let hash = Sha256::digest(body);
+fn digest(bytes: &[u8]) -> String {
+    let hash = Sha256::digest(bytes);
     hash.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text

@@ -83,13 +83,16 @@ fn finish(described: &mut OpenApi) {
 }
 
 /// What operations are grouped under.
-const TAGS: [(&str, &str); 8] = [
+const TAGS: [(&str, &str); 11] = [
     ("server", "How the server is"),
     ("auths", "Saved credentials"),
     ("providers", "Providers and their models"),
     ("personas", "Who a model is to be"),
     ("mcp-servers", "MCP servers that sessions choose from"),
     ("plugins", "Plugins of the host"),
+    ("sessions", "Settings that conversations run with"),
+    ("turns", "What is said, and what runs"),
+    ("events", "What happens, as it happens"),
     ("threads", "Conversations that are kept"),
     ("files", "Files that calls made"),
 ];

@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::auths::{AuthError, KeyError};
+use crate::manager::ManagerError;
 use crate::provider::ProviderError;
 use crate::session::SessionError;
 use crate::store::StoreError;
@@ -197,6 +198,25 @@ impl From<SessionError> for Problem {
             | SessionError::Unfold(_)
             | SessionError::Directory { .. } => Self::invalid(said),
             SessionError::Tools(_) => Self::conflict("tools", said),
+        }
+    }
+}
+
+impl From<ManagerError> for Problem {
+    fn from(error: ManagerError) -> Self {
+        let said = error.to_string();
+        match error {
+            ManagerError::NotFound { .. } => Self::not_found(said),
+            ManagerError::Invalid { .. } => Self::invalid(said),
+            ManagerError::Conflict { .. } => Self::conflict("conflict", said),
+            ManagerError::Full { .. } => {
+                Self::new(StatusCode::TOO_MANY_REQUESTS, "queue-full", said)
+                    .header(header::RETRY_AFTER, SOON.clone())
+            }
+            ManagerError::Closing => Self::unavailable("ending", said),
+            ManagerError::Session(error) => error.into(),
+            ManagerError::Auth(error) => error.into(),
+            ManagerError::Store(error) => error.into(),
         }
     }
 }

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::metrics::Metrics;
 use crate::Host;
 use crate::auths::Auths;
+use crate::manager::Manager;
 use crate::store::Store;
 
 /// How a server over HTTP behaves; each default is stated where it is set.
@@ -25,7 +26,7 @@ pub struct ApiOptions {
     pub body_timeout: Duration,
     /// How long the body of an import may take; 10 minutes by default.
     pub import_timeout: Duration,
-    /// How long connections may take to end with the server; 10 s by default.
+    /// How long turns and requests that run have at the end of the server; 10 s by default.
     pub grace: Duration,
 }
 
@@ -47,13 +48,16 @@ pub(super) struct App(Arc<Parts>);
 
 /// Its parts.
 pub(super) struct Parts {
+    pub(super) manager: Manager,
     pub(super) host: Host,
     pub(super) store: Store,
     pub(super) auths: Auths,
     pub(super) options: ApiOptions,
     pub(super) metrics: Metrics,
-    /// Cancelled when the server is to end: streams end then.
+    /// Cancelled when the server is to end: nobody waits for anything from then on.
     pub(super) closing: CancellationToken,
+    /// Cancelled when no turn runs any more: streams end then.
+    pub(super) ended: CancellationToken,
     /// Imports that may be read at the same time: each is whole in memory.
     pub(super) imports: Semaphore,
 }

@@ -252,12 +252,14 @@ async fn change(
 }
 
 /// Clear a thread and take it away; sessions that chose it have none then
+///
+/// A turn that runs on it is cancelled first.
 #[utoipa::path(delete, path = "/api/v1/threads/{thread}", operation_id = "delete_thread",
     tag = "threads", params(("thread" = String, Path, description = "Its id")),
     responses((status = 204, description = "It is gone"),
         (status = 409, description = "It is open")))]
 async fn remove(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<StatusCode, Problem> {
-    app.store.remove_thread(&ThreadId::parse(&id)?).await?;
+    app.manager.remove_thread(&ThreadId::parse(&id)?).await?;
     app.store.collect_blobs().await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -304,6 +306,8 @@ async fn fork(
 }
 
 /// Delete what a thread holds for good, except for what its forks show; its id stays
+///
+/// A turn that runs on it is cancelled first.
 #[utoipa::path(delete, path = "/api/v1/threads/{thread}/entries", operation_id = "clear_thread",
     tag = "threads", params(("thread" = String, Path, description = "The thread's id")),
     responses((status = 200, description = "It is empty now", body = Cleared),
@@ -311,7 +315,7 @@ async fn fork(
 async fn clear(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Json<Cleared>, Problem> {
     let id = ThreadId::parse(&id)?;
     let kept_by_forks = keeping(&app, &id).await?;
-    app.store.clear_thread(&id).await?;
+    app.manager.clear_thread(&id).await?;
     app.store.collect_blobs().await?;
     Ok(Json(Cleared {
         cleared: id,

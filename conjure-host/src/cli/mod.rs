@@ -155,8 +155,8 @@ enum Verb {
     /// Serve the HTTP API
     ///
     /// Listens on this machine, at 127.0.0.1:7420, unless told otherwise; any other address needs a
-    /// token. SIGTERM and Ctrl-C end it: requests that run are answered first, as long as `--grace`
-    /// allows.
+    /// token. SIGTERM and Ctrl-C end it: turns and requests that run come to their end first, as long
+    /// as `--grace` allows.
     Serve(serve::Args),
     /// Look after the database: check, back up, export, import, roll back
     Db(db::Args),

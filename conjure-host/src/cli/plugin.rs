@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Subcommand;
-use conjure_host::plugin::describe::{failed_json, loaded_json, state};
+use conjure_host::describe::{failed_json, loaded_json, state};
 use conjure_host::plugin::{LoadedPlugin, Loader, LoaderOptions, PluginFile, Snapshot, Store};
 use conjure_skill_sdk::protocol::{Create, Manifest};
 use serde_json::{Value, json};

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use conjure_host::api::{Api, ApiError, ApiOptions, HttpAccess};
 use conjure_host::auths::Auths;
+use conjure_host::manager::Manager;
 use conjure_host::{env, fs};
 use secrecy::SecretString;
 use serde_json::json;
@@ -43,7 +44,7 @@ pub(crate) struct Args {
     /// The most connections at the same time
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = at_least_one)]
     max_connections: usize,
-    /// Seconds that requests which run have at the end
+    /// Seconds that turns and requests which run have at the end
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     grace: u64,
     /// Seconds that a request has to arrive: its headers, and its body after them
@@ -69,9 +70,10 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
             let auths = Auths::over(store.clone(), env::keys(global.data_dir()));
             let host = global.host().log(store.clone()).auths(auths.clone());
             let host = host.watch(true).build().await;
+            let host = host.map_err(|error| Failure::host(error.to_string()))?;
+            let manager = Manager::start(host, store, Default::default()).await;
             let api = Api {
-                host: host.map_err(|error| Failure::host(error.to_string()))?,
-                store,
+                manager: manager.map_err(|error| Failure::host(error.to_string()))?,
                 auths,
                 options: args.options(),
             };

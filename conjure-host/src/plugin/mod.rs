@@ -7,7 +7,6 @@
 
 mod call;
 mod clock;
-pub mod describe;
 mod elf;
 mod emit;
 mod error;

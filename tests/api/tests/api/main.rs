@@ -8,6 +8,8 @@ mod description;
 #[cfg(test)]
 mod ending;
 #[cfg(test)]
+mod events;
+#[cfg(test)]
 mod files;
 #[cfg(test)]
 mod hostile;
@@ -20,4 +22,10 @@ mod schemathesis;
 #[cfg(test)]
 mod server;
 #[cfg(test)]
+mod sessions;
+#[cfg(test)]
+mod stage;
+#[cfg(test)]
 mod threads;
+#[cfg(test)]
+mod turns;

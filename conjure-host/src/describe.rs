@@ -1,8 +1,9 @@
-//! Plugins as programs read them: what is loaded, what is not and why.
+//! What the host has, as programs read it: the command line with `--json` and the API say the same.
 
+use conjure_core::routing::{Mode, Route, RoutingTable};
 use serde_json::{Value, json};
 
-use super::{FailedPlugin, LoadedPlugin, Pin, PluginSource};
+use crate::plugin::{FailedPlugin, LoadedPlugin, Pin, PluginSource};
 
 /// A loaded plugin.
 pub fn loaded_json(plugin: &LoadedPlugin) -> Value {
@@ -63,6 +64,56 @@ fn pin_words(pin: &Pin) -> &'static str {
         Pin::OwnDirectory => "in a directory of the user's own",
         Pin::Linked => "linked into the program",
         Pin::No { .. } => "no",
+    }
+}
+
+/// The tools of a session, and those that are not offered.
+pub fn table_json(table: &RoutingTable) -> Value {
+    let routes: Vec<Value> = table
+        .routes()
+        .iter()
+        .map(|route| {
+            json!({
+                "name": route.name.as_str(),
+                "backend": &*route.backend,
+                "kind": &*route.kind,
+                "skill": route.skill(),
+                "tool": route.tool(),
+                "operation": route.op(),
+                "plugin": route.definition.origin.plugin,
+                "version": route.definition.origin.version,
+                "file": route.definition.origin.file,
+                "mode": mode(route),
+                "effects": route.definition.effects,
+                "schema_tokens": route.schema_tokens(),
+                "description": route.definition.description,
+                "input_schema": route.definition.input_schema,
+            })
+        })
+        .collect();
+    let shadowed: Vec<Value> = table
+        .shadowed()
+        .iter()
+        .map(|s| json!({ "name": s.name.as_str(), "source": s.source.to_string() }))
+        .collect();
+    let quarantined: Vec<Value> = table
+        .quarantined()
+        .iter()
+        .map(|q| json!({ "name": q.name.as_str(), "reason": q.error.to_string() }))
+        .collect();
+    json!({
+        "version": table.version(),
+        "routes": routes,
+        "shadowed": shadowed,
+        "quarantined": quarantined,
+    })
+}
+
+/// Whether calls of a tool run one after the other.
+pub fn mode(route: &Route) -> &'static str {
+    match route.definition.mode {
+        Mode::Stateful => "stateful",
+        Mode::Stateless => "stateless",
     }
 }
 
