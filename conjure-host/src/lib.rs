@@ -15,6 +15,7 @@ mod http_server;
 pub mod manager;
 pub mod mcp_import;
 pub mod mcp_server;
+pub mod mcp_status;
 pub mod platform;
 pub mod plugin;
 pub mod provider;

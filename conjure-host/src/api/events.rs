@@ -13,7 +13,7 @@ use axum::response::{IntoResponse as _, Response};
 use conjure_core::chat::{Event, EventId};
 use futures_util::{Stream, stream};
 use serde::Deserialize;
-use utoipa::IntoParams;
+use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -37,6 +37,18 @@ pub(super) fn router() -> OpenApiRouter<App> {
         .routes(routes!(of_sessions))
 }
 
+/// An event, as a stream has it.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it describes what is written line by line")]
+struct Streamed {
+    /// Its number in its thread, `epoch.seq`.
+    id: Option<String>,
+    /// Its kind.
+    event: String,
+    /// The event as JSON.
+    data: String,
+}
+
 /// Where to begin.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -57,7 +69,7 @@ struct Query {
     params(("thread" = String, Path, description = "The thread's id"), Query,
         ("Last-Event-ID" = Option<String>, Header,
             description = "The number of the last event that was seen")),
-    responses((status = 200, description = "The stream", body = String,
+    responses((status = 200, description = "The stream", body = Streamed,
         content_type = "text/event-stream")))]
 async fn of_thread(
     State(app): State<App>,
@@ -111,7 +123,7 @@ async fn next(events: &mut EventStream, app: &App) -> Option<Sent> {
 /// Server-sent events without numbers, of the kinds `state`, `saved`, `deleted` and `missed`. It
 /// begins with `missed`: what is known of the sessions is to be read anew, as whenever it comes.
 #[utoipa::path(get, path = "/api/v1/events", operation_id = "follow_sessions", tag = "events",
-    responses((status = 200, description = "The stream", body = String,
+    responses((status = 200, description = "The stream", body = Streamed,
         content_type = "text/event-stream")))]
 async fn of_sessions(State(app): State<App>) -> Response {
     let changes = app.manager.changes();

@@ -1,11 +1,13 @@
 //! MCP servers that sessions choose from, in the shape of the session file.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -15,16 +17,21 @@ use super::pages::{Page, Paging};
 use super::problem::Problem;
 use super::state::App;
 use crate::mcp_import;
+use crate::mcp_status::{KIND, start_all};
+use crate::session::BackendSpec;
 use crate::store;
 
 /// The most characters of a name.
 const LONGEST: usize = 100;
+/// The longest that a server is tried.
+const LONGEST_TRIAL: Duration = Duration::from_secs(60);
 
 pub(super) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(list, create))
         .routes(routes!(get, change, remove))
         .routes(routes!(import))
+        .routes(routes!(test))
 }
 
 /// An MCP server.
@@ -110,6 +117,21 @@ struct WantedSecret {
     variable: String,
     /// The variable that holds it already, if the configuration says so.
     from: Option<String>,
+}
+
+/// How an MCP server is when it is started.
+#[derive(Debug, Serialize, ToSchema)]
+struct Trial {
+    works: bool,
+    /// Such as `ready`, `needs_auth`, `backoff`, `failed`.
+    state: String,
+    /// Why it does not work, and what to do.
+    why: Option<String>,
+    /// How many tools it offers.
+    tools: Option<u64>,
+    /// All that is known: protocol, program, the last lines of its standard error, and more.
+    #[schema(value_type = Object)]
+    status: Value,
 }
 
 /// List MCP servers, the oldest first
@@ -232,6 +254,40 @@ async fn import(
         notes: import.notes,
     };
     Ok((StatusCode::CREATED, Json(imported)).into_response())
+}
+
+/// Start an MCP server, say how it is, and end it
+#[utoipa::path(post, path = "/api/v1/mcp-servers/{server}/test", operation_id = "test_mcp_server",
+    tag = "mcp-servers", params(("server" = String, Path, description = "Its id")),
+    responses((status = 200, description = "How it is", body = Trial),
+        (status = 409, description = "The plugin for MCP servers is not loaded")))]
+async fn test(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Json<Trial>, Problem> {
+    let server = app.store.mcp_server(&id).await?;
+    let mut settings = server.settings.0;
+    if let Some(settings) = settings.as_object_mut() {
+        // Whether sessions may choose it is another matter.
+        settings.remove("enabled");
+    }
+    let mut servers = Map::from_iter([(server.name, settings)]);
+    let limit = start_all(&mut servers).min(LONGEST_TRIAL);
+    let backend = BackendSpec {
+        kind: KIND.to_owned(),
+        config: Some(json!({ "servers": servers })),
+        ..BackendSpec::default()
+    };
+    let ending = |_| Problem::unavailable("ending", "the server is ending");
+    let _turn = app.trials.acquire().await.map_err(ending)?;
+    let statuses = app.host.mcp_status(&backend, None, limit).await?;
+    let status = statuses.into_iter().next().unwrap_or_default();
+    let text = |name: &str| status.get(name).and_then(Value::as_str).map(str::to_owned);
+    let state = text("state").unwrap_or_else(|| "failed".to_owned());
+    Ok(Json(Trial {
+        works: state == "ready" && text("list_error").is_none(),
+        state,
+        why: text("why").or_else(|| text("list_error")),
+        tools: status.get("tools").and_then(Value::as_u64),
+        status,
+    }))
 }
 
 /// Settings that name a program or an address. The plugin looks at the rest when it starts the

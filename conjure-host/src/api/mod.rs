@@ -56,6 +56,8 @@ pub use state::ApiOptions;
 
 /// Imports that may be read at the same time.
 const IMPORTS: usize = 2;
+/// MCP servers that may be tried at the same time.
+const TRIALS: usize = 4;
 /// How long streams have for what is on its way when everything else is over.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -160,6 +162,7 @@ impl ApiServer {
             closing: closing.clone(),
             ended: ended.clone(),
             imports: Semaphore::new(IMPORTS),
+            trials: Semaphore::new(TRIALS),
         });
         let (hosts, origins) = self.access.names(self.address);
         let door = Door {

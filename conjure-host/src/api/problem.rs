@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::auths::{AuthError, KeyError};
 use crate::manager::ManagerError;
+use crate::mcp_status::StatusError;
 use crate::provider::ProviderError;
 use crate::session::SessionError;
 use crate::store::StoreError;
@@ -217,6 +218,15 @@ impl From<ManagerError> for Problem {
             ManagerError::Session(error) => error.into(),
             ManagerError::Auth(error) => error.into(),
             ManagerError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<StatusError> for Problem {
+    fn from(error: StatusError) -> Self {
+        match error {
+            StatusError::Session(error) => error.into(),
+            error @ StatusError::Call(_) => Self::host(error.to_string()),
         }
     }
 }

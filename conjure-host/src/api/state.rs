@@ -60,6 +60,8 @@ pub(super) struct Parts {
     pub(super) ended: CancellationToken,
     /// Imports that may be read at the same time: each is whole in memory.
     pub(super) imports: Semaphore,
+    /// MCP servers that may be tried at the same time: each is a program that is started.
+    pub(super) trials: Semaphore,
 }
 
 impl App {

@@ -2,21 +2,17 @@
 //! plugin, in a host.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use conjure_host::Host;
 use conjure_host::backend::{Alone, Asker};
+pub(super) use conjure_host::mcp_status::KIND;
+use conjure_host::mcp_status::StatusError;
 use conjure_host::session::{BackendSpec, SessionSpec};
 use serde_json::{Map, Value, json};
 
 use super::args::{Global, current_dir};
 use super::exit::Failure;
-
-/// The kind of the backends that have MCP servers.
-pub(super) const KIND: &str = "mcp";
-
-/// How often it is looked how they are.
-const AGAIN: Duration = Duration::from_millis(50);
 
 /// Where the servers are configured.
 #[derive(clap::Args)]
@@ -172,21 +168,8 @@ impl Servers {
     pub(super) async fn look(&self, limit: Duration) -> Result<Vec<Seen>, Failure> {
         let mut seen = Vec::new();
         for backend in &self.backends {
-            let alone = self.alone(backend).await?;
-            let until = Instant::now() + limit;
-            let statuses = loop {
-                let statuses = statuses(&alone).await;
-                let is_settled = match &statuses {
-                    Ok(statuses) => statuses.iter().all(is_settled),
-                    Err(_) => true,
-                };
-                if is_settled || Instant::now() >= until {
-                    break statuses;
-                }
-                tokio::time::sleep(AGAIN).await;
-            };
-            alone.close().await;
-            let statuses = statuses?;
+            let dir = Some(self.working_dir.clone());
+            let statuses = self.host.mcp_status(backend, dir, limit).await?;
             let config = backend.config.as_ref();
             let servers = config.and_then(|config| config.get("servers")?.as_object());
             for (name, config) in servers.into_iter().flatten() {
@@ -203,29 +186,16 @@ impl Servers {
     }
 }
 
-/// What a backend says of its servers.
-async fn statuses(alone: &Alone) -> Result<Vec<Value>, Failure> {
-    let catalog = alone.catalog().await;
-    let catalog = catalog.map_err(|error| Failure::host(error.to_string()))?;
-    let servers = catalog
-        .meta
-        .and_then(|mut meta| Some(meta.get_mut("servers")?.take()));
-    Ok(match servers {
-        Some(Value::Array(statuses)) => statuses,
-        _ => Vec::new(),
-    })
-}
-
-/// Whether a server has come as far as it does by itself.
-fn is_settled(status: &Value) -> bool {
-    match of(status, "state") {
-        "starting" => false,
-        "ready" => status.get("tools").is_some() || status.get("list_error").is_some(),
-        _ => true,
-    }
-}
-
 /// The servers of a backend's configuration.
 pub(super) fn servers_of(backend: &mut BackendSpec) -> Option<&mut Map<String, Value>> {
     backend.config.as_mut()?.get_mut("servers")?.as_object_mut()
+}
+
+impl From<StatusError> for Failure {
+    fn from(error: StatusError) -> Self {
+        match error {
+            StatusError::Session(error) => error.into(),
+            error @ StatusError::Call(_) => Self::host(error.to_string()),
+        }
+    }
 }
