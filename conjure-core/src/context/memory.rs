@@ -41,13 +41,13 @@ mod tests {
 
     use super::*;
 
-    fn told(value: Value) -> String {
+    fn told(value: &Value) -> String {
         memory(value.as_object().unwrap())
     }
 
     #[test]
     fn prose_is_told_as_it_is_and_the_rest_as_json() {
-        let both = told(json!({
+        let both = told(&json!({
             "name": "work", "version": "2", "memory_text": " Ada likes short answers. ",
             "projects": ["conjure"], "since": 2024,
         }));
@@ -57,7 +57,7 @@ mod tests {
              {\"projects\":[\"conjure\"],\"since\":2024}\n"
         );
         assert!(
-            told(json!({ "memory_text": ["a list"] })).contains("{\"memory_text\":[\"a list\"]}")
+            told(&json!({ "memory_text": ["a list"] })).contains("{\"memory_text\":[\"a list\"]}")
         );
     }
 
@@ -67,7 +67,7 @@ mod tests {
             json!({}),
             json!({ "name": "n", "version": "1", "memory_text": " \n" }),
         ] {
-            assert_eq!(told(nothing), "");
+            assert_eq!(told(&nothing), "");
         }
     }
 }

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::args::{Global, SessionArgs};
 use super::exit::{Exit, Failure};
 use super::output::{self, DIM, RESET, YELLOW, aside, clean};
-use super::run::{Following, close, failure, open};
+use super::run::{Following, SAVED, close, failure, open};
 use super::signals::{Signal, Signals};
 use super::transcript::Transcript;
 use super::{files, spent, thread_check};
@@ -29,8 +29,11 @@ use super::{files, spent, thread_check};
 pub(crate) struct Args {
     #[command(flatten)]
     session: SessionArgs,
+    /// Go on with a saved session (`conjure session list`), by its name or its id
+    #[arg(long = "session", value_name = "NAME", conflicts_with_all = SAVED)]
+    saved: Option<String>,
     /// Go on with this thread
-    #[arg(long, value_name = "ID")]
+    #[arg(long, visible_alias = "resume", value_name = "ID")]
     thread: Option<String>,
 }
 
@@ -46,6 +49,10 @@ const HELP: &str = "/tools                  the routing table
 Ctrl-C                  end the turn that runs; what came so far is kept";
 
 pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
+    if let Some(session) = &args.saved {
+        let thread = args.thread.as_deref();
+        return Box::pin(super::session_chat::run(global, session, thread)).await;
+    }
     let mut signals = Signals::listen()?;
     let opened = Box::pin(open(global, args.session, args.thread.as_deref()));
     let (_host, session) = signals.unless(opened).await?;
@@ -225,13 +232,13 @@ async fn unfold(session: &Session, fold: &str) {
 }
 
 /// Lines from the person, read on a thread of their own, one when asked for.
-struct Lines {
+pub(super) struct Lines {
     ask: mpsc::Sender<oneshot::Sender<Option<String>>>,
 }
 
 impl Lines {
     /// Starts reading; on a terminal there is a way to print above the line that is being typed.
-    async fn start(on_terminal: bool) -> (Self, Option<Printer>) {
+    pub(super) async fn start(on_terminal: bool) -> (Self, Option<Printer>) {
         let (ask, mut asked) = mpsc::channel::<oneshot::Sender<Option<String>>>(1);
         let (made, printer) = oneshot::channel();
         std::thread::spawn(move || {
@@ -246,7 +253,7 @@ impl Lines {
         (Self { ask }, printer.await.ok().flatten())
     }
 
-    async fn next(&mut self) -> Option<String> {
+    pub(super) async fn next(&mut self) -> Option<String> {
         let (answer, line) = oneshot::channel();
         self.ask.send(answer).await.ok()?;
         line.await.ok().flatten()
@@ -254,7 +261,7 @@ impl Lines {
 }
 
 /// Prints above the line that is being typed.
-type Printer = Box<dyn ExternalPrinter + Send>;
+pub(super) type Printer = Box<dyn ExternalPrinter + Send>;
 type Reader = Box<dyn FnMut() -> Option<String>>;
 
 fn reader(on_terminal: bool) -> (Reader, Option<Printer>) {

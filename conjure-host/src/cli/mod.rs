@@ -28,6 +28,13 @@ mod routes;
 mod run;
 mod secret;
 mod serve;
+mod session;
+mod session_change;
+mod session_chat;
+mod session_run;
+mod session_show;
+mod session_turns;
+mod sessions;
 mod signals;
 mod skill;
 mod skill_remote;
@@ -147,6 +154,10 @@ enum Verb {
     /// Asks each provider for its list; context sizes and prices come from a data file, over which
     /// `models.toml` in the data directory wins.
     Models(models::Args),
+    /// Keep sessions: auth, model, directory, persona, memory, tools, and the thread they go on with
+    ///
+    /// `conjure run --session NAME` and `conjure chat --session NAME` go on with one.
+    Session(session::Args),
     /// Look at threads and change them: list, show, cost, fork, rename, clear, export, import
     ///
     /// A thread is a conversation that is kept; `conjure run` and `conjure chat` name it, and
@@ -233,8 +244,9 @@ impl Cli {
                     match verb {
                         Verb::Run(args) => run::run(&global, args).await,
                         Verb::Chat(args) => chat::run(&global, args).await,
-                        Verb::Call(args) => call::run(&global, args).await,
+                        Verb::Call(args) => Box::pin(call::run(&global, args)).await,
                         Verb::Routes(args) => routes::run(&global, args).await,
+                        Verb::Session(args) => Box::pin(session::run(&global, args)).await,
                         Verb::Thread(args) => thread::run(&global, args).await,
                         Verb::Serve(args) => serve::run(&global, args).await,
                         Verb::Db(args) => db::run(&global, args).await,

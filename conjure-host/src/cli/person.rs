@@ -20,8 +20,39 @@ use super::transcript::Asked;
 /// One question at a time, from its first word to its answer.
 static ASKING: Mutex<()> = Mutex::const_new(());
 
-/// Asks the person whether a call may run.
+/// What a person said about a call.
+pub(crate) struct Decided {
+    pub(crate) decision: Decision,
+    /// Whether it holds for every call of the tool from now on.
+    pub(crate) always: bool,
+}
+
+impl Decided {
+    fn once(decision: Decision) -> Self {
+        Self {
+            decision,
+            always: false,
+        }
+    }
+}
+
+/// Asks the person whether a call may run, and keeps a rule where that is wanted.
 pub(crate) async fn decide(session: &Session, asked: &Asked) -> Decision {
+    let decided = ask(asked).await;
+    if decided.always
+        && let Ok(pattern) = asked.name.parse::<Pattern>()
+    {
+        let rule = Rule {
+            pattern,
+            decision: PolicyDecision::Allow,
+        };
+        session.add_rule(rule).await;
+    }
+    decided.decision
+}
+
+/// Asks the person whether a call may run.
+pub(crate) async fn ask(asked: &Asked) -> Decided {
     let _asking = ASKING.lock().await;
     aside(format_args!(
         "\n{YELLOW}?{RESET} {BOLD}{}{RESET} wants to run ({})\n{}",
@@ -31,24 +62,17 @@ pub(crate) async fn decide(session: &Session, asked: &Asked) -> Decision {
     ));
     let answer = prompt("  Allow it? [y]es, [n]o, [a]lways in this session: ").await;
     match answer.as_deref().map(str::trim) {
-        Some("y" | "yes") => Decision::Allow,
-        Some("a" | "always") => {
-            if let Ok(pattern) = asked.name.parse::<Pattern>() {
-                session
-                    .add_rule(Rule {
-                        pattern,
-                        decision: PolicyDecision::Allow,
-                    })
-                    .await;
-            }
-            Decision::Allow
-        }
-        Some(reason) if !matches!(reason, "" | "n" | "no") => Decision::Deny {
+        Some("y" | "yes") => Decided::once(Decision::Allow),
+        Some("a" | "always") => Decided {
+            decision: Decision::Allow,
+            always: true,
+        },
+        Some(reason) if !matches!(reason, "" | "n" | "no") => Decided::once(Decision::Deny {
             reason: format!("The person did not allow this call: {reason}"),
-        },
-        _ => Decision::Deny {
+        }),
+        _ => Decided::once(Decision::Deny {
             reason: "The person did not allow this call.".to_owned(),
-        },
+        }),
     }
 }
 

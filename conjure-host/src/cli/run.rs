@@ -26,19 +26,48 @@ use super::transcript::Transcript;
 #[command(after_help = "Examples:
   conjure run --provider anthropic --model claude-sonnet-4-5 \"What is in this directory?\"
   conjure run --config session.toml --allow 'log-analyzer_*' \"Analyse app.log\"
+  conjure run --session work \"Go on.\"                  # a saved session
   conjure run --script script.json --json \"hello\"     # events as JSON lines")]
 pub(crate) struct Args {
     #[command(flatten)]
     session: SessionArgs,
+    /// Go on with a saved session (`conjure session list`), by its name or its id
+    #[arg(long = "session", value_name = "NAME", conflicts_with_all = SAVED)]
+    saved: Option<String>,
     /// Go on with this thread
-    #[arg(long, value_name = "ID")]
+    #[arg(long, visible_alias = "resume", value_name = "ID")]
     thread: Option<String>,
     /// The question; `-` or nothing reads it from stdin
     question: Option<String>,
 }
 
+/// What a saved session says itself.
+pub(crate) const SAVED: [&str; 17] = [
+    "config",
+    "provider",
+    "auth",
+    "model",
+    "base_url",
+    "wire",
+    "dialect",
+    "script",
+    "set",
+    "persona",
+    "max_iterations",
+    "skill",
+    "executor",
+    "working_dir",
+    "allow",
+    "ask",
+    "deny",
+];
+
 pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
     let question = question(args.question)?;
+    if let Some(session) = &args.saved {
+        let thread = args.thread.as_deref();
+        return Box::pin(super::session_run::run(global, session, thread, question)).await;
+    }
     let mut signals = Signals::listen()?;
     let opened = Box::pin(open(global, args.session, args.thread.as_deref()));
     let (_host, session) = signals.unless(opened).await?;

@@ -119,7 +119,12 @@ impl Transcript {
     pub(crate) fn has_shown(&self, error: &ChatError) -> bool {
         // A limit's event and its error say the same in other words.
         matches!(error, ChatError::Limit { .. }) && self.error.is_some()
-            || self.error.as_ref() == Some(&error.to_string())
+            || self.has_shown_text(&error.to_string())
+    }
+
+    /// Whether an error of these words was among the events.
+    pub(crate) fn has_shown_text(&self, error: &str) -> bool {
+        self.error.as_deref() == Some(error)
     }
 
     /// Lists the files that were made.

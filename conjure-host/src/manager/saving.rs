@@ -8,13 +8,15 @@ use conjure_core::switch::SwitchReport;
 use conjure_core::turn::When;
 use serde_json::{Map, Value};
 
-use super::changes::Change;
+use super::changes::{Change, Status};
 use super::requests::Ask;
 use super::spec::{object, persona};
-use super::view::{Chat, NewSession, SessionPatch, SessionView, ThreadView};
+use super::view::{Chat, NewSession, SessionPatch, SessionState, SessionView, ThreadView};
 use super::{Inner, Manager, ManagerError};
 use crate::auths::AuthName;
-use crate::store::{JsonText, SavedAuth, Session as Row, StoreError, Thread, ThreadId};
+use crate::store::{
+    JsonText, RunState, RunsOf, SavedAuth, Session as Row, StoreError, Thread, ThreadId,
+};
 
 impl Manager {
     /// Saves a new session.
@@ -152,7 +154,7 @@ impl Manager {
             },
             Err(_) => None,
         };
-        let status = self.inner.states.of(&row.id);
+        let status = self.inner.status(&row.id).await?;
         Ok(SessionView {
             auth: AuthName::of(&auth),
             persona: persona(&row),
@@ -182,6 +184,24 @@ impl Inner {
             Err(StoreError::NotFound { .. }) => Ok(self.store.session_named(session).await?),
             found => Ok(found?),
         }
+    }
+
+    /// How it is with a session: here, or in another process that runs it.
+    async fn status(&self, session: &str) -> Result<Status, ManagerError> {
+        let here = self.states.of(session);
+        if here != Status::default() {
+            return Ok(here);
+        }
+        let newest = self.store.runs(RunsOf::Session(session), None, 1).await?;
+        let running = newest
+            .into_iter()
+            .find(|run| run.state == RunState::Running);
+        Ok(running.map_or_else(Status::default, |run| Status {
+            state: SessionState::Running,
+            turn: Some(run.id),
+            thread: Some(run.thread),
+            queued: 0,
+        }))
     }
 
     /// A saved auth by its id or its name.

@@ -312,6 +312,8 @@ impl Actor {
                 self.decide_asked();
             }
             Command::End => {}
+            #[cfg(test)]
+            Command::Hang => std::future::pending().await,
         }
     }
 

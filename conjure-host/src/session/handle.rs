@@ -279,6 +279,12 @@ impl Session {
         tokio::time::timeout(time, answer).await.is_ok()
     }
 
+    /// Lets the actor hang.
+    #[cfg(test)]
+    pub(crate) async fn stop_answering(&self) {
+        let _ = self.mailbox.send(Command::Hang).await;
+    }
+
     /// Ends it without asking it: what it started ends with it, and nothing more is written.
     pub(crate) fn abort(&self) {
         self.task.abort();

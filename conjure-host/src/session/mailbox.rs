@@ -66,6 +66,9 @@ pub(crate) enum Command {
     Status(oneshot::Sender<Vec<BackendStatus>>),
     Allow(Rule),
     End,
+    /// Do nothing any more.
+    #[cfg(test)]
+    Hang,
 }
 
 /// What tasks of the session report.

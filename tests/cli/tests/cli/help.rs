@@ -66,6 +66,8 @@ fn the_program() {
       mcp          Serve tools to MCP clients, and look after MCP servers: list, examine, import, log in
       docker       Build the image that the container backend works in
       models       List models: what the providers offer, context sizes, prices
+      session      Keep sessions: auth, model, directory, persona, memory, tools, and the thread they go
+                   on with
       thread       Look at threads and change them: list, show, cost, fork, rename, clear, export,
                    import
       db           Look after the database: check, back up, export, import, roll back
@@ -152,8 +154,13 @@ fn run() {
           --json
               Print JSON, for programs
 
+          --session <NAME>
+              Go on with a saved session (`conjure session list`), by its name or its id
+
           --thread <ID>
               Go on with this thread
+              
+              [alias: --resume]
 
       -h, --help
               Print help (see a summary with '-h')
@@ -230,6 +237,7 @@ fn run() {
     Examples:
       conjure run --provider anthropic --model claude-sonnet-4-5 "What is in this directory?"
       conjure run --config session.toml --allow 'log-analyzer_*' "Analyse app.log"
+      conjure run --session work "Go on."                  # a saved session
       conjure run --script script.json --json "hello"     # events as JSON lines
     "#);
 }
@@ -256,8 +264,13 @@ fn chat() {
           --json
               Print JSON, for programs
 
+          --session <NAME>
+              Go on with a saved session (`conjure session list`), by its name or its id
+
           --thread <ID>
               Go on with this thread
+              
+              [alias: --resume]
 
       -h, --help
               Print help (see a summary with '-h')

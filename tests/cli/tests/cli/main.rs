@@ -53,6 +53,8 @@ mod routes;
 #[cfg(test)]
 mod run;
 #[cfg(test)]
+mod session;
+#[cfg(test)]
 mod skill;
 #[cfg(test)]
 mod skill_remote;

@@ -1,0 +1,103 @@
+//! `conjure session`: sessions that are saved, and what goes on in them.
+
+use clap::Subcommand;
+
+use super::args::Global;
+use super::exit::{Exit, Failure};
+use super::{session_change, session_show, session_turns};
+
+/// Keeps sessions: which saved auth, model, working directory, persona, memory, tools and MCP
+/// servers a conversation has, and with which thread it goes on.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  conjure session create work --auth anthropic-key --model claude-sonnet-4-5
+  conjure run --session work \"What is in this directory?\"
+  conjure session set work --auth openai-key --model gpt-5      # another vendor, the same chat
+  conjure session fork work --at 12                             # another way from entry 12 on
+  conjure session new-chat work
+  conjure session show work")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Save a session
+    Create(Box<session_change::Create>),
+    /// List the sessions, the oldest first
+    List,
+    /// Show a session: its settings, its thread, and what goes on
+    Show {
+        /// The session: its name or its id
+        session: String,
+    },
+    /// Change a session; what is not named stays
+    ///
+    /// While a turn runs, a change holds from the next turn on, or with `--now` at once: the stream
+    /// is stopped, what came is kept, and the model is asked again with the new settings.
+    Set(Box<session_change::Set>),
+    /// Say what a change of auth and model would change about the next request, and send nothing
+    Check(session_change::Check),
+    /// Go on with a fresh thread; the one before stays
+    NewChat {
+        /// The session: its name or its id
+        session: String,
+    },
+    /// Go on with a thread that there is
+    Use {
+        /// The session: its name or its id
+        session: String,
+        /// The thread
+        #[arg(value_name = "ID")]
+        thread: String,
+    },
+    /// Go on with a fork of a thread; both branches stay
+    Fork(session_change::Fork),
+    /// Show the tools that its next request would have
+    Tools {
+        /// The session: its name or its id
+        session: String,
+    },
+    /// Show what goes on in it, until the turn that runs is over
+    ///
+    /// Begins with what that turn has shown so far, whoever runs it.
+    Follow {
+        /// The session: its name or its id
+        session: String,
+    },
+    /// List its newest turns, with what they came to
+    Turns {
+        /// The session: its name or its id
+        session: String,
+        /// The most turns that are listed
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=1000))]
+        limit: u64,
+    },
+    /// Delete a session; its threads stay, unless `--with-chat` is said
+    Delete(session_change::Delete),
+}
+
+pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
+    let sessions = super::sessions::Sessions::open(global).await?;
+    let done = match args.verb {
+        Verb::Create(args) => session_change::create(global, &sessions, *args).await,
+        Verb::List => session_show::list(global, &sessions).await,
+        Verb::Show { session } => session_show::show(global, &sessions, &session).await,
+        Verb::Set(args) => session_change::set(global, &sessions, *args).await,
+        Verb::Check(args) => session_change::check(global, &sessions, &args).await,
+        Verb::NewChat { session } => session_change::new_chat(global, &sessions, &session).await,
+        Verb::Use { session, thread } => {
+            session_change::choose(global, &sessions, &session, &thread).await
+        }
+        Verb::Fork(args) => session_change::fork(global, &sessions, &args).await,
+        Verb::Tools { session } => session_show::tools(global, &sessions, &session).await,
+        Verb::Follow { session } => super::session_run::follow(global, &sessions, &session).await,
+        Verb::Turns { session, limit } => {
+            session_turns::run(global, &sessions, &session, limit).await
+        }
+        Verb::Delete(args) => session_change::delete(global, &sessions, &args).await,
+    };
+    sessions.close().await;
+    done
+}

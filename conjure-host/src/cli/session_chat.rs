@@ -1,0 +1,158 @@
+//! `conjure chat --session`: a conversation in a saved session.
+
+use std::io::IsTerminal as _;
+
+use conjure_core::turn::When;
+use conjure_host::manager::SessionPatch;
+
+use super::args::Global;
+use super::chat::Lines;
+use super::exit::{Exit, Failure};
+use super::output::{self, DIM, RESET, YELLOW, aside, clean};
+use super::session_run::{Following, chosen, ended};
+use super::session_show::print;
+use super::sessions::Sessions;
+use super::signals::{Signal, Signals};
+use super::transcript::Transcript;
+
+const HELP: &str = "/session           the session's settings, and what it came to
+/tools             the routing table
+/auth NAME MODEL   go on with another saved auth and model
+/new               go on with a fresh thread
+/fork [ENTRY]      go on with a fork of this thread
+/help              this
+/quit              end the conversation (or Ctrl-D)
+Ctrl-C             end the turn that runs; what came so far is kept";
+
+pub(crate) async fn run(
+    global: &Global,
+    session: &str,
+    thread: Option<&str>,
+) -> Result<Exit, Failure> {
+    let mut signals = Signals::listen()?;
+    let sessions = signals.unless(Sessions::open(global)).await?;
+    let done = talk(global, &sessions, session, thread, &mut signals).await;
+    tokio::select! {
+        () = sessions.close() => {}
+        _ = signals.next() => {}
+    }
+    done
+}
+
+async fn talk(
+    global: &Global,
+    sessions: &Sessions,
+    session: &str,
+    thread: Option<&str>,
+    signals: &mut Signals,
+) -> Result<Exit, Failure> {
+    let session = chosen(sessions, session, thread).await?;
+    let attended = std::io::stdin().is_terminal() && !global.json;
+    if !global.json {
+        print(&sessions.manager().get(&session).await?);
+        aside(format_args!(
+            "{DIM}`/help` shows what else there is.{RESET}"
+        ));
+    }
+    let mut transcript = Transcript::new(global.json);
+    let (mut lines, _printer) = Lines::start(attended).await;
+    loop {
+        let line = tokio::select! {
+            biased;
+            signal = signals.next() => return Ok(signal.exit()),
+            line = lines.next() => line,
+        };
+        let Some(line) = line else {
+            return Ok(Exit::Fine);
+        };
+        let text = line.trim();
+        match text {
+            "" => continue,
+            "/quit" | "/exit" => return Ok(Exit::Fine),
+            _ => {}
+        }
+        let done = if text.starts_with('/') {
+            command(sessions, &session, text).await
+        } else {
+            say(sessions, &session, &mut transcript, signals, attended, text).await
+        };
+        if let Err(failure) = done
+            && !failure.shown
+        {
+            output::failure(&failure, global.json);
+        }
+        // Ctrl-C ends the turn; the others mean the program.
+        if let Some(signal) = signals.last().filter(|signal| *signal != Signal::Interrupt) {
+            return Ok(signal.exit());
+        }
+    }
+}
+
+async fn say(
+    sessions: &Sessions,
+    session: &str,
+    transcript: &mut Transcript,
+    signals: &mut Signals,
+    attended: bool,
+    text: &str,
+) -> Result<(), Failure> {
+    let mut following = Following {
+        sessions,
+        session,
+        transcript: &mut *transcript,
+        signals: &mut *signals,
+        attended,
+    };
+    let (run, files) = following.say(text.to_owned()).await?;
+    transcript.files(&files);
+    ended(&run, transcript, signals).map(drop)
+}
+
+async fn command(sessions: &Sessions, session: &str, line: &str) -> Result<(), Failure> {
+    let manager = sessions.manager();
+    let words: Vec<&str> = line.split_whitespace().collect();
+    match words.as_slice() {
+        ["/session"] => print(&manager.get(session).await?),
+        ["/tools"] => super::routes::print(&*manager.tools(session).await?),
+        ["/auth", auth, model] => {
+            let patch = SessionPatch {
+                auth: Some((*auth).to_owned()),
+                model: Some((*model).to_owned()),
+                ..SessionPatch::default()
+            };
+            let view = manager.update(session, patch, When::Now).await?;
+            aside(format_args!(
+                "{DIM}Now {} answers.{RESET}",
+                clean(&view.model)
+            ));
+        }
+        ["/new"] => {
+            manager.start_thread(session).await?;
+            aside(format_args!(
+                "{DIM}A fresh thread. The one before stays.{RESET}"
+            ));
+        }
+        ["/fork", rest @ ..] => {
+            let at = match rest {
+                [] => None,
+                [entry] => Some(entry.parse().map_err(|_| {
+                    Failure::usage("write `/fork`, or `/fork ENTRY` with an entry's number")
+                })?),
+                _ => return Err(Failure::usage("write `/fork`, or `/fork ENTRY`")),
+            };
+            let view = manager.get(session).await?;
+            let Some(thread) = view.thread else {
+                return Err(Failure::usage("the session has no thread: `/new`"));
+            };
+            manager.fork_thread(session, &thread.id, at).await?;
+            aside(format_args!(
+                "{DIM}A fork of it. Both branches stay.{RESET}"
+            ));
+        }
+        ["/help"] => aside(HELP),
+        _ => aside(format_args!(
+            "{YELLOW}note:{RESET} there is no `{line}`.\n{HELP}"
+        )),
+    }
+    Ok(())
+}

@@ -1,0 +1,254 @@
+//! `conjure run --session`: one question in a saved session.
+
+use std::collections::BTreeSet;
+use std::io::IsTerminal as _;
+
+use conjure_core::chat::{Event, EventId, Message};
+use conjure_host::artifacts::Artifact;
+use conjure_host::manager::{ManagerError, Scope, Turn};
+use conjure_host::store::{Run, RunState, ThreadId};
+use serde_json::json;
+
+use super::args::Global;
+use super::exit::{Exit, Failure};
+use super::output;
+use super::person::ask;
+use super::sessions::Sessions;
+use super::signals::Signals;
+use super::thread::id;
+use super::transcript::{Asked, Transcript};
+
+pub(crate) async fn run(
+    global: &Global,
+    session: &str,
+    thread: Option<&str>,
+    question: String,
+) -> Result<Exit, Failure> {
+    let mut signals = Signals::listen()?;
+    let sessions = signals.unless(Sessions::open(global)).await?;
+    let asked = answer(global, &sessions, session, thread, question, &mut signals).await;
+    tokio::select! {
+        () = sessions.close() => {}
+        _ = signals.next() => {}
+    }
+    asked
+}
+
+async fn answer(
+    global: &Global,
+    sessions: &Sessions,
+    session: &str,
+    thread: Option<&str>,
+    question: String,
+    signals: &mut Signals,
+) -> Result<Exit, Failure> {
+    let session = chosen(sessions, session, thread).await?;
+    let is_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    let mut transcript = Transcript::new(global.json);
+    let mut following = Following {
+        sessions,
+        session: &session,
+        transcript: &mut transcript,
+        signals,
+        attended: is_terminal && !global.json,
+    };
+    let (run, files) = following.say(question).await?;
+    transcript.files(&files);
+    if global.json {
+        let text = text(sessions, &run).await;
+        output::json_line(&json!({
+            "type": "result", "text": text, "state": run.state.as_str(), "turn": run.id,
+            "thread": run.thread, "files": files,
+        }));
+    }
+    ended(&run, &transcript, signals)
+}
+
+/// Shows the turn that runs in a session, from its beginning to its end.
+pub(crate) async fn follow(
+    global: &Global,
+    sessions: &Sessions,
+    session: &str,
+) -> Result<Exit, Failure> {
+    let manager = sessions.manager();
+    let view = manager.get(session).await?;
+    let Some(turn) = view.turn else {
+        output::aside("Nothing runs in it.");
+        return Ok(Exit::Fine);
+    };
+    let run = manager.run(&turn).await?;
+    let mut signals = Signals::listen()?;
+    let mut transcript = Transcript::new(global.json);
+    let mut events = manager
+        .events(&run.thread, before(sessions, &run.thread).await?)
+        .await?;
+    let mut began = false;
+    loop {
+        let event = tokio::select! {
+            biased;
+            // Who only looks ends nothing.
+            signal = signals.next() => return Ok(signal.exit()),
+            event = events.next() => event?,
+        };
+        let Some(event) = event else { break };
+        began |= matches!(&event.event, Event::TurnStarted { turn_id } if *turn_id == turn);
+        if began {
+            transcript.show(&event.event, false);
+        }
+        if matches!(&event.event, Event::Done { turn_id, .. } if *turn_id == turn) {
+            break;
+        }
+    }
+    transcript.end();
+    ended(&manager.wait(&turn).await?, &transcript, &signals)
+}
+
+/// The session, on the thread that is wanted.
+pub(crate) async fn chosen(
+    sessions: &Sessions,
+    session: &str,
+    thread: Option<&str>,
+) -> Result<String, Failure> {
+    let manager = sessions.manager();
+    let view = match thread {
+        Some(thread) => manager.choose_thread(session, &id(thread)?).await?,
+        None => manager.get(session).await?,
+    };
+    Ok(view.id)
+}
+
+/// What the model said last in a turn.
+async fn text(sessions: &Sessions, run: &Run) -> Option<String> {
+    let events = sessions
+        .manager()
+        .store()
+        .events_after(&run.thread, None, usize::MAX);
+    let events = events.await.ok()?;
+    events.into_iter().rev().find_map(|(_, event)| match event {
+        Event::Done { turn_id, text, .. } if turn_id == run.id => Some(text),
+        _ => None,
+    })
+}
+
+/// How the program ends after a turn.
+pub(crate) fn ended(
+    run: &Run,
+    transcript: &Transcript,
+    signals: &Signals,
+) -> Result<Exit, Failure> {
+    let exit = match run.state {
+        RunState::Completed => return Ok(Exit::Fine),
+        RunState::CutShort | RunState::Limit => Exit::Limit,
+        RunState::Failed => Exit::Provider,
+        RunState::Cancelled => signals
+            .last()
+            .map_or(Exit::Interrupted, super::signals::Signal::exit),
+        _ => Exit::Host,
+    };
+    let why = match (&run.error, run.state) {
+        (Some(error), _) => error.clone(),
+        (None, RunState::CutShort) => {
+            "the answer was cut short by the provider; what came is above".to_owned()
+        }
+        (None, state) => format!("the turn was {}", state.as_str().replace('_', " ")),
+    };
+    Err(Failure {
+        shown: transcript.has_shown_text(&why),
+        ..Failure::new(exit, why)
+    })
+}
+
+/// Shows a turn of a saved session while it runs.
+pub(crate) struct Following<'a> {
+    pub(crate) sessions: &'a Sessions,
+    pub(crate) session: &'a str,
+    pub(crate) transcript: &'a mut Transcript,
+    pub(crate) signals: &'a mut Signals,
+    pub(crate) attended: bool,
+}
+
+impl Following<'_> {
+    /// Says something, shows the turn until it is over, and gives the files that it made. A signal
+    /// ends the turn; what came so far is kept. A second one does not wait for that.
+    pub(crate) async fn say(&mut self, text: String) -> Result<(Run, Vec<Artifact>), Failure> {
+        let manager = self.sessions.manager();
+        let turn = manager.say(self.session, Message::user(text), None).await?;
+        let made = self.until_over(&turn).await?;
+        let run = manager.wait(&turn.id).await?;
+        self.transcript.end();
+        let files = manager.host().files(&turn.thread).await?;
+        let files = files.into_iter().filter(|file| made.contains(&file.id));
+        Ok((run, files.collect()))
+    }
+
+    async fn until_over(&mut self, turn: &Turn) -> Result<BTreeSet<String>, Failure> {
+        let manager = self.sessions.manager();
+        let after = before(self.sessions, &turn.thread).await?;
+        let mut events = manager.events(&turn.thread, after).await?;
+        let (mut began, mut cancelled) = (false, false);
+        let mut made = BTreeSet::new();
+        loop {
+            let event = tokio::select! {
+                biased;
+                _ = self.signals.next() => {
+                    if std::mem::replace(&mut cancelled, true) {
+                        return Ok(made);
+                    }
+                    manager.cancel(self.session, true).await?;
+                    continue;
+                }
+                event = events.next() => event?,
+            };
+            let Some(event) = event else {
+                return Ok(made);
+            };
+            began |= matches!(&event.event, Event::TurnStarted { turn_id } if *turn_id == turn.id);
+            if !began {
+                continue;
+            }
+            if let Event::File { artifact, .. } = &event.event {
+                made.insert(artifact.id.clone());
+            }
+            let asked = self.transcript.show(&event.event, self.attended);
+            if let Some(asked) = asked.filter(|_| !cancelled) {
+                cancelled |= self.decide(&asked).await?;
+            }
+            if matches!(&event.event, Event::Done { turn_id, .. } if *turn_id == turn.id) {
+                return Ok(made);
+            }
+        }
+    }
+
+    /// Lets the person decide about a call; whether they ended the turn instead. Where another
+    /// client was faster, its decision counts.
+    async fn decide(&mut self, asked: &Asked) -> Result<bool, Failure> {
+        let manager = self.sessions.manager();
+        let decided = tokio::select! {
+            biased;
+            _ = self.signals.next() => {
+                manager.cancel(self.session, true).await?;
+                return Ok(true);
+            }
+            decided = ask(asked) => decided,
+        };
+        let scope = if decided.always {
+            Scope::Tool
+        } else {
+            Scope::Once
+        };
+        let done = manager.decide(self.session, &asked.call_id, decided.decision, scope);
+        match done.await {
+            Ok(()) | Err(ManagerError::NotFound { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// A place before whatever a turn shows that begins now.
+async fn before(sessions: &Sessions, thread: &ThreadId) -> Result<Option<EventId>, Failure> {
+    let epoch = sessions.manager().store().thread(thread).await?.epoch;
+    Ok(epoch.checked_sub(1).map(|epoch| EventId {
+        epoch,
+        seq: u64::MAX,
+    }))
+}

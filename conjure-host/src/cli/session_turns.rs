@@ -1,0 +1,63 @@
+//! `conjure session turns`: what became of a session's turns.
+
+use conjure_host::store::Run;
+use serde_json::{Value, json};
+
+use super::args::Global;
+use super::exit::{Exit, Failure};
+use super::output::{self, Table, aside, duration};
+use super::sessions::Sessions;
+use super::spent::thousands;
+
+pub(crate) async fn run(
+    global: &Global,
+    sessions: &Sessions,
+    session: &str,
+    limit: u64,
+) -> Result<Exit, Failure> {
+    let runs = sessions.manager().runs(session, limit).await?;
+    if global.json {
+        let runs: Vec<Value> = runs.iter().map(described).collect();
+        output::json(&json!({ "turns": runs }));
+        return Ok(Exit::Fine);
+    }
+    if runs.is_empty() {
+        aside("Nothing was said in it yet.");
+        return Ok(Exit::Fine);
+    }
+    let mut table = Table::new(["TURN", "STATE", "TOOK", "CALLS", "TOKENS", "THREAD", "WHY"]);
+    for run in &runs {
+        table.row([
+            run.id.clone(),
+            run.state.as_str().to_owned(),
+            took(run).map_or_else(String::new, duration),
+            run.spent.calls.to_string(),
+            thousands(run.spent.usage.total()),
+            run.thread.to_string(),
+            run.error.clone().unwrap_or_default(),
+        ]);
+    }
+    table.print();
+    Ok(Exit::Fine)
+}
+
+/// A turn as programs read it.
+fn described(run: &Run) -> Value {
+    json!({
+        "id": run.id,
+        "session": run.session_id,
+        "thread": run.thread,
+        "state": run.state.as_str(),
+        "queued_at_ms": run.queued_at_ms,
+        "started_at_ms": run.started_at_ms,
+        "ended_at_ms": run.ended_at_ms,
+        "usage": run.spent.usage,
+        "calls": run.spent.calls,
+        "usd": run.spent.usd,
+        "error": run.error,
+    })
+}
+
+fn took(run: &Run) -> Option<u64> {
+    u64::try_from(run.ended_at_ms? - run.started_at_ms?).ok()
+}

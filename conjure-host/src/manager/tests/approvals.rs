@@ -1,0 +1,79 @@
+//! Calls that wait for a person.
+
+use std::time::Duration;
+
+use conjure_core::chat::{Event, Message as Said};
+use conjure_core::turn::Decision;
+use conjure_mock_llm::{Message, Script};
+
+use super::stage::{Stage, call, options};
+use crate::manager::{ManagerError, Options, Scope, SessionState};
+use crate::store::RunState;
+
+fn changes_twice() -> Script {
+    Script::new()
+        .reply(call("1", "careful_execute", "change"))
+        .reply(call("2", "careful_execute", "change"))
+        .reply(Message::new().text("Done."))
+}
+
+#[tokio::test]
+async fn a_decision_for_the_tool_is_asked_for_once_and_saved() {
+    let stage = Stage::new(changes_twice()).await;
+    let session = stage.session().await;
+    let thread = session.thread.clone().unwrap().id;
+    let turn = stage
+        .manager
+        .say(&session.id, Said::user("do it"), None)
+        .await
+        .unwrap();
+    stage
+        .until(&thread, None, |event| {
+            matches!(event, Event::Approval { .. })
+        })
+        .await;
+    let pending = stage.manager.approvals(&session.id).await.unwrap();
+    assert_eq!(pending[0].call.name, "careful_execute");
+    assert!(pending[0].denied_in_ms > Some(60_000), "{pending:?}");
+    let waits = stage.manager.get(&session.id).await.unwrap();
+    assert_eq!(waits.state, SessionState::Waiting);
+    let decide = |call: &'static str| {
+        let scope = Scope::Tool;
+        stage
+            .manager
+            .decide(&session.id, call, Decision::Allow, scope)
+    };
+    let unknown = decide("other").await.unwrap_err();
+    assert!(
+        matches!(unknown, ManagerError::NotFound { .. }),
+        "{unknown}"
+    );
+    decide("1").await.unwrap();
+    assert_eq!(stage.wait(&turn.id).await.state, RunState::Completed);
+    assert!(decide("1").await.is_err(), "it was decided");
+    let saved = stage.manager.get(&session.id).await.unwrap();
+    assert_eq!(
+        saved.tools["policy"]["allow"],
+        serde_json::json!(["free_*", "careful_execute"])
+    );
+    let asked = stage.model.requests();
+    assert_eq!(asked[2].tool_result_text("2").as_deref(), Some("changed"));
+}
+
+#[tokio::test]
+async fn nobody_decides_so_it_is_denied_after_the_deadline() {
+    let script = Script::new()
+        .reply(call("1", "careful_execute", "change"))
+        .reply(Message::new().text("Then not."));
+    let soon = Options {
+        approval: Duration::from_millis(200),
+        ..options()
+    };
+    let stage = Stage::with(script, soon).await;
+    let session = stage.session().await;
+    let run = stage.say(&session, "do it").await;
+    assert_eq!(run.state, RunState::Completed);
+    assert_eq!(run.spent.calls, 0);
+    let told = stage.model.requests()[1].tool_result_text("1").unwrap();
+    assert!(told.contains("nobody is there to give it"), "{told}");
+}

@@ -1,0 +1,201 @@
+//! Settings that change while a session runs.
+
+use conjure_core::chat::Message as Said;
+use conjure_core::turn::When;
+use conjure_mock_llm::{Message, Script, Step, Wire};
+use serde_json::json;
+
+use super::stage::{Stage, always, held, object};
+use crate::manager::{NewSession, PersonaCopy, SessionPatch};
+use crate::store::RunState;
+
+fn openai() -> SessionPatch {
+    SessionPatch {
+        auth: Some("other".to_owned()),
+        model: Some("gpt-5".to_owned()),
+        ..SessionPatch::default()
+    }
+}
+
+#[tokio::test]
+async fn apply_now_restarts_the_stream_with_another_auth_and_keeps_the_partial_text() {
+    let script = Script::new()
+        .reply(held("Half an answer", "middle"))
+        .step(Step::new(Message::new().text("From the other.")).always());
+    let stage = Stage::new(script).await;
+    let session = stage.session().await;
+    let turn = stage
+        .manager
+        .say(&session.id, Said::user("hello"), None)
+        .await
+        .unwrap();
+    stage.model.reached("middle").await.unwrap();
+    let view = stage
+        .manager
+        .update(&session.id, openai(), When::Now)
+        .await
+        .unwrap();
+    assert_eq!(view.auth.provider, "openai");
+    stage.model.release("middle");
+    assert_eq!(stage.wait(&turn.id).await.state, RunState::Completed);
+    let said = stage.said(&session.thread.unwrap().id).await;
+    assert_eq!(said[0], "User: hello");
+    assert!(said[1].starts_with("Assistant: Half"), "{said:?}");
+    assert_eq!(said[2], "Assistant: From the other.");
+    let last = stage.model.requests().last().unwrap().clone();
+    assert_eq!(last.wire(), Some(Wire::Responses));
+    assert_eq!(stage.model.violations(), []);
+}
+
+#[tokio::test]
+async fn apply_on_next_turn_lets_the_stream_end() {
+    let script = Script::new()
+        .reply(held("A whole answer", "middle"))
+        .step(Step::new(Message::new().text("From the other.")).always());
+    let stage = Stage::new(script).await;
+    let session = stage.session().await;
+    let turn = stage
+        .manager
+        .say(&session.id, Said::user("hello"), None)
+        .await
+        .unwrap();
+    stage.model.reached("middle").await.unwrap();
+    stage
+        .manager
+        .update(&session.id, openai(), When::NextTurn)
+        .await
+        .unwrap();
+    stage.model.release("middle");
+    assert_eq!(stage.wait(&turn.id).await.state, RunState::Completed);
+    stage.say(&session, "and?").await;
+    let said = stage.said(&session.thread.unwrap().id).await;
+    assert_eq!(
+        said,
+        [
+            "User: hello",
+            "Assistant: A whole answer",
+            "User: and?",
+            "Assistant: From the other."
+        ]
+    );
+}
+
+#[tokio::test]
+async fn tools_that_change_now_restart_the_turn_with_them() {
+    let script = Script::new()
+        .reply(held("Half an answer", "middle"))
+        .step(Step::new(Message::new().text("With less.")).always());
+    let stage = Stage::new(script).await;
+    let session = stage.session().await;
+    stage
+        .manager
+        .say(&session.id, Said::user("hello"), None)
+        .await
+        .unwrap();
+    stage.model.reached("middle").await.unwrap();
+    let less = SessionPatch {
+        tools: Some(object(
+            json!({ "backend": [{ "kind": "native", "skills": ["free"] }] }),
+        )),
+        ..SessionPatch::default()
+    };
+    stage
+        .manager
+        .update(&session.id, less, When::Now)
+        .await
+        .unwrap();
+    let thread = session.thread.clone().unwrap().id;
+    let done = |event: &conjure_core::chat::Event| matches!(event, conjure_core::chat::Event::Done { text, .. } if text == "With less.");
+    stage.until(&thread, None, done).await;
+    let requests = stage.model.requests();
+    assert!(requests[0].tool_names().contains(&"careful_execute"));
+    assert_eq!(requests[1].tool_names(), ["free_execute"]);
+    let said = stage.said(&thread).await;
+    assert!(said[1].starts_with("Assistant: Half"), "{said:?}");
+    assert_eq!(said.len(), 3, "nothing is said for the person: {said:?}");
+    assert_eq!(stage.model.violations(), []);
+}
+
+#[tokio::test]
+async fn the_model_is_told_persona_memory_and_another_working_directory() {
+    let stage = Stage::new(always("Yes.")).await;
+    let new = NewSession {
+        persona: PersonaCopy {
+            name: "pirate".to_owned(),
+            version: "1".to_owned(),
+            persona_text: "You are a pirate.".to_owned(),
+        },
+        memory: object(json!({ "memory_text": "Ada has a parrot.", "ships": 2 })),
+        ..stage.new_session()
+    };
+    let session = stage.manager.create(new).await.unwrap();
+    stage.say(&session, "hello").await;
+    let other = stage.dir.path().join("other");
+    std::fs::create_dir(&other).unwrap();
+    let moved = SessionPatch {
+        working_dir: Some(other.clone()),
+        ..SessionPatch::default()
+    };
+    stage
+        .manager
+        .update(&session.id, moved, When::NextTurn)
+        .await
+        .unwrap();
+    stage.say(&session, "and now?").await;
+    let requests = stage.model.requests();
+    let system = |index: usize| serde_json::to_string(&requests[index].body["system"]).unwrap();
+    for said in ["You are a pirate.", "Ada has a parrot.", "ships"] {
+        assert!(system(0).contains(said), "{}", system(0));
+    }
+    assert!(system(1).contains(other.to_str().unwrap()), "{}", system(1));
+    let asked = serde_json::to_string(requests[1].messages()).unwrap();
+    assert!(asked.contains("The working directory is"), "{asked}");
+    assert!(asked.contains(stage.work().to_str().unwrap()), "{asked}");
+    let entries = stage
+        .manager
+        .host()
+        .entries(&session.thread.unwrap().id)
+        .await
+        .unwrap();
+    let snapshots = entries.iter().filter_map(|entry| match &entry.body {
+        conjure_core::log::EntryBody::SettingsChanged { settings, .. } => Some(settings),
+        _ => None,
+    });
+    let snapshots: Vec<_> = snapshots.collect();
+    assert_eq!(
+        snapshots.len(),
+        2,
+        "once at its beginning, once with the change"
+    );
+    assert_eq!(snapshots[0]["persona"], "You are a pirate.");
+    assert_eq!(snapshots[0]["memory"]["ships"], 2);
+}
+
+#[tokio::test]
+async fn a_change_that_cannot_be_changes_nothing() {
+    let stage = Stage::new(always("x")).await;
+    let session = stage.session().await;
+    stage.say(&session, "hello").await;
+    let before = stage.manager.get(&session.id).await.unwrap();
+    for patch in [
+        SessionPatch {
+            auth: Some("nobody".to_owned()),
+            ..SessionPatch::default()
+        },
+        SessionPatch {
+            working_dir: Some("/no/such".into()),
+            ..SessionPatch::default()
+        },
+        SessionPatch {
+            tools: Some(object(json!({ "x": 1 }))),
+            ..SessionPatch::default()
+        },
+    ] {
+        stage
+            .manager
+            .update(&session.id, patch, When::Now)
+            .await
+            .unwrap_err();
+    }
+    assert_eq!(stage.manager.get(&session.id).await.unwrap(), before);
+}

@@ -1,0 +1,190 @@
+//! How runs end: cancelled, over budget, lost, with the host, and after a crash.
+
+use std::time::Duration;
+
+use conjure_core::chat::Message as Said;
+use conjure_mock_llm::{Message, Script, Step};
+use serde_json::json;
+
+use super::stage::{Stage, always, call, held, object, options};
+use crate::manager::{ManagerError, NewSession, Options, SessionState};
+use crate::store::{Run, RunState};
+
+#[tokio::test]
+async fn a_shutdown_lets_what_runs_end_and_begins_nothing() {
+    let stage = Stage::new(Script::new().reply(held("Nearly there", "middle"))).await;
+    let session = stage.session().await;
+    let turn = stage
+        .manager
+        .say(&session.id, Said::user("hello"), None)
+        .await
+        .unwrap();
+    stage.model.reached("middle").await.unwrap();
+    let (manager, id) = (stage.manager.clone(), session.id.clone());
+    let down = tokio::spawn(async move { manager.shutdown(Duration::from_secs(10)).await });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let refused = stage.manager.say(&id, Said::user("more"), None).await;
+    assert!(matches!(refused, Err(ManagerError::Closing)), "{refused:?}");
+    stage.model.release("middle");
+    tokio::time::timeout(super::stage::PATIENCE, down)
+        .await
+        .unwrap()
+        .unwrap();
+    let run = stage.manager.run(&turn.id).await.unwrap();
+    assert_eq!(run.state, RunState::Completed);
+}
+
+#[tokio::test]
+async fn a_shutdown_ends_what_takes_longer_and_keeps_what_came() {
+    let stage = Stage::new(Script::new().reply(held("Nearly there", "middle"))).await;
+    let session = stage.session().await;
+    let turn = stage
+        .manager
+        .say(&session.id, Said::user("hello"), None)
+        .await
+        .unwrap();
+    let later = stage
+        .manager
+        .say(&session.id, Said::user("later"), None)
+        .await
+        .unwrap();
+    stage.model.reached("middle").await.unwrap();
+    let thread = session.thread.unwrap().id;
+    stage
+        .until(&thread, None, |event| {
+            matches!(event, conjure_core::chat::Event::Content { .. })
+        })
+        .await;
+    stage.manager.shutdown(Duration::from_millis(100)).await;
+    assert_eq!(
+        stage.manager.run(&turn.id).await.unwrap().state,
+        RunState::Cancelled
+    );
+    assert_eq!(
+        stage.manager.run(&later.id).await.unwrap().state,
+        RunState::Interrupted
+    );
+    let said = stage.said(&thread).await;
+    assert!(said[1].starts_with("Assistant: Near"), "{said:?}");
+}
+
+#[tokio::test]
+async fn runs_of_a_process_that_is_gone_are_interrupted() {
+    let stage = Stage::new(always("x")).await;
+    let session = stage.session().await;
+    let thread = session.thread.clone().unwrap().id;
+    let run = Run::new("orphan", Some(session.id.clone()), thread);
+    stage.manager.store().begin_run(run).await.unwrap();
+    let stage = stage.again(options()).await;
+    let run = stage.manager.run("orphan").await.unwrap();
+    assert_eq!(run.state, RunState::Interrupted);
+    let view = stage.manager.get(&session.id).await.unwrap();
+    assert_eq!(view.state, SessionState::Idle);
+    assert_eq!(
+        stage.say(&session, "hello").await.state,
+        RunState::Completed
+    );
+}
+
+#[tokio::test]
+async fn a_broken_session_takes_no_neighbour_down_and_can_be_asked_again() {
+    let script = Script::new()
+        .step(
+            Step::new(held("Never ends", "never"))
+                .when(conjure_mock_llm::Matcher::any().text("hang")),
+        )
+        .step(Step::new(Message::new().text("Fine.")).always());
+    let stage = Stage::new(script).await;
+    let (broken, fine) = (stage.session().await, stage.session().await);
+    let turn = stage
+        .manager
+        .say(&broken.id, Said::user("hang"), None)
+        .await
+        .unwrap();
+    stage.model.reached("never").await.unwrap();
+    let thread = broken.thread.clone().unwrap().id;
+    // As a panic would: the session is gone, and tells nobody.
+    super::super::lock(&stage.manager.inner.live)[&thread]
+        .session
+        .abort();
+    assert_eq!(stage.say(&fine, "hello").await.state, RunState::Completed);
+    assert_eq!(stage.wait(&turn.id).await.state, RunState::Interrupted);
+    let again = stage.say(&broken, "hello").await;
+    assert_eq!(again.state, RunState::Completed, "{again:?}");
+}
+
+#[tokio::test]
+async fn budgets_of_thread_and_session_end_turns() {
+    let stage = Stage::new(always("x")).await;
+    for (budget, limit) in [
+        (json!({ "thread": { "tokens": 1 } }), "thread_tokens"),
+        (json!({ "session": { "tokens": 1 } }), "session_tokens"),
+    ] {
+        let mut tools = stage.new_session().tools;
+        tools.insert("budget".to_owned(), budget);
+        let new = NewSession {
+            tools,
+            ..stage.new_session()
+        };
+        let session = stage.manager.create(new).await.unwrap();
+        assert_eq!(stage.say(&session, "one").await.state, RunState::Completed);
+        let second = stage.say(&session, "two").await;
+        assert_eq!(second.state, RunState::Limit, "{second:?}");
+        assert!(second.error.unwrap().contains(limit));
+        let fresh = stage.manager.start_thread(&session.id).await.unwrap();
+        let third = stage.say(&fresh, "three").await;
+        let still = limit.starts_with("session");
+        assert_eq!(third.state == RunState::Limit, still, "{third:?}");
+    }
+}
+
+#[tokio::test]
+async fn calls_of_a_thread_are_counted() {
+    let script = Script::new()
+        .reply(call("1", "free_execute", "say a"))
+        .reply(Message::new().text("x"));
+    let stage = Stage::new(script).await;
+    let mut tools = stage.new_session().tools;
+    tools.extend(object(json!({ "budget": { "thread": { "calls": 1 } } })));
+    let session = stage
+        .manager
+        .create(NewSession {
+            tools,
+            ..stage.new_session()
+        })
+        .await
+        .unwrap();
+    let run = stage.say(&session, "go").await;
+    assert_eq!(run.state, RunState::Limit);
+    assert_eq!(run.spent.calls, 1);
+    assert_eq!(stage.model.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn a_silent_run_is_ended_and_marked() {
+    let impatient = Options {
+        beat: Duration::from_millis(50),
+        silence: Duration::from_millis(400),
+        ..options()
+    };
+    let stage = Stage::with(Script::new().reply(held("Never ends", "never")), impatient).await;
+    let session = stage.session().await;
+    let turn = stage
+        .manager
+        .say(&session.id, Said::user("hello"), None)
+        .await
+        .unwrap();
+    stage.model.reached("never").await.unwrap();
+    // It answers, so it lives, for however long the model says nothing.
+    tokio::time::sleep(Duration::from_millis(1200)).await;
+    assert_eq!(
+        stage.manager.run(&turn.id).await.unwrap().state,
+        RunState::Running
+    );
+    let thread = session.thread.unwrap().id;
+    let live = super::super::lock(&stage.manager.inner.live)[&thread].clone();
+    live.session.stop_answering().await;
+    let run = stage.wait(&turn.id).await;
+    assert_eq!(run.state, RunState::Lost);
+    assert!(run.error.unwrap().contains("no sign of life"));
+}

@@ -1,0 +1,9 @@
+//! Saved sessions with a real store, a real provider over loopback, and skills of the program's.
+
+mod approvals;
+mod basics;
+mod changing;
+mod elsewhere;
+mod ending;
+mod stage;
+mod threads;

@@ -1,0 +1,202 @@
+//! A manager over a database of its own, and a model that answers by script.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use conjure_core::chat::{Event, EventId, Message as Said};
+use conjure_mock_llm::{Message, MockLlm, Position, Reply, Script, Step};
+use conjure_skill_sdk::Skill;
+use conjure_skill_sdk::protocol::Execute;
+use conjure_vault::Credential;
+use serde_json::{Map, Value, json};
+
+use crate::Host;
+use crate::auths::{Auths, Keys, NewAuth};
+use crate::manager::{Manager, NewSession, Options, SessionView};
+use crate::store::{Place, Run, Store, ThreadId};
+
+/// How long anything may take.
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(super) struct Stage {
+    pub(super) dir: tempfile::TempDir,
+    pub(super) model: MockLlm,
+    pub(super) manager: Manager,
+    pub(super) auths: Auths,
+}
+
+/// Quick where nothing depends on the time.
+pub(super) fn options() -> Options {
+    Options {
+        beat: Duration::from_millis(100),
+        ..Options::default()
+    }
+}
+
+impl Stage {
+    pub(super) async fn new(script: Script) -> Self {
+        Self::with(script, options()).await
+    }
+
+    pub(super) async fn with(script: Script, options: Options) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("work")).unwrap();
+        let model = MockLlm::start(script).await.unwrap();
+        let (manager, auths) = manager(dir.path(), options).await;
+        let stage = Self {
+            dir,
+            model,
+            manager,
+            auths,
+        };
+        stage.auth("anthropic", "key").await;
+        stage.auth("openai", "other").await;
+        stage
+    }
+
+    /// The same data under a new manager, as after a restart.
+    pub(super) async fn again(self, options: Options) -> Self {
+        self.manager.shutdown(Duration::ZERO).await;
+        self.manager.store().close().await;
+        let (manager, auths) = manager(self.dir.path(), options).await;
+        Self {
+            manager,
+            auths,
+            ..self
+        }
+    }
+
+    async fn auth(&self, provider: &str, name: &str) {
+        let new = NewAuth {
+            name: name.to_owned(),
+            provider: provider.to_owned(),
+            base_url: Some(self.model.base_url()),
+        };
+        let key = Credential::ApiKey("sk-test".to_owned().into());
+        self.auths.add(new, key).await.unwrap();
+    }
+
+    pub(super) fn work(&self) -> PathBuf {
+        self.dir.path().join("work")
+    }
+
+    pub(super) fn new_session(&self) -> NewSession {
+        NewSession {
+            tools: object(
+                json!({ "backend": [{ "kind": "native" }], "policy": { "allow": ["free_*"] } }),
+            ),
+            ..NewSession::new("key", "claude-sonnet-4-5", self.work())
+        }
+    }
+
+    pub(super) async fn session(&self) -> SessionView {
+        self.manager.create(self.new_session()).await.unwrap()
+    }
+
+    /// Says something and waits until the turn is over.
+    pub(super) async fn say(&self, session: &SessionView, text: &str) -> Run {
+        let turn = self.manager.say(&session.id, Said::user(text), None);
+        let turn = turn.await.unwrap();
+        self.wait(&turn.id).await
+    }
+
+    pub(super) async fn wait(&self, turn: &str) -> Run {
+        let over = tokio::time::timeout(PATIENCE, self.manager.wait(turn));
+        over.await.expect("the turn ends").unwrap()
+    }
+
+    /// What was said on a thread, each with whose it is.
+    pub(super) async fn said(&self, thread: &ThreadId) -> Vec<String> {
+        let entries = self.manager.host().entries(thread).await.unwrap();
+        let messages = conjure_core::log::messages(&entries);
+        let said = messages
+            .iter()
+            .map(|said| format!("{:?}: {}", said.role, said.text()));
+        said.collect()
+    }
+
+    /// Waits until an event comes that is meant.
+    pub(super) async fn until(
+        &self,
+        thread: &ThreadId,
+        after: Option<EventId>,
+        is_meant: impl Fn(&Event) -> bool,
+    ) -> EventId {
+        let mut events = self.manager.events(thread, after).await.unwrap();
+        let found = async {
+            loop {
+                let event = events.next().await.unwrap().expect("more comes");
+                if is_meant(&event.event) {
+                    return event.id;
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, found)
+            .await
+            .expect("it is shown")
+    }
+}
+
+async fn manager(data_dir: &Path, options: Options) -> (Manager, Auths) {
+    let place = Place::File(data_dir.join("conjure.db"));
+    let store = Store::open(&place, &crate::store::Options::default())
+        .await
+        .unwrap();
+    let auths = Auths::over(
+        store.clone(),
+        Keys {
+            key: Some("00".repeat(32).into()),
+            ..Keys::new(data_dir)
+        },
+    );
+    let host = Host::builder()
+        .data_dir(data_dir)
+        .log(store.clone())
+        .auths(auths.clone())
+        .skill(free)
+        .skill(careful)
+        .build()
+        .await
+        .unwrap();
+    (Manager::start(host, store, options).await.unwrap(), auths)
+}
+
+/// A skill that may run without asking; it waits where it is told to.
+fn free() -> Skill {
+    Skill::new("free", "Says what it is told").execute("say TEXT | wait MS", |cx, it: Execute| {
+        if let Some(ms) = it.command.strip_prefix("wait ") {
+            let ms = Duration::from_millis(ms.parse().unwrap_or_default());
+            let until = std::time::Instant::now() + ms;
+            while std::time::Instant::now() < until && !cx.cancelled() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        format!("free: {}", it.command)
+    })
+}
+
+/// One that asks first.
+fn careful() -> Skill {
+    Skill::new("careful", "Changes something").execute("change", |_, _: Execute| "changed")
+}
+
+pub(super) fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(object) => object,
+        other => panic!("{other} is no object"),
+    }
+}
+
+/// A reply that stops in its middle until `token` is released.
+pub(super) fn held(text: &str, token: &str) -> Reply {
+    Reply::from(Message::new().text(text).deltas(4)).hold(Position::Event(4), token)
+}
+
+/// A call of a skill.
+pub(super) fn call(id: &str, tool: &str, command: &str) -> Message {
+    Message::new().tool_use(id, tool, json!({ "command": command }))
+}
+
+pub(super) fn always(text: &str) -> Script {
+    Script::new().step(Step::new(Message::new().text(text)).always())
+}

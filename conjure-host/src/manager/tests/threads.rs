@@ -1,0 +1,174 @@
+//! Threads of sessions: new ones, forks, one that two sessions want, and clearing.
+
+use conjure_core::chat::{Event, Message as Said};
+use conjure_mock_llm::{Message, Script, Step};
+
+use super::stage::{Stage, always, held};
+use crate::manager::{NewSession, ThreadChoice};
+use crate::store::RunState;
+
+#[tokio::test]
+async fn two_sessions_on_one_thread_take_turns() {
+    let script = Script::new()
+        .reply(held("The first session answers", "first"))
+        .step(Step::new(Message::new().text("Second.")).always());
+    let stage = Stage::new(script).await;
+    let one = stage.session().await;
+    let thread = one.thread.clone().unwrap().id;
+    let two = NewSession {
+        thread: ThreadChoice::Existing {
+            thread: thread.clone(),
+        },
+        ..stage.new_session()
+    };
+    let two = stage.manager.create(two).await.unwrap();
+    let first = stage
+        .manager
+        .say(&one.id, Said::user("one"), None)
+        .await
+        .unwrap();
+    stage.model.reached("first").await.unwrap();
+    let second = stage
+        .manager
+        .say(&two.id, Said::user("two"), None)
+        .await
+        .unwrap();
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    assert_eq!(stage.said(&thread).await, ["User: one"]);
+    stage.model.release("first");
+    assert_eq!(stage.wait(&first.id).await.state, RunState::Completed);
+    assert_eq!(stage.wait(&second.id).await.state, RunState::Completed);
+    let said = stage.said(&thread).await;
+    assert_eq!(
+        said,
+        [
+            "User: one",
+            "Assistant: The first session answers",
+            "User: two",
+            "Assistant: Second."
+        ]
+    );
+}
+
+#[tokio::test]
+async fn both_branches_of_a_fork_go_on() {
+    let script = Script::new().step(
+        Step::answer(|request| {
+            Message::new()
+                .text(format!("to {}", request.last_text()))
+                .into()
+        })
+        .always(),
+    );
+    let stage = Stage::new(script).await;
+    let session = stage.session().await;
+    stage.say(&session, "root").await;
+    let before = session.thread.clone().unwrap().id;
+    let forked = stage
+        .manager
+        .fork_thread(&session.id, &before, None)
+        .await
+        .unwrap();
+    let branch = forked.thread.clone().unwrap().id;
+    assert_ne!(branch, before);
+    stage.say(&forked, "left").await;
+    let back = stage
+        .manager
+        .choose_thread(&session.id, &before)
+        .await
+        .unwrap();
+    stage.say(&back, "right").await;
+    assert_eq!(
+        stage.said(&branch).await,
+        [
+            "User: root",
+            "Assistant: to root",
+            "User: left",
+            "Assistant: to left"
+        ]
+    );
+    assert_eq!(
+        stage.said(&before).await,
+        [
+            "User: root",
+            "Assistant: to root",
+            "User: right",
+            "Assistant: to right"
+        ]
+    );
+    let lineage = stage.manager.store().thread(&branch).await.unwrap();
+    assert_eq!(lineage.parent, Some(before.clone()));
+    assert_eq!(
+        stage.manager.store().forks(&before).await.unwrap()[0].id,
+        branch
+    );
+}
+
+#[tokio::test]
+async fn clearing_a_thread_ends_its_run_and_keeps_the_thread() {
+    let script = Script::new()
+        .reply(held("A long answer", "middle"))
+        .step(Step::new(Message::new().text("Fresh.")).always());
+    let stage = Stage::new(script).await;
+    let session = stage.session().await;
+    let thread = session.thread.clone().unwrap().id;
+    let turn = stage
+        .manager
+        .say(&session.id, Said::user("secret"), None)
+        .await
+        .unwrap();
+    stage.model.reached("middle").await.unwrap();
+    stage.manager.clear_thread(&thread).await.unwrap();
+    assert_eq!(stage.wait(&turn.id).await.state, RunState::Cancelled);
+    assert_eq!(stage.said(&thread).await, [] as [&str; 0]);
+    stage.say(&session, "hello").await;
+    assert_eq!(
+        stage.said(&thread).await,
+        ["User: hello", "Assistant: Fresh."]
+    );
+    let asked = stage.model.requests().last().unwrap().messages().to_vec();
+    assert!(!format!("{asked:?}").contains("secret"));
+}
+
+#[tokio::test]
+async fn a_follower_sees_a_thread_that_opens_and_closes_without_a_gap() {
+    let stage = Stage::with(
+        always("An answer in several pieces"),
+        crate::manager::Options {
+            idle: std::time::Duration::from_millis(50),
+            ..super::stage::options()
+        },
+    )
+    .await;
+    let session = stage.session().await;
+    let thread = session.thread.clone().unwrap().id;
+    let mut events = stage.manager.events(&thread, None).await.unwrap();
+    let follower = tokio::spawn(async move {
+        let mut seen = Vec::new();
+        let mut over = 0;
+        while over < 3 {
+            let event = events.next().await.unwrap().unwrap();
+            over += usize::from(matches!(event.event, Event::Done { .. }));
+            seen.push(event.id);
+        }
+        seen
+    });
+    for text in ["one", "two", "three"] {
+        stage.say(&session, text).await;
+        // Long enough for the session to be closed.
+        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    }
+    let seen = tokio::time::timeout(super::stage::PATIENCE, follower)
+        .await
+        .unwrap()
+        .unwrap();
+    let stored = stage
+        .manager
+        .store()
+        .events_after(&thread, None, 1000)
+        .await
+        .unwrap();
+    let stored: Vec<_> = stored.into_iter().map(|(id, _)| id).collect();
+    assert_eq!(seen, stored);
+    assert_eq!(seen.last().unwrap().epoch, 3, "it was opened three times");
+}

@@ -1,0 +1,311 @@
+//! Saved sessions from the command line.
+
+use conjure_kit::{Cli, Model, Output, Signal, Workspace};
+use conjure_mock_llm::{Message, Position, Reply};
+use serde_json::{Value, json};
+
+use crate::stage::{LOCAL, conjure, json as parsed, json_lines, workspace};
+
+/// Runs a verb and gives what it printed.
+fn done(workspace: &Workspace, args: &str) -> Output {
+    ok(conjure(workspace, args))
+}
+
+fn ok(cli: Cli) -> Output {
+    let output = cli.run().unwrap();
+    assert_eq!(output.code, Some(0), "{output:?}");
+    output
+}
+
+/// One that works with a saved auth for each of two providers.
+fn stage(model: &Model) -> Workspace {
+    let workspace = workspace(&[LOCAL]);
+    for (name, provider) in [("open", "openai"), ("claude", "anthropic")] {
+        let args = format!(
+            "auth add {name} --provider {provider} --base-url {}",
+            model.base_url()
+        );
+        ok(conjure(&workspace, &args).stdin("sk-a-key-of-a-test"));
+    }
+    workspace
+}
+
+fn asks(workspace: &Workspace, args: &[&str], question: &str) -> Cli {
+    let args = ["run"].iter().chain(args).chain([&question]);
+    conjure_kit::cli(args.copied()).workspace(workspace)
+}
+
+fn show(workspace: &Workspace, session: &str) -> Value {
+    parsed(&done(workspace, &format!("session show {session} --json")))
+}
+
+/// The section Acceptance of what was asked for, as the people who asked will try it.
+#[test]
+fn acceptance() {
+    let model = Model::start().unwrap();
+    let workspace = stage(&model);
+    workspace
+        .write("notes.txt", "the lamp is broken\n")
+        .unwrap();
+    // A session with everything filled in.
+    let create = [
+        "session",
+        "create",
+        "work",
+        "--auth",
+        "open",
+        "--model",
+        "gpt-5",
+        "--persona",
+        "You keep a lighthouse.",
+        "--memory",
+        "{\"owner\": \"Ada\"}",
+        "--tools",
+    ];
+    let tools = workspace
+        .write(
+            "tools.toml",
+            "[[backend]]\nkind = \"local\"\n[policy]\nallow = [\"*\"]\n",
+        )
+        .unwrap();
+    ok(
+        conjure_kit::cli(create.iter().copied().chain([tools.to_str().unwrap()]))
+            .workspace(&workspace),
+    );
+    // Ask for a plan, and watch tools run in the working directory.
+    model.says(Message::new().text("I look first.").tool_use(
+        "call_1",
+        "local_bash_tool",
+        json!({ "command": "cat notes.txt" }),
+    ));
+    model.says(Message::new().text("The plan: mend the lamp."));
+    let plan = ok(asks(
+        &workspace,
+        &["--session", "work"],
+        "Make a plan for the lighthouse lamp",
+    ));
+    assert!(plan.stdout.contains("The plan: mend the lamp."), "{plan:?}");
+    assert!(plan.stderr.contains("the lamp is broken"), "{plan:?}");
+    let first = model.requests()[0].body.to_string();
+    assert!(
+        first.contains("You keep a lighthouse.") && first.contains("Ada"),
+        "{first}"
+    );
+    // Another vendor, with another auth and model: context and tool outputs are translated.
+    done(
+        &workspace,
+        "session set work --auth claude --model claude-sonnet-4-5",
+    );
+    model.says(Message::new().text("I go on."));
+    ok(asks(&workspace, &["--session", "work"], "Go on"));
+    let request = model.last_request();
+    assert_eq!(request.path, "/v1/messages");
+    let asked = request.body.to_string();
+    for said in ["the lamp is broken", "I look first.", "mend the lamp"] {
+        assert!(asked.contains(said), "{said}: {asked}");
+    }
+    // Go to another session while the first streams, come back and see its progress.
+    done(
+        &workspace,
+        "session create other --auth claude --model claude-sonnet-4-5",
+    );
+    model.says(
+        Reply::from(Message::new().text("A long story of the sea").deltas(3))
+            .hold(Position::Event(4), "middle"),
+    );
+    let running = asks(&workspace, &["--session", "work"], "Tell a story")
+        .start()
+        .unwrap();
+    model.mock().reached_blocking("middle").unwrap();
+    running.wait_for_stdout("A l").unwrap();
+    model.says(Message::new().text("Meanwhile."));
+    let other = ok(asks(&workspace, &["--session", "other"], "Are you there?"));
+    assert_eq!(other.stdout, "Meanwhile.\n");
+    assert_eq!(show(&workspace, "work")["state"], "running");
+    let follower = conjure(&workspace, "session follow work").start().unwrap();
+    follower.wait_for_stdout("A l").unwrap();
+    model.mock().release("middle");
+    let followed = follower.wait().unwrap();
+    assert_eq!(followed.stdout, "A long story of the sea\n", "{followed:?}");
+    assert_eq!(running.wait().unwrap().stdout, "A long story of the sea\n");
+    // Fork it and try another way; both branches stay.
+    let before = show(&workspace, "work");
+    let thread = before["thread"]["id"].as_str().unwrap();
+    let forked = parsed(&done(&workspace, "session fork work --json"));
+    let fork = forked["thread"]["id"].as_str().unwrap();
+    assert_ne!(fork, thread);
+    model.says(Message::new().text("Another way."));
+    ok(asks(&workspace, &["--session", "work"], "Try another way"));
+    let of = |thread: &str| done(&workspace, &format!("thread show {thread}")).stdout;
+    assert!(of(fork).contains("Another way.") && of(fork).contains("mend the lamp"));
+    assert!(!of(thread).contains("Another way.") && of(thread).contains("mend the lamp"));
+    // A new chat names itself; its name can be changed, and the thread before is still there.
+    let fresh = parsed(&done(&workspace, "session new-chat work --json"));
+    let chat = fresh["thread"]["id"].as_str().unwrap().to_owned();
+    model.says(Message::new().text("Storms come from the west."));
+    ok(asks(
+        &workspace,
+        &["--session", "work"],
+        "Where do the winter storms come from?",
+    ));
+    assert_eq!(
+        show(&workspace, "work")["thread"]["label"],
+        "Winter Storms Come"
+    );
+    done(&workspace, &format!("thread rename {chat} Weather"));
+    assert_eq!(show(&workspace, "work")["thread"]["label"], "Weather");
+    let threads = parsed(&done(&workspace, "thread list --json"));
+    let ids: Vec<&str> = threads["threads"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|t| t["id"].as_str())
+        .collect();
+    assert!(
+        [thread, fork, &chat]
+            .iter()
+            .all(|thread| ids.contains(thread)),
+        "{ids:?}"
+    );
+    done(&workspace, &format!("session use work {thread}"));
+    model.says(Message::new().text("Here again."));
+    ok(asks(&workspace, &["--session", "work"], "Back"));
+    let turns = parsed(&done(&workspace, "session turns work --json"));
+    let states: Vec<&Value> = turns["turns"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|turn| &turn["state"])
+        .collect();
+    assert_eq!(states.len(), 6);
+    assert!(
+        states.iter().all(|state| *state == "completed"),
+        "{states:?}"
+    );
+}
+
+#[test]
+fn events_are_json_lines_and_a_thread_is_resumed() {
+    let model = Model::start().unwrap();
+    let workspace = stage(&model);
+    done(
+        &workspace,
+        "session create work --auth claude --model claude-sonnet-4-5",
+    );
+    model.says(Message::new().text("One."));
+    let first = json_lines(&ok(asks(
+        &workspace,
+        &["--session", "work", "--json"],
+        "first",
+    )));
+    let kinds: Vec<&str> = first
+        .iter()
+        .filter_map(|event| event["type"].as_str())
+        .collect();
+    assert_eq!(kinds.first(), Some(&"turn_started"), "{kinds:?}");
+    assert!(
+        kinds.contains(&"content") && kinds.contains(&"done"),
+        "{kinds:?}"
+    );
+    let result = first.last().unwrap();
+    assert_eq!(
+        (&result["text"], &result["state"]),
+        (&json!("One."), &json!("completed"))
+    );
+    done(&workspace, "session new-chat work");
+    model.says(Message::new().text("Two."));
+    let thread = result["thread"].as_str().unwrap();
+    let args = ["--session", "work", "--resume", thread, "--json"];
+    let second = json_lines(&ok(asks(&workspace, &args, "second")));
+    assert_eq!(second.last().unwrap()["thread"], result["thread"]);
+    let asked = model.last_request().body.to_string();
+    assert!(asked.contains("first") && asked.contains("One."), "{asked}");
+}
+
+#[test]
+fn an_interrupt_ends_the_turn_and_keeps_what_came() {
+    let model = Model::start().unwrap();
+    let workspace = stage(&model);
+    done(
+        &workspace,
+        "session create work --auth claude --model claude-sonnet-4-5",
+    );
+    model.says(
+        Reply::from(Message::new().text("A long story").deltas(3))
+            .hold(Position::Event(4), "middle"),
+    );
+    let running = asks(&workspace, &["--session", "work"], "Tell me")
+        .start()
+        .unwrap();
+    running.wait_for_stdout("A l").unwrap();
+    running.signal(Signal::INT);
+    let output = running.wait().unwrap();
+    assert_eq!(output.code, Some(130), "{output:?}");
+    let view = show(&workspace, "work");
+    assert_eq!(view["state"], "idle");
+    let thread = view["thread"]["id"].as_str().unwrap();
+    let shown = done(&workspace, &format!("thread show {thread}")).stdout;
+    assert!(shown.contains("A l"), "{shown}");
+}
+
+#[test]
+fn wrong_usage_says_what_is_wrong() {
+    let model = Model::start().unwrap();
+    let workspace = stage(&model);
+    for (args, why) in [
+        ("session create x --auth nobody --model m", "nobody"),
+        (
+            "session create x --auth claude --model m --working-dir /no/such",
+            "/no/such",
+        ),
+        (
+            "session create x --auth claude --model m --mcps []",
+            "JSON object",
+        ),
+        ("session show nobody", "there is no session `nobody`"),
+        (
+            "session set nobody --model m",
+            "there is no session `nobody`",
+        ),
+        (
+            "session delete nobody --yes",
+            "there is no session `nobody`",
+        ),
+        ("run --session nobody hello", "there is no session `nobody`"),
+        ("run --session work --model m hello", "cannot be used with"),
+    ] {
+        let output = conjure(&workspace, args).run().unwrap();
+        assert_eq!(output.code, Some(2), "{args}: {output:?}");
+        assert!(output.stderr.contains(why), "{args}: {}", output.stderr);
+    }
+    done(&workspace, "session create work --auth claude --model m");
+    let nothing = conjure(&workspace, "session set work").run().unwrap();
+    assert_eq!(nothing.code, Some(2));
+    let unsaid = conjure(&workspace, "session delete work").run().unwrap();
+    assert!(unsaid.stderr.contains("--yes"), "{unsaid:?}");
+    done(&workspace, "session delete work --yes --with-chat");
+    let all = parsed(&done(&workspace, "session list --json"));
+    assert_eq!(all["sessions"], json!([]));
+}
+
+#[test]
+fn a_conversation_in_a_session_goes_from_thread_to_thread() {
+    let model = Model::start().unwrap();
+    let workspace = stage(&model);
+    done(
+        &workspace,
+        "session create work --auth claude --model claude-sonnet-4-5",
+    );
+    for text in ["One.", "Two.", "Three."] {
+        model.says(Message::new().text(text));
+    }
+    let lines = "first\n/fork\nsecond\n/new\nthird\n/session\n/nonsense\n/quit\n";
+    let output = ok(conjure(&workspace, "chat --session work").stdin(lines));
+    for said in ["One.", "Two.", "Three.", "there is no `/nonsense`"] {
+        let all = format!("{}{}", output.stdout, output.stderr);
+        assert!(all.contains(said), "{said}: {output:?}");
+    }
+    let threads = parsed(&done(&workspace, "thread list --json"));
+    assert_eq!(threads["threads"].as_array().unwrap().len(), 3);
+    assert!(!model.last_request().body.to_string().contains("first"));
+}
