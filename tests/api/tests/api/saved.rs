@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use conjure_kit::{Signal, Workspace};
+use conjure_kit::{Signal, Workspace, build_bin};
 use conjure_mock_llm::{MockLlm, Script};
 use serde_json::{Value, json};
 
@@ -248,6 +248,51 @@ fn mcp_servers_are_made_imported_switched_off_and_removed() {
         .is(422);
     server.delete(&path).is(204);
     server.get(&path).is(404);
+}
+
+#[test]
+fn an_mcp_server_is_tried() {
+    let workspace = Workspace::new().unwrap();
+    workspace.add_plugin("conjure-backend-mcp").unwrap();
+    let program = build_bin("conjure-mock-mcp", "mock-mcp").unwrap();
+    let server = Server::with(&workspace, "", &[]);
+    let tried = |server: &Server, name: &str, settings: Value, enabled: bool| {
+        let new = json!({ "name": name, "settings": settings, "enabled": enabled });
+        let made = server.post("/api/v1/mcp-servers", &new).is(201);
+        let path = format!("{}/test", made.header("location").unwrap());
+        server.post(&path, &json!({}))
+    };
+    let command = program.display().to_string();
+    let good = tried(
+        &server,
+        "good",
+        json!({ "command": command, "start": "lazy" }),
+        false,
+    );
+    let good = good.is(200).json();
+    assert_eq!(
+        (&good["works"], &good["state"]),
+        (&json!(true), &json!("ready"))
+    );
+    assert!(good["tools"].as_u64() > Some(0), "{good}");
+    let gone = tried(
+        &server,
+        "gone",
+        json!({ "command": "no-such-program" }),
+        true,
+    );
+    let gone = gone.is(200).json();
+    assert_eq!(
+        (&gone["works"], &gone["state"]),
+        (&json!(false), &json!("failed"))
+    );
+    assert!(
+        gone["why"].as_str().unwrap().contains("no-such-program"),
+        "{gone}"
+    );
+    let without = Server::start();
+    let refused = tried(&without, "good", json!({ "command": command }), true);
+    assert_eq!(refused.is(409).kind(), "tools");
 }
 
 #[test]

@@ -57,6 +57,7 @@ const VERBS: &[&str] = &[
     "thread export",
     "thread import",
     "thread unfold",
+    "serve",
     "db",
     "db check",
     "db backup",
