@@ -17,8 +17,10 @@ pub const KEY: &str = Vault::VARIABLE;
 pub const OLD_KEY: &str = Vault::OLD_VARIABLE;
 /// The file that holds the key; `vault.key` in the data directory without it.
 pub const KEY_FILE: &str = Vault::FILE_VARIABLE;
+/// The token that lets clients of `conjure serve` in.
+pub const TOKEN: &str = "CONJURE_TOKEN";
 /// What no other program is started with.
-pub const PRIVATE: [&str; 3] = [KEY, OLD_KEY, KEY_FILE];
+pub const PRIVATE: [&str; 4] = [KEY, OLD_KEY, KEY_FILE, TOKEN];
 /// Where threads, sessions and everything saved are: `postgres://…`, `memory`, or the path of an
 /// SQLite file; `conjure.db` in the data directory without it.
 pub const DATABASE: &str = "CONJURE_DATABASE";

@@ -138,6 +138,38 @@ pub fn open(path: impl AsRef<Path>) -> io::Result<std::fs::File> {
     std::fs::File::open(path).map_err(|e| named("open", path, &e))
 }
 
+/// Opens a regular file where it was known to be: at a path without links in it, as it was when it
+/// was resolved. Gives its size in bytes too, and when it last changed, in nanoseconds since 1970.
+///
+/// # Errors
+/// The system's, with the path; also when it is no regular file, or a link is on the way to it now.
+pub fn open_same(path: impl AsRef<Path>) -> io::Result<(std::fs::File, u64, u128)> {
+    let path = path.as_ref();
+    let opened = || {
+        if path.canonicalize()? != path {
+            return Err(io::Error::other("there is a link on the way to it now"));
+        }
+        let mut options = std::fs::OpenOptions::new();
+        options.read(true);
+        // Neither follows a link that came this moment, nor waits for the other end of a pipe.
+        let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::custom_flags(
+            &mut options,
+            i32::try_from(flags.bits()).unwrap_or_default(),
+        );
+        let file = options.open(path)?;
+        let data = file.metadata()?;
+        if !data.is_file() {
+            return Err(io::Error::other("it is no regular file"));
+        }
+        let changed = data.modified()?.duration_since(std::time::UNIX_EPOCH);
+        let changed = changed.map_or(0, |since| since.as_nanos());
+        Ok((file, data.len(), changed))
+    };
+    opened().map_err(|e| named("open", path, &e))
+}
+
 /// Makes a file that must not be there yet, for writing.
 ///
 /// # Errors

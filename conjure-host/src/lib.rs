@@ -3,15 +3,20 @@
 //! The binary `conjure` is a thin user of it, and so is any program that embeds a host. What
 //! needs no file, clock or network is in `conjure-core` instead.
 
+pub mod api;
 pub mod artifacts;
 pub mod auths;
 pub mod backend;
+pub mod describe;
 pub mod doctor;
 pub mod env;
 pub mod fs;
 mod host;
+mod http_server;
 pub mod manager;
+pub mod mcp_import;
 pub mod mcp_server;
+pub mod mcp_status;
 pub mod platform;
 pub mod plugin;
 pub mod provider;

@@ -132,6 +132,32 @@ impl Auths {
         Ok(self.store().await?.update_auth(renamed).await?)
     }
 
+    /// Seals another credential of the same kind in its place.
+    ///
+    /// # Errors
+    /// As [`Auths::find`]; [`AuthError::OtherKind`] where the credential is of another kind, and no
+    /// key to seal with.
+    pub async fn replace(
+        &self,
+        auth: &AuthRef,
+        credential: Credential,
+    ) -> Result<SavedAuth, AuthError> {
+        let _alone = lock(self.data_dir()).await?;
+        let auth = self.find(auth, None).await?;
+        if credential.kind().as_str() != auth.kind {
+            return Err(AuthError::OtherKind {
+                auth: AuthName::of(&auth),
+                kind: credential.kind(),
+            });
+        }
+        let id = auth.id.clone();
+        let sealed = self
+            .with_vault(move |vault| vault.seal(&id, &credential))
+            .await?;
+        let replaced = SavedAuth { sealed, ..auth };
+        Ok(self.store().await?.update_auth(replaced).await?)
+    }
+
     /// Removes one for good.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! What can be wrong with saved auths.
 
-use conjure_vault::VaultError;
+use conjure_vault::{AuthKind, VaultError};
 
 use super::AuthName;
 use crate::store::StoreError;
@@ -82,6 +82,14 @@ pub enum AuthError {
         of_auth: String,
         /// Where the session asks.
         of_session: String,
+    },
+    /// A credential is of another kind than the auth that it is for.
+    #[error("the saved auth `{auth}` takes no credential of the kind {kind}; add another auth")]
+    OtherKind {
+        /// Which.
+        auth: AuthName,
+        /// The credential's.
+        kind: AuthKind,
     },
     /// An address that cannot be used.
     #[error("the saved auth cannot be for this address: {reason}")]

@@ -122,6 +122,14 @@ impl Auths {
         }
     }
 
+    /// One of them, by its id.
+    ///
+    /// # Errors
+    /// [`AuthError::Store`] when there is none of this id.
+    pub async fn get(&self, id: &str) -> Result<SavedAuth, AuthError> {
+        Ok(self.store().await?.auth(id).await?)
+    }
+
     async fn store(&self) -> Result<&Store, AuthError> {
         let opened = self
             .inner

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use conjure_skill_sdk::protocol::{
     BackendCall, CatalogReply, CatalogRequest, Empty, Open, ToolResult, op,
@@ -23,9 +23,6 @@ use crate::store::ThreadId;
 
 /// Time for it to end what it started.
 const CLOSING: Duration = Duration::from_secs(15);
-
-/// How often it is looked how its servers are.
-const AGAIN: Duration = Duration::from_millis(50);
 
 /// A backend that is open on its own.
 pub struct Alone {
@@ -75,28 +72,6 @@ impl Host {
 }
 
 impl Alone {
-    /// What it says of its servers (`servers` of its catalog's `meta`), once each has come as far
-    /// as it does by itself, or the time is up.
-    ///
-    /// # Errors
-    /// [`CallFailure`].
-    pub async fn settled(&self, limit: Duration) -> Result<Vec<Value>, CallFailure> {
-        let until = Instant::now() + limit;
-        loop {
-            let mut meta = self.catalog().await?.meta;
-            let servers = meta
-                .as_mut()
-                .and_then(|meta| Some(meta.get_mut("servers")?.take()));
-            let Some(Value::Array(servers)) = servers else {
-                return Ok(Vec::new());
-            };
-            if servers.iter().all(is_settled) || Instant::now() >= until {
-                return Ok(servers);
-            }
-            tokio::time::sleep(AGAIN).await;
-        }
-    }
-
     /// What it offers, and in `meta` what it says of itself.
     ///
     /// # Errors
@@ -139,14 +114,5 @@ impl fmt::Debug for Alone {
         f.debug_struct("Alone")
             .field("plugin", self.instance.plugin().id())
             .finish_non_exhaustive()
-    }
-}
-
-/// Whether a server has come as far as it does by itself.
-fn is_settled(status: &Value) -> bool {
-    match status.get("state").and_then(Value::as_str) {
-        Some("starting") => false,
-        Some("ready") => status.get("tools").is_some() || status.get("list_error").is_some(),
-        _ => true,
     }
 }

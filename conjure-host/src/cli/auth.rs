@@ -245,6 +245,7 @@ impl From<AuthError> for Failure {
             | AuthError::Ambiguous { .. }
             | AuthError::OtherProvider { .. }
             | AuthError::OtherAddress { .. }
+            | AuthError::OtherKind { .. }
             | AuthError::LeftOut { .. } => Exit::Usage,
             AuthError::Vault(_)
             | AuthError::Sealed { .. }

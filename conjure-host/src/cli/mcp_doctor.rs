@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use conjure_host::backend::Nobody;
+use conjure_host::mcp_status;
 use serde_json::{Value, json};
 
 use super::args::Global;
@@ -11,12 +12,6 @@ use super::mcp_list::as_json;
 use super::mcp_servers::{Seen, Servers, Source, servers_of};
 use super::output::{self, BOLD, DIM, GREEN, RED, RESET, YELLOW, clean, duration};
 use super::signals::Signals;
-
-/// How long a server may take to be ready when it says nothing of that itself.
-const INITIALIZE: u64 = 10_000;
-const PROBE: u64 = 3_000;
-/// What listing may take beside it.
-const LISTING: u64 = 5_000;
 
 /// Starts MCP servers and says how they are.
 #[derive(clap::Args)]
@@ -65,21 +60,8 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
 
 /// All are to be started at once. Gives back how long that may take.
 fn start_all(servers: &mut Servers) -> Duration {
-    let mut wait = 0;
-    for backend in servers.backends() {
-        for (_, server) in servers_of(backend).into_iter().flatten() {
-            let ms = |name: &str, default| {
-                let own = server.get(name).and_then(Value::as_u64);
-                own.unwrap_or(default)
-            };
-            let takes = ms("initialize_timeout_ms", INITIALIZE) * 2 + ms("probe_timeout_ms", PROBE);
-            wait = wait.max(takes + LISTING);
-            if let Some(server) = server.as_object_mut() {
-                server.insert("start".to_owned(), json!("background"));
-            }
-        }
-    }
-    Duration::from_millis(wait)
+    let each = servers.backends().filter_map(servers_of);
+    each.map(mcp_status::start_all).max().unwrap_or_default()
 }
 
 fn print(server: &Seen) {

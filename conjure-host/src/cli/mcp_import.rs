@@ -1,17 +1,11 @@
 //! `conjure mcp import`: the MCP servers of another program's configuration.
 //!
-//! Reads, prints, and adds to a session file; starts nothing. What holds a secret is named and not
-//! copied, and what is not understood is told.
-
-mod codex;
-mod json;
-mod line;
-mod secret;
-mod server;
+//! Reads, prints, and adds to a session file; starts nothing.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use conjure_host::mcp_import::{Import, read};
 use conjure_host::session::SessionSpec;
 use serde_json::json;
 
@@ -19,7 +13,6 @@ use super::args::Global;
 use super::exit::{Exit, Failure};
 use super::mcp_servers::KIND;
 use super::output::{self, BOLD, RESET, YELLOW, aside, clean};
-use server::Import;
 
 /// Turns MCP servers of another program into those of a session file.
 #[derive(clap::Args)]
@@ -42,7 +35,7 @@ pub(crate) struct Args {
 pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, Failure> {
     let (text, from) = source(args)?;
     let import = read(&text).map_err(|why| Failure::usage(format!("{from}: {why}")))?;
-    if import.servers.is_empty() {
+    if import.names().next().is_none() {
         for note in &import.notes {
             aside(format_args!("{YELLOW}note{RESET} {}", clean(note)));
         }
@@ -85,18 +78,6 @@ fn source(args: &Args) -> Result<(String, String), Failure> {
     Ok((text, path.display().to_string()))
 }
 
-/// Whichever of the forms it is.
-fn read(text: &str) -> Result<Import, String> {
-    let begin = text.trim_start();
-    if begin.starts_with("claude ") || begin.starts_with("$ claude ") {
-        return line::read(text);
-    }
-    if begin.starts_with(['{', '/']) {
-        return json::read(text);
-    }
-    codex::read(text)
-}
-
 fn backend() -> String {
     format!("[[backend]]\nkind = \"{KIND}\"\n\n")
 }
@@ -124,10 +105,10 @@ fn added(before: &str, import: &Import) -> Result<String, String> {
         .backends
         .last()
         .and_then(|backend| backend.config.as_ref());
-    for server in &import.servers {
+    for name in import.names() {
         let servers = config.and_then(|config| config.get("servers"));
-        if servers.is_some_and(|servers| servers.get(&server.name).is_some()) {
-            return Err(format!("it has an MCP server `{}` already", server.name));
+        if servers.is_some_and(|servers| servers.get(name).is_some()) {
+            return Err(format!("it has an MCP server `{name}` already"));
         }
     }
     text.push_str(&import.to_toml());
@@ -136,7 +117,7 @@ fn added(before: &str, import: &Import) -> Result<String, String> {
 }
 
 fn tell(global: &Global, import: &Import, toml: Option<&str>, written: Option<&Path>) {
-    let names: Vec<&str> = import.servers.iter().map(|s| s.name.as_str()).collect();
+    let names: Vec<&str> = import.names().collect();
     if global.json {
         let secrets = import.secrets.iter().map(|secret| {
             json!({
@@ -186,23 +167,6 @@ fn tell(global: &Global, import: &Import, toml: Option<&str>, written: Option<&P
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_has_no_servers_is_told() {
-        for text in [
-            "{}",
-            "a = 1",
-            "{\"mcpServers\": 5}",
-            "claude mcp remove x",
-            "{ nonsense",
-        ] {
-            let read = read(text);
-            assert!(
-                read.map_or(true, |import| import.servers.is_empty()),
-                "{text}"
-            );
-        }
-    }
 
     #[test]
     fn a_session_file_gets_servers_and_keeps_the_rest() {

@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use conjure_host::Host;
 use conjure_host::backend::{Alone, Asker};
+pub(super) use conjure_host::mcp_status::KIND;
+use conjure_host::mcp_status::StatusError;
 use conjure_host::session::{BackendSpec, SessionSpec};
 use serde_json::{Map, Value, json};
 
 use super::args::{Global, current_dir};
 use super::exit::Failure;
-
-/// The kind of the backends that have MCP servers.
-pub(super) const KIND: &str = "mcp";
 
 /// Where the servers are configured.
 #[derive(clap::Args)]
@@ -169,10 +168,8 @@ impl Servers {
     pub(super) async fn look(&self, limit: Duration) -> Result<Vec<Seen>, Failure> {
         let mut seen = Vec::new();
         for backend in &self.backends {
-            let alone = self.alone(backend).await?;
-            let statuses = alone.settled(limit).await;
-            alone.close().await;
-            let statuses = statuses.map_err(|error| Failure::host(error.to_string()))?;
+            let dir = Some(self.working_dir.clone());
+            let statuses = self.host.mcp_status(backend, dir, limit).await?;
             let config = backend.config.as_ref();
             let servers = config.and_then(|config| config.get("servers")?.as_object());
             for (name, config) in servers.into_iter().flatten() {
@@ -192,4 +189,13 @@ impl Servers {
 /// The servers of a backend's configuration.
 pub(super) fn servers_of(backend: &mut BackendSpec) -> Option<&mut Map<String, Value>> {
     backend.config.as_mut()?.get_mut("servers")?.as_object_mut()
+}
+
+impl From<StatusError> for Failure {
+    fn from(error: StatusError) -> Self {
+        match error {
+            StatusError::Session(error) => error.into(),
+            error @ StatusError::Call(_) => Self::host(error.to_string()),
+        }
+    }
 }

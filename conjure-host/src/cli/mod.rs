@@ -29,6 +29,7 @@ mod plugin_new;
 mod routes;
 mod run;
 mod secret;
+mod serve;
 mod session;
 mod session_change;
 mod session_chat;
@@ -105,6 +106,7 @@ Environment:
   CONJURE_LOG_FORMAT   `json` for logs as JSON lines
   OTEL_EXPORTER_OTLP_ENDPOINT
                        where traces are sent (OTLP over HTTP); none are made without it
+  CONJURE_TOKEN        the token that lets clients of `conjure serve` in
   CONJURE_SECRET_NAME  the secret NAME, for plugins whose manifest names it
   ANTHROPIC_API_KEY    the key for the provider `anthropic`; so for the others: OPENAI_API_KEY,
                        GEMINI_API_KEY (or GOOGLE_API_KEY), DEEPSEEK_API_KEY, MISTRAL_API_KEY,
@@ -171,6 +173,12 @@ enum Verb {
     /// A thread is a conversation that is kept; `conjure run` and `conjure chat` name it, and
     /// `--thread ID` goes on with it.
     Thread(thread::Args),
+    /// Serve the HTTP API
+    ///
+    /// Listens on this machine, at 127.0.0.1:7420, unless told otherwise; any other address needs a
+    /// token. SIGTERM and Ctrl-C end it: turns and requests that run come to their end first, as long
+    /// as `--grace` allows.
+    Serve(serve::Args),
     /// Look after the database: check, back up, export, import, roll back
     Db(db::Args),
     /// List the files of a thread, or save copies of them
@@ -253,6 +261,7 @@ impl Cli {
                         Verb::Doctor(_) => Box::pin(doctor::run(&global)).await,
                         Verb::Session(args) => Box::pin(session::run(&global, args)).await,
                         Verb::Thread(args) => thread::run(&global, args).await,
+                        Verb::Serve(args) => serve::run(&global, args).await,
                         Verb::Db(args) => db::run(&global, args).await,
                         Verb::Files(args) => files::run(&global, args).await,
                         Verb::Auth(args) => auth::run(&global, args).await,

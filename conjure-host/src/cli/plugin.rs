@@ -4,10 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Subcommand;
-use conjure_host::plugin::{
-    FailedPlugin, LoadedPlugin, Loader, LoaderOptions, Pin, PluginFile, PluginSource, Snapshot,
-    Store,
-};
+use conjure_host::describe::{failed_json, loaded_json, state};
+use conjure_host::plugin::{LoadedPlugin, Loader, LoaderOptions, PluginFile, Snapshot, Store};
 use conjure_skill_sdk::protocol::{Create, Manifest};
 use serde_json::{Value, json};
 
@@ -338,64 +336,6 @@ fn loader(global: &Global) -> Result<Loader, Failure> {
     ))
 }
 
-fn loaded_json(plugin: &LoadedPlugin) -> Value {
-    let manifest = plugin.manifest();
-    let health = plugin.health();
-    let (file, sha256, pinned, rustc, sdk) = match plugin.source() {
-        PluginSource::File {
-            path,
-            sha256,
-            header,
-            pin,
-            ..
-        } => (
-            Some(path.clone()),
-            Some(sha256.to_string()),
-            pin_words(pin),
-            Some(header.rustc.clone()),
-            Some(header.sdk.clone()),
-        ),
-        PluginSource::Linked => (None, None, pin_words(&Pin::Linked), None, None),
-    };
-    json!({
-        "name": manifest.name,
-        "version": manifest.version,
-        "kind": manifest.kind,
-        "description": manifest.description,
-        "state": state(health.quarantined.is_some()),
-        "reason": health.quarantined,
-        "file": file,
-        "sha256": sha256,
-        "pinned": pinned,
-        "rustc": rustc,
-        "sdk": sdk,
-        "capabilities": manifest.capabilities,
-        "tools": manifest.tools,
-    })
-}
-
-fn state(quarantined: bool) -> &'static str {
-    if quarantined { "quarantined" } else { "loaded" }
-}
-
-fn failed_json(failed: &FailedPlugin) -> Value {
-    json!({
-        "file": failed.path,
-        "state": "failed",
-        "reason": failed.reason.to_string(),
-        "kept": failed.kept.as_ref().map(ToString::to_string),
-    })
-}
-
-fn pin_words(pin: &Pin) -> &'static str {
-    match pin {
-        Pin::Named => "named by --plugin",
-        Pin::OwnDirectory => "in a directory of the user's own",
-        Pin::Linked => "linked into the program",
-        Pin::No { .. } => "no",
-    }
-}
-
 fn tools(manifest: &Manifest) -> String {
     if manifest.tools.is_empty() {
         return "-".to_owned();
@@ -406,14 +346,4 @@ fn tools(manifest: &Manifest) -> String {
         .map(|tool| tool.name.as_str())
         .collect();
     names.join(", ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_plugin_in_quarantine_is_not_called_loaded() {
-        assert_eq!([state(true), state(false)], ["quarantined", "loaded"]);
-    }
 }

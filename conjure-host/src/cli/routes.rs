@@ -1,8 +1,8 @@
 //! `conjure routes`: the routing table of a session.
 
-use conjure_core::routing::{Mode, Route, RoutingTable};
+use conjure_core::routing::{Route, RoutingTable};
+use conjure_host::describe::{mode, table_json};
 use conjure_host::provider::{Provider, ProviderError, ReplySink};
-use serde_json::{Value, json};
 
 use super::args::{Global, SessionArgs};
 use super::exit::{Exit, Failure};
@@ -29,7 +29,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
     let table = session.table();
     session.close().await;
     if global.json {
-        output::json(&described(&table));
+        output::json(&table_json(&table));
     } else {
         print(&table);
     }
@@ -70,61 +70,12 @@ pub(crate) fn print(table: &RoutingTable) {
     }
 }
 
-/// The table as programs read it.
-pub(crate) fn described(table: &RoutingTable) -> Value {
-    let routes: Vec<Value> = table
-        .routes()
-        .iter()
-        .map(|route| {
-            json!({
-                "name": route.name.as_str(),
-                "backend": &*route.backend,
-                "kind": &*route.kind,
-                "skill": route.skill(),
-                "tool": route.tool(),
-                "operation": route.op(),
-                "plugin": route.definition.origin.plugin,
-                "version": route.definition.origin.version,
-                "file": route.definition.origin.file,
-                "mode": mode(route),
-                "effects": route.definition.effects,
-                "schema_tokens": route.schema_tokens(),
-                "description": route.definition.description,
-                "input_schema": route.definition.input_schema,
-            })
-        })
-        .collect();
-    let shadowed: Vec<Value> = table
-        .shadowed()
-        .iter()
-        .map(|s| json!({ "name": s.name.as_str(), "source": s.source.to_string() }))
-        .collect();
-    let quarantined: Vec<Value> = table
-        .quarantined()
-        .iter()
-        .map(|q| json!({ "name": q.name.as_str(), "reason": q.error.to_string() }))
-        .collect();
-    json!({
-        "version": table.version(),
-        "routes": routes,
-        "shadowed": shadowed,
-        "quarantined": quarantined,
-    })
-}
-
 fn plugin(route: &Route) -> String {
     let origin = &route.definition.origin;
     match (&origin.plugin, &origin.version) {
         (Some(plugin), Some(version)) => format!("{plugin} {version}"),
         (Some(plugin), None) => plugin.clone(),
         _ => "-".to_owned(),
-    }
-}
-
-fn mode(route: &Route) -> &'static str {
-    match route.definition.mode {
-        Mode::Stateful => "stateful",
-        Mode::Stateless => "stateless",
     }
 }
 

@@ -73,7 +73,7 @@ pub(crate) async fn tools(
 ) -> Result<Exit, Failure> {
     let table = sessions.manager().tools(session).await?;
     if global.json {
-        output::json(&super::routes::described(&table));
+        output::json(&conjure_host::describe::table_json(&table));
     } else {
         super::routes::print(&table);
     }

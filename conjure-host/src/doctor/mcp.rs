@@ -79,13 +79,7 @@ async fn one(host: &Host, name: String, settings: Value) -> Finding {
         config: Some(json!({ "servers": servers })),
         ..BackendSpec::default()
     };
-    let alone = match host.alone(&backend, None).await {
-        Ok(alone) => alone,
-        Err(error) => return finding.ill(error.to_string(), ""),
-    };
-    let statuses = alone.settled(PATIENCE).await;
-    alone.close().await;
-    let statuses = match statuses {
+    let statuses = match host.mcp_status(&backend, None, PATIENCE).await {
         Ok(statuses) => statuses,
         Err(error) => return finding.ill(error.to_string(), ""),
     };

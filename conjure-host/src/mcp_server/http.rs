@@ -1,6 +1,6 @@
 //! A server over HTTP: one endpoint, many clients.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,8 +11,6 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
-use secrecy::{ExposeSecret as _, SecretString};
-use sha2::{Digest as _, Sha256};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -20,7 +18,10 @@ use super::clients::{Clients, Principal};
 use super::handler::Handler;
 use super::owners::Owners;
 use super::whole::whole_tools;
-use super::{McpServer, ServeError, connections};
+use super::{McpServer, ServeError};
+pub use crate::http_server::HttpAccess;
+use crate::http_server::Tokens;
+use crate::http_server::connections::{self, Bounds};
 
 /// The path of the endpoint.
 pub const ENDPOINT: &str = "/mcp";
@@ -29,20 +30,6 @@ pub const ENDPOINT: &str = "/mcp";
 const SESSION: &str = "mcp-session-id";
 /// How long connections may take to end with the server.
 const ENDING: Duration = Duration::from_secs(5);
-
-/// Who may reach a server over HTTP.
-#[derive(Default)]
-pub struct HttpAccess {
-    /// Tokens, one a client; each has a session of its own where the protocol has none. Without
-    /// one only this machine may be listened on.
-    pub tokens: Vec<SecretString>,
-    /// Names under which the server is reached, beside this machine's and the address that is
-    /// listened on: the allowed values of `Host`.
-    pub hosts: Vec<String>,
-    /// Pages that may call the server from a browser: the allowed values of `Origin`. None by
-    /// default.
-    pub origins: Vec<String>,
-}
 
 impl McpServer {
     /// Listens on an address.
@@ -98,13 +85,7 @@ impl HttpServer {
     pub async fn serve(self, end: CancellationToken) -> Result<(), ServeError> {
         let clients = Clients::new(self.server.common);
         let options = &clients.common.options;
-        let hosts = hosts(self.address.ip(), &self.access.hosts);
-        // A page of the server's own address is no stranger.
-        let mut origins: Vec<String> = hosts
-            .iter()
-            .filter_map(|host| origin(host, self.address.port()))
-            .collect();
-        origins.extend(self.access.origins);
+        let (hosts, origins) = self.access.names(self.address);
         let mut config = StreamableHttpServerConfig::default()
             .with_allowed_hosts(hosts)
             .with_allowed_origins(origins)
@@ -121,7 +102,7 @@ impl HttpServer {
             config,
         );
         let door = Arc::new(Door {
-            tokens: self.access.tokens.iter().map(digest).collect(),
+            tokens: self.access.tokens(),
             clients: Arc::clone(&clients),
             sessions,
             owners: Owners::default(),
@@ -133,9 +114,12 @@ impl HttpServer {
             .layer(axum::middleware::from_fn_with_state(door, admit));
         let sweeping = Arc::clone(&clients);
         let sweeper = tokio::spawn(async move { sweeping.sweep().await });
-        let options = clients.common.options.clone();
+        let bounds = Bounds {
+            connections: clients.common.options.max_connections,
+            headers: clients.common.options.request_timeout,
+        };
         let closing = clients.common.closing.clone();
-        let serving = connections::serve(self.listener, router, &options, closing.clone());
+        let serving = connections::serve(self.listener, router, bounds, closing.clone());
         tokio::pin!(serving);
         tokio::select! {
             () = &mut serving => {}
@@ -153,28 +137,9 @@ impl HttpServer {
     }
 }
 
-/// The allowed values of `Host`.
-fn hosts(listening: IpAddr, more: &[String]) -> Vec<String> {
-    let mut hosts: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
-    if !listening.is_unspecified() {
-        hosts.push(listening.to_string());
-    }
-    hosts.extend_from_slice(more);
-    hosts
-}
-
-/// The origin of pages at a host, on the server's own port.
-fn origin(host: &str, port: u16) -> Option<String> {
-    if host.parse::<std::net::Ipv6Addr>().is_ok() {
-        return Some(format!("http://[{host}]:{port}"));
-    }
-    // One with a port is an authority of somebody else's, such as a proxy.
-    (!host.contains(':')).then(|| format!("http://{host}:{port}"))
-}
-
 /// What a request has to get past.
 struct Door {
-    tokens: Vec<[u8; 32]>,
+    tokens: Tokens,
     clients: Arc<Clients>,
     sessions: Arc<LocalSessionManager>,
     owners: Owners,
@@ -238,53 +203,14 @@ impl Door {
         if self.tokens.is_empty() {
             return Some(Principal(Arc::from("anybody")));
         }
-        let given = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-        let (scheme, token) = given.split_once(' ')?;
-        if !scheme.eq_ignore_ascii_case("bearer") {
-            return None;
-        }
-        let given = digest(&SecretString::from(token.trim()));
-        // Every token is looked at whole, whichever fits.
-        let mut found = None;
-        for (number, known) in self.tokens.iter().enumerate() {
-            if same(known, &given) {
-                found = Some(number);
-            }
-        }
-        found.map(|number| Principal(Arc::from(format!("token-{number}"))))
+        let number = self.tokens.number_of(headers)?;
+        Some(Principal(Arc::from(format!("token-{number}"))))
     }
-}
-
-fn digest(token: &SecretString) -> [u8; 32] {
-    Sha256::digest(token.expose_secret().as_bytes()).into()
-}
-
-/// Compares in a time that does not depend on where two hashes differ.
-fn same(one: &[u8; 32], other: &[u8; 32]) -> bool {
-    let differences = one.iter().zip(other).fold(0, |sum, (a, b)| sum | (a ^ b));
-    std::hint::black_box(differences) == 0
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn hosts_are_this_machines_the_address_and_what_is_named() {
-        let named = ["mcp.example".to_owned()];
-        let of = |ip: &str| hosts(ip.parse().unwrap(), &named);
-        assert_eq!(
-            of("0.0.0.0"),
-            ["localhost", "127.0.0.1", "::1", "mcp.example"]
-        );
-        assert!(of("192.0.2.1").contains(&"192.0.2.1".to_owned()));
-        assert_eq!(origin("::1", 80).as_deref(), Some("http://[::1]:80"));
-        assert_eq!(
-            origin("localhost", 80).as_deref(),
-            Some("http://localhost:80")
-        );
-        assert_eq!(origin("mcp.example:443", 80), None);
-    }
 
     #[test]
     fn only_a_request_of_the_old_era_without_a_session_begins_one() {
@@ -308,12 +234,5 @@ mod tests {
             "2026-07-28"
         )])));
         assert!(!begins_session(&headers(&[("mcp-session-id", "x")])));
-    }
-
-    #[test]
-    fn hashes_are_the_same_or_not() {
-        let token = |text: &str| digest(&SecretString::from(text));
-        assert!(same(&token("a"), &token("a")));
-        assert!(!same(&token("a"), &token("b")));
     }
 }

@@ -9,7 +9,6 @@ mod asking;
 mod changes;
 mod clients;
 mod completion;
-mod connections;
 mod files;
 mod flight;
 mod handler;

@@ -28,6 +28,7 @@ fn help_tells_what_a_person_could_not_guess() {
         ("plugin new", "--sdk"),
         ("skill", "SKILL.md"),
         ("skill validate", "Exit code"),
+        ("serve", "any other address needs a token"),
         ("mcp serve", "Both eras"),
         ("mcp doctor", "Exit code 0"),
         ("mcp import", "Secrets are not written down"),
@@ -70,6 +71,7 @@ fn the_program() {
                    on with
       thread       Look at threads and change them: list, show, cost, fork, rename, clear, export,
                    import
+      serve        Serve the HTTP API
       db           Look after the database: check, back up, export, import, roll back
       files        List the files of a thread, or save copies of them
       wire         Decode a provider's reply, or encode a request, to debug a wire
@@ -121,6 +123,7 @@ fn the_program() {
       CONJURE_LOG_FORMAT   `json` for logs as JSON lines
       OTEL_EXPORTER_OTLP_ENDPOINT
                            where traces are sent (OTLP over HTTP); none are made without it
+      CONJURE_TOKEN        the token that lets clients of `conjure serve` in
       CONJURE_SECRET_NAME  the secret NAME, for plugins whose manifest names it
       ANTHROPIC_API_KEY    the key for the provider `anthropic`; so for the others: OPENAI_API_KEY,
                            GEMINI_API_KEY (or GOOGLE_API_KEY), DEEPSEEK_API_KEY, MISTRAL_API_KEY,

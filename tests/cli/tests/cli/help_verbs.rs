@@ -58,6 +58,7 @@ const VERBS: &[&str] = &[
     "thread export",
     "thread import",
     "thread unfold",
+    "serve",
     "db",
     "db check",
     "db backup",

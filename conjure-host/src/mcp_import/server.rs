@@ -29,27 +29,30 @@ pub(super) struct Server {
 
 /// A secret that somebody must set.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Secret {
-    pub(super) name: String,
+pub struct Secret {
+    /// Its name, as the settings have it.
+    pub name: String,
     /// Where it was found.
-    pub(super) what: String,
+    pub what: String,
     /// The variable that holds it already, if the source says so.
-    pub(super) from: Option<String>,
+    pub from: Option<String>,
 }
 
 impl Secret {
     /// The variable that sets it.
-    pub(super) fn variable(&self) -> String {
-        format!("{}{}", conjure_host::env::SECRET_PREFIX, self.name)
+    pub fn variable(&self) -> String {
+        format!("{}{}", crate::env::SECRET_PREFIX, self.name)
     }
 }
 
 /// Everything that was found.
 #[derive(Debug, Default)]
-pub(super) struct Import {
+pub struct Import {
     pub(super) servers: Vec<Server>,
-    pub(super) secrets: Vec<Secret>,
-    pub(super) notes: Vec<String>,
+    /// Secrets that somebody must set.
+    pub secrets: Vec<Secret>,
+    /// What was not understood or left out.
+    pub notes: Vec<String>,
 }
 
 impl Import {
@@ -133,7 +136,7 @@ impl Import {
     }
 
     /// The servers as tables of the last backend.
-    pub(super) fn to_toml(&self) -> String {
+    pub fn to_toml(&self) -> String {
         let tables: Vec<String> = self.servers.iter().map(Server::to_toml).collect();
         tables.join("\n")
     }

@@ -3,6 +3,7 @@
 //! A client that opens many, or sends its headers a byte a minute, costs the others nothing.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -12,26 +13,34 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::options::McpOptions;
-
 /// What a connection too many gets.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\n\
     content-type: text/plain\r\ncontent-length: 60\r\n\r\n\
     the server has as many connections as it may; try again soon";
 /// How long nothing is accepted when the system gives no connection, such as without descriptors.
-const PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What connections may take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    /// The most at the same time; further ones are told to come back later.
+    pub(crate) connections: usize,
+    /// How long the headers of a request may take. A connection on which no request comes is
+    /// closed after it.
+    pub(crate) headers: Duration,
+}
 
 /// Serves connections until the token is cancelled and what runs on them is over.
-pub(super) async fn serve(
+pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
-    options: &McpOptions,
+    bounds: Bounds,
     end: CancellationToken,
 ) {
-    let slots = Arc::new(Semaphore::new(options.max_connections));
+    let slots = Arc::new(Semaphore::new(bounds.connections));
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new());
-    http.header_read_timeout(options.request_timeout);
+    http.header_read_timeout(bounds.headers);
     let open = TaskTracker::new();
     loop {
         let accepted = tokio::select! {

@@ -1,0 +1,203 @@
+//! What every request has to get past: the right `Host`, no foreign `Origin`, a token where one is
+//! needed. Counts what was answered.
+//!
+//! `Host` keeps pages out whose name was bound to this address after they were loaded (DNS
+//! rebinding), `Origin` the scripts of all other pages.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+
+use super::metrics::Asked;
+use super::problem::Problem;
+use super::state::App;
+use crate::http_server::Tokens;
+
+/// Paths at which a supervisor asks, which has no token.
+const OPEN: [&str; 2] = ["/healthz", "/readyz"];
+/// What a page of an allowed origin may send.
+const SENT: &str = "authorization, content-type, idempotency-key, last-event-id, range, if-range";
+/// What it may read.
+const READ: &str = "location, idempotency-replayed, content-range, etag, retry-after";
+
+/// Who asks: the number of its token, counted from 1; 0 where none is needed.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Client(pub(super) usize);
+
+/// Who is let in.
+pub(super) struct Door {
+    pub(super) hosts: Vec<String>,
+    pub(super) origins: Vec<String>,
+    pub(super) tokens: Tokens,
+    pub(super) app: App,
+}
+
+/// Lets a request in, and counts how it was answered.
+pub(super) async fn admit(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
+    let begun = Instant::now();
+    let route = request.extensions().get::<MatchedPath>();
+    let route = route.map_or("none", MatchedPath::as_str).to_owned();
+    // Any text may be a method; the figures would never end.
+    let method = match *request.method() {
+        Method::GET
+        | Method::HEAD
+        | Method::POST
+        | Method::PUT
+        | Method::PATCH
+        | Method::DELETE
+        | Method::OPTIONS => request.method().to_string(),
+        _ => "other".to_owned(),
+    };
+    let mut response = door.answer(request, next).await;
+    let headers = response.headers_mut();
+    headers
+        .entry(header::CACHE_CONTROL)
+        .or_insert(HeaderValue::from_static("no-store"));
+    headers
+        .entry(header::X_CONTENT_TYPE_OPTIONS)
+        .or_insert(HeaderValue::from_static("nosniff"));
+    let asked = Asked {
+        method,
+        route,
+        status: response.status().as_u16(),
+    };
+    tracing::debug!(
+        method = asked.method,
+        route = asked.route,
+        status = asked.status,
+        "answered"
+    );
+    door.app
+        .metrics
+        .answered(&asked, begun.elapsed().as_secs_f64());
+    response
+}
+
+impl Door {
+    async fn answer(&self, mut request: Request, next: Next) -> Response {
+        if let Err(problem) = self.checked_host(request.headers(), request.uri()) {
+            return problem.into_response();
+        }
+        let origin = match self.checked_origin(request.headers()) {
+            Ok(origin) => origin,
+            Err(problem) => return problem.into_response(),
+        };
+        let asks_first = request.method() == Method::OPTIONS
+            && request
+                .headers()
+                .contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+        let mut response = if origin.is_some() && asks_first {
+            may_call()
+        } else {
+            match self.client(&request) {
+                Ok(client) => {
+                    request.extensions_mut().insert(client);
+                    next.run(request).await
+                }
+                Err(problem) => problem.into_response(),
+            }
+        };
+        if let Some(origin) = origin {
+            let headers = response.headers_mut();
+            headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+            headers.insert(
+                header::ACCESS_CONTROL_EXPOSE_HEADERS,
+                HeaderValue::from_static(READ),
+            );
+            headers.append(header::VARY, HeaderValue::from_static("origin"));
+        }
+        response
+    }
+
+    fn checked_host(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
+        let mut named = headers.get_all(header::HOST).iter();
+        let (Some(host), None) = (named.next(), named.next()) else {
+            return Err(Problem::new(
+                StatusCode::BAD_REQUEST,
+                "malformed",
+                "a request has one `Host` header",
+            ));
+        };
+        let host = host.to_str().ok().and_then(|host| host.parse().ok());
+        let known = host.is_some_and(|host| self.knows(&host))
+            && uri.authority().is_none_or(|asked| self.knows(asked));
+        if known {
+            return Ok(());
+        }
+        Err(Problem::new(
+            StatusCode::MISDIRECTED_REQUEST,
+            "unknown-host",
+            "this server is not known by the name in `Host`; `conjure serve --allow-host NAME` \
+             adds one",
+        ))
+    }
+
+    fn knows(&self, asked: &Authority) -> bool {
+        // Before an `@` there would be a user.
+        if asked.as_str().contains('@') {
+            return false;
+        }
+        let host = asked.host();
+        let host = host
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'))
+            .unwrap_or(host);
+        self.hosts.iter().any(|known| {
+            known.eq_ignore_ascii_case(host) || known.eq_ignore_ascii_case(asked.as_str())
+        })
+    }
+
+    /// The origin of the page that asks, where it may.
+    fn checked_origin(&self, headers: &HeaderMap) -> Result<Option<HeaderValue>, Problem> {
+        let mut named = headers.get_all(header::ORIGIN).iter();
+        let Some(origin) = named.next() else {
+            return Ok(None);
+        };
+        let known = |known: &String| known.as_bytes().eq_ignore_ascii_case(origin.as_bytes());
+        if named.next().is_none() && self.origins.iter().any(known) {
+            return Ok(Some(origin.clone()));
+        }
+        Err(Problem::new(
+            StatusCode::FORBIDDEN,
+            "foreign-origin",
+            "pages of this origin may not call the server; `conjure serve --allow-origin ORIGIN` \
+             lets one",
+        ))
+    }
+
+    fn client(&self, request: &Request) -> Result<Client, Problem> {
+        if self.tokens.is_empty() || OPEN.contains(&request.uri().path()) {
+            return Ok(Client::default());
+        }
+        if let Some(number) = self.tokens.number_of(request.headers()) {
+            return Ok(Client(number + 1));
+        }
+        Err(Problem::new(
+            StatusCode::UNAUTHORIZED,
+            "no-token",
+            "a token is needed: `Authorization: Bearer TOKEN`",
+        )
+        .header(
+            header::WWW_AUTHENTICATE,
+            HeaderValue::from_static("Bearer realm=\"conjure\""),
+        ))
+    }
+}
+
+/// The answer to a browser that asks before it calls.
+fn may_call() -> Response {
+    let said = [
+        (
+            header::ACCESS_CONTROL_ALLOW_METHODS,
+            "GET, HEAD, POST, PATCH, DELETE",
+        ),
+        (header::ACCESS_CONTROL_ALLOW_HEADERS, SENT),
+        (header::ACCESS_CONTROL_MAX_AGE, "600"),
+    ];
+    (StatusCode::NO_CONTENT, said).into_response()
+}

@@ -1,0 +1,230 @@
+//! What a request says, read with its bounds: body, query, path. What cannot be read is a problem
+//! that says why.
+
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode, header};
+use futures_util::StreamExt as _;
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, Deserializer, Error as _};
+
+use super::problem::Problem;
+use super::state::App;
+
+/// The most bytes of a body that is no import.
+pub(super) const BODY: usize = 1024 * 1024;
+/// The most bytes of an import.
+pub(super) const IMPORT: usize = 64 * 1024 * 1024;
+
+/// A JSON body.
+pub(super) struct Sent<T>(pub(super) T);
+
+impl<T: DeserializeOwned> FromRequest<App> for Sent<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
+        let (parts, body) = request.into_parts();
+        if !is_json(&parts.headers) {
+            return Err(Problem::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "unsupported-media-type",
+                "the body has to be JSON: `Content-Type: application/json`",
+            ));
+        }
+        let body = whole(&parts.headers, body, BODY, app.options.body_timeout).await?;
+        serde_json::from_slice(&body).map(Self).map_err(|error| {
+            if error.is_data() {
+                Problem::invalid(format!("the body is not as it should be: {error}"))
+            } else {
+                Problem::new(
+                    StatusCode::BAD_REQUEST,
+                    "malformed",
+                    format!("the body is no JSON: {error}"),
+                )
+            }
+        })
+    }
+}
+
+/// A body of lines of JSON, as it came.
+pub(super) struct SentLines(pub(super) Bytes);
+
+impl FromRequest<App> for SentLines {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
+        let (parts, body) = request.into_parts();
+        let kinds = [
+            "application/jsonl",
+            "application/x-ndjson",
+            "application/octet-stream",
+        ];
+        if !kinds.contains(&media_type(&parts.headers).as_str()) {
+            return Err(Problem::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "unsupported-media-type",
+                "the body has to be lines of JSON: `Content-Type: application/jsonl`",
+            ));
+        }
+        let timeout = app.options.import_timeout;
+        let body = whole(&parts.headers, body, IMPORT, timeout).await?;
+        Ok(Self(body))
+    }
+}
+
+/// The whole of a body of at most `limit` bytes, which has this long to arrive.
+pub(super) async fn whole(
+    headers: &HeaderMap,
+    body: Body,
+    limit: usize,
+    timeout: Duration,
+) -> Result<Bytes, Problem> {
+    let too_large = || {
+        Problem::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "too-large",
+            format!("the body may have {limit} bytes at most"),
+        )
+    };
+    let announced = headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    if announced.is_some_and(|length| length > limit as u64) {
+        return Err(too_large());
+    }
+    let reading = async {
+        let mut stream = body.into_data_stream();
+        let mut whole = Vec::new();
+        while let Some(piece) = stream.next().await {
+            let piece = piece.map_err(|error| {
+                Problem::new(
+                    StatusCode::BAD_REQUEST,
+                    "malformed",
+                    format!("the body broke off: {error}"),
+                )
+            })?;
+            if whole.len() + piece.len() > limit {
+                return Err(too_large());
+            }
+            whole.extend_from_slice(&piece);
+        }
+        Ok(Bytes::from(whole))
+    };
+    match tokio::time::timeout(timeout, reading).await {
+        Ok(read) => read,
+        Err(_) => Err(Problem::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "too-slow",
+            format!("the body took longer than {} s", timeout.as_secs()),
+        )
+        // What is left of the body would be taken for the next request.
+        .header(
+            header::CONNECTION,
+            header::HeaderValue::from_static("close"),
+        )),
+    }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = media_type(headers);
+    kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"))
+}
+
+/// The media type without its parameters, in lower case.
+fn media_type(headers: &HeaderMap) -> String {
+    let value = headers.get(header::CONTENT_TYPE);
+    let value = value.and_then(|value| value.to_str().ok()).unwrap_or("");
+    let kind = value.split(';').next().unwrap_or_default();
+    kind.trim().to_ascii_lowercase()
+}
+
+/// The query.
+pub(super) struct Params<T>(pub(super) T);
+
+impl<T: DeserializeOwned> FromRequestParts<App> for Params<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
+        let query = Query::<T>::try_from_uri(&parts.uri);
+        query.map(|query| Self(query.0)).map_err(|error| {
+            let text = error.to_string();
+            let reason = text.rsplit_once(": ").map_or(text.as_str(), |(_, why)| why);
+            Problem::invalid(format!("the query is not as it should be: {reason}"))
+        })
+    }
+}
+
+/// What stands in the path.
+pub(super) struct Named<T>(pub(super) T);
+
+impl<T: DeserializeOwned + Send> FromRequestParts<App> for Named<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        match Path::<T>::from_request_parts(parts, app).await {
+            Ok(path) => Ok(Self(path.0)),
+            Err(PathRejection::FailedToDeserializePathParams(error)) => Err(Problem::not_found(
+                format!("there is nothing at this path: {}", error.body_text()),
+            )),
+            Err(error) => Err(Problem::host(error.to_string())),
+        }
+    }
+}
+
+/// An id in a path: 1 to 64 letters, digits, `-` and `_`.
+#[derive(Debug, Clone)]
+pub(super) struct Id(pub(super) String);
+
+impl<'de> Deserialize<'de> for Id {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let letters = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
+        if (1..=64).contains(&text.len()) && text.bytes().all(letters) {
+            Ok(Self(text))
+        } else {
+            Err(D::Error::custom(
+                "an id has 1 to 64 letters, digits, `-` and `_`",
+            ))
+        }
+    }
+}
+
+/// A name or an id in a path that somebody else chose: 1 to 200 characters without line ends.
+#[derive(Debug, Clone)]
+pub(super) struct Ref(pub(super) String);
+
+impl<'de> Deserialize<'de> for Ref {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        if (1..=200).contains(&text.chars().count()) && !text.chars().any(char::is_control) {
+            Ok(Self(text))
+        } else {
+            Err(D::Error::custom(
+                "a name is one line of 1 to 200 characters",
+            ))
+        }
+    }
+}
+
+/// A name that can be shown in a line: 1 to `most` characters without line ends.
+pub(super) fn line<'a>(what: &str, text: &'a str, most: usize) -> Result<&'a str, Problem> {
+    let text = text.trim();
+    if text.is_empty() || text.chars().count() > most || text.chars().any(char::is_control) {
+        return Err(Problem::invalid(format!(
+            "`{what}` is one line of 1 to {most} characters"
+        )));
+    }
+    Ok(text)
+}
+
+/// Text that a database of either kind takes.
+pub(super) fn text<'a>(what: &str, text: &'a str) -> Result<&'a str, Problem> {
+    if text.contains('\0') {
+        return Err(Problem::invalid(format!("`{what}` has a zero character")));
+    }
+    Ok(text)
+}

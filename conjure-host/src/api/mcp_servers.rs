@@ -1,0 +1,303 @@
+//! MCP servers that sessions choose from, in the shape of the session file.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::extract::{Id, Named, Params, Sent, line};
+use super::pages::{Page, Paging};
+use super::problem::Problem;
+use super::state::App;
+use crate::mcp_import;
+use crate::mcp_status::{KIND, start_all};
+use crate::session::BackendSpec;
+use crate::store;
+
+/// The most characters of a name.
+const LONGEST: usize = 100;
+/// The longest that a server is tried.
+const LONGEST_TRIAL: Duration = Duration::from_secs(60);
+
+pub(super) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(list, create))
+        .routes(routes!(get, change, remove))
+        .routes(routes!(import))
+        .routes(routes!(test))
+}
+
+/// An MCP server.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct McpServer {
+    id: String,
+    name: String,
+    /// How it is reached, as below `backend.config.servers` in a session file. Secrets are named
+    /// there (`{"secret": "MCP_…"}`), not written down.
+    #[schema(value_type = Object)]
+    settings: Value,
+    /// Whether sessions may choose it.
+    enabled: bool,
+    created_at_ms: i64,
+    updated_at_ms: i64,
+}
+
+impl From<store::McpServer> for McpServer {
+    fn from(server: store::McpServer) -> Self {
+        Self {
+            id: server.id,
+            name: server.name,
+            settings: server.settings.0,
+            enabled: server.enabled,
+            created_at_ms: server.created_at_ms,
+            updated_at_ms: server.updated_at_ms,
+        }
+    }
+}
+
+/// An MCP server that is to be.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct NewMcpServer {
+    #[schema(min_length = 1, max_length = 100)]
+    name: String,
+    /// How it is reached: `command` with `args` and `env`, or `url` with `headers`.
+    #[schema(value_type = Object)]
+    settings: Map<String, Value>,
+    /// Whether sessions may choose it; true without it.
+    enabled: Option<bool>,
+}
+
+/// What is to be changed; the rest stays.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct ChangeMcpServer {
+    #[schema(min_length = 1, max_length = 100)]
+    name: Option<String>,
+    #[schema(value_type = Option<Object>)]
+    settings: Option<Map<String, Value>>,
+    enabled: Option<bool>,
+}
+
+/// A configuration of another program.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Configuration {
+    /// Lines `claude mcp add …`, JSON with `mcpServers` or `servers`, or TOML with
+    /// `[mcp_servers.NAME]`.
+    text: String,
+}
+
+/// What an import made.
+#[derive(Debug, Serialize, ToSchema)]
+struct ImportedServers {
+    /// The servers, saved.
+    servers: Vec<McpServer>,
+    /// Secrets that have to be set in the environment of the host.
+    secrets: Vec<WantedSecret>,
+    /// What was not understood or left out.
+    notes: Vec<String>,
+}
+
+/// A secret that has to be set.
+#[derive(Debug, Serialize, ToSchema)]
+struct WantedSecret {
+    /// Its name in the settings.
+    secret: String,
+    /// Where it was found.
+    what: String,
+    /// The variable that sets it.
+    variable: String,
+    /// The variable that holds it already, if the configuration says so.
+    from: Option<String>,
+}
+
+/// How an MCP server is when it is started.
+#[derive(Debug, Serialize, ToSchema)]
+struct Trial {
+    works: bool,
+    /// Such as `ready`, `needs_auth`, `backoff`, `failed`.
+    state: String,
+    /// Why it does not work, and what to do.
+    why: Option<String>,
+    /// How many tools it offers.
+    tools: Option<u64>,
+    /// All that is known: protocol, program, the last lines of its standard error, and more.
+    #[schema(value_type = Object)]
+    status: Value,
+}
+
+/// List MCP servers, the oldest first
+#[utoipa::path(get, path = "/api/v1/mcp-servers", operation_id = "list_mcp_servers",
+    tag = "mcp-servers", params(Paging),
+    responses((status = 200, description = "A page", body = Page<McpServer>)))]
+async fn list(
+    State(app): State<App>,
+    Params(paging): Params<Paging>,
+) -> Result<Json<Page<McpServer>>, Problem> {
+    let limit = paging.limit()?;
+    let after = paging.after()?;
+    let found = app.store.mcp_servers(after.as_deref(), limit + 1).await?;
+    let servers = found.into_iter().map(McpServer::from).collect();
+    Ok(Json(Page::cut(servers, limit, |one: &McpServer| &one.id)))
+}
+
+/// Save an MCP server
+#[utoipa::path(post, path = "/api/v1/mcp-servers", operation_id = "create_mcp_server",
+    tag = "mcp-servers", request_body = NewMcpServer,
+    responses((status = 201, description = "It is saved", body = McpServer,
+            headers(("Location" = String, description = "Its address"))),
+        (status = 409, description = "The name is taken")))]
+async fn create(
+    State(app): State<App>,
+    Sent(body): Sent<NewMcpServer>,
+) -> Result<Response, Problem> {
+    let name = line("name", &body.name, LONGEST)?;
+    let settings = checked(body.settings)?;
+    let server = store::McpServer::new(name, settings, body.enabled.unwrap_or(true));
+    let server = McpServer::from(app.store.create_mcp_server(server).await?);
+    let at = format!("/api/v1/mcp-servers/{}", server.id);
+    Ok((StatusCode::CREATED, [(header::LOCATION, at)], Json(server)).into_response())
+}
+
+/// Show an MCP server
+#[utoipa::path(get, path = "/api/v1/mcp-servers/{server}", operation_id = "get_mcp_server",
+    tag = "mcp-servers", params(("server" = String, Path, description = "Its id")),
+    responses((status = 200, description = "It", body = McpServer)))]
+async fn get(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Json<McpServer>, Problem> {
+    Ok(Json(app.store.mcp_server(&id).await?.into()))
+}
+
+/// Change an MCP server, or switch it on or off; sessions keep the copy that they have
+#[utoipa::path(patch, path = "/api/v1/mcp-servers/{server}", operation_id = "change_mcp_server",
+    tag = "mcp-servers", params(("server" = String, Path, description = "Its id")),
+    request_body = ChangeMcpServer,
+    responses((status = 200, description = "As it is now", body = McpServer),
+        (status = 409, description = "The name is taken")))]
+async fn change(
+    State(app): State<App>,
+    Named(Id(id)): Named<Id>,
+    Sent(body): Sent<ChangeMcpServer>,
+) -> Result<Json<McpServer>, Problem> {
+    let mut server = app.store.mcp_server(&id).await?;
+    if let Some(name) = &body.name {
+        server.name = line("name", name, LONGEST)?.to_owned();
+    }
+    if let Some(settings) = body.settings {
+        server.settings = store::JsonText(checked(settings)?);
+    }
+    server.enabled = body.enabled.unwrap_or(server.enabled);
+    Ok(Json(app.store.update_mcp_server(server).await?.into()))
+}
+
+/// Remove an MCP server; sessions keep the copy that they have
+#[utoipa::path(delete, path = "/api/v1/mcp-servers/{server}", operation_id = "delete_mcp_server",
+    tag = "mcp-servers", params(("server" = String, Path, description = "Its id")),
+    responses((status = 204, description = "It is removed")))]
+async fn remove(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<StatusCode, Problem> {
+    app.store.delete_mcp_server(&id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Save the MCP servers of another program's configuration
+///
+/// All of them or none. Secrets are not taken over: each gets a name and is to be set.
+#[utoipa::path(post, path = "/api/v1/mcp-servers/import", operation_id = "import_mcp_servers",
+    tag = "mcp-servers", request_body = Configuration,
+    responses((status = 201, description = "They are saved", body = ImportedServers),
+        (status = 409, description = "A name is taken")))]
+async fn import(
+    State(app): State<App>,
+    Sent(body): Sent<Configuration>,
+) -> Result<Response, Problem> {
+    let import = mcp_import::read(&body.text).map_err(Problem::invalid)?;
+    let settings = import.settings().map_err(Problem::invalid)?;
+    if settings.is_empty() {
+        let said = "there are no MCP servers in it".to_owned();
+        return Err(Problem::invalid(said).with("notes", import.notes));
+    }
+    let mut new = Vec::new();
+    for (name, settings) in settings {
+        let name = line("name", &name, LONGEST)?.to_owned();
+        new.push(store::McpServer::new(name, settings, true));
+    }
+    let mut servers: Vec<McpServer> = Vec::new();
+    for server in new {
+        match app.store.create_mcp_server(server).await {
+            Ok(server) => servers.push(server.into()),
+            Err(error) => {
+                for made in &servers {
+                    if let Err(error) = app.store.delete_mcp_server(&made.id).await {
+                        tracing::warn!(server = made.id, "stays of an import: {error}");
+                    }
+                }
+                return Err(error.into());
+            }
+        }
+    }
+    let secrets = import.secrets.iter().map(|secret| WantedSecret {
+        secret: secret.name.clone(),
+        what: secret.what.clone(),
+        variable: secret.variable(),
+        from: secret.from.clone(),
+    });
+    let imported = ImportedServers {
+        servers,
+        secrets: secrets.collect(),
+        notes: import.notes,
+    };
+    Ok((StatusCode::CREATED, Json(imported)).into_response())
+}
+
+/// Start an MCP server, say how it is, and end it
+#[utoipa::path(post, path = "/api/v1/mcp-servers/{server}/test", operation_id = "test_mcp_server",
+    tag = "mcp-servers", params(("server" = String, Path, description = "Its id")),
+    responses((status = 200, description = "How it is", body = Trial),
+        (status = 409, description = "The plugin for MCP servers is not loaded")))]
+async fn test(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Json<Trial>, Problem> {
+    let server = app.store.mcp_server(&id).await?;
+    let mut settings = server.settings.0;
+    if let Some(settings) = settings.as_object_mut() {
+        // Whether sessions may choose it is another matter.
+        settings.remove("enabled");
+    }
+    let mut servers = Map::from_iter([(server.name, settings)]);
+    let limit = start_all(&mut servers).min(LONGEST_TRIAL);
+    let backend = BackendSpec {
+        kind: KIND.to_owned(),
+        config: Some(json!({ "servers": servers })),
+        ..BackendSpec::default()
+    };
+    let ending = |_| Problem::unavailable("ending", "the server is ending");
+    let _turn = app.trials.acquire().await.map_err(ending)?;
+    let statuses = app.host.mcp_status(&backend, None, limit).await?;
+    let status = statuses.into_iter().next().unwrap_or_default();
+    let text = |name: &str| status.get(name).and_then(Value::as_str).map(str::to_owned);
+    let state = text("state").unwrap_or_else(|| "failed".to_owned());
+    Ok(Json(Trial {
+        works: state == "ready" && text("list_error").is_none(),
+        state,
+        why: text("why").or_else(|| text("list_error")),
+        tools: status.get("tools").and_then(Value::as_u64),
+        status,
+    }))
+}
+
+/// Settings that name a program or an address. The plugin looks at the rest when it starts the
+/// server.
+fn checked(settings: Map<String, Value>) -> Result<Value, Problem> {
+    let settings = Value::Object(settings);
+    if settings.get("command").is_some() == settings.get("url").is_some() {
+        return Err(Problem::invalid(
+            "`settings` has either `command`, a program, or `url`, an address",
+        ));
+    }
+    Ok(settings)
+}

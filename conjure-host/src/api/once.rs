@@ -1,0 +1,219 @@
+//! Requests that may come twice: a POST with an `Idempotency-Key` is done once.
+//!
+//! What was answered well is kept for a day and given again; what failed did nothing and may be
+//! tried with the same key. A request goes on when its client goes away, so that the answer is
+//! there when it comes back.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use sha2::{Digest as _, Sha256};
+
+use super::door::Client;
+use super::extract::{BODY, IMPORT, whole};
+use super::problem::Problem;
+use super::state::App;
+use crate::store::{Answer, Begun};
+
+/// The header that names a request.
+const KEY: &str = "idempotency-key";
+/// Says that an answer was given before.
+const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+/// The only operation whose body may be large.
+const LARGE: &str = "/api/v1/threads/import";
+/// Headers that belong to an answer.
+const KEPT: [HeaderName; 2] = [header::CONTENT_TYPE, header::LOCATION];
+/// How long answers are kept.
+const KEEPING: Duration = Duration::from_secs(24 * 60 * 60);
+/// How often old ones are forgotten.
+const FORGETTING: Duration = Duration::from_secs(60 * 60);
+
+/// A request that is done once, for whoever can use a name of it.
+#[derive(Debug, Clone)]
+pub(super) struct Once {
+    name: String,
+}
+
+impl Once {
+    /// An id that this request has whenever it comes.
+    pub(super) fn id(&self) -> String {
+        format!("once-{}", self.name.get(..32).unwrap_or_default())
+    }
+}
+
+/// Does a request that has a key once.
+pub(super) async fn once(State(app): State<App>, request: Request, next: Next) -> Response {
+    if request.method() != Method::POST || !request.headers().contains_key(KEY) {
+        return next.run(request).await;
+    }
+    match kept(app, request, next).await {
+        Ok(response) => response,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+async fn kept(app: App, request: Request, next: Next) -> Result<Response, Problem> {
+    let (parts, body) = request.into_parts();
+    let mut keys = parts.headers.get_all(KEY).iter();
+    let key = keys.next().and_then(|key| key.to_str().ok());
+    let (Some(key), None) = (key, keys.next()) else {
+        return Err(Problem::invalid(
+            "`Idempotency-Key` is given once, in ordinary characters",
+        ));
+    };
+    let key = key.to_owned();
+    let client = parts
+        .extensions
+        .get::<Client>()
+        .copied()
+        .unwrap_or_default();
+    let scope = format!("{}:{}", client.0, parts.uri);
+    let path = parts.extensions.get::<MatchedPath>();
+    let (limit, timeout) = if path.is_some_and(|path| path.as_str() == LARGE) {
+        (IMPORT, app.options.import_timeout)
+    } else {
+        (BODY, app.options.body_timeout)
+    };
+    let body = whole(&parts.headers, body, limit, timeout).await?;
+    let begun = app
+        .store
+        .idempotent_begin(&key, &scope, &digest(&body))
+        .await?;
+    match begun {
+        Begun::Fresh => {}
+        Begun::InFlight => {
+            return Err(Problem::conflict(
+                "in-flight",
+                "a request with this `Idempotency-Key` is being done; ask again when it is",
+            ));
+        }
+        Begun::Mismatch => {
+            return Err(Problem::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "key-reused",
+                "this `Idempotency-Key` was used for another body; take a new one",
+            ));
+        }
+        Begun::Replay(answer) => return again(answer),
+    }
+    let mut request = Request::from_parts(parts, Body::from(body));
+    request.extensions_mut().insert(Once {
+        name: digest(format!("{scope}\n{key}").as_bytes()),
+    });
+    let done = tokio::spawn(async move {
+        let held = Held::new(app, key, scope);
+        let response = next.run(request).await;
+        held.end(response).await
+    });
+    done.await
+        .map_err(|error| Problem::host(format!("the request ended early: {error}")))?
+}
+
+/// A key that was begun. Dropped without an end, it may be used again.
+struct Held {
+    app: App,
+    key: String,
+    scope: String,
+    is_over: bool,
+}
+
+impl Held {
+    fn new(app: App, key: String, scope: String) -> Self {
+        Self {
+            app,
+            key,
+            scope,
+            is_over: false,
+        }
+    }
+
+    /// Keeps a good answer, and frees the key otherwise.
+    async fn end(mut self, response: Response) -> Result<Response, Problem> {
+        if !response.status().is_success() {
+            self.is_over = true;
+            abandon(&self.app, &self.key, &self.scope).await;
+            return Ok(response);
+        }
+        let (parts, body) = response.into_parts();
+        let body = axum::body::to_bytes(body, IMPORT).await;
+        let body = body.map_err(|error| Problem::host(error.to_string()))?;
+        let headers = KEPT.iter().filter_map(|name| {
+            let value = parts.headers.get(name)?.to_str().ok()?;
+            Some((name.as_str().to_owned(), value.to_owned()))
+        });
+        let answer = Answer {
+            status: parts.status.as_u16(),
+            headers: headers.collect(),
+            body: body.to_vec(),
+        };
+        self.is_over = true;
+        let kept = self
+            .app
+            .store
+            .idempotent_end(&self.key, &self.scope, &answer);
+        if let Err(error) = kept.await {
+            // It is done; the client may as well know.
+            tracing::warn!("an answer could not be kept for its key: {error}");
+        }
+        Ok(Response::from_parts(parts, Body::from(body)))
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
+        let app = self.app.clone();
+        let (key, scope) = (
+            std::mem::take(&mut self.key),
+            std::mem::take(&mut self.scope),
+        );
+        tokio::spawn(async move { abandon(&app, &key, &scope).await });
+    }
+}
+
+async fn abandon(app: &App, key: &str, scope: &str) {
+    if let Err(error) = app.store.idempotent_abandon(key, scope).await {
+        tracing::warn!("a key of a request that failed stays taken for a while: {error}");
+    }
+}
+
+fn again(answer: Answer) -> Result<Response, Problem> {
+    let damaged = || Problem::host("the answer that was kept cannot be read");
+    let status = StatusCode::from_u16(answer.status).map_err(|_| damaged())?;
+    let mut response = (status, answer.body).into_response();
+    let headers = response.headers_mut();
+    headers.remove(header::CONTENT_TYPE);
+    for (name, value) in &answer.headers {
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| damaged())?;
+        let value = HeaderValue::from_str(value).map_err(|_| damaged())?;
+        headers.insert(name, value);
+    }
+    headers.insert(REPLAYED, HeaderValue::from_static("true"));
+    Ok(response)
+}
+
+/// Forgets old keys, now and every hour.
+pub(super) async fn forget(app: App) {
+    let old = i64::try_from(KEEPING.as_millis()).unwrap_or(i64::MAX);
+    loop {
+        if let Err(error) = app.store.idempotent_forget(old).await {
+            tracing::warn!("old keys of requests are not forgotten: {error}");
+        }
+        tokio::time::sleep(FORGETTING).await;
+    }
+}
+
+fn digest(bytes: &[u8]) -> String {
+    let hash = Sha256::digest(bytes);
+    hash.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

@@ -1,0 +1,147 @@
+//! Personas: who a model is to be. A session that chooses one keeps a copy.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::extract::{Id, Named, Params, Sent, line, text};
+use super::pages::{Page, Paging};
+use super::problem::Problem;
+use super::state::App;
+use crate::store;
+
+/// The most characters of a name or a version.
+const LONGEST: usize = 100;
+
+pub(super) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(list, create))
+        .routes(routes!(get, change, remove))
+}
+
+/// A persona.
+#[derive(Debug, Serialize, ToSchema)]
+struct Persona {
+    id: String,
+    name: String,
+    version: String,
+    /// What the model is told.
+    persona_text: String,
+    created_at_ms: i64,
+    updated_at_ms: i64,
+}
+
+impl From<store::Persona> for Persona {
+    fn from(persona: store::Persona) -> Self {
+        Self {
+            id: persona.id,
+            name: persona.name,
+            version: persona.version,
+            persona_text: persona.persona_text,
+            created_at_ms: persona.created_at_ms,
+            updated_at_ms: persona.updated_at_ms,
+        }
+    }
+}
+
+/// A persona that is to be. Name and version together are its own.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct NewPersona {
+    #[schema(min_length = 1, max_length = 100)]
+    name: String,
+    /// `1` without it.
+    #[schema(min_length = 1, max_length = 100)]
+    version: Option<String>,
+    /// What the model is told.
+    persona_text: String,
+}
+
+/// What is to be changed; the rest stays.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct ChangePersona {
+    #[schema(min_length = 1, max_length = 100)]
+    name: Option<String>,
+    #[schema(min_length = 1, max_length = 100)]
+    version: Option<String>,
+    /// What the model is told.
+    persona_text: Option<String>,
+}
+
+/// List personas, the oldest first
+#[utoipa::path(get, path = "/api/v1/personas", operation_id = "list_personas", tag = "personas",
+    params(Paging), responses((status = 200, description = "A page", body = Page<Persona>)))]
+async fn list(
+    State(app): State<App>,
+    Params(paging): Params<Paging>,
+) -> Result<Json<Page<Persona>>, Problem> {
+    let limit = paging.limit()?;
+    let after = paging.after()?;
+    let found = app.store.personas(after.as_deref(), limit + 1).await?;
+    let personas = found.into_iter().map(Persona::from).collect();
+    Ok(Json(Page::cut(personas, limit, |one: &Persona| &one.id)))
+}
+
+/// Save a persona
+#[utoipa::path(post, path = "/api/v1/personas", operation_id = "create_persona", tag = "personas",
+    request_body = NewPersona,
+    responses((status = 201, description = "It is saved", body = Persona,
+            headers(("Location" = String, description = "Its address"))),
+        (status = 409, description = "There is one of this name and version")))]
+async fn create(State(app): State<App>, Sent(body): Sent<NewPersona>) -> Result<Response, Problem> {
+    let persona = store::Persona::new(
+        line("name", &body.name, LONGEST)?,
+        line("version", body.version.as_deref().unwrap_or("1"), LONGEST)?,
+        text("persona_text", &body.persona_text)?,
+    );
+    let persona = Persona::from(app.store.create_persona(persona).await?);
+    let at = [(header::LOCATION, format!("/api/v1/personas/{}", persona.id))];
+    Ok((StatusCode::CREATED, at, Json(persona)).into_response())
+}
+
+/// Show a persona
+#[utoipa::path(get, path = "/api/v1/personas/{persona}", operation_id = "get_persona",
+    tag = "personas", params(("persona" = String, Path, description = "Its id")),
+    responses((status = 200, description = "It", body = Persona)))]
+async fn get(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Json<Persona>, Problem> {
+    Ok(Json(app.store.persona(&id).await?.into()))
+}
+
+/// Change a persona; sessions keep the copy that they have
+#[utoipa::path(patch, path = "/api/v1/personas/{persona}", operation_id = "change_persona",
+    tag = "personas", params(("persona" = String, Path, description = "Its id")),
+    request_body = ChangePersona,
+    responses((status = 200, description = "As it is now", body = Persona),
+        (status = 409, description = "There is one of this name and version")))]
+async fn change(
+    State(app): State<App>,
+    Named(Id(id)): Named<Id>,
+    Sent(body): Sent<ChangePersona>,
+) -> Result<Json<Persona>, Problem> {
+    let mut persona = app.store.persona(&id).await?;
+    if let Some(name) = &body.name {
+        persona.name = line("name", name, LONGEST)?.to_owned();
+    }
+    if let Some(version) = &body.version {
+        persona.version = line("version", version, LONGEST)?.to_owned();
+    }
+    if let Some(persona_text) = &body.persona_text {
+        persona.persona_text = text("persona_text", persona_text)?.to_owned();
+    }
+    Ok(Json(app.store.update_persona(persona).await?.into()))
+}
+
+/// Remove a persona; sessions keep the copy that they have
+#[utoipa::path(delete, path = "/api/v1/personas/{persona}", operation_id = "delete_persona",
+    tag = "personas", params(("persona" = String, Path, description = "Its id")),
+    responses((status = 204, description = "It is removed")))]
+async fn remove(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<StatusCode, Problem> {
+    app.store.delete_persona(&id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

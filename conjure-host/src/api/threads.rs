@@ -1,0 +1,342 @@
+//! Threads: listing, looking, naming, forking, clearing, removing.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::extract::{Id, Named, Params, Sent, line};
+use super::pages::{self, Page};
+use super::problem::Problem;
+use super::state::App;
+use crate::store::{self, Cursor, ThreadId};
+
+/// The most characters of a name.
+const LONGEST: usize = 200;
+/// The most threads that one request looks through for a name.
+const LOOKED_AT: u64 = 10_000;
+
+pub(super) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(get, change, remove))
+        .routes(routes!(cost))
+        .routes(routes!(fork))
+        .routes(routes!(super::entries::list, clear))
+}
+
+/// A thread.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Thread {
+    #[schema(value_type = String)]
+    id: ThreadId,
+    /// Its newest name; empty where it has none.
+    label: String,
+    /// The thread that it was forked from.
+    #[schema(value_type = Option<String>)]
+    parent_thread_id: Option<ThreadId>,
+    /// The entry behind which it was forked.
+    fork_from_seq: Option<u64>,
+    /// The newest entry; 0 before the first.
+    last_seq: u64,
+    turns: u64,
+    replies: u64,
+    usage: Tokens,
+    /// The time of all replies from request to end, in milliseconds.
+    latency_ms: u64,
+    /// What it cost so far, as its newest `cost` event says.
+    #[schema(value_type = Option<Object>)]
+    cost: Option<Value>,
+    /// Whether some program has it open.
+    is_open: bool,
+    created_at_ms: i64,
+    updated_at_ms: i64,
+}
+
+/// Tokens, in numbers that do not overlap except for `total`.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Tokens {
+    input: u64,
+    cache_read: u64,
+    cache_write: u64,
+    output: u64,
+    /// How much of the output was reasoning, where the provider tells.
+    reasoning: u64,
+    total: u64,
+}
+
+impl From<conjure_core::chat::Usage> for Tokens {
+    fn from(usage: conjure_core::chat::Usage) -> Self {
+        Self {
+            input: usage.input,
+            cache_read: usage.cache_read,
+            cache_write: usage.cache_write,
+            output: usage.output,
+            reasoning: usage.reasoning,
+            total: usage.total(),
+        }
+    }
+}
+
+impl From<store::Thread> for Thread {
+    fn from(thread: store::Thread) -> Self {
+        let cost = thread.cost.as_deref();
+        Self {
+            cost: cost.and_then(|cost| serde_json::from_str(cost).ok()),
+            fork_from_seq: thread.parent.as_ref().map(|_| thread.fork_from_seq),
+            id: thread.id,
+            label: thread.label,
+            parent_thread_id: thread.parent,
+            last_seq: thread.last_seq,
+            turns: thread.last_turn,
+            replies: thread.totals.replies,
+            usage: thread.totals.usage.into(),
+            latency_ms: thread.totals.latency_ms,
+            is_open: thread.is_open,
+            created_at_ms: thread.created_at_ms,
+            updated_at_ms: thread.updated_at_ms,
+        }
+    }
+}
+
+/// A thread with where it stands among others.
+#[derive(Debug, Serialize, ToSchema)]
+struct ThreadDetail {
+    #[serde(flatten)]
+    thread: Thread,
+    /// Its names with their times, the oldest first.
+    labels: Vec<Label>,
+    /// Its forks, the oldest first.
+    forks: Vec<Thread>,
+    /// The forks, and forks of forks, that go on showing text of it when it is cleared.
+    #[schema(value_type = Vec<String>)]
+    kept_by_forks: Vec<ThreadId>,
+}
+
+/// A name of a thread.
+#[derive(Debug, Serialize, ToSchema)]
+struct Label {
+    label: String,
+    at_ms: i64,
+}
+
+/// Which threads.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct ListQuery {
+    /// `next` of the page before; the first page without it.
+    cursor: Option<String>,
+    /// The most threads. Where `q` finds few, a page may have fewer and still a `next`.
+    #[param(minimum = 1, maximum = 200, default = 50)]
+    limit: Option<u64>,
+    /// Only threads whose name contains this, in upper or lower case.
+    q: Option<String>,
+}
+
+/// What is to be changed.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct ChangeThread {
+    /// Its name: one line of at most 200 characters.
+    #[schema(min_length = 1, max_length = 200)]
+    label: String,
+}
+
+/// Where a fork begins.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Fork {
+    /// The last entry that the fork shows; the newest without it.
+    #[schema(minimum = 1)]
+    at: Option<u64>,
+    /// Its name.
+    #[schema(min_length = 1, max_length = 200)]
+    label: Option<String>,
+}
+
+/// What clearing a thread did.
+#[derive(Debug, Serialize, ToSchema)]
+struct Cleared {
+    #[schema(value_type = String)]
+    cleared: ThreadId,
+    /// Forks that go on showing text of it.
+    #[schema(value_type = Vec<String>)]
+    kept_by_forks: Vec<ThreadId>,
+}
+
+/// List threads, the newest first
+#[utoipa::path(get, path = "/api/v1/threads", operation_id = "list_threads", tag = "threads",
+    params(ListQuery), responses((status = 200, description = "A page", body = Page<Thread>)))]
+async fn list(
+    State(app): State<App>,
+    Params(query): Params<ListQuery>,
+) -> Result<Json<Page<Thread>>, Problem> {
+    let limit = pages::limit(query.limit)?;
+    let mut after = query.cursor.as_deref().map(place).transpose()?;
+    let wanted = query.q.map(|text| text.to_lowercase());
+    let fits = |thread: &store::Thread| {
+        let label = || thread.label.to_lowercase();
+        wanted.as_ref().is_none_or(|text| label().contains(text))
+    };
+    // Without a name to look for, one page is enough.
+    let at_once = if wanted.is_some() {
+        pages::MOST
+    } else {
+        limit + 1
+    };
+    let mut items: Vec<Thread> = Vec::new();
+    let mut looked_at = 0;
+    loop {
+        let found = app.store.thread_page(after.as_ref(), at_once).await?;
+        let is_last = (found.len() as u64) < at_once;
+        for thread in found {
+            if items.len() as u64 == limit || looked_at == LOOKED_AT {
+                let next = after.as_ref().map(cursor);
+                return Ok(Json(Page { items, next }));
+            }
+            looked_at += 1;
+            after = Some(thread.cursor());
+            if fits(&thread) {
+                items.push(thread.into());
+            }
+        }
+        if is_last {
+            return Ok(Json(Page { items, next: None }));
+        }
+    }
+}
+
+/// Show a thread with its totals, its names and its forks
+#[utoipa::path(get, path = "/api/v1/threads/{thread}", operation_id = "get_thread",
+    tag = "threads", params(("thread" = String, Path, description = "Its id")),
+    responses((status = 200, description = "It", body = ThreadDetail)))]
+async fn get(
+    State(app): State<App>,
+    Named(Id(id)): Named<Id>,
+) -> Result<Json<ThreadDetail>, Problem> {
+    let id = ThreadId::parse(&id)?;
+    let thread = app.store.thread(&id).await?;
+    let labels = app.store.thread_labels(&id).await?;
+    let labels = labels
+        .into_iter()
+        .map(|(at_ms, label)| Label { label, at_ms });
+    let forks = app.store.forks(&id).await?;
+    Ok(Json(ThreadDetail {
+        thread: thread.into(),
+        labels: labels.collect(),
+        forks: forks.into_iter().map(Thread::from).collect(),
+        kept_by_forks: keeping(&app, &id).await?,
+    }))
+}
+
+/// Rename a thread
+#[utoipa::path(patch, path = "/api/v1/threads/{thread}", operation_id = "change_thread",
+    tag = "threads", params(("thread" = String, Path, description = "Its id")),
+    request_body = ChangeThread,
+    responses((status = 200, description = "As it is now", body = Thread)))]
+async fn change(
+    State(app): State<App>,
+    Named(Id(id)): Named<Id>,
+    Sent(body): Sent<ChangeThread>,
+) -> Result<Json<Thread>, Problem> {
+    let id = ThreadId::parse(&id)?;
+    let label = line("label", &body.label, LONGEST)?;
+    app.store.rename_thread(&id, label).await?;
+    Ok(Json(app.store.thread(&id).await?.into()))
+}
+
+/// Clear a thread and take it away; sessions that chose it have none then
+///
+/// A turn that runs on it is cancelled first.
+#[utoipa::path(delete, path = "/api/v1/threads/{thread}", operation_id = "delete_thread",
+    tag = "threads", params(("thread" = String, Path, description = "Its id")),
+    responses((status = 204, description = "It is gone"),
+        (status = 409, description = "It is open")))]
+async fn remove(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<StatusCode, Problem> {
+    app.manager.remove_thread(&ThreadId::parse(&id)?).await?;
+    app.store.collect_blobs().await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Say what a thread cost, turn by turn, and why
+#[utoipa::path(get, path = "/api/v1/threads/{thread}/cost", operation_id = "get_thread_cost",
+    tag = "threads", params(("thread" = String, Path, description = "Its id")),
+    responses((status = 200, description = "Its cost in US dollars, with the prices known now",
+        body = Object)))]
+async fn cost(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Response, Problem> {
+    Ok(Json(app.host.cost(&ThreadId::parse(&id)?).await?).into_response())
+}
+
+/// Begin another thread behind an entry of this one
+///
+/// Nothing is copied. The fork keeps what it shows when the other is cleared.
+#[utoipa::path(post, path = "/api/v1/threads/{thread}/fork", operation_id = "fork_thread",
+    tag = "threads", params(("thread" = String, Path, description = "The thread's id")),
+    request_body = Fork,
+    responses((status = 201, description = "The fork", body = Thread,
+        headers(("Location" = String, description = "Its address")))))]
+async fn fork(
+    State(app): State<App>,
+    Named(Id(id)): Named<Id>,
+    Sent(body): Sent<Fork>,
+) -> Result<Response, Problem> {
+    let id = ThreadId::parse(&id)?;
+    let label = body.label.as_deref();
+    let label = label
+        .map(|label| line("label", label, LONGEST))
+        .transpose()?;
+    let at = match body.at {
+        Some(at) => at,
+        None => app.store.thread(&id).await?.last_seq,
+    };
+    let fork = ThreadId::fresh();
+    app.store.fork(&id, at, &fork).await?;
+    if let Some(label) = label {
+        app.store.rename_thread(&fork, label).await?;
+    }
+    let made = Thread::from(app.store.thread(&fork).await?);
+    let address = [(header::LOCATION, format!("/api/v1/threads/{fork}"))];
+    Ok((StatusCode::CREATED, address, Json(made)).into_response())
+}
+
+/// Delete what a thread holds for good, except for what its forks show; its id stays
+///
+/// A turn that runs on it is cancelled first.
+#[utoipa::path(delete, path = "/api/v1/threads/{thread}/entries", operation_id = "clear_thread",
+    tag = "threads", params(("thread" = String, Path, description = "The thread's id")),
+    responses((status = 200, description = "It is empty now", body = Cleared),
+        (status = 409, description = "Another program has it open")))]
+async fn clear(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Json<Cleared>, Problem> {
+    let id = ThreadId::parse(&id)?;
+    let kept_by_forks = keeping(&app, &id).await?;
+    app.manager.clear_thread(&id).await?;
+    app.store.collect_blobs().await?;
+    Ok(Json(Cleared {
+        cleared: id,
+        kept_by_forks,
+    }))
+}
+
+async fn keeping(app: &App, thread: &ThreadId) -> Result<Vec<ThreadId>, Problem> {
+    let forks = app.store.forks_keeping(thread).await?;
+    Ok(forks.into_iter().map(|fork| fork.id).collect())
+}
+
+fn cursor(place: &Cursor) -> String {
+    pages::write(&format!("{}/{}", place.created_at_ms, place.id))
+}
+
+fn place(cursor: &str) -> Result<Cursor, Problem> {
+    let text = pages::read(cursor)?;
+    let (at, id) = text.split_once('/').ok_or_else(pages::bad)?;
+    Ok(Cursor {
+        created_at_ms: at.parse().map_err(|_| pages::bad())?,
+        id: id.to_owned(),
+    })
+}

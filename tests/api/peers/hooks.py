@@ -1,0 +1,6 @@
+"""What schemathesis has to know of the API beside its description."""
+
+import schemathesis
+
+# Lines of JSON are sent as any text is.
+schemathesis.serializer.alias("application/jsonl", "text/plain")

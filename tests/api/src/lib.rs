@@ -1,0 +1,1 @@
+//! The HTTP API, through a real server: see the tests.

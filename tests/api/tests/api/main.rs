@@ -1,0 +1,31 @@
+//! `conjure serve` as its clients meet it: a real server on loopback, one module a part of the API.
+//!
+//! Requests are written by hand, byte for byte, so that hostile ones can be written too.
+
+// Clippy lets tests be blunt only where it sees that they are tests.
+#[cfg(test)]
+mod description;
+#[cfg(test)]
+mod ending;
+#[cfg(test)]
+mod events;
+#[cfg(test)]
+mod files;
+#[cfg(test)]
+mod hostile;
+#[cfg(test)]
+mod once;
+#[cfg(test)]
+mod saved;
+#[cfg(test)]
+mod schemathesis;
+#[cfg(test)]
+mod server;
+#[cfg(test)]
+mod sessions;
+#[cfg(test)]
+mod stage;
+#[cfg(test)]
+mod threads;
+#[cfg(test)]
+mod turns;

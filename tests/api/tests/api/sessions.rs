@@ -1,0 +1,219 @@
+//! Sessions: made, configured, switched, deleted.
+
+use conjure_mock_llm::Message;
+use serde_json::json;
+
+use crate::server::Server;
+use crate::stage::{Stage, auth, text};
+
+#[test]
+fn a_session_is_made_listed_changed_and_deleted() {
+    let stage = Stage::new();
+    let server = &stage.server;
+    let more = json!({
+        "name": "Site plan",
+        "persona": { "name": "Ada", "version": "1", "persona_text": "Be brief." },
+        "memory": { "likes": ["short answers"] },
+    });
+    let made = stage.session(&more);
+    let path = format!("/api/v1/sessions/{}", text(&made["id"]));
+    assert_eq!(
+        (&made["state"], &made["queued"]),
+        (&json!("idle"), &json!(0))
+    );
+    assert_eq!(made["auth"]["provider"], "anthropic");
+    assert_eq!(made["memory"], more["memory"]);
+    assert_eq!(made["thread"]["turns"], 0);
+    // Its name stands for its id.
+    assert_eq!(
+        server.get("/api/v1/sessions/Site%20plan").is(200).json(),
+        made
+    );
+    assert_eq!(
+        server.get("/api/v1/sessions").is(200).json()["items"],
+        json!([made])
+    );
+    let twice = json!({
+        "auth": "work", "model": "m", "name": "Site plan",
+        "working_dir": server.workspace.work().display().to_string(),
+    });
+    assert_eq!(
+        server.post("/api/v1/sessions", &twice).is(409).kind(),
+        "name-taken"
+    );
+    let change = json!({ "name": "", "model": "another", "memory": {} });
+    let changed = server.send("PATCH", &path, &change).is(200).json();
+    assert_eq!(
+        (&changed["name"], &changed["model"], &changed["memory"]),
+        (&json!(null), &json!("another"), &json!({}))
+    );
+    assert_eq!(changed["persona"], made["persona"]);
+    let thread = format!("/api/v1/threads/{}", text(&made["thread"]["id"]));
+    server.delete(&path).is(204);
+    server.get(&path).is(404);
+    server.get(&thread).is(200);
+    let other = stage.session(&json!({}));
+    let thread = format!("/api/v1/threads/{}", text(&other["thread"]["id"]));
+    let path = format!("/api/v1/sessions/{}?chat=delete", text(&other["id"]));
+    server.delete(&path).is(204);
+    server.get(&thread).is(404);
+}
+
+#[test]
+fn what_cannot_be_is_said_and_changes_nothing() {
+    let stage = Stage::new();
+    let server = &stage.server;
+    let made = stage.session(&json!({}));
+    let path = format!("/api/v1/sessions/{}", text(&made["id"]));
+    for (change, status) in [
+        (json!({ "auth": "nobody" }), 404),
+        (json!({ "model": "" }), 422),
+        (json!({ "working_dir": "relative" }), 422),
+        (json!({ "working_dir": "/nowhere/at/all" }), 422),
+        (json!({ "tools": { "provider": "openai" } }), 422),
+        (json!({ "tools": { "colour": 1 } }), 422),
+        (json!({ "memory": [] }), 422),
+        (json!({ "provider": "openai" }), 422),
+        (json!({ "name": "a\nb" }), 422),
+    ] {
+        server.send("PATCH", &path, &change).is(status);
+    }
+    server
+        .send("PATCH", &format!("{path}?apply=later"), &json!({}))
+        .is(422);
+    server
+        .ask("DELETE", &format!("{path}?chat=no"), &[], "")
+        .is(422);
+    assert_eq!(server.get(&path).is(200).json(), made);
+    let existing = json!({
+        "auth": stage.auth, "model": "m", "working_dir": made["working_dir"],
+        "thread": { "kind": "existing", "thread": "nothing" },
+    });
+    server.post("/api/v1/sessions", &existing).is(404);
+}
+
+#[test]
+fn an_auth_in_use_stays_and_names_its_sessions() {
+    let stage = Stage::new();
+    let made = stage.session(&json!({}));
+    let path = format!("/api/v1/auths/{}", stage.auth);
+    let refused = stage.server.delete(&path).is(409);
+    assert_eq!(refused.kind(), "in-use");
+    assert_eq!(refused.json()["sessions"], json!([made["id"]]));
+    stage
+        .server
+        .delete(&format!("/api/v1/sessions/{}", text(&made["id"])))
+        .is(204);
+    stage.server.delete(&path).is(204);
+}
+
+#[test]
+fn a_conversation_goes_on_with_another_provider_in_a_fork_and_in_a_new_chat() {
+    let stage = Stage::new();
+    let server = &stage.server;
+    let made = stage.session(&json!({}));
+    let id = text(&made["id"]);
+    stage.model.says(Message::new().text("First answer."));
+    stage.talk(&id, "Plan a login page with tests");
+    let other = conjure_kit::Model::start().unwrap();
+    let openai = auth(server, "other", "openai", &other.base_url());
+    let patch = json!({ "auth": openai, "model": "gpt-5" });
+    let report = server
+        .post(&format!("/api/v1/sessions/{id}/check"), &patch)
+        .is(200)
+        .json();
+    assert!(report["tokens"].as_u64() > Some(0), "{report}");
+    let path = format!("/api/v1/sessions/{id}");
+    let changed = server.send("PATCH", &path, &patch).is(200).json();
+    assert_eq!(changed["auth"]["provider"], "openai");
+    other.says(Message::new().text("Second answer."));
+    stage.talk(&id, "Go on");
+    let asked = other.last_request().body.to_string();
+    assert!(
+        asked.contains("First answer.") && asked.contains("Plan a login page"),
+        "{asked}"
+    );
+    let thread = text(&changed["thread"]["id"]);
+    let now = stage.now(&id);
+    assert_eq!(
+        (&now["thread"]["turns"], &now["thread"]["replies"]),
+        (&json!(2), &json!(2))
+    );
+    assert!(now["thread"]["usage"]["total"].as_u64() > Some(0));
+
+    let go = |body| {
+        server
+            .post(&format!("/api/v1/sessions/{id}/thread"), &body)
+            .is(200)
+            .json()
+    };
+    let entries = server
+        .get(&format!("/api/v1/threads/{thread}/entries?after=0"))
+        .json();
+    let first_turn = entries["entries"].as_array().unwrap();
+    let upto = first_turn
+        .iter()
+        .filter(|entry| entry["turn"] == 1)
+        .next_back()
+        .unwrap();
+    let fork = go(json!({ "kind": "fork", "thread": thread, "upto": upto["seq"] }));
+    let forked = text(&fork["thread"]["id"]);
+    assert_eq!(fork["thread"]["turns"], 1);
+    other.says(Message::new().text("Another way."));
+    stage.talk(&id, "Try another way");
+    let asked = other.last_request().body.to_string();
+    assert!(
+        asked.contains("First answer.") && !asked.contains("Second answer."),
+        "{asked}"
+    );
+    let fresh = go(json!({ "kind": "new" }));
+    assert_eq!(fresh["thread"]["turns"], 0);
+    let back = go(json!({ "kind": "existing", "thread": thread }));
+    assert_eq!(back["thread"]["turns"], 2);
+    for (thread, label) in [(&thread, "Login"), (&forked, "")] {
+        let detail = server
+            .get(&format!("/api/v1/threads/{thread}"))
+            .is(200)
+            .json();
+        assert!(text(&detail["label"]).contains(label), "{detail}");
+    }
+    go(json!({ "kind": "existing", "thread": thread }));
+    server
+        .post(
+            &format!("/api/v1/sessions/{id}/thread"),
+            &json!({ "kind": "x" }),
+        )
+        .is(422);
+    server
+        .post(
+            &format!("/api/v1/sessions/{id}/thread"),
+            &json!({ "kind": "existing", "thread": "x" }),
+        )
+        .is(404);
+}
+
+#[test]
+fn the_tools_of_a_session_are_listed() {
+    let stage = Stage::new();
+    let made = stage.session(&json!({ "tools": { "backend": [{ "kind": "local" }] } }));
+    let path = format!("/api/v1/sessions/{}/tools", text(&made["id"]));
+    let tools = stage.server.get(&path).is(200).json();
+    let routes = tools["routes"].as_array().unwrap();
+    assert!(
+        routes
+            .iter()
+            .any(|route| route["name"] == "local_bash_tool"),
+        "{tools}"
+    );
+    let none = stage.session(&json!({ "tools": { "backend": [{ "kind": "nothing" }] } }));
+    let path = format!("/api/v1/sessions/{}/tools", text(&none["id"]));
+    assert_eq!(stage.server.get(&path).is(409).kind(), "tools");
+}
+
+#[test]
+fn a_session_on_a_server_without_plugins_is_served() {
+    let stage = Stage::on(Server::start());
+    let made = stage.session(&json!({}));
+    stage.model.says(Message::new().text("Hello."));
+    stage.talk(&text(&made["id"]), "Hello");
+}

@@ -1,0 +1,189 @@
+//! Threads: listed, looked at, named, forked, cleared, carried from one host to another.
+
+use serde_json::{Value, json};
+
+use crate::server::Server;
+
+/// Lines of a thread with so many notices.
+pub(crate) fn notices(count: u64) -> String {
+    let line = |seq: u64| {
+        let text = format!("notice {seq}");
+        let entry = json!({ "seq": seq, "turn": 1, "at_ms": 5, "entry": "notice", "text": text });
+        json!({ "entry": entry }).to_string() + "\n"
+    };
+    (1..=count).map(line).collect()
+}
+
+/// Imports lines; the path of the thread.
+pub(crate) fn imported(server: &Server, lines: &str) -> String {
+    let kind = [("content-type", "application/jsonl")];
+    let made = server
+        .ask("POST", "/api/v1/threads/import", &kind, lines)
+        .is(201);
+    let path = made.header("location").unwrap();
+    assert_eq!(
+        path,
+        format!("/api/v1/threads/{}", made.json()["id"].as_str().unwrap())
+    );
+    path.to_owned()
+}
+
+fn numbers(page: &Value) -> Vec<u64> {
+    let entries = page["entries"].as_array().unwrap();
+    entries
+        .iter()
+        .map(|entry| entry["seq"].as_u64().unwrap())
+        .collect()
+}
+
+#[test]
+fn entries_come_in_pages_forwards_and_backwards() {
+    let server = Server::start();
+    let path = imported(&server, &notices(7));
+    let page = |query: &str| {
+        server
+            .get(&format!("{path}/entries?{query}"))
+            .is(200)
+            .json()
+    };
+    let last = page("limit=3");
+    assert_eq!(numbers(&last), [5, 6, 7]);
+    assert_eq!(
+        (&last["first_seq"], &last["last_seq"]),
+        (&json!(1), &json!(7))
+    );
+    assert_eq!((&last["before"], last.get("after")), (&json!(5), None));
+    assert_eq!(last["entries"][0]["text"], "notice 5");
+    let earlier = page("before=5&limit=3");
+    assert_eq!(numbers(&earlier), [2, 3, 4]);
+    assert_eq!(
+        (&earlier["before"], &earlier["after"]),
+        (&json!(2), &json!(4))
+    );
+    let first = page("before=2&limit=3");
+    assert_eq!((numbers(&first), first.get("before")), (vec![1], None));
+    let mut seen = Vec::new();
+    let mut after = json!(0);
+    while let Some(number) = after.as_u64() {
+        let page = page(&format!("after={number}&limit=2"));
+        seen.extend(numbers(&page));
+        after = page["after"].clone();
+    }
+    assert_eq!(seen, [1, 2, 3, 4, 5, 6, 7]);
+    for query in [
+        "before=1&after=1",
+        "limit=0",
+        "before=-1",
+        "after=9223372036854775808",
+    ] {
+        server.get(&format!("{path}/entries?{query}")).is(422);
+    }
+}
+
+#[test]
+fn threads_are_found_by_their_names_and_listed_the_newest_first() {
+    let server = Server::start();
+    let mut paths = Vec::new();
+    for label in ["Login Page", "Billing", "The LOGIN bug", "Search"] {
+        let path = imported(&server, &notices(1));
+        let named = server
+            .send("PATCH", &path, &json!({ "label": label }))
+            .is(200);
+        assert_eq!(named.json()["label"], label);
+        paths.push(path);
+    }
+    let labels = |path: &str| -> (Vec<String>, Value) {
+        let page = server.get(path).is(200).json();
+        let items = page["items"].as_array().unwrap().iter();
+        let labels = items.map(|item| item["label"].as_str().unwrap().to_owned());
+        (labels.collect(), page["next"].clone())
+    };
+    let (found, next) = labels("/api/v1/threads?q=login&limit=1");
+    assert_eq!(found, ["The LOGIN bug"]);
+    let next = next.as_str().unwrap();
+    let (found, next) = labels(&format!("/api/v1/threads?q=login&limit=1&cursor={next}"));
+    assert_eq!(found, ["Login Page"]);
+    // Whether there is another one is known only when it is looked for.
+    if let Some(next) = next.as_str() {
+        let rest = labels(&format!("/api/v1/threads?q=login&limit=1&cursor={next}"));
+        assert_eq!(rest, (Vec::new(), Value::Null));
+    }
+    let (all, next) = labels("/api/v1/threads?limit=4");
+    assert_eq!(all, ["Search", "The LOGIN bug", "Billing", "Login Page"]);
+    assert_eq!(next, Value::Null);
+    server.get("/api/v1/threads?cursor=bm90aGluZw").is(422);
+    for label in ["", "a\nb", &"x".repeat(201)] {
+        server
+            .send("PATCH", &paths[0], &json!({ "label": label }))
+            .is(422);
+    }
+}
+
+#[test]
+fn a_fork_goes_on_for_itself_and_keeps_what_it_shows() {
+    let server = Server::start();
+    let path = imported(&server, &notices(5));
+    let fork = json!({ "at": 3, "label": "Another way" });
+    let fork = server.post(&format!("{path}/fork"), &fork).is(201);
+    let forked = fork.header("location").unwrap().to_owned();
+    assert_eq!(fork.json()["fork_from_seq"], 3);
+    let entries = server.get(&format!("{forked}/entries")).is(200).json();
+    assert_eq!(numbers(&entries), [1, 2, 3]);
+    server
+        .post(&format!("{path}/fork"), &json!({ "at": 6 }))
+        .is(404);
+    server
+        .post(&format!("{path}/fork"), &json!({ "at": 0 }))
+        .is(404);
+    let detail = server.get(&path).is(200).json();
+    let fork_id = fork.json()["id"].clone();
+    assert_eq!(detail["forks"][0]["id"], fork_id);
+    assert_eq!(detail["kept_by_forks"], json!([fork_id]));
+    let cleared = server.delete(&format!("{path}/entries")).is(200).json();
+    assert_eq!(cleared["kept_by_forks"], json!([fork_id]));
+    assert_eq!(
+        numbers(&server.get(&format!("{path}/entries")).json()),
+        [0; 0]
+    );
+    let kept = server.get(&format!("{forked}/entries")).json();
+    assert_eq!(numbers(&kept), [1, 2, 3]);
+    server.delete(&path).is(204);
+    server.get(&path).is(404);
+    assert_eq!(
+        numbers(&server.get(&format!("{forked}/entries")).json()),
+        [1, 2, 3]
+    );
+}
+
+#[test]
+fn what_is_exported_can_be_imported_and_damage_is_said() {
+    let server = Server::start();
+    let path = imported(&server, &notices(3));
+    let exported = server.get(&format!("{path}/export")).is(200);
+    assert_eq!(exported.header("content-type"), Some("application/jsonl"));
+    let text = String::from_utf8(exported.body).unwrap();
+    let again = imported(&server, &text);
+    let copied = server.get(&format!("{again}/export")).is(200).body;
+    assert_eq!(String::from_utf8(copied).unwrap(), text);
+    assert_eq!(
+        server.get(&format!("{again}/cost")).is(200).json()["turns"],
+        json!([])
+    );
+    let import = |lines: &str| {
+        let kind = [("content-type", "application/jsonl")];
+        server.ask("POST", "/api/v1/threads/import", &kind, lines)
+    };
+    let damaged = import(&format!("{}nonsense\n", notices(2))).is(422);
+    assert!(
+        damaged.json()["detail"]
+            .as_str()
+            .unwrap()
+            .contains("line 3")
+    );
+    import("\n").is(422);
+    let gap = notices(3).lines().skip(1).collect::<Vec<_>>().join("\n");
+    import(&gap).is(422);
+    // Nothing of what was refused stays.
+    let listed = server.get("/api/v1/threads").is(200).json();
+    assert_eq!(listed["items"].as_array().unwrap().len(), 2);
+}
