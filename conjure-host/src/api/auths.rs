@@ -179,13 +179,15 @@ async fn change(
     Sent(body): Sent<ChangeBody>,
 ) -> Result<Json<Auth>, Problem> {
     let mut auth = app.auths.get(&id).await?;
-    if let Some(secret) = body.secret {
-        let kind: AuthKind = auth.kind.parse().map_err(AuthError::from)?;
-        let credential = credential(kind, Some(secret))?;
-        auth = app.auths.replace(&reference(&auth)?, credential).await?;
-    }
+    let kind: AuthKind = auth.kind.parse().map_err(AuthError::from)?;
+    // Whatever can be wrong is found before anything is changed.
+    let secret = body.secret.map(|secret| credential(kind, Some(secret)));
+    let secret = secret.transpose()?;
     if let Some(name) = &body.name {
         auth = app.auths.rename(&reference(&auth)?, name).await?;
+    }
+    if let Some(credential) = secret {
+        auth = app.auths.replace(&reference(&auth)?, credential).await?;
     }
     Ok(Json(auth.into()))
 }
