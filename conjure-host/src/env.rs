@@ -26,6 +26,8 @@ pub const PRIVATE: [&str; 4] = [KEY, OLD_KEY, KEY_FILE, TOKEN];
 pub const DATABASE: &str = "CONJURE_DATABASE";
 /// What is logged, in the form of `tracing-subscriber`'s filters; `warn` without it.
 pub const LOG: &str = "CONJURE_LOG";
+/// How logs are written: `json`, else as text for people.
+pub const LOG_FORMAT: &str = "CONJURE_LOG_FORMAT";
 /// The key for the provider `anthropic`.
 pub const ANTHROPIC_API_KEY: &str = "ANTHROPIC_API_KEY";
 /// Where the provider `anthropic` is, when it is not `https://api.anthropic.com`.

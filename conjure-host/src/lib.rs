@@ -8,6 +8,7 @@ pub mod artifacts;
 pub mod auths;
 pub mod backend;
 pub mod describe;
+pub mod doctor;
 pub mod env;
 pub mod fs;
 mod host;
@@ -23,5 +24,6 @@ pub mod session;
 mod shared;
 pub mod skill_folders;
 pub mod store;
+pub mod telemetry;
 
 pub use host::{Host, HostBuilder, HostError, host_operations, plugin_create};

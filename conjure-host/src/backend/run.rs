@@ -51,6 +51,8 @@ pub(crate) struct Runner<'a> {
     pub(crate) around: &'a Surroundings,
     pub(crate) artifacts: &'a Artifacts,
     pub(crate) turn_id: Option<&'a Arc<str>>,
+    /// The trace that its calls belong to.
+    pub(crate) traceparent: Option<&'a str>,
     pub(crate) timeout: Duration,
     pub(crate) timeouts: &'a [TimeoutSpec],
     pub(crate) most_bytes: usize,
@@ -462,6 +464,7 @@ impl Runner<'_> {
             call_id: Some(&underway.call.call_id),
             turn_id: self.turn_id.map(AsRef::as_ref),
             skill_dir,
+            traceparent: self.traceparent,
             deadline_ms: u64::try_from(underway.left().as_millis()).unwrap_or(u64::MAX),
         }
     }

@@ -26,6 +26,8 @@ pub(crate) struct About<'a> {
     pub(crate) call_id: Option<&'a str>,
     pub(crate) turn_id: Option<&'a str>,
     pub(crate) skill_dir: Option<&'a str>,
+    /// The trace that it belongs to.
+    pub(crate) traceparent: Option<&'a str>,
     /// 0: there is no deadline.
     pub(crate) deadline_ms: u64,
 }
@@ -49,6 +51,8 @@ struct Rest<'a, B> {
     turn_id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     skill_dir: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traceparent: Option<&'a str>,
     deadline_ms: u64,
     body: &'a B,
 }
@@ -85,12 +89,14 @@ impl Surroundings {
             call_id,
             turn_id,
             skill_dir,
+            traceparent,
             deadline_ms,
         } = about;
         let rest = Rest {
             call_id,
             turn_id,
             skill_dir,
+            traceparent,
             deadline_ms,
             body,
         };
@@ -147,6 +153,7 @@ mod tests {
             call_id: Some("c\n"),
             turn_id: Some("t"),
             skill_dir: Some("/skills/x"),
+            traceparent: Some("00-trace-span-01"),
             deadline_ms: 30_000,
         };
         let expected = Request {
@@ -155,6 +162,7 @@ mod tests {
             turn_id: text("t"),
             working_dir: text("/here/\u{e9}"),
             skill_dir: text("/skills/x"),
+            traceparent: text("00-trace-span-01"),
             exchange_dir: text("/exchange"),
             deadline_ms: 30_000,
             ..Request::new(body.clone())

@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 
-use clap::Subcommand;
+use clap::{Subcommand, ValueEnum};
+use conjure_host::auths::AuthRef;
 use conjure_host::store::{self, Options, Store};
 use serde_json::json;
 
 use super::args::Global;
+use super::db_import_maestro as maestro;
 use super::exit::{Exit, Failure};
 use super::output::{self, aside, clean, line};
 use super::person::agrees;
@@ -20,6 +22,7 @@ names another: the path of an SQLite file, or `postgres://…`.
 Examples:
   conjure db check
   conjure db backup before-the-move.db
+  conjure db import --from the-maestro postgres://me@localhost/the_maestro_dev --dry-run
   CONJURE_DATABASE=postgres://me@db/conjure conjure db import all.jsonl"
 )]
 pub(crate) struct Args {
@@ -50,11 +53,11 @@ enum Verb {
         to: PathBuf,
     },
     /// Read what was exported; what is there already stays as it is
-    Import {
-        /// The file
-        #[arg(value_name = "FILE")]
-        from: PathBuf,
-    },
+    ///
+    /// With `--from the-maestro` the sessions, chats and saved auths of that application, out of its
+    /// PostgreSQL database, in which nothing is changed: its URL, whose password may be left to the
+    /// variable PGPASSWORD. All of it comes or nothing; what cannot be taken is told.
+    Import(Import),
     /// Go back to the backup that was made before the newest change of its form
     ///
     /// For those who go back to the version of the program from before it. What was written since is
@@ -64,6 +67,28 @@ enum Verb {
         #[arg(long)]
         yes: bool,
     },
+}
+
+#[derive(clap::Args)]
+struct Import {
+    /// The file; with `--from`, the URL of the other application's database
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Another application
+    #[arg(long, value_name = "APPLICATION")]
+    from: Option<Application>,
+    /// The saved auth of sessions whose own cannot be taken [default: these are left out]
+    #[arg(long, value_name = "NAME", requires = "from")]
+    auth: Option<AuthRef>,
+    /// Say what would come of it, and change nothing
+    #[arg(long, requires = "from")]
+    dry_run: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Application {
+    /// The web application the-maestro
+    TheMaestro,
 }
 
 pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
@@ -79,17 +104,34 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
             told(global, "export", &to);
             Ok(Exit::Fine)
         }
-        Verb::Import { from } => {
-            let rows = global.store().await?.import(&from).await?;
-            if global.json {
-                output::json(&json!({ "rows": rows }));
-            } else {
-                aside(format_args!("{rows} rows are new."));
-            }
-            Ok(Exit::Fine)
-        }
+        Verb::Import(args) => import(global, args).await,
         Verb::Rollback { yes } => roll_back(global, yes).await,
     }
+}
+
+async fn import(global: &Global, args: Import) -> Result<Exit, Failure> {
+    if let Some(Application::TheMaestro) = args.from {
+        let url = args.file.into_os_string().into_string();
+        let import = maestro::Import {
+            url: url.map_err(|_| Failure::usage("the URL is not UTF-8"))?,
+            auth: args.auth,
+            dry_run: args.dry_run,
+        };
+        return maestro::run(global, import).await;
+    }
+    if args.file.to_string_lossy().contains("://") {
+        // It may hold a password, so it is not said again.
+        return Err(Failure::usage(
+            "that is a URL and no file; `--from the-maestro` says whose database it is",
+        ));
+    }
+    let rows = global.store().await?.import(&args.file).await?;
+    if global.json {
+        output::json(&json!({ "rows": rows }));
+    } else {
+        aside(format_args!("{rows} rows are new."));
+    }
+    Ok(Exit::Fine)
 }
 
 async fn check(global: &Global) -> Result<Exit, Failure> {

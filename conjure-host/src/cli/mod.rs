@@ -9,7 +9,9 @@ mod call;
 mod chat;
 mod completions;
 mod db;
+mod db_import_maestro;
 mod docker;
+mod doctor;
 mod exit;
 mod files;
 mod mcp;
@@ -101,6 +103,9 @@ Environment:
   CONJURE_KEY_FILE     the file of that key [default: the keyring, else vault.key in the data
                        directory]
   CONJURE_LOG          what is logged to stderr, such as `debug` or `plugin=info` [default: warn]
+  CONJURE_LOG_FORMAT   `json` for logs as JSON lines
+  OTEL_EXPORTER_OTLP_ENDPOINT
+                       where traces are sent (OTLP over HTTP); none are made without it
   CONJURE_TOKEN        the token that lets clients of `conjure serve` in
   CONJURE_SECRET_NAME  the secret NAME, for plugins whose manifest names it
   ANTHROPIC_API_KEY    the key for the provider `anthropic`; so for the others: OPENAI_API_KEY,
@@ -149,6 +154,11 @@ enum Verb {
     Mcp(mcp::Args),
     /// Build the image that the container backend works in
     Docker(docker::Args),
+    /// Say what works on this machine, what does not, and what to do about it
+    ///
+    /// Looks at the database, keys, sessions, plugins, container engines and MCP servers. Exit code
+    /// 1 when something does not work.
+    Doctor(doctor::Args),
     /// List models: what the providers offer, context sizes, prices
     ///
     /// Asks each provider for its list; context sizes and prices come from a data file, over which
@@ -205,9 +215,11 @@ pub(crate) fn main() -> Exit {
             };
         }
     };
-    output::log_to_stderr();
+    let telemetry = conjure_host::telemetry::start();
     let json = cli.global.json;
-    match cli.run() {
+    let done = cli.run();
+    telemetry.end();
+    match done {
         Ok(exit) => exit,
         Err(failure) => {
             if !failure.shown {
@@ -246,6 +258,7 @@ impl Cli {
                         Verb::Chat(args) => chat::run(&global, args).await,
                         Verb::Call(args) => Box::pin(call::run(&global, args)).await,
                         Verb::Routes(args) => routes::run(&global, args).await,
+                        Verb::Doctor(_) => Box::pin(doctor::run(&global)).await,
                         Verb::Session(args) => Box::pin(session::run(&global, args)).await,
                         Verb::Thread(args) => thread::run(&global, args).await,
                         Verb::Serve(args) => serve::run(&global, args).await,

@@ -6,7 +6,6 @@ use std::io::Write as _;
 
 use serde::Serialize;
 use serde_json::json;
-use tracing_subscriber::EnvFilter;
 
 use super::exit::Failure;
 
@@ -64,22 +63,6 @@ pub(crate) fn failure(failure: &Failure, as_json: bool) {
         "{RED}error:{RESET} {}",
         clean(&failure.message)
     ));
-}
-
-/// What is logged when nothing else is said. To the MCP library each error that a client is
-/// answered with is a warning, and each call that it cancels.
-const USUAL: &str = "warn,rmcp::service=error";
-
-/// Logs to stderr, as `CONJURE_LOG` says.
-pub(crate) fn log_to_stderr() {
-    let filter = conjure_host::env::var(conjure_host::env::LOG).unwrap_or_else(|| USUAL.into());
-    let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new(USUAL));
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
-        .without_time()
-        .try_init();
 }
 
 pub(crate) const RED: &str = "\u{1b}[31m";

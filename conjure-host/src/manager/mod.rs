@@ -51,6 +51,7 @@ pub use error::ManagerError;
 pub use following::EventStream;
 pub use questions::{Approval, Scope};
 pub use runs::Turn;
+pub(crate) use spec::spec_of;
 pub use view::{
     Chat, NewSession, PersonaCopy, SessionPatch, SessionState, SessionView, ThreadChoice,
     ThreadView,

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use super::view::PersonaCopy;
 use super::{Inner, ManagerError};
 use crate::auths::AuthName;
+use crate::host::Host;
 use crate::session::{BackendSpec, SessionSpec};
 use crate::store::{SavedAuth, Session as Row};
 
@@ -36,38 +37,45 @@ impl Inner {
         row: &Row,
         auth: &SavedAuth,
     ) -> Result<SessionSpec, ManagerError> {
-        let mut spec = tools(&row.tools.0)?;
-        if spec.backends.is_empty() {
-            spec.backends = self.usual_backends();
-        }
-        let mcps = object(&row.mcps.0);
-        if !mcps.is_empty() {
-            spec.backends.push(mcp_backend(&spec, mcps));
-        }
-        spec.auth = Some(AuthName::of(auth).to_string().parse()?);
-        spec.model = Some(row.model_id.clone());
-        spec.working_dir = Some(Path::new(&row.working_dir).to_owned());
-        let persona = persona(row);
-        spec.persona = Some(persona.persona_text).filter(|text| !text.trim().is_empty());
-        spec.memory = object(&row.memory.0).clone();
-        spec.check()?;
-        Ok(spec)
+        spec_of(&self.host, row, auth)
     }
+}
 
-    /// Every native skill, and the local shell with the user's own skill folders.
-    fn usual_backends(&self) -> Vec<BackendSpec> {
-        let mut backends = vec![BackendSpec::all_native()];
-        if self.host.registry().snapshot().get(EXECUTOR).is_some() {
-            let home = std::env::home_dir();
-            let found = crate::skill_folders::discover(None, home.as_deref());
-            let skills = found
-                .skills
-                .iter()
-                .map(|found| found.path.display().to_string());
-            backends.push(BackendSpec::executor(EXECUTOR, skills));
-        }
-        backends
+/// What a saved session is opened with, its saved auth being this.
+pub(crate) fn spec_of(
+    host: &Host,
+    row: &Row,
+    auth: &SavedAuth,
+) -> Result<SessionSpec, ManagerError> {
+    let mut spec = tools(&row.tools.0)?;
+    if spec.backends.is_empty() {
+        spec.backends = usual_backends(host);
     }
+    let mcps = object(&row.mcps.0);
+    if !mcps.is_empty() {
+        spec.backends.push(mcp_backend(&spec, mcps));
+    }
+    spec.auth = Some(AuthName::of(auth).to_string().parse()?);
+    spec.model = Some(row.model_id.clone());
+    spec.working_dir = Some(Path::new(&row.working_dir).to_owned());
+    let persona = persona(row);
+    spec.persona = Some(persona.persona_text).filter(|text| !text.trim().is_empty());
+    spec.memory = object(&row.memory.0).clone();
+    spec.check()?;
+    Ok(spec)
+}
+
+/// Every native skill, and the local shell with the user's own skill folders.
+fn usual_backends(host: &Host) -> Vec<BackendSpec> {
+    let mut backends = vec![BackendSpec::all_native()];
+    if host.registry().snapshot().get(EXECUTOR).is_some() {
+        let home = std::env::home_dir();
+        let found = crate::skill_folders::discover(None, home.as_deref());
+        let skills = found.skills.iter();
+        let skills = skills.map(|found| found.path.display().to_string());
+        backends.push(BackendSpec::executor(EXECUTOR, skills));
+    }
+    backends
 }
 
 /// Reads what a session says of its tools.

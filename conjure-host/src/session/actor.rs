@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use conjure_abi::EmitKind;
@@ -15,6 +16,7 @@ use conjure_skill_sdk::protocol::Spent;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
+use tracing::Span;
 
 use super::after_log::AfterBatch;
 use super::asking::{ApprovalMode, Asking};
@@ -85,6 +87,10 @@ pub(super) struct Actor {
     /// When the running turn is out of time, and which limit that is.
     pub(super) wall: Option<OutOfTime>,
     pub(super) turn_id: Option<Arc<str>>,
+    /// The running turn's.
+    pub(super) span: Span,
+    /// When the newest reply was there, whose calls run.
+    pub(super) asked_at: Option<Instant>,
     /// Bytes of live output shown so far, by call.
     pub(super) live: HashMap<String, usize>,
     /// Tools that the thread once had.
@@ -185,6 +191,8 @@ impl Actor {
             waiting: HashMap::new(),
             wall: None,
             turn_id: None,
+            span: Span::none(),
+            asked_at: None,
             live: HashMap::new(),
             removed,
             answers: Vec::new(),
@@ -337,6 +345,7 @@ impl Actor {
                 }
                 if finished {
                     self.request = None;
+                    self.asked_at = Some(Instant::now());
                 }
                 self.input(*input);
             }

@@ -177,6 +177,7 @@ impl Calls {
             return Err(self.unknown(&call.name));
         };
         let runner = Runner {
+            traceparent: None,
             snapshot: with.snapshot,
             around: &self.place.around,
             artifacts: &self.place.services.artifacts,

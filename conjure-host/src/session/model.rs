@@ -10,10 +10,12 @@ use conjure_core::turn::{Input, ModelFailure};
 use futures_util::FutureExt as _;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
+use tracing::Span;
 
 use super::mailbox::Internal;
 use crate::backend::contributors::Share;
 use crate::provider::{Provider, ProviderError, ReplySink};
+use crate::telemetry::spans;
 
 /// A request on its way.
 pub(crate) struct Request {
@@ -23,6 +25,7 @@ pub(crate) struct Request {
     sink: Arc<ReplySink>,
     meta: Meta,
     begun: Instant,
+    span: Span,
 }
 
 /// What came and was not yet looked at. Pieces of one text are one piece, so the reply itself
@@ -71,6 +74,7 @@ impl Request {
         provider: Arc<dyn Provider>,
         meta: Meta,
         share: Share,
+        span: Span,
         done: mpsc::Sender<Internal>,
     ) -> Self {
         let pieces = Arc::new(Pieces::default());
@@ -81,7 +85,7 @@ impl Request {
         ));
         let begun = Instant::now();
         let task = tokio::spawn({
-            let (sink, meta) = (Arc::clone(&sink), meta.clone());
+            let (sink, meta, span) = (Arc::clone(&sink), meta.clone(), span.clone());
             async move {
                 let mut answer = respond(&*provider, &share.prepared().await, &sink).await;
                 if let Err(error) = &answer
@@ -112,6 +116,8 @@ impl Request {
                         }
                     }
                 };
+                spans::replied(&span, &input);
+                drop(span);
                 // Nobody listens any more when the session is gone.
                 let _ = done.send(Internal::Input(Box::new(input))).await;
             }
@@ -123,6 +129,7 @@ impl Request {
             sink,
             meta,
             begun,
+            span,
         }
     }
 
@@ -153,14 +160,16 @@ impl Request {
             let meta = finished(self.meta, &response, self.begun, &self.sink);
             (response, meta)
         });
-        Input::ModelFailed {
+        let stopped = Input::ModelFailed {
             request: self.number,
             failure: ModelFailure {
                 error: "stopped".to_owned(),
                 kind: "stopped".to_owned(),
             },
             partial,
-        }
+        };
+        spans::replied(&self.span, &stopped);
+        stopped
     }
 }
 

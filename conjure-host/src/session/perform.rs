@@ -16,6 +16,7 @@ use conjure_skill_sdk::protocol::Observe;
 use futures_util::FutureExt as _;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+use tracing::Span;
 
 use super::actor::{Actor, LIVE_BYTES};
 use super::compaction::Compaction;
@@ -28,6 +29,7 @@ use crate::backend::contributors::{Observed, Share};
 use crate::backend::run::Runner;
 use crate::backend::watching::updated_resource;
 use crate::backend::{CallReport, LiveOutput, Snapshot};
+use crate::telemetry::spans;
 
 impl Actor {
     pub(super) fn perform(&mut self, action: Action) -> Option<Input> {
@@ -36,10 +38,15 @@ impl Actor {
                 if let EntryBody::TurnStarted { turn_id } = &body {
                     self.turn_id = Some(Arc::from(turn_id.as_str()));
                     self.wall = self.out_of_time();
+                    self.span = spans::turn(self.recorder.thread().as_str(), turn_id);
                 }
                 if let EntryBody::TableChanged(change) = &body {
                     self.removed.extend(change.removed.iter().cloned());
                     self.removed.retain(|name| !change.added.contains(name));
+                }
+                if let EntryBody::TurnEnded { outcome, usage, .. } = &body {
+                    spans::turn_ended(&self.span, outcome, usage);
+                    self.span = Span::none();
                 }
                 self.recorder.entry(body);
             }
@@ -154,7 +161,9 @@ impl Actor {
             request,
         };
         let provider = Arc::clone(&self.provider);
-        Request::send(number, provider, meta, share, self.internal.clone())
+        let thread = self.recorder.thread().as_str();
+        let span = spans::model_call(&self.span, thread, &meta.provider, &meta.model);
+        Request::send(number, provider, meta, share, span, self.internal.clone())
     }
 
     /// Whom the conversation is sent to, and over which wire: the name alone does not say it.
@@ -225,6 +234,13 @@ impl Actor {
         let turn_id = self.turn_id.clone();
         let (timeout, most_bytes) = (call_timeout(&self.spec), most_bytes(&self.spec));
         let timeouts = self.spec.timeouts.clone();
+        let route = snapshot.look_up(&call.name).map(|(route, _)| route);
+        let queued = self
+            .asked_at
+            .map(|asked| asked.elapsed())
+            .unwrap_or_default();
+        let span = spans::tool_call(&self.span, &call, route, queued);
+        let traceparent = spans::traceparent(&span);
         tokio::spawn(async move {
             let (outputs, pieces) = mpsc::channel(64);
             let tools_changed = Arc::new(AtomicBool::new(false));
@@ -237,6 +253,7 @@ impl Actor {
                     around: &around,
                     artifacts: &artifacts,
                     turn_id: turn_id.as_ref(),
+                    traceparent: traceparent.as_deref(),
                     timeout,
                     timeouts: &timeouts,
                     most_bytes,
@@ -250,6 +267,8 @@ impl Actor {
                 Ok(report) => report,
                 Err(_) => CallReport::broken(&call),
             };
+            spans::called(&span, &report);
+            drop(span);
             // Live output stands before the result in the log.
             let _ = shown.await;
             if tools_changed.load(Ordering::Relaxed) {

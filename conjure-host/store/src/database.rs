@@ -430,7 +430,7 @@ fn whole(pool: SqlitePoolOptions) -> SqlitePoolOptions {
     })
 }
 
-fn connecting(error: sqlx::Error) -> StoreError {
+pub(crate) fn connecting(error: sqlx::Error) -> StoreError {
     StoreError::of("open the database")(DbErr::Conn(RuntimeErr::SqlxError(error.into())))
 }
 

@@ -46,14 +46,19 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::BadName`] when the key is empty, longer than 255 bytes or has control
-    /// characters, and what the database says.
+    /// characters, as the scope may not have; what the database says.
     pub async fn idempotent_begin(
         &self,
         key: &str,
         scope: &str,
         sha256: &str,
     ) -> Result<Begun, StoreError> {
-        if key.is_empty() || key.len() > LONGEST_KEY || key.contains(char::is_control) {
+        let is_bad = key.is_empty() || key.len() > LONGEST_KEY;
+        if is_bad
+            || [key, scope]
+                .iter()
+                .any(|text| text.contains(char::is_control))
+        {
             return Err(StoreError::BadName {
                 kind: "idempotency key",
                 name: key.to_owned(),

@@ -16,6 +16,7 @@ mod id;
 mod idempotency;
 mod ledger;
 mod lineage;
+mod maestro;
 mod migrations;
 mod pages;
 mod place;
@@ -36,6 +37,9 @@ pub use error::StoreError;
 pub use id::ThreadId;
 pub use idempotency::{Answer, Begun};
 pub use ledger::{CallState, ToolCall};
+pub use maestro::{
+    Left, LeftOut, Maestro, MaestroAuth, MaestroChoices, MaestroReport, MaestroSecret,
+};
 pub use pages::{EntryPage, Window};
 pub use place::Place;
 pub use record::{Committed, Log, Record, ThreadLog};

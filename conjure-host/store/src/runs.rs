@@ -234,7 +234,7 @@ impl Store {
         }
         if let Some(session) = &run.session_id {
             let sql = "SELECT id FROM sessions WHERE id = $1";
-            if tx.one(sql, [session.as_str().into()]).await?.is_none() {
+            if tx.one(sql, [without_nul(session).into()]).await?.is_none() {
                 return Err(StoreError::NotFound {
                     kind: "session",
                     id: session.clone(),
@@ -303,15 +303,20 @@ impl Store {
     ) -> Result<Vec<Run>, StoreError> {
         let (at_ms, id) = after.map_or((i64::MAX, ""), |after| (after.created_at_ms, &after.id));
         let (condition, whose) = match of {
-            RunsOf::All => ("$1 = ''", ""),
-            RunsOf::Thread(thread) => ("thread_id = $1", thread.as_str()),
-            RunsOf::Session(session) => ("session_id = $1", session),
+            RunsOf::All => ("$1 = ''", String::new()),
+            RunsOf::Thread(thread) => ("thread_id = $1", thread.to_string()),
+            RunsOf::Session(session) => ("session_id = $1", without_nul(session)),
         };
         let sql = format!(
             "SELECT * FROM runs WHERE {condition} AND (queued_at_ms, id) < ($2, $3) \
              ORDER BY queued_at_ms DESC, id DESC LIMIT $4"
         );
-        let values = [whose.into(), at_ms.into(), id.into(), limit.into()];
+        let values = [
+            whose.into(),
+            at_ms.into(),
+            without_nul(id).into(),
+            limit.into(),
+        ];
         let rows = self.all(&sql, values).await?;
         rows.iter().map(Run::of).collect()
     }
@@ -354,9 +359,9 @@ impl Store {
     ) -> Result<bool, StoreError> {
         let now = now_ms(self.db().backend());
         let mut values: Vec<Value> = vec![
-            id.replace('\0', "").into(),
+            without_nul(id).into(),
             state.as_str().into(),
-            error.map(|error| error.replace('\0', "")).into(),
+            error.map(without_nul).into(),
         ];
         let mut sql = format!("UPDATE runs SET state = $2, error = $3, beat_ms = {now}");
         if state.is_over() {
@@ -400,7 +405,7 @@ impl Store {
                 marks.join(", "),
                 for_update(backend)
             );
-            let values = ids.iter().map(|id| id.replace('\0', "").into()).collect();
+            let values = ids.iter().map(|id| without_nul(id).into()).collect();
             beaten += self.db().execute(false, &sql, values, CHANGING).await?;
         }
         Ok(beaten)
@@ -485,7 +490,7 @@ impl Store {
             "SELECT {}, SUM(usd) AS usd FROM runs WHERE session_id = $1",
             sums.join(", ")
         );
-        let row = self.one(&sql, [session.into()]).await?;
+        let row = self.one(&sql, [without_nul(session).into()]).await?;
         let Some(row) = row else {
             return Ok(SessionTotals::default());
         };
@@ -496,4 +501,9 @@ impl Store {
             wall_ms: number(&row, "wall_ms")?,
         })
     }
+}
+
+/// Text that both databases take: PostgreSQL's has no NUL, and no id here has.
+fn without_nul(text: &str) -> String {
+    text.replace('\0', "")
 }

@@ -98,7 +98,10 @@ impl Store {
              AND removed = FALSE ORDER BY created_at_ms DESC, id DESC LIMIT $3"
         );
         let rows = self
-            .all(&sql, [at_ms.into(), id.into(), limit.into()])
+            .all(
+                &sql,
+                [at_ms.into(), id.replace('\0', "").into(), limit.into()],
+            )
             .await?;
         rows.iter().map(Thread::of).collect()
     }

@@ -139,6 +139,9 @@ impl Store {
     /// [`StoreError::InUse`] names the sessions that use it; [`StoreError::NotFound`], and what
     /// the database says.
     pub async fn delete_auth(&self, id: &str) -> Result<(), StoreError> {
+        if id.contains('\0') {
+            return Err(not_found::<Entity>(id));
+        }
         let tx = self.db().begin(true, "remove it").await?;
         let auth = Entity::find_by_id(id.to_owned()).one(tx.inner()).await;
         let auth = auth

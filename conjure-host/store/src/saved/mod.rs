@@ -14,7 +14,7 @@ use std::str::FromStr;
 
 use sea_orm::{
     ActiveModelBehavior, ActiveModelTrait, ColumnTrait, DbErr, DeriveValueType, EntityTrait,
-    IntoActiveModel, ModelTrait, PrimaryKeyTrait, QueryFilter as _, QueryOrder as _,
+    IntoActiveModel, Iterable as _, ModelTrait, PrimaryKeyTrait, QueryFilter as _, QueryOrder as _,
     QuerySelect as _, SqlErr,
 };
 
@@ -59,7 +59,7 @@ impl FromStr for JsonText {
 }
 
 /// A fresh id, in the order of time.
-fn fresh() -> String {
+pub(crate) fn fresh() -> String {
     uuid::Uuid::now_v7().to_string()
 }
 
@@ -75,6 +75,7 @@ impl Store {
         E::Model: IntoActiveModel<A>,
         A: ActiveModelTrait<Entity = E> + ActiveModelBehavior + Send,
     {
+        let model = without_nul::<E>(model);
         let tx = self.db().begin(true, SAVING).await?;
         let made = model.into_active_model().insert(tx.inner()).await;
         let made = made.map_err(|error| refused::<E>(&error, name))?;
@@ -89,6 +90,7 @@ impl Store {
         E::Model: IntoActiveModel<A>,
         A: ActiveModelTrait<Entity = E> + ActiveModelBehavior + Send,
     {
+        let model = without_nul::<E>(model);
         let id: String = column(&model, E::ID);
         let tx = self.db().begin(true, SAVING).await?;
         let changed = model.into_active_model().reset_all().update(tx.inner());
@@ -105,6 +107,9 @@ impl Store {
         E: Kind,
         <E::PrimaryKey as PrimaryKeyTrait>::ValueType: From<String>,
     {
+        if id.contains('\0') {
+            return Err(not_found::<E>(id));
+        }
         let row = E::find_by_id(id.to_owned()).one(self.db().reader()).await;
         row.map_err(StoreError::of(READING))?
             .ok_or_else(|| not_found::<E>(id))
@@ -116,7 +121,7 @@ impl Store {
         E: Kind,
     {
         E::find()
-            .filter(E::ID.gt(after.unwrap_or_default()))
+            .filter(E::ID.gt(after.unwrap_or_default().replace('\0', "")))
             .order_by_asc(E::ID)
             .limit(limit)
             .all(self.db().reader())
@@ -129,6 +134,9 @@ impl Store {
         E: Kind,
         <E::PrimaryKey as PrimaryKeyTrait>::ValueType: From<String>,
     {
+        if id.contains('\0') {
+            return Err(not_found::<E>(id));
+        }
         let tx = self.db().begin(true, "remove it").await?;
         let gone = E::delete_by_id(id.to_owned()).exec(tx.inner()).await;
         let gone = gone.map_err(StoreError::of("remove it"))?;
@@ -137,6 +145,18 @@ impl Store {
         }
         tx.commit().await
     }
+}
+
+/// With every text such that both databases take it: PostgreSQL's has no NUL.
+fn without_nul<E: EntityTrait>(mut model: E::Model) -> E::Model {
+    for column in E::Column::iter() {
+        if let sea_orm::Value::String(Some(text)) = model.get(column)
+            && text.contains('\0')
+        {
+            model.set(column, text.replace('\0', "\u{fffd}").into());
+        }
+    }
+    model
 }
 
 fn column<M: ModelTrait>(model: &M, column: <M::Entity as EntityTrait>::Column) -> String {

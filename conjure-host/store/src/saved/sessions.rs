@@ -149,6 +149,8 @@ impl Store {
     /// # Errors
     /// What the database says.
     pub async fn auth_sessions(&self, auth: &str) -> Result<Vec<Model>, StoreError> {
+        // No id holds it, and PostgreSQL refuses to compare with it.
+        let auth = auth.replace('\0', "");
         self.sessions_where(Column::AuthId.eq(auth)).await
     }
 
@@ -217,7 +219,7 @@ impl Store {
                    WHERE id = $2 AND chat_thread_id = $3";
         let values = vec![
             format!("{thread}/{seq}").into(),
-            session.into(),
+            session.replace('\0', "").into(),
             thread.as_str().into(),
         ];
         let changed = self.db().execute(false, sql, values, SAVING).await?;

@@ -5,8 +5,8 @@ use conjure_core::log::{Entry, EntryBody};
 use serde_json::json;
 
 use crate::{
-    JsonText, McpServer, Options, Persona, Plugin, Quotas, Record, SavedAuth, Session, Store,
-    StoreError,
+    Cursor, JsonText, McpServer, Options, Persona, Plugin, Quotas, Record, RunsOf, SavedAuth,
+    Session, Store, StoreError,
 };
 
 use super::{Bed, cases, entry, id, open};
@@ -16,6 +16,7 @@ cases! {
     sessions_personas_and_servers_are_made_changed_listed_and_removed
     a_session_is_found_by_its_name_its_auth_and_its_thread
     the_newest_entry_is_noted_only_on_a_session_that_has_the_thread_still
+    texts_with_nul_are_kept_without_it_and_found_nowhere
     a_plugin_is_noted_once_with_its_first_and_last_time
     a_blob_is_kept_once_and_read_from_anywhere
     a_blob_stays_while_a_file_refers_to_it_and_goes_with_the_last
@@ -197,6 +198,50 @@ async fn the_newest_entry_is_noted_only_on_a_session_that_has_the_thread_still(b
     assert!(!store.set_latest_entry("none", &id("t"), 1).await.unwrap());
     let noted = store.session(&session.id).await.unwrap();
     assert_eq!(noted.updated_at_ms, session.updated_at_ms);
+}
+
+async fn texts_with_nul_are_kept_without_it_and_found_nowhere(bed: Bed) {
+    let store = bed.open().await;
+    let persona = Persona::new("a\0b", "1\0", "You are \0 terse.");
+    let mut kept = store.create_persona(persona).await.unwrap();
+    assert_eq!(
+        (kept.name.as_str(), kept.version.as_str()),
+        ("a\u{fffd}b", "1\u{fffd}")
+    );
+    kept.persona_text = "\0".to_owned();
+    let kept = store.update_persona(kept).await.unwrap();
+    assert_eq!(
+        store.persona(&kept.id).await.unwrap().persona_text,
+        "\u{fffd}"
+    );
+    for error in [
+        store.persona("\0").await.err(),
+        store.delete_persona("\0").await.err(),
+        store.session("\0").await.err(),
+        store.delete_auth("\0").await.err(),
+        store.run("\0").await.err(),
+    ] {
+        let error = error.unwrap();
+        assert!(matches!(error, StoreError::NotFound { .. }), "{error}");
+    }
+    assert!(store.sessions(Some("\0"), 9).await.unwrap().is_empty());
+    assert!(store.auth_sessions("\0").await.unwrap().is_empty());
+    assert_eq!(store.session_totals("\0").await.unwrap().runs, 0);
+    let cursor = Cursor {
+        created_at_ms: 1,
+        id: "\0".to_owned(),
+    };
+    let of = RunsOf::Session("\0");
+    assert!(store.runs(of, Some(&cursor), 9).await.unwrap().is_empty());
+    assert!(
+        store
+            .thread_page(Some(&cursor), 9)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    assert!(!store.set_latest_entry("\0", &id("t"), 1).await.unwrap());
+    assert_eq!(store.beat_runs(&["\0"]).await.unwrap(), 0);
 }
 
 async fn a_plugin_is_noted_once_with_its_first_and_last_time(bed: Bed) {

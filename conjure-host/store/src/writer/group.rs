@@ -361,7 +361,7 @@ impl Group {
     }
 }
 
-async fn insert_entries(
+pub(super) async fn insert_entries(
     tx: &Transaction<'_>,
     statements: &mut Statements,
     entries: Vec<(ThreadId, EntryRow)>,
@@ -428,7 +428,7 @@ async fn insert_files(
 }
 
 /// Keeps the ledger. A call id that comes again names another call: the newest is kept.
-async fn note_call(
+pub(super) async fn note_call(
     tx: &Transaction<'_>,
     thread: &ThreadId,
     call: CallRow,

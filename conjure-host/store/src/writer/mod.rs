@@ -9,6 +9,7 @@ mod encode;
 mod group;
 mod insert;
 mod lease;
+mod whole;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use insert::Statements;
 use lease::Lease;
 
 pub(crate) use lease::{is_gone, lock_writer};
+pub(crate) use whole::write_whole;
 
 /// How much may wait to be written, in bytes.
 const QUEUE: usize = 64 * 1024 * 1024;
@@ -360,7 +362,7 @@ impl Writer {
                 let _ = within(PATIENCE, "close the thread", released).await;
             }
             Command::Register { answer } => {
-                let registered = within(PATIENCE, "begin the run", self.register()).await;
+                let registered = within(PATIENCE, "make this process known", self.register()).await;
                 let _ = answer.send(registered.map(|()| self.id.clone()));
             }
             Command::Clear { thread, answer } => {

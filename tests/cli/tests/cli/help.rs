@@ -120,6 +120,9 @@ fn the_program() {
       CONJURE_KEY_FILE     the file of that key [default: the keyring, else vault.key in the data
                            directory]
       CONJURE_LOG          what is logged to stderr, such as `debug` or `plugin=info` [default: warn]
+      CONJURE_LOG_FORMAT   `json` for logs as JSON lines
+      OTEL_EXPORTER_OTLP_ENDPOINT
+                           where traces are sent (OTLP over HTTP); none are made without it
       CONJURE_TOKEN        the token that lets clients of `conjure serve` in
       CONJURE_SECRET_NAME  the secret NAME, for plugins whose manifest names it
       ANTHROPIC_API_KEY    the key for the provider `anthropic`; so for the others: OPENAI_API_KEY,

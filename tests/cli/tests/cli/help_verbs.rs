@@ -32,6 +32,7 @@ const VERBS: &[&str] = &[
     "mcp logout",
     "docker",
     "docker build",
+    "doctor",
     "models",
     "session",
     "session create",

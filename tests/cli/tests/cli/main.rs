@@ -21,6 +21,8 @@ mod completions;
 #[cfg(test)]
 mod docker;
 #[cfg(test)]
+mod doctor;
+#[cfg(test)]
 mod files;
 #[cfg(test)]
 mod help;
@@ -62,6 +64,8 @@ mod skill_remote;
 mod stage;
 #[cfg(test)]
 mod switching;
+#[cfg(test)]
+mod telemetry;
 #[cfg(test)]
 mod threads;
 #[cfg(test)]

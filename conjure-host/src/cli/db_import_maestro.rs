@@ -1,0 +1,443 @@
+//! `conjure db import --from the-maestro`: sessions, chats and saved auths of the web application
+//! the-maestro, out of its PostgreSQL database.
+//!
+//! Nothing is written there. Saved auths are sealed here before anything refers to them, and removed
+//! again when the rest cannot be written, so that all of it comes or nothing; a program that is
+//! killed in between leaves auths, which the next import knows.
+
+use std::collections::BTreeMap;
+
+use conjure_host::auths::{AuthError, AuthKind, AuthName, AuthRef, Auths, Credential, NewAuth};
+use conjure_host::env;
+use conjure_host::store::{Maestro, MaestroAuth, MaestroChoices, MaestroReport, MaestroSecret};
+use jiff::Timestamp;
+use secrecy::SecretString;
+use serde::Serialize;
+
+use super::args::Global;
+use super::exit::{Exit, Failure};
+use super::output::{self, BOLD, RESET, YELLOW, aside, clean};
+
+/// What is asked for.
+pub(crate) struct Import {
+    /// The URL of the database there.
+    pub(crate) url: String,
+    /// The saved auth of sessions whose own cannot be taken.
+    pub(crate) auth: Option<AuthRef>,
+    /// Whether it is only tried.
+    pub(crate) dry_run: bool,
+}
+
+pub(crate) async fn run(global: &Global, import: Import) -> Result<Exit, Failure> {
+    let maestro = Maestro::read(&SecretString::from(import.url)).await?;
+    let store = global.store().await?;
+    let auths = Auths::over(store.clone(), env::keys(global.data_dir()));
+    let fallback = match &import.auth {
+        Some(auth) => Some(auths.find(auth, None).await?.id),
+        None => None,
+    };
+    let mut taken = Taken::default();
+    let done = async {
+        taken.take(&auths, maestro.auths(), import.dry_run).await?;
+        let choices = MaestroChoices {
+            auths: taken.ids.clone(),
+            auth: fallback,
+            working_dir: working_dir()?,
+            dry_run: import.dry_run,
+        };
+        Ok(store.import_maestro(&maestro, &choices).await?)
+    };
+    let done: Result<MaestroReport, Failure> = done.await;
+    match done {
+        Ok(report) => {
+            tell(global, &report, &taken, import.dry_run);
+            Ok(Exit::Fine)
+        }
+        Err(failure) => Err(taken.give_back(&auths, failure).await),
+    }
+}
+
+fn working_dir() -> Result<String, Failure> {
+    let dir = std::env::current_dir().map_err(|error| {
+        Failure::host(format!("the current directory cannot be found: {error}"))
+    })?;
+    Ok(dir.display().to_string())
+}
+
+/// What became of the saved auths.
+#[derive(Default, Serialize)]
+struct Taken {
+    /// Ids here, by ids there.
+    #[serde(skip)]
+    ids: BTreeMap<String, String>,
+    /// Those that were saved, which a dry run does not do.
+    #[serde(skip)]
+    added: Vec<AuthName>,
+    /// Those that are new here.
+    new: Vec<AuthName>,
+    /// Those that were here already, by their name.
+    known: Vec<AuthName>,
+    /// Those that could not be taken, and why.
+    left_out: Vec<NotTaken>,
+    /// Those of the taken ones that are tokens, which nothing here renews: when they end.
+    tokens: Vec<Token>,
+}
+
+#[derive(Debug, PartialEq, Serialize)]
+struct NotTaken {
+    auth: String,
+    reason: String,
+}
+
+#[derive(Serialize)]
+struct Token {
+    auth: AuthName,
+    expires_at: Option<String>,
+    has_expired: bool,
+}
+
+impl Taken {
+    /// Saves those that can be read. In a dry run nothing is sealed.
+    async fn take(
+        &mut self,
+        auths: &Auths,
+        theirs: &[MaestroAuth],
+        dry_run: bool,
+    ) -> Result<(), AuthError> {
+        let here = auths.list().await?;
+        for their in theirs {
+            let (kind, secret) = match &their.secret {
+                MaestroSecret::ApiKey(key) => (AuthKind::ApiKey, key),
+                MaestroSecret::Token(token) => (AuthKind::BearerToken, token),
+                MaestroSecret::Unreadable(reason) => {
+                    self.leave_out(their, reason);
+                    continue;
+                }
+            };
+            let name = AuthName {
+                provider: their.provider.clone(),
+                kind: kind.to_string(),
+                name: their.name.clone(),
+            };
+            if let Some(known) = here.iter().find(|auth| AuthName::of(auth) == name) {
+                self.ids.insert(their.id.clone(), known.id.clone());
+                self.known.push(name);
+                continue;
+            }
+            let new = NewAuth {
+                name: their.name.clone(),
+                provider: their.provider.clone(),
+                base_url: None,
+            };
+            let credential = Credential::read(kind, secret).map_err(AuthError::from);
+            let credential = match new.check(kind).and(credential) {
+                Ok(credential) => credential,
+                Err(error) => {
+                    self.leave_out(their, &error.to_string());
+                    continue;
+                }
+            };
+            let id = if dry_run {
+                format!("not-saved-{}", their.id)
+            } else {
+                let id = auths.add(new, credential).await?.id;
+                self.added.push(name.clone());
+                id
+            };
+            self.ids.insert(their.id.clone(), id);
+            if kind == AuthKind::BearerToken {
+                self.tokens.push(Token::of(&name, their.expires_at_ms));
+            }
+            self.new.push(name);
+        }
+        Ok(())
+    }
+
+    fn leave_out(&mut self, their: &MaestroAuth, reason: &str) {
+        self.left_out.push(NotTaken {
+            auth: format!("{}/{}", their.provider, their.name),
+            reason: reason.to_owned(),
+        });
+    }
+
+    /// Removes what was saved, and adds to the failure what could not be removed.
+    async fn give_back(&self, auths: &Auths, mut failure: Failure) -> Failure {
+        for name in &self.added {
+            let removed = async { auths.remove(&name.to_string().parse::<AuthRef>()?).await };
+            if let Err(error) = removed.await {
+                failure.message += &format!(
+                    "\nThe saved auth `{name}` was added before that and is still there: {error}"
+                );
+            }
+        }
+        failure
+    }
+}
+
+impl Token {
+    fn of(auth: &AuthName, expires_at_ms: Option<i64>) -> Self {
+        let ends = expires_at_ms.and_then(|at_ms| Timestamp::from_millisecond(at_ms).ok());
+        Self {
+            auth: auth.clone(),
+            expires_at: ends.map(|ends| ends.strftime("%Y-%m-%d %H:%M UTC").to_string()),
+            has_expired: ends.is_some_and(|ends| ends < Timestamp::now()),
+        }
+    }
+}
+
+/// All of it, for programs.
+#[derive(Serialize)]
+struct Told<'a> {
+    dry_run: bool,
+    auths: &'a Taken,
+    #[serde(flatten)]
+    report: &'a MaestroReport,
+}
+
+fn tell(global: &Global, report: &MaestroReport, taken: &Taken, dry_run: bool) {
+    if global.json {
+        output::json(&Told {
+            dry_run,
+            auths: taken,
+            report,
+        });
+        return;
+    }
+    let (is, are) = match dry_run {
+        true => ("would be", "would be"),
+        false => ("is", "are"),
+    };
+    let new = |count: usize, one: &str, many: &str| match count {
+        1 => format!("1 {one} {is} new"),
+        count => format!("{count} {many} {are} new"),
+    };
+    let sessions = report.sessions.len();
+    aside(format_args!(
+        "{BOLD}{}{RESET}; {} here already.",
+        new(sessions, "session", "sessions"),
+        known(report.known_sessions)
+    ));
+    aside(format_args!(
+        "{}, with {} turns and {} entries; {} of them forks; {} here already.",
+        new(report.threads, "thread", "threads"),
+        report.turns,
+        report.entries,
+        report.forks,
+        known(report.known_threads)
+    ));
+    aside(format_args!(
+        "{}; {} here already.",
+        new(taken.new.len(), "saved auth", "saved auths"),
+        known(taken.known.len())
+    ));
+    aside(format_args!(
+        "{}; {}.",
+        new(report.personas, "persona", "personas"),
+        new(report.mcp_servers, "MCP server", "MCP servers")
+    ));
+    for note in notes(report, taken) {
+        aside(format_args!("{YELLOW}note{RESET} {}", clean(&note)));
+    }
+    if dry_run {
+        aside("Nothing was changed: without `--dry-run` it is done.");
+    }
+}
+
+fn known(count: usize) -> String {
+    match count {
+        0 => "none was".to_owned(),
+        1 => "1 was".to_owned(),
+        count => format!("{count} were"),
+    }
+}
+
+/// What a person should look at.
+fn notes(report: &MaestroReport, taken: &Taken) -> Vec<String> {
+    let mut notes = Vec::new();
+    let mut of_sessions = |sessions: &[String], said: &str| {
+        if !sessions.is_empty() {
+            notes.push(format!("{said}: {}", sessions.join(", ")));
+        }
+    };
+    of_sessions(
+        &report.without_auth,
+        "left out, since they have no saved auth that can be taken; their threads are here, and \
+         `--auth NAME` gives them one",
+    );
+    of_sessions(&report.given_auth, "these got the auth of `--auth`");
+    of_sessions(&report.without_model, "these name no model; choose one");
+    of_sessions(
+        &report.without_working_dir,
+        "these name no absolute working directory, and work in the current one",
+    );
+    of_sessions(
+        &report.secret_mcp_servers,
+        "MCP servers that were left out, since they come with what may be a secret; add them with \
+         `conjure mcp import`",
+    );
+    for NotTaken { auth, reason } in &taken.left_out {
+        notes.push(format!("the saved auth {auth} was left out: {reason}"));
+    }
+    for token in &taken.tokens {
+        let ends = token
+            .expires_at
+            .as_deref()
+            .unwrap_or("a time that is not told");
+        notes.push(match token.has_expired {
+            true => format!("the token {} ended at {ends}; replace it", token.auth),
+            false => format!(
+                "the token {} ends at {ends}, and nothing here renews it",
+                token.auth
+            ),
+        });
+    }
+    let left_out = report.left_out.all();
+    notes.extend(left_out.map(|(what, number)| format!("{number} {}", what.told())));
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use conjure_host::auths::Keys;
+    use conjure_host::store::{Options, Place, Session, Store};
+    use serde_json::json;
+
+    use super::*;
+
+    fn their(id: &str, provider: &str, name: &str, secret: MaestroSecret) -> MaestroAuth {
+        MaestroAuth {
+            id: id.to_owned(),
+            provider: provider.to_owned(),
+            name: name.to_owned(),
+            secret,
+            expires_at_ms: Some(1_000),
+        }
+    }
+
+    async fn auths(dir: &std::path::Path) -> (Store, Auths) {
+        let store = Store::open(&Place::Memory, &Options::default())
+            .await
+            .unwrap();
+        let keys = Keys {
+            key_file: Some(dir.join("key")),
+            ..Keys::new(dir)
+        };
+        (store.clone(), Auths::over(store, keys))
+    }
+
+    #[tokio::test]
+    async fn auths_are_taken_once_and_what_cannot_be_read_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, auths) = auths(dir.path()).await;
+        let theirs = [
+            their(
+                "1",
+                "openai",
+                "work",
+                MaestroSecret::ApiKey("sk-hidden".into()),
+            ),
+            their(
+                "2",
+                "anthropic",
+                "work",
+                MaestroSecret::Token("oat-hidden".into()),
+            ),
+            their(
+                "3",
+                "gemini",
+                "home",
+                MaestroSecret::Unreadable("it is encrypted"),
+            ),
+            their(
+                "4",
+                "elsewhere",
+                "home",
+                MaestroSecret::ApiKey("sk-hidden".into()),
+            ),
+            their(
+                "5",
+                "openai",
+                "x y",
+                MaestroSecret::ApiKey("sk-hidden".into()),
+            ),
+            their(
+                "6",
+                "openai",
+                "lines",
+                MaestroSecret::ApiKey("sk-hid\nden".into()),
+            ),
+        ];
+        let mut tried = Taken::default();
+        tried.take(&auths, &theirs, true).await.unwrap();
+        assert_eq!((tried.new.len(), tried.ids.len()), (2, 2));
+        assert!(auths.list().await.unwrap().is_empty());
+
+        let mut taken = Taken::default();
+        taken.take(&auths, &theirs, false).await.unwrap();
+        let names: Vec<String> = taken.new.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            names,
+            ["openai/api_key/work", "anthropic/bearer_token/work"]
+        );
+        let left_out: Vec<&str> = taken.left_out.iter().map(|n| n.auth.as_str()).collect();
+        assert_eq!(
+            left_out,
+            [
+                "gemini/home",
+                "elsewhere/home",
+                "openai/x y",
+                "openai/lines"
+            ]
+        );
+        assert!(taken.tokens[0].has_expired);
+        let told = format!(
+            "{}{:?}",
+            json!(taken),
+            notes(&MaestroReport::default(), &taken)
+        );
+        assert!(!told.contains("hid"), "{told}");
+        let saved = store.auth(&taken.ids["1"]).await.unwrap();
+        assert_eq!(saved.kind, "api_key");
+
+        let mut again = Taken::default();
+        again.take(&auths, &theirs, false).await.unwrap();
+        assert_eq!((again.new.len(), again.known.len()), (0, 2));
+        assert_eq!(again.ids, taken.ids);
+    }
+
+    #[tokio::test]
+    async fn what_was_saved_is_given_back_when_the_rest_fails() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, auths) = auths(dir.path()).await;
+        let theirs = |id: &str| {
+            let key = MaestroSecret::ApiKey("sk-hidden".into());
+            [their(id, "openai", id, key)]
+        };
+        let mut before = Taken::default();
+        before.take(&auths, &theirs("before"), false).await.unwrap();
+        let mut taken = Taken::default();
+        taken.take(&auths, &theirs("before"), false).await.unwrap();
+        taken.take(&auths, &theirs("new"), false).await.unwrap();
+        let failure = taken.give_back(&auths, Failure::host("no")).await;
+        assert_eq!(failure.message, "no");
+        let left: Vec<String> = auths
+            .list()
+            .await
+            .unwrap()
+            .into_iter()
+            .map(|a| a.name)
+            .collect();
+        assert_eq!(left, ["before"]);
+
+        // One that somebody uses meanwhile stays, and that is said.
+        taken.take(&auths, &theirs("used"), false).await.unwrap();
+        let session = Session::new(&taken.ids["used"], "m", "/");
+        store.create_session(session).await.unwrap();
+        let failure = taken.give_back(&auths, Failure::host("no")).await;
+        assert!(
+            failure.message.contains("openai/api_key/used"),
+            "{}",
+            failure.message
+        );
+    }
+}
