@@ -48,6 +48,7 @@ struct WaitingCall {
 /// What is decided.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = Decision)]
 struct Decided {
     decision: Verdict,
     /// What the model is told of a call that is denied.
@@ -69,6 +70,7 @@ enum Verdict {
 /// How far a decision goes. What goes further than the call is saved with the session.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+#[schema(as = DecisionScope)]
 enum Scope {
     /// This call.
     #[default]

@@ -56,6 +56,7 @@ impl From<SavedAuth> for Auth {
 /// What a credential is.
 #[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = AuthKind)]
 enum Kind {
     ApiKey,
     BearerToken,
@@ -77,7 +78,8 @@ impl From<Kind> for AuthKind {
 /// A saved auth that is to be.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct NewBody {
+#[schema(as = NewAuth)]
+struct NewAuthBody {
     /// 3 to 50 letters, digits, `_` and `-`.
     #[schema(min_length = 3, max_length = 50, pattern = "^[A-Za-z0-9_-]{3,50}$")]
     name: String,
@@ -101,7 +103,8 @@ fn secret<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SecretStr
 /// What is to be changed; the rest stays.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct ChangeBody {
+#[schema(as = ChangeAuth)]
+struct ChangeAuthBody {
     #[schema(min_length = 3, max_length = 50, pattern = "^[A-Za-z0-9_-]{3,50}$")]
     name: Option<String>,
     /// Another secret, of the same kind.
@@ -112,7 +115,7 @@ struct ChangeBody {
 
 /// Whether a provider answers to a saved auth.
 #[derive(Debug, Serialize, ToSchema)]
-struct Tested {
+struct AuthTest {
     works: bool,
     /// How many models the provider lists.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -143,11 +146,14 @@ async fn list(
 
 /// Save a credential, encrypted
 #[utoipa::path(post, path = "/api/v1/auths", operation_id = "create_auth", tag = "auths",
-    request_body = NewBody,
+    request_body = NewAuthBody,
     responses((status = 201, description = "It is saved", body = Auth,
             headers(("Location" = String, description = "Its address"))),
         (status = 409, description = "The name is taken")))]
-async fn create(State(app): State<App>, Sent(body): Sent<NewBody>) -> Result<Response, Problem> {
+async fn create(
+    State(app): State<App>,
+    Sent(body): Sent<NewAuthBody>,
+) -> Result<Response, Problem> {
     let kind = AuthKind::from(body.kind);
     let new = NewAuth {
         name: body.name,
@@ -170,22 +176,24 @@ async fn get(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Json<Au
 
 /// Rename a saved auth, or give it another secret
 #[utoipa::path(patch, path = "/api/v1/auths/{auth}", operation_id = "change_auth", tag = "auths",
-    params(("auth" = String, Path, description = "Its id")), request_body = ChangeBody,
+    params(("auth" = String, Path, description = "Its id")), request_body = ChangeAuthBody,
     responses((status = 200, description = "As it is now", body = Auth),
         (status = 409, description = "The name is taken")))]
 async fn change(
     State(app): State<App>,
     Named(Id(id)): Named<Id>,
-    Sent(body): Sent<ChangeBody>,
+    Sent(body): Sent<ChangeAuthBody>,
 ) -> Result<Json<Auth>, Problem> {
     let mut auth = app.auths.get(&id).await?;
-    if let Some(secret) = body.secret {
-        let kind: AuthKind = auth.kind.parse().map_err(AuthError::from)?;
-        let credential = credential(kind, Some(secret))?;
-        auth = app.auths.replace(&reference(&auth)?, credential).await?;
-    }
+    let kind: AuthKind = auth.kind.parse().map_err(AuthError::from)?;
+    // Whatever can be wrong is found before anything is changed.
+    let secret = body.secret.map(|secret| credential(kind, Some(secret)));
+    let secret = secret.transpose()?;
     if let Some(name) = &body.name {
         auth = app.auths.rename(&reference(&auth)?, name).await?;
+    }
+    if let Some(credential) = secret {
+        auth = app.auths.replace(&reference(&auth)?, credential).await?;
     }
     Ok(Json(auth.into()))
 }
@@ -206,19 +214,19 @@ async fn remove(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Stat
 /// Ask the provider for its models with a saved auth
 #[utoipa::path(post, path = "/api/v1/auths/{auth}/test", operation_id = "test_auth", tag = "auths",
     params(("auth" = String, Path, description = "Its id")),
-    responses((status = 200, description = "Whether it works", body = Tested),
+    responses((status = 200, description = "Whether it works", body = AuthTest),
         (status = 409, description = "Its credential cannot be read")))]
-async fn test(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Json<Tested>, Problem> {
+async fn test(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Json<AuthTest>, Problem> {
     let provider = provider(&app, &id).await?;
     let answer: Result<_, ProviderError> = provider.models().await;
     Ok(Json(match answer {
-        Ok(models) => Tested {
+        Ok(models) => AuthTest {
             works: true,
             models: Some(models.len()),
             kind: None,
             error: None,
         },
-        Err(error) => Tested {
+        Err(error) => AuthTest {
             works: false,
             models: None,
             kind: Some(error.kind),

@@ -19,7 +19,7 @@ use super::state::App;
 use crate::http_server::Tokens;
 
 /// Paths at which a supervisor asks, which has no token.
-const OPEN: [&str; 2] = ["/healthz", "/readyz"];
+pub(super) const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 /// What a page of an allowed origin may send.
 const SENT: &str = "authorization, content-type, idempotency-key, last-event-id, range, if-range";
 /// What it may read.

@@ -86,7 +86,9 @@ async fn list(
     operation_id = "get_file_content", tag = "files",
     params(("thread" = String, Path, description = "The thread's id"),
         ("file" = String, Path, description = "The file's handle, such as `file-3`"),
-        ("Range" = Option<String>, Header, description = "Such as `bytes=0-1023`")),
+        ("Range" = Option<String>, Header, description = "Such as `bytes=0-1023`"),
+        ("If-Range" = Option<String>, Header, description = "The `ETag` that the range is of"),
+        ("If-None-Match" = Option<String>, Header, description = "The `ETag` that is known")),
     responses(
         (status = 200, description = "All of it", body = Vec<u8>, content_type = "*/*"),
         (status = 206, description = "The part", body = Vec<u8>, content_type = "*/*"),

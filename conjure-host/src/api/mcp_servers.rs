@@ -89,7 +89,7 @@ struct ChangeMcpServer {
 /// A configuration of another program.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct Configuration {
+struct McpConfiguration {
     /// Lines `claude mcp add …`, JSON with `mcpServers` or `servers`, or TOML with
     /// `[mcp_servers.NAME]`.
     text: String,
@@ -121,7 +121,7 @@ struct WantedSecret {
 
 /// How an MCP server is when it is started.
 #[derive(Debug, Serialize, ToSchema)]
-struct Trial {
+struct McpServerTest {
     works: bool,
     /// Such as `ready`, `needs_auth`, `backoff`, `failed`.
     state: String,
@@ -210,12 +210,12 @@ async fn remove(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Stat
 ///
 /// All of them or none. Secrets are not taken over: each gets a name and is to be set.
 #[utoipa::path(post, path = "/api/v1/mcp-servers/import", operation_id = "import_mcp_servers",
-    tag = "mcp-servers", request_body = Configuration,
+    tag = "mcp-servers", request_body = McpConfiguration,
     responses((status = 201, description = "They are saved", body = ImportedServers),
         (status = 409, description = "A name is taken")))]
 async fn import(
     State(app): State<App>,
-    Sent(body): Sent<Configuration>,
+    Sent(body): Sent<McpConfiguration>,
 ) -> Result<Response, Problem> {
     let import = mcp_import::read(&body.text).map_err(Problem::invalid)?;
     let settings = import.settings().map_err(Problem::invalid)?;
@@ -259,9 +259,12 @@ async fn import(
 /// Start an MCP server, say how it is, and end it
 #[utoipa::path(post, path = "/api/v1/mcp-servers/{server}/test", operation_id = "test_mcp_server",
     tag = "mcp-servers", params(("server" = String, Path, description = "Its id")),
-    responses((status = 200, description = "How it is", body = Trial),
+    responses((status = 200, description = "How it is", body = McpServerTest),
         (status = 409, description = "The plugin for MCP servers is not loaded")))]
-async fn test(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Json<Trial>, Problem> {
+async fn test(
+    State(app): State<App>,
+    Named(Id(id)): Named<Id>,
+) -> Result<Json<McpServerTest>, Problem> {
     let server = app.store.mcp_server(&id).await?;
     let mut settings = server.settings.0;
     if let Some(settings) = settings.as_object_mut() {
@@ -281,7 +284,7 @@ async fn test(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Json<T
     let status = statuses.into_iter().next().unwrap_or_default();
     let text = |name: &str| status.get(name).and_then(Value::as_str).map(str::to_owned);
     let state = text("state").unwrap_or_else(|| "failed".to_owned());
-    Ok(Json(Trial {
+    Ok(Json(McpServerTest {
         works: state == "ready" && text("list_error").is_none(),
         state,
         why: text("why").or_else(|| text("list_error")),

@@ -72,7 +72,9 @@ async fn kept(app: App, request: Request, next: Next) -> Result<Response, Proble
         .get::<Client>()
         .copied()
         .unwrap_or_default();
-    let scope = format!("{}:{}", client.0, parts.uri);
+    let target = parts.uri.path_and_query();
+    let target = target.map_or("/", |target| target.as_str());
+    let scope = format!("{}:{target}", client.0);
     let path = parts.extensions.get::<MatchedPath>();
     let (limit, timeout) = if path.is_some_and(|path| path.as_str() == LARGE) {
         (IMPORT, app.options.import_timeout)

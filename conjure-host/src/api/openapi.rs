@@ -7,11 +7,12 @@ use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use utoipa::OpenApi as _;
-use utoipa::openapi::path::{Operation, ParameterBuilder, ParameterIn, PathItem};
+use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn, PathItem};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, HeaderBuilder, OpenApi, Ref, RefOr, ResponseBuilder, Tag};
 
+use super::door::OPEN;
 use super::problem::{Described, MEDIA_TYPE};
 use super::state::App;
 
@@ -148,7 +149,9 @@ fn complete(path: &str, method: &str, operation: &mut Operation) {
         ("500", "Something of the host's own failed"),
         ("503", "The database or the host is busy or ending"),
     ];
-    if path.starts_with("/api/") || path == "/metrics" {
+    if OPEN.contains(&path) {
+        operation.security = Some(vec![SecurityRequirement::default()]);
+    } else {
         problems.push(("401", "A token is needed"));
     }
     if path.contains('{') {
@@ -161,7 +164,12 @@ fn complete(path: &str, method: &str, operation: &mut Operation) {
             ("415", "The body is of another media type"),
         ]);
     }
-    if operation.request_body.is_some() || operation.parameters.is_some() {
+    let beside_path = |parameter: &RefOr<Parameter>| match parameter {
+        RefOr::T(parameter) => parameter.parameter_in != ParameterIn::Path,
+        RefOr::Ref(_) => true,
+    };
+    let parameters = operation.parameters.iter().flatten();
+    if operation.request_body.is_some() || parameters.into_iter().any(beside_path) {
         problems.push(("422", "What was sent cannot be right"));
     }
     if method == "post" {

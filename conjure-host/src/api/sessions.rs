@@ -266,9 +266,9 @@ enum ThreadChoice {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct ChangeQuery {
-    /// `next_turn`, or `now`: the stream that runs is stopped, what came is kept, and the model is
+    /// `next_turn` (without it), or `now`: the stream that runs is stopped, what came is kept, and the model is
     /// asked again with the new settings.
-    #[param(default = "next_turn", inline)]
+    #[param(inline)]
     apply: Option<Apply>,
 }
 
@@ -284,8 +284,8 @@ enum Apply {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct RemoveQuery {
-    /// `keep`, or `delete`: the active thread is deleted for good.
-    #[param(default = "keep", inline)]
+    /// `keep` (without it), or `delete`: the active thread is deleted for good.
+    #[param(inline)]
     chat: Option<Chat>,
 }
 

@@ -110,7 +110,7 @@ struct ThreadDetail {
     #[serde(flatten)]
     thread: Thread,
     /// Its names with their times, the oldest first.
-    labels: Vec<Label>,
+    labels: Vec<ThreadLabel>,
     /// Its forks, the oldest first.
     forks: Vec<Thread>,
     /// The forks, and forks of forks, that go on showing text of it when it is cleared.
@@ -120,7 +120,7 @@ struct ThreadDetail {
 
 /// A name of a thread.
 #[derive(Debug, Serialize, ToSchema)]
-struct Label {
+struct ThreadLabel {
     label: String,
     at_ms: i64,
 }
@@ -151,7 +151,7 @@ struct ChangeThread {
 /// Where a fork begins.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct Fork {
+struct ForkThread {
     /// The last entry that the fork shows; the newest without it.
     #[schema(minimum = 1)]
     at: Option<u64>,
@@ -162,7 +162,7 @@ struct Fork {
 
 /// What clearing a thread did.
 #[derive(Debug, Serialize, ToSchema)]
-struct Cleared {
+struct ClearedThread {
     #[schema(value_type = String)]
     cleared: ThreadId,
     /// Forks that go on showing text of it.
@@ -225,7 +225,7 @@ async fn get(
     let labels = app.store.thread_labels(&id).await?;
     let labels = labels
         .into_iter()
-        .map(|(at_ms, label)| Label { label, at_ms });
+        .map(|(at_ms, label)| ThreadLabel { label, at_ms });
     let forks = app.store.forks(&id).await?;
     Ok(Json(ThreadDetail {
         thread: thread.into(),
@@ -278,13 +278,13 @@ async fn cost(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Respon
 /// Nothing is copied. The fork keeps what it shows when the other is cleared.
 #[utoipa::path(post, path = "/api/v1/threads/{thread}/fork", operation_id = "fork_thread",
     tag = "threads", params(("thread" = String, Path, description = "The thread's id")),
-    request_body = Fork,
+    request_body = ForkThread,
     responses((status = 201, description = "The fork", body = Thread,
         headers(("Location" = String, description = "Its address")))))]
 async fn fork(
     State(app): State<App>,
     Named(Id(id)): Named<Id>,
-    Sent(body): Sent<Fork>,
+    Sent(body): Sent<ForkThread>,
 ) -> Result<Response, Problem> {
     let id = ThreadId::parse(&id)?;
     let label = body.label.as_deref();
@@ -310,14 +310,17 @@ async fn fork(
 /// A turn that runs on it is cancelled first.
 #[utoipa::path(delete, path = "/api/v1/threads/{thread}/entries", operation_id = "clear_thread",
     tag = "threads", params(("thread" = String, Path, description = "The thread's id")),
-    responses((status = 200, description = "It is empty now", body = Cleared),
+    responses((status = 200, description = "It is empty now", body = ClearedThread),
         (status = 409, description = "Another program has it open")))]
-async fn clear(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Json<Cleared>, Problem> {
+async fn clear(
+    State(app): State<App>,
+    Named(Id(id)): Named<Id>,
+) -> Result<Json<ClearedThread>, Problem> {
     let id = ThreadId::parse(&id)?;
     let kept_by_forks = keeping(&app, &id).await?;
     app.manager.clear_thread(&id).await?;
     app.store.collect_blobs().await?;
-    Ok(Json(Cleared {
+    Ok(Json(ClearedThread {
         cleared: id,
         kept_by_forks,
     }))

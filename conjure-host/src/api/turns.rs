@@ -123,7 +123,7 @@ struct NewTurn {
 
 /// A turn that was begun, or waits to be.
 #[derive(Debug, Serialize, ToSchema)]
-struct Begun {
+struct BegunTurn {
     turn: String,
     /// The thread that it is in, whatever the session's thread is later.
     #[schema(value_type = String)]
@@ -157,7 +157,7 @@ struct WaitQuery {
 /// What is cancelled.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct Cancel {
+struct CancelTurn {
     /// The follow-ups that wait never begin.
     #[serde(default)]
     drop_queued: bool,
@@ -187,7 +187,7 @@ async fn list(
 #[utoipa::path(post, path = "/api/v1/sessions/{session}/turns", operation_id = "create_turn",
     tag = "turns", params(("session" = String, Path, description = "The session's id or name")),
     request_body = NewTurn,
-    responses((status = 202, description = "It is begun, or waits", body = Begun,
+    responses((status = 202, description = "It is begun, or waits", body = BegunTurn,
             headers(("Location" = String, description = "The turn's address"))),
         (status = 409, description = "The session has no thread, or the turn is another session's"),
         (status = 429, description = "Too many follow-ups wait")))]
@@ -215,7 +215,7 @@ async fn say(
         }
     };
     let at = [(header::LOCATION, format!("/api/v1/turns/{}", turn.id))];
-    let begun = Begun {
+    let begun = BegunTurn {
         events: format!("/api/v1/threads/{}/events", turn.thread),
         turn: turn.id,
         thread: turn.thread,
@@ -250,16 +250,16 @@ async fn get(
     Ok(Json(run.into()))
 }
 
-/// Cancel the turn that runs in a session; what came so far is kept
+/// CancelTurn the turn that runs in a session; what came so far is kept
 ///
 /// Where nothing runs, nothing happens.
 #[utoipa::path(post, path = "/api/v1/sessions/{session}/cancel", operation_id = "cancel_turn",
     tag = "turns", params(("session" = String, Path, description = "The session's id or name")),
-    request_body = Cancel, responses((status = 204, description = "It is being cancelled")))]
+    request_body = CancelTurn, responses((status = 204, description = "It is being cancelled")))]
 async fn cancel(
     State(app): State<App>,
     Named(Ref(id)): Named<Ref>,
-    Sent(body): Sent<Cancel>,
+    Sent(body): Sent<CancelTurn>,
 ) -> Result<StatusCode, Problem> {
     app.manager.cancel(&id, body.drop_queued).await?;
     Ok(StatusCode::NO_CONTENT)

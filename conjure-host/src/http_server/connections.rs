@@ -13,12 +13,17 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::patient::Patient;
+
 /// What a connection too many gets.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\n\
     content-type: text/plain\r\ncontent-length: 60\r\n\r\n\
     the server has as many connections as it may; try again soon";
 /// How long nothing is accepted when the system gives no connection, such as without descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// How long a client may take nothing of what it asked for.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What connections may take.
 #[derive(Debug, Clone, Copy)]
@@ -65,7 +70,8 @@ pub(crate) async fn serve(
             continue;
         };
         let service = TowerToHyperService::new(router.clone());
-        let connection = http.serve_connection(TokioIo::new(stream), service);
+        let connection =
+            http.serve_connection(TokioIo::new(Patient::new(stream, PATIENCE)), service);
         let end = end.clone();
         open.spawn(async move {
             let _slot = slot;

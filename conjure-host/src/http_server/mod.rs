@@ -3,6 +3,7 @@
 
 mod access;
 pub(crate) mod connections;
+mod patient;
 
 pub use access::HttpAccess;
 pub(crate) use access::Tokens;

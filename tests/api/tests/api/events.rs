@@ -1,14 +1,14 @@
 //! Streams of events: every client gets each event once and in order, whatever happens to it.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use conjure_kit::{Signal, Workspace};
 use conjure_mock_llm::{Message, Position, Reply};
 use serde_json::{Value, json};
 
-use crate::server::Server;
+use crate::server::{Server, connect};
 use crate::stage::{Stage, text};
 
 /// A client that follows.
@@ -27,14 +27,15 @@ struct Came {
 
 impl Client {
     fn follow(server: &Server, path: &str, last: Option<&str>) -> Self {
-        let mut stream = server.connect();
+        Self::at(server.address, path, last)
+    }
+
+    fn at(address: SocketAddr, path: &str, last: Option<&str>) -> Self {
+        let mut stream = connect(address);
         let last = last.map(|last| format!("last-event-id: {last}\r\n"));
         let last = last.unwrap_or_default();
         // Of an HTTP/1.0 request the answer comes without chunks.
-        let head = format!(
-            "GET {path} HTTP/1.0\r\nhost: {}\r\n{last}\r\n",
-            server.address
-        );
+        let head = format!("GET {path} HTTP/1.0\r\nhost: {address}\r\n{last}\r\n");
         stream.write_all(head.as_bytes()).unwrap();
         let mut client = Self {
             lines: BufReader::new(stream),
@@ -155,6 +156,53 @@ fn who_comes_back_gets_exactly_what_was_missed() {
     let figures = stage.server.get("/metrics").is(200).body;
     let figures = String::from_utf8(figures).unwrap();
     assert!(figures.contains("\nconjure_event_streams "), "{figures}");
+}
+
+#[test]
+fn clients_that_come_and_go_all_see_the_same() {
+    const SESSIONS: usize = 4;
+    const CLIENTS: usize = 3;
+    let stage = Stage::new();
+    let words = "Some words that come one after the other, in many pieces. ".repeat(5);
+    for _ in 0..SESSIONS {
+        stage
+            .model
+            .says(Message::new().text(words.as_str()).deltas(3));
+    }
+    let ids: Vec<Value> = (0..SESSIONS).map(|_| stage.session(&json!({}))).collect();
+    let (address, words) = (stage.server.address, words.as_str());
+    std::thread::scope(|scope| {
+        for session in &ids {
+            let path = format!("/api/v1/threads/{}/events", text(&session["thread"]["id"]));
+            let follow = move |leaves_after: usize| {
+                let mut all: Vec<Came> = Vec::new();
+                loop {
+                    let last = all.last().map(|came| came.id.clone());
+                    let mut client = Client::at(address, &path, last.as_deref());
+                    for _ in 0..leaves_after {
+                        all.push(client.next().unwrap());
+                        if all.last().unwrap().kind == "done" {
+                            return all;
+                        }
+                    }
+                }
+            };
+            let clients: Vec<_> = (0..CLIENTS)
+                .map(|number| {
+                    let follow = follow.clone();
+                    scope.spawn(move || follow(number * 7 + 2))
+                })
+                .collect();
+            stage.say(&text(&session["id"]), "Go");
+            scope.spawn(move || {
+                let seen: Vec<_> = clients.into_iter().map(|one| one.join().unwrap()).collect();
+                assert!(seen.windows(2).all(|two| two[0] == two[1]), "{seen:#?}");
+                let deltas = seen[0].iter().filter(|came| came.kind == "content");
+                let said: String = deltas.map(|came| text(&came.data["delta"])).collect();
+                assert_eq!(said, words);
+            });
+        }
+    });
 }
 
 #[test]

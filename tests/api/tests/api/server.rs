@@ -50,10 +50,7 @@ impl Server {
     }
 
     pub(crate) fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
-        stream
+        connect(self.address)
     }
 
     /// Sends bytes as they are and reads the answer, until the server closes the connection.
@@ -105,6 +102,14 @@ impl Server {
     pub(crate) fn post(&self, path: &str, body: &Value) -> Reply {
         self.send("POST", path, body)
     }
+}
+
+/// A connection on which nothing is waited for without end.
+pub(crate) fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream
 }
 
 /// `conjure serve` on a free port.

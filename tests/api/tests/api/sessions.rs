@@ -151,11 +151,7 @@ fn a_conversation_goes_on_with_another_provider_in_a_fork_and_in_a_new_chat() {
         .get(&format!("/api/v1/threads/{thread}/entries?after=0"))
         .json();
     let first_turn = entries["entries"].as_array().unwrap();
-    let upto = first_turn
-        .iter()
-        .filter(|entry| entry["turn"] == 1)
-        .next_back()
-        .unwrap();
+    let upto = first_turn.iter().rfind(|entry| entry["turn"] == 1).unwrap();
     let fork = go(json!({ "kind": "fork", "thread": thread, "upto": upto["seq"] }));
     let forked = text(&fork["thread"]["id"]);
     assert_eq!(fork["thread"]["turns"], 1);

@@ -1,5 +1,7 @@
 //! Threads: listed, looked at, named, forked, cleared, carried from one host to another.
 
+use conjure_kit::{Model, Workspace, cli};
+use conjure_mock_llm::{Message, Position, Reply};
 use serde_json::{Value, json};
 
 use crate::server::Server;
@@ -186,4 +188,33 @@ fn what_is_exported_can_be_imported_and_damage_is_said() {
     // Nothing of what was refused stays.
     let listed = server.get("/api/v1/threads").is(200).json();
     assert_eq!(listed["items"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_thread_that_another_program_writes_is_looked_at_and_not_changed() {
+    let workspace = Workspace::new().unwrap();
+    let server = Server::with(&workspace, "", &[]);
+    let model = Model::start().unwrap();
+    let reply = Message::new().text("A long answer.").deltas(2);
+    model.says(Reply::from(reply).hold(Position::Event(5), "middle"));
+    let args = ["run", "--provider", "anthropic", "--model", "m", "Go"];
+    let run = cli(args)
+        .workspace(&workspace)
+        .model(&model)
+        .start()
+        .unwrap();
+    model.mock().reached_blocking("middle").unwrap();
+    let listed = server.get("/api/v1/threads").is(200).json();
+    let thread = &listed["items"][0];
+    assert_eq!(thread["is_open"], true);
+    let path = format!("/api/v1/threads/{}", thread["id"].as_str().unwrap());
+    server.get(&format!("{path}/entries")).is(200);
+    assert_eq!(server.delete(&path).is(409).kind(), "busy");
+    assert_eq!(
+        server.delete(&format!("{path}/entries")).is(409).kind(),
+        "busy"
+    );
+    model.mock().release("middle");
+    assert_eq!(run.wait().unwrap().code, Some(0));
+    server.delete(&path).is(204);
 }

@@ -229,3 +229,25 @@ fn what_is_no_turn_is_refused() {
     stage.server.get("/api/v1/turns/nothing?wait=61").is(422);
     assert!(stage.model.requests().is_empty());
 }
+
+#[test]
+fn more_follow_ups_than_may_wait_are_refused() {
+    let stage = Stage::new();
+    let id = text(&stage.session(&json!({}))["id"]);
+    stage.model.says(held("A long first answer.", "first"));
+    let first = stage.say(&id, "One");
+    stage.model.mock().reached_blocking("first").unwrap();
+    for _ in 0..100 {
+        stage.say(&id, "More");
+    }
+    let path = format!("/api/v1/sessions/{id}/turns");
+    let full = stage.server.post(&path, &json!({ "text": "More" })).is(429);
+    assert_eq!(full.kind(), "queue-full");
+    assert!(full.header("retry-after").is_some());
+    let cancel = format!("/api/v1/sessions/{id}/cancel");
+    stage
+        .server
+        .post(&cancel, &json!({ "drop_queued": true }))
+        .is(204);
+    assert_eq!(stage.over(&first)["state"], "cancelled");
+}
