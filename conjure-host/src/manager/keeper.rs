@@ -25,6 +25,9 @@ use crate::store::{Run, RunState, Session as Row, Spent, StoreError, ThreadId};
 /// How long a turn that is ended may take to come to its end.
 const ENDING: Duration = Duration::from_secs(10);
 
+/// Why a turn that waited never began.
+const GOING_DOWN: &str = "the host went down before it began";
+
 /// Keeps one session.
 pub(super) struct Keeper {
     pub(super) inner: Arc<Inner>,
@@ -92,16 +95,23 @@ impl Keeper {
                 "its keeper broke; its turns are lost"
             );
         }
+        if self.running.is_none() {
+            self.inner.states.set(&self.row.id, Status::default());
+        }
+        // From here on another keeper may begin.
         self.mailbox.close();
         let left = if done.is_err() {
             RunState::Lost
         } else {
             RunState::Interrupted
         };
-        self.drop_waiting(left, "the host went down before it began")
-            .await;
+        self.drop_waiting(left, GOING_DOWN).await;
+        let was_running = self.running.is_some();
         self.leave().await;
-        self.inner.states.set(&self.row.id, Status::default());
+        if was_running {
+            self.inner.states.set(&self.row.id, Status::default());
+        }
+        self.inner.forget(&self.row.id);
     }
 
     async fn run(&mut self) {
@@ -263,6 +273,9 @@ impl Keeper {
     async fn begin_next(&mut self) {
         if self.running.is_some() || self.opening.is_some() {
             return;
+        }
+        if self.inner.closing.is_cancelled() {
+            self.drop_waiting(RunState::Interrupted, GOING_DOWN).await;
         }
         let Some(turn) = self.waiting.pop_front() else {
             return;

@@ -206,6 +206,14 @@ impl Manager {
 }
 
 impl Inner {
+    /// A keeper is over; another one may have taken its place.
+    fn forget(&self, session: &str) {
+        let mut keepers = lock(&self.keepers);
+        if keepers.get(session).is_some_and(mpsc::Sender::is_closed) {
+            keepers.remove(session);
+        }
+    }
+
     /// The keeper of a session.
     async fn keeper(self: &Arc<Self>, session: &str) -> Result<mpsc::Sender<Ask>, ManagerError> {
         if let Some(keeper) = lock(&self.keepers).get(session).cloned()

@@ -206,6 +206,8 @@ fn nextest(args: &[String], outcome: &mut Outcome) -> Result<()> {
     }
     let mut command = repo::cargo(["nextest", "run", "--profile", "default"]);
     command.args(TARGETS).args(args);
+    // What tests load was built before them.
+    command.env("CONJURE_KIT_BUILT", "1");
     if let Err(error) = repo::run(&mut command) {
         outcome.broken.push(format!("{error:#}"));
     }

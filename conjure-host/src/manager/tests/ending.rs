@@ -19,6 +19,11 @@ async fn a_shutdown_lets_what_runs_end_and_begins_nothing() {
         .say(&session.id, Said::user("hello"), None)
         .await
         .unwrap();
+    let queued = stage
+        .manager
+        .say(&session.id, Said::user("and then"), None)
+        .await
+        .unwrap();
     stage.model.reached("middle").await.unwrap();
     let (manager, id) = (stage.manager.clone(), session.id.clone());
     let down = tokio::spawn(async move { manager.shutdown(Duration::from_secs(10)).await });
@@ -32,6 +37,9 @@ async fn a_shutdown_lets_what_runs_end_and_begins_nothing() {
         .unwrap();
     let run = stage.manager.run(&turn.id).await.unwrap();
     assert_eq!(run.state, RunState::Completed);
+    let queued = stage.manager.run(&queued.id).await.unwrap();
+    assert_eq!(queued.state, RunState::Interrupted, "it never began");
+    assert_eq!(stage.model.requests().len(), 1);
 }
 
 #[tokio::test]

@@ -12,21 +12,21 @@ use crate::server::{Server, connect};
 use crate::stage::{Stage, text};
 
 /// A client that follows.
-struct Client {
+pub(crate) struct Client {
     lines: BufReader<TcpStream>,
     head: String,
 }
 
 /// An event, as it comes.
 #[derive(Debug, Clone, PartialEq)]
-struct Came {
-    id: String,
-    kind: String,
-    data: Value,
+pub(crate) struct Came {
+    pub(crate) id: String,
+    pub(crate) kind: String,
+    pub(crate) data: Value,
 }
 
 impl Client {
-    fn follow(server: &Server, path: &str, last: Option<&str>) -> Self {
+    pub(crate) fn follow(server: &Server, path: &str, last: Option<&str>) -> Self {
         Self::at(server.address, path, last)
     }
 
@@ -63,7 +63,7 @@ impl Client {
     }
 
     /// The next event; nothing at the end of the stream.
-    fn next(&mut self) -> Option<Came> {
+    pub(crate) fn next(&mut self) -> Option<Came> {
         let mut came = Came {
             id: String::new(),
             kind: String::new(),

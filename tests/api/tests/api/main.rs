@@ -4,6 +4,8 @@
 
 // Clippy lets tests be blunt only where it sees that they are tests.
 #[cfg(test)]
+mod acceptance;
+#[cfg(test)]
 mod description;
 #[cfg(test)]
 mod ending;
