@@ -7,6 +7,7 @@ pub mod api;
 pub mod artifacts;
 pub mod auths;
 pub mod backend;
+pub mod client;
 pub mod describe;
 pub mod doctor;
 pub mod env;

@@ -10,6 +10,8 @@ pub struct SseEvent {
     pub name: String,
     /// The `data` lines, joined by line breaks.
     pub data: String,
+    /// The newest `id` field so far; empty when there was none.
+    pub id: String,
 }
 
 /// Why a stream is not read further.
@@ -39,6 +41,7 @@ pub struct SseDecoder {
     line: Vec<u8>,
     name: String,
     data: String,
+    id: String,
     has_data: bool,
     /// The last byte was CR: an LF right behind it belongs to it.
     after_cr: bool,
@@ -61,6 +64,7 @@ impl SseDecoder {
             line: Vec::new(),
             name: String::new(),
             data: String::new(),
+            id: String::new(),
             has_data: false,
             after_cr: false,
             first_line: true,
@@ -74,10 +78,11 @@ impl SseDecoder {
     /// [`SseError::TooLarge`], now and at every later push: where the next event begins is not
     /// known any more.
     pub fn push(&mut self, bytes: &[u8], out: &mut Vec<SseEvent>) -> Result<(), SseError> {
-        self.each(bytes, |name, data| {
+        self.each_numbered(bytes, |name, data, id| {
             out.push(SseEvent {
                 name: name.to_owned(),
                 data: data.to_owned(),
+                id: id.to_owned(),
             });
         })
     }
@@ -87,6 +92,14 @@ impl SseDecoder {
     /// # Errors
     /// Those of [`push`](Self::push).
     pub fn each(&mut self, bytes: &[u8], mut take: impl FnMut(&str, &str)) -> Result<(), SseError> {
+        self.each_numbered(bytes, |name, data, _| take(name, data))
+    }
+
+    fn each_numbered(
+        &mut self,
+        bytes: &[u8],
+        mut take: impl FnMut(&str, &str, &str),
+    ) -> Result<(), SseError> {
         if let Some(error) = self.failed {
             return Err(error);
         }
@@ -112,7 +125,7 @@ impl SseDecoder {
                 // It begins with its field, so there is no mark in front of it.
                 self.first_line = false;
                 self.after_cr = ending == b'\r';
-                take(self.name(), data);
+                take(self.name(), data, &self.id);
                 self.name.clear();
                 rest = after;
                 continue;
@@ -172,19 +185,20 @@ impl SseDecoder {
         }
         let line = std::mem::take(&mut self.line);
         if !line.is_empty() {
-            self.end_line(&line, &mut |_, _| {});
+            self.end_line(&line, &mut |_, _, _| {});
         }
         let mut last = None;
-        self.dispatch(&mut |name, data| {
+        self.dispatch(&mut |name, data, id| {
             last = Some(SseEvent {
                 name: name.to_owned(),
                 data: data.to_owned(),
+                id: id.to_owned(),
             });
         });
         last
     }
 
-    fn end_line(&mut self, line: &[u8], take: &mut impl FnMut(&str, &str)) {
+    fn end_line(&mut self, line: &[u8], take: &mut impl FnMut(&str, &str, &str)) {
         let mut line = line;
         if std::mem::take(&mut self.first_line) {
             line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
@@ -208,14 +222,18 @@ impl SseDecoder {
                 self.name.clear();
                 push_text(&mut self.name, value);
             }
+            b"id" => {
+                self.id.clear();
+                push_text(&mut self.id, value);
+            }
             // A comment (an empty field), or a field that is of no use here.
             _ => {}
         }
     }
 
-    fn dispatch(&mut self, take: &mut impl FnMut(&str, &str)) {
+    fn dispatch(&mut self, take: &mut impl FnMut(&str, &str, &str)) {
         if std::mem::take(&mut self.has_data) {
-            take(self.name(), &self.data);
+            take(self.name(), &self.data, &self.id);
         }
         self.name.clear();
         self.data.clear();
@@ -241,6 +259,18 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn an_id_holds_until_there_is_another() {
+        let mut decoder = SseDecoder::default();
+        let mut out = Vec::new();
+        let text = b"data: a\n\nid: 1.2\ndata: b\n\ndata: c\n\ndata: d\nid: 1.3\n\n";
+        for byte in text {
+            decoder.push(&[*byte], &mut out).unwrap();
+        }
+        let ids: Vec<&str> = out.iter().map(|event| event.id.as_str()).collect();
+        assert_eq!(ids, ["", "1.2", "1.2", "1.3"]);
+    }
 
     fn decode(pieces: &[&[u8]]) -> Vec<(String, String)> {
         let mut decoder = SseDecoder::default();

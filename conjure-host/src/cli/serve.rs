@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use conjure_host::api::{Api, ApiError, ApiOptions, HttpAccess};
 use conjure_host::auths::Auths;
+use conjure_host::client::Announced;
 use conjure_host::manager::Manager;
 use conjure_host::{env, fs};
 use secrecy::SecretString;
@@ -63,6 +64,13 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
         hosts: args.allow_host.clone(),
         origins: args.allow_origin.clone(),
     };
+    // Where clients need a token, so do the verbs of this program.
+    let own =
+        (!access.tokens.is_empty()).then(|| SecretString::from(uuid::Uuid::new_v4().to_string()));
+    let access = HttpAccess {
+        tokens: access.tokens.into_iter().chain(own.clone()).collect(),
+        ..access
+    };
     let mut signals = Signals::listen()?;
     let server = signals
         .unless(async {
@@ -81,6 +89,14 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
             listening.map_err(|error| failure(&error))
         })
         .await?;
+    let announced = Announced::new(&global.data_dir(), server.address(), own.as_ref());
+    let announced = announced.map_err(|error| Failure::host(error.to_string()))?;
+    if announced.is_none() {
+        output::aside(
+            "Another server runs for this data directory: `conjure run --session` and its like go \
+             to that one.",
+        );
+    }
     if global.json {
         output::json_line(&json!({ "url": server.url() }));
     } else {
@@ -93,6 +109,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
         Ok(())
     };
     Box::pin(signals.cancelling(&end, serving)).await?;
+    drop(announced);
     Ok(signals.last().map_or(Exit::Fine, Signal::exit))
 }
 

@@ -173,10 +173,7 @@ pub(crate) async fn set(global: &Global, sessions: &Sessions, args: Set) -> Resu
         ));
     }
     let when = if args.now { When::Now } else { When::NextTurn };
-    let view = sessions
-        .manager()
-        .update(&args.session, patch, when)
-        .await?;
+    let view = sessions.update(&args.session, patch, when).await?;
     told(global, &view);
     Ok(Exit::Fine)
 }
@@ -273,7 +270,7 @@ pub(crate) async fn delete(
     } else {
         Chat::Keep
     };
-    sessions.manager().delete(&view.id, chat).await?;
+    sessions.delete(&view.id, chat).await?;
     if global.json {
         output::json(&json!({ "deleted": view.id, "chat": chat }));
     } else {

@@ -120,7 +120,7 @@ async fn command(sessions: &Sessions, session: &str, line: &str) -> Result<(), F
                 model: Some((*model).to_owned()),
                 ..SessionPatch::default()
             };
-            let view = manager.update(session, patch, When::Now).await?;
+            let view = sessions.update(session, patch, When::Now).await?;
             aside(format_args!(
                 "{DIM}Now {} answers.{RESET}",
                 clean(&view.model)

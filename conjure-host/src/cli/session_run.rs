@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
 
-use conjure_core::chat::{Event, EventId, Message};
+use conjure_core::chat::{Event, EventId};
 use conjure_host::artifacts::Artifact;
-use conjure_host::manager::{ManagerError, Scope, Turn};
+use conjure_host::manager::Scope;
 use conjure_host::store::{Run, RunState, ThreadId};
 use serde_json::json;
 
@@ -13,7 +13,7 @@ use super::args::Global;
 use super::exit::{Exit, Failure};
 use super::output;
 use super::person::ask;
-use super::sessions::Sessions;
+use super::sessions::{Begun, Sessions};
 use super::signals::Signals;
 use super::thread::id;
 use super::transcript::{Asked, Transcript};
@@ -79,9 +79,8 @@ pub(crate) async fn follow(
     let run = manager.run(&turn).await?;
     let mut signals = Signals::listen()?;
     let mut transcript = Transcript::new(global.json);
-    let mut events = manager
-        .events(&run.thread, before(sessions, &run.thread).await?)
-        .await?;
+    let after = before(sessions, &run.thread).await?;
+    let mut events = sessions.events(&run.thread, after).await?;
     let mut began = false;
     loop {
         let event = tokio::select! {
@@ -171,20 +170,18 @@ impl Following<'_> {
     /// Says something, shows the turn until it is over, and gives the files that it made. A signal
     /// ends the turn; what came so far is kept. A second one does not wait for that.
     pub(crate) async fn say(&mut self, text: String) -> Result<(Run, Vec<Artifact>), Failure> {
-        let manager = self.sessions.manager();
-        let turn = manager.say(self.session, Message::user(text), None).await?;
+        let turn = self.sessions.say(self.session, text).await?;
         let made = self.until_over(&turn).await?;
-        let run = manager.wait(&turn.id).await?;
+        let run = self.sessions.wait(&turn.id).await?;
         self.transcript.end();
-        let files = manager.host().files(&turn.thread).await?;
+        let files = self.sessions.manager().host().files(&turn.thread).await?;
         let files = files.into_iter().filter(|file| made.contains(&file.id));
         Ok((run, files.collect()))
     }
 
-    async fn until_over(&mut self, turn: &Turn) -> Result<BTreeSet<String>, Failure> {
-        let manager = self.sessions.manager();
+    async fn until_over(&mut self, turn: &Begun) -> Result<BTreeSet<String>, Failure> {
         let after = before(self.sessions, &turn.thread).await?;
-        let mut events = manager.events(&turn.thread, after).await?;
+        let mut events = self.sessions.events(&turn.thread, after).await?;
         let (mut began, mut cancelled) = (false, false);
         let mut made = BTreeSet::new();
         loop {
@@ -194,7 +191,7 @@ impl Following<'_> {
                     if std::mem::replace(&mut cancelled, true) {
                         return Ok(made);
                     }
-                    manager.cancel(self.session, true).await?;
+                    self.sessions.cancel(self.session).await?;
                     continue;
                 }
                 event = events.next() => event?,
@@ -219,14 +216,12 @@ impl Following<'_> {
         }
     }
 
-    /// Lets the person decide about a call; whether they ended the turn instead. Where another
-    /// client was faster, its decision counts.
+    /// Lets the person decide about a call; whether they ended the turn instead.
     async fn decide(&mut self, asked: &Asked) -> Result<bool, Failure> {
-        let manager = self.sessions.manager();
         let decided = tokio::select! {
             biased;
             _ = self.signals.next() => {
-                manager.cancel(self.session, true).await?;
+                self.sessions.cancel(self.session).await?;
                 return Ok(true);
             }
             decided = ask(asked) => decided,
@@ -236,11 +231,11 @@ impl Following<'_> {
         } else {
             Scope::Once
         };
-        let done = manager.decide(self.session, &asked.call_id, decided.decision, scope);
-        match done.await {
-            Ok(()) | Err(ManagerError::NotFound { .. }) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
+        let (call, decision) = (&asked.call_id, decided.decision);
+        self.sessions
+            .decide(self.session, call, decision, scope)
+            .await?;
+        Ok(false)
     }
 }
 

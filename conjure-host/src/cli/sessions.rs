@@ -1,10 +1,18 @@
-//! The saved sessions, for verbs that look at them or run them.
+//! The saved sessions, for verbs that look at them or run them. What is only read comes from the
+//! store. Where a server runs for the data directory, what runs is asked of it.
 
 use std::time::Duration;
 
+use conjure_core::chat::{EventId, Message};
+use conjure_core::turn::{Decision, When};
 use conjure_host::auths::{AuthError, Auths};
+use conjure_host::client::{Server, ServerError, ServerEvents};
 use conjure_host::env;
-use conjure_host::manager::{Manager, ManagerError, Options};
+use conjure_host::manager::{
+    Chat, EventStream, Manager, ManagerError, Options, Scope, SessionPatch, SessionView,
+};
+use conjure_host::session::Stamped;
+use conjure_host::store::{Run, ThreadId};
 
 use super::args::Global;
 use super::exit::{Exit, Failure};
@@ -16,11 +24,38 @@ const ENDING: Duration = Duration::from_secs(5);
 /// The saved sessions of a data directory.
 pub(crate) struct Sessions {
     manager: Manager,
+    server: Option<Server>,
+}
+
+/// A turn that was begun, or waits to be.
+pub(crate) struct Begun {
+    pub(crate) id: String,
+    pub(crate) thread: ThreadId,
+}
+
+/// The events of a thread.
+pub(crate) enum Events {
+    Here(Box<EventStream>),
+    There(Box<ServerEvents>),
+}
+
+impl Events {
+    /// The next event; nothing when none comes any more.
+    pub(crate) async fn next(&mut self) -> Result<Option<Stamped>, Failure> {
+        match self {
+            Self::Here(events) => {
+                let event = events.next().await?;
+                Ok(event.map(|event| Stamped::clone(&event)))
+            }
+            Self::There(events) => Ok(Some(events.next().await?)),
+        }
+    }
 }
 
 impl Sessions {
     /// Opens the store and makes the plugins ready.
     pub(crate) async fn open(global: &Global) -> Result<Self, Failure> {
+        let server = Server::find(&global.data_dir());
         let store = global.store().await?;
         let host = global
             .host()
@@ -32,10 +67,10 @@ impl Sessions {
             .await
             .map_err(|error| Failure::host(error.to_string()))?;
         let manager = Manager::start(host, store, Options::default()).await?;
-        Ok(Self { manager })
+        Ok(Self { manager, server })
     }
 
-    /// Whoever runs them.
+    /// For what is read, and what is saved where nothing runs.
     pub(crate) fn manager(&self) -> &Manager {
         &self.manager
     }
@@ -43,6 +78,90 @@ impl Sessions {
     /// Ends what runs here.
     pub(crate) async fn close(self) {
         self.manager.shutdown(ENDING).await;
+    }
+
+    pub(crate) async fn say(&self, session: &str, text: String) -> Result<Begun, Failure> {
+        match &self.server {
+            Some(server) => {
+                let turn = server.say(session, &text).await?;
+                Ok(Begun {
+                    id: turn.id,
+                    thread: turn.thread,
+                })
+            }
+            None => {
+                let turn = self.manager.say(session, Message::user(text), None).await?;
+                Ok(Begun {
+                    id: turn.id,
+                    thread: turn.thread,
+                })
+            }
+        }
+    }
+
+    /// Waits until a turn is over.
+    pub(crate) async fn wait(&self, turn: &str) -> Result<Run, Failure> {
+        Ok(self.manager.wait(turn).await?)
+    }
+
+    pub(crate) async fn cancel(&self, session: &str) -> Result<(), Failure> {
+        match &self.server {
+            Some(server) => Ok(server.cancel(session, true).await?),
+            None => Ok(self.manager.cancel(session, true).await?),
+        }
+    }
+
+    /// Decides about a call. Where another client was faster, its decision counts.
+    pub(crate) async fn decide(
+        &self,
+        session: &str,
+        call: &str,
+        decision: Decision,
+        scope: Scope,
+    ) -> Result<(), Failure> {
+        match &self.server {
+            Some(server) => match server.decide(session, call, &decision, &scope).await {
+                Ok(()) | Err(ServerError::Refused { status: 404, .. }) => Ok(()),
+                Err(error) => Err(error.into()),
+            },
+            None => match self.manager.decide(session, call, decision, scope).await {
+                Ok(()) | Err(ManagerError::NotFound { .. }) => Ok(()),
+                Err(error) => Err(error.into()),
+            },
+        }
+    }
+
+    pub(crate) async fn update(
+        &self,
+        session: &str,
+        patch: SessionPatch,
+        when: When,
+    ) -> Result<SessionView, Failure> {
+        let Some(server) = &self.server else {
+            return Ok(self.manager.update(session, patch, when).await?);
+        };
+        let id = self.manager.get(session).await?.id;
+        server.update(&id, &patch, when).await?;
+        Ok(self.manager.get(&id).await?)
+    }
+
+    pub(crate) async fn delete(&self, session: &str, chat: Chat) -> Result<(), Failure> {
+        match &self.server {
+            Some(server) => Ok(server.delete(session, chat).await?),
+            None => Ok(self.manager.delete(session, chat).await?),
+        }
+    }
+
+    /// Follows a thread's events behind `after`.
+    pub(crate) async fn events(
+        &self,
+        thread: &ThreadId,
+        after: Option<EventId>,
+    ) -> Result<Events, Failure> {
+        Ok(match &self.server {
+            Some(server) => Events::There(Box::new(server.events(thread, after))),
+            None => Events::Here(Box::new(self.manager.events(thread, after).await?)),
+        })
     }
 }
 
@@ -58,6 +177,17 @@ impl From<ManagerError> for Failure {
             | ManagerError::Auth(_) => Exit::Usage,
             ManagerError::Full { .. } => Exit::Limit,
             ManagerError::Closing => Exit::Host,
+        };
+        Self::new(exit, error.to_string())
+    }
+}
+
+impl From<ServerError> for Failure {
+    fn from(error: ServerError) -> Self {
+        let exit = match &error {
+            ServerError::Refused { status: 429, .. } => Exit::Limit,
+            ServerError::Refused { status, .. } if *status < 500 => Exit::Usage,
+            _ => Exit::Host,
         };
         Self::new(exit, error.to_string())
     }

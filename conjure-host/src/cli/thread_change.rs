@@ -1,5 +1,6 @@
 //! `conjure thread fork | rename | clear`.
 
+use conjure_host::client::Server;
 use conjure_host::store::{Store, Thread, ThreadId};
 use serde_json::json;
 
@@ -91,7 +92,10 @@ pub(crate) async fn clear(global: &Global, args: &Clear) -> Result<Exit, Failure
         aside("Nothing was deleted.");
         return Ok(Exit::Interrupted);
     }
-    clear_now(&store, &thread.id).await?;
+    match Server::find(&global.data_dir()) {
+        Some(server) => server.clear_thread(&thread.id).await?,
+        None => clear_now(&store, &thread.id).await?,
+    }
     if global.json {
         let keeping: Vec<&ThreadId> = keeping.iter().map(|fork| &fork.id).collect();
         output::json(&json!({ "cleared": thread.id, "kept_by_forks": keeping }));

@@ -204,6 +204,10 @@ impl Keeper {
         }
         // Another process may have changed it.
         self.row = self.inner.store.session(&self.row.id).await?;
+        let spec = self.inner.spec(&self.row).await?;
+        if let Some(open) = self.open.as_mut().filter(|open| open.opened.spec != spec) {
+            open.is_outdated = true;
+        }
         let thread = active(&self.row)?;
         self.enqueue(turn_id.clone(), &thread, message, false)
             .await?;

@@ -66,6 +66,7 @@ fn the_program() {
       skill        Look at skill folders and validate them
       mcp          Serve tools to MCP clients, and look after MCP servers: list, examine, import, log in
       docker       Build the image that the container backend works in
+      doctor       Say what works on this machine, what does not, and what to do about it
       models       List models: what the providers offer, context sizes, prices
       session      Keep sessions: auth, model, directory, persona, memory, tools, and the thread they go
                    on with

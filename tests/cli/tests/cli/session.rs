@@ -309,3 +309,102 @@ fn a_conversation_in_a_session_goes_from_thread_to_thread() {
     assert_eq!(threads["threads"].as_array().unwrap().len(), 3);
     assert!(!model.last_request().body.to_string().contains("first"));
 }
+
+/// A server of this workspace.
+fn server(workspace: &Workspace, args: &str) -> conjure_kit::Running {
+    let args = format!("serve --listen 127.0.0.1:0 {args}");
+    let server = conjure(workspace, &args).start().unwrap();
+    server.wait_for_stdout("Serving the API at").unwrap();
+    server
+}
+
+#[test]
+fn verbs_go_to_a_server_that_runs() {
+    let model = Model::start().unwrap();
+    let workspace = stage(&model);
+    let tokens = workspace.write("tokens", "a-token-of-a-test\n").unwrap();
+    let server = server(&workspace, &format!("--token-file {}", tokens.display()));
+    done(
+        &workspace,
+        "session create work --auth claude --model claude-sonnet-4-5",
+    );
+    // It is open in the server, and asked again and again from here.
+    for text in ["One.", "Two."] {
+        model.says(Message::new().text(text));
+        let said = ok(asks(&workspace, &["--session", "work"], "Go"));
+        assert_eq!(said.stdout, format!("{text}\n"));
+    }
+    let held = |text: &str, token: &str| {
+        Reply::from(Message::new().text(text).deltas(3)).hold(Position::Event(4), token)
+    };
+    // Who is killed takes no turn with it.
+    model.says(held("A long story of the sea", "sea"));
+    let running = asks(&workspace, &["--session", "work"], "Tell")
+        .start()
+        .unwrap();
+    running.wait_for_stdout("A l").unwrap();
+    running.signal(Signal::KILL);
+    running.wait().unwrap();
+    assert_eq!(show(&workspace, "work")["state"], "running");
+    let follower = conjure(&workspace, "session follow work").start().unwrap();
+    follower.wait_for_stdout("A l").unwrap();
+    model.mock().release("sea");
+    assert_eq!(follower.wait().unwrap().stdout, "A long story of the sea\n");
+    // An interrupt ends the turn there.
+    model.says(held("Another long story", "never"));
+    let running = asks(&workspace, &["--session", "work"], "Tell")
+        .start()
+        .unwrap();
+    running.wait_for_stdout("Ano").unwrap();
+    running.signal(Signal::INT);
+    assert_eq!(running.wait().unwrap().code, Some(130));
+    // Another vendor, at once, and a thread that is open there is cleared.
+    done(
+        &workspace,
+        "session set work --auth open --model gpt-5 --now",
+    );
+    model.says(Message::new().text("Three."));
+    ok(asks(&workspace, &["--session", "work"], "Go"));
+    assert_eq!(model.last_request().path, "/v1/responses");
+    let view = show(&workspace, "work");
+    let thread = view["thread"]["id"].as_str().unwrap();
+    done(&workspace, &format!("thread clear {thread} --yes"));
+    let shown = done(&workspace, &format!("thread show {thread} --json")).stdout;
+    assert!(!shown.contains("Three."), "{shown}");
+    done(&workspace, "session delete work --yes");
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait().unwrap().code, Some(143));
+    // Without a server the verbs do it themselves.
+    done(&workspace, "session create again --auth claude --model m");
+    model.says(Message::new().text("Alone."));
+    let said = ok(asks(&workspace, &["--session", "again"], "Go"));
+    assert_eq!(said.stdout, "Alone.\n");
+}
+
+#[test]
+fn a_call_is_decided_about_on_the_terminal_wherever_it_runs() {
+    let model = Model::start().unwrap();
+    let workspace = stage(&model);
+    let server = server(&workspace, "");
+    done(
+        &workspace,
+        "session create work --auth claude --model claude-sonnet-4-5",
+    );
+    model.calls(
+        "call-1",
+        "local_bash_tool",
+        json!({ "command": "echo lit > lamp" }),
+    );
+    model.says(Message::new().text("Done."));
+    let mut running = asks(&workspace, &["--session", "work"], "Light the lamp")
+        .on_terminal()
+        .start()
+        .unwrap();
+    running.wait_for_stdout("Allow it?").unwrap();
+    running.send_line("y").unwrap();
+    let output = running.wait().unwrap();
+    assert!(output.stdout.contains("Done."), "{output:?}");
+    assert_eq!(workspace.read("lamp").unwrap(), "lit\n");
+    server.signal(Signal::TERM);
+    server.wait().unwrap();
+}
