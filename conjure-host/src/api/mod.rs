@@ -6,6 +6,8 @@
 
 mod approvals;
 mod auths;
+#[cfg(test)]
+mod describing;
 mod door;
 mod entries;
 mod events;
