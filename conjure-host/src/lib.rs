@@ -11,6 +11,7 @@ pub mod fs;
 mod host;
 pub mod manager;
 pub mod mcp_server;
+pub mod outlook;
 pub mod platform;
 pub mod plugin;
 pub mod provider;

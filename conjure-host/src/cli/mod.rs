@@ -24,6 +24,8 @@ mod output;
 mod person;
 mod plugin;
 mod plugin_new;
+mod policy;
+mod policy_check;
 mod routes;
 mod run;
 mod secret;
@@ -166,6 +168,8 @@ enum Verb {
     /// A saved auth is encrypted; nothing prints its secret. `--auth NAME` or `auth = "NAME"` in a
     /// session file uses it.
     Auth(auth::Args),
+    /// Say which calls could ask a person, before anything runs
+    Policy(policy::Args),
     /// Print completions for a shell
     ///
     /// For bash: `source <(conjure completions bash)`.
@@ -231,6 +235,7 @@ impl Cli {
                         Verb::Db(args) => db::run(&global, args).await,
                         Verb::Files(args) => files::run(&global, args).await,
                         Verb::Auth(args) => auth::run(&global, args).await,
+                        Verb::Policy(args) => policy::run(&global, args).await,
                         Verb::Models(args) => models::run(&global, args).await,
                         Verb::Plugin(args) => plugin::run(&global, args).await,
                         Verb::Mcp(args) => mcp::run(&global, args).await,

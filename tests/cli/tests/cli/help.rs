@@ -72,6 +72,7 @@ fn the_program() {
       files        List the files of a thread, or save copies of them
       wire         Decode a provider's reply, or encode a request, to debug a wire
       auth         Save credentials under names that sessions use, and test them
+      policy       Say which calls could ask a person, before anything runs
       completions  Print completions for a shell
       help         Print this message or the help of the given subcommand(s)
 

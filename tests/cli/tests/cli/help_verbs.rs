@@ -33,6 +33,8 @@ const VERBS: &[&str] = &[
     "docker",
     "docker build",
     "models",
+    "policy",
+    "policy check",
     "thread",
     "thread list",
     "thread show",

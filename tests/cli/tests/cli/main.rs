@@ -44,6 +44,7 @@ mod mcp_import;
 mod plugin;
 #[cfg(test)]
 mod plugin_new;
+mod policy;
 #[cfg(test)]
 mod provider;
 #[cfg(test)]
