@@ -15,6 +15,7 @@ pub mod outlook;
 pub mod platform;
 pub mod plugin;
 pub mod provider;
+pub mod replay;
 pub mod session;
 mod shared;
 pub mod skill_folders;

@@ -26,6 +26,7 @@ mod plugin;
 mod plugin_new;
 mod policy;
 mod policy_check;
+mod replay;
 mod routes;
 mod run;
 mod secret;
@@ -170,6 +171,8 @@ enum Verb {
     Auth(auth::Args),
     /// Say which calls could ask a person, before anything runs
     Policy(policy::Args),
+    /// Run a recorded thread again, offline, and name the first thing that is otherwise
+    Replay(replay::Args),
     /// Print completions for a shell
     ///
     /// For bash: `source <(conjure completions bash)`.
@@ -210,6 +213,7 @@ impl Cli {
             Verb::Completions(args) => Ok(completions::run(&args, &mut Self::command())),
             Verb::Skill(args) => skill::run(&global, &args),
             Verb::Wire(args) => wire::run(args),
+            Verb::Replay(args) => replay::run(&global, &args),
             Verb::Docker(args) => docker::run(&global, &args),
             Verb::Mcp(args) if args.needs_no_host() => mcp::run_without_host(&global, &args),
             Verb::Plugin(args) if args.needs_no_host() => plugin::run_without_host(&global, &args),
@@ -239,9 +243,11 @@ impl Cli {
                         Verb::Models(args) => models::run(&global, args).await,
                         Verb::Plugin(args) => plugin::run(&global, args).await,
                         Verb::Mcp(args) => mcp::run(&global, args).await,
-                        Verb::Skill(_) | Verb::Wire(_) | Verb::Docker(_) | Verb::Completions(_) => {
-                            Ok(Exit::Fine)
-                        }
+                        Verb::Skill(_)
+                        | Verb::Wire(_)
+                        | Verb::Replay(_)
+                        | Verb::Docker(_)
+                        | Verb::Completions(_) => Ok(Exit::Fine),
                     }
                 });
                 // A plugin's thread that hangs must not keep the program.

@@ -35,6 +35,7 @@ const VERBS: &[&str] = &[
     "models",
     "policy",
     "policy check",
+    "replay",
     "thread",
     "thread list",
     "thread show",

@@ -50,6 +50,7 @@ mod provider;
 #[cfg(test)]
 mod providers;
 #[cfg(test)]
+mod replay;
 mod routes;
 #[cfg(test)]
 mod run;
