@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
 
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::cassette::{CallOf, Cassette, Judged, Step, VERSION};
@@ -106,6 +107,10 @@ fn steps(entries: &[Entry], hashes: &HashMap<String, String>) -> Vec<Step> {
             // Where a file was concerns the machine that it was on.
             (*place, *remote) = (None, None);
             sha256 = hashes.get(&artifact.id).cloned();
+        }
+        if let EntryBody::BackendState { state, .. } = &mut body {
+            // A backend's own, which may open something of its: a session, a container.
+            *state = Value::Null;
         }
         steps.push(Step {
             seq: entry.seq,

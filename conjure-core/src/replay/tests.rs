@@ -437,6 +437,56 @@ fn tools_that_came_and_went_are_told_as_the_log_knows_them() {
 }
 
 #[test]
+fn where_files_are_and_what_opens_a_backend_is_left_out() {
+    let (mut entries, setup) = talked();
+    let artifact = crate::chat::ArtifactRef {
+        id: "file-1".to_owned(),
+        name: "notes.txt".to_owned(),
+        media_type: "text/plain".to_owned(),
+        size: Some(3),
+    };
+    let bodies = [
+        EntryBody::File {
+            artifact,
+            source: "desk".to_owned(),
+            call_id: Some("c1".to_owned()),
+            place: Some("/home/ada/notes.txt".to_owned()),
+            remote: Some("remote-notes".to_owned()),
+        },
+        EntryBody::BackendState {
+            backend: "desk".to_owned(),
+            state: json!({"session": "opens-it"}),
+        },
+    ];
+    for (at, body) in (5..).zip(bodies) {
+        entries.insert(
+            at,
+            Entry {
+                seq: 0,
+                turn: 1,
+                at_ms: 0,
+                body,
+            },
+        );
+    }
+    for (seq, entry) in (1..).zip(&mut entries) {
+        entry.seq = seq;
+    }
+    let hashes = HashMap::from([("file-1".to_owned(), "abc".to_owned())]);
+    let cassette = record("talk", &entries, setup, &hashes);
+    assert_eq!(cassette.steps[5].sha256.as_deref(), Some("abc"));
+    let text = cassette.to_text().unwrap();
+    for left_out in ["/home/ada", "remote-notes", "opens-it"] {
+        assert!(!text.contains(left_out), "{left_out}: {text}");
+    }
+    let report = replay(&cassette, None);
+    assert!(
+        report.is_clean() && report.unreplayed.is_empty(),
+        "{report:#?}"
+    );
+}
+
+#[test]
 fn over_another_wire_every_request_is_looked_at() {
     let cassette = recorded();
     let report = replay(&cassette, Some(&Recipient::of_name("gemini", "gemini-x")));
