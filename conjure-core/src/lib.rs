@@ -10,6 +10,7 @@ pub mod cost;
 pub mod label;
 pub mod log;
 pub mod repair;
+pub mod replay;
 pub mod request;
 pub mod routing;
 pub mod skill_folder;

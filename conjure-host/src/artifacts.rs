@@ -16,7 +16,7 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 use tokio::sync::OnceCell;
 
-use digest::digest_aside;
+pub(crate) use digest::digest_aside;
 pub use names::{media_type, safe_name};
 
 /// A file of a session.

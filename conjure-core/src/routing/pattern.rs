@@ -137,11 +137,27 @@ impl Pattern {
             || glob(pattern, &call.arguments.to_string(), |_| true)
     }
 
-    fn is_about(&self, call: &PolicyCall<'_>) -> bool {
+    /// Whether calls of this tool may be what it is about, whatever their arguments.
+    pub(super) fn concerns(&self, name: &str, backend: &str) -> bool {
         match &self.subject {
-            Subject::Name(pattern) => glob(pattern, call.name, |_| true),
-            Subject::Backend(pattern) => glob(pattern, call.backend, |_| true),
+            Subject::Name(pattern) => glob(pattern, name, |_| true),
+            Subject::Backend(pattern) => glob(pattern, backend, |_| true),
         }
+    }
+
+    /// Whether it looks at arguments.
+    pub(super) fn has_arguments(&self) -> bool {
+        self.arguments.is_some()
+    }
+
+    /// Whether a rule that asks or denies covers all calls of the tools that it is about.
+    pub(super) fn takes_any_arguments(&self) -> bool {
+        let only_stars = |text: &String| !text.is_empty() && text.chars().all(|c| c == '*');
+        self.arguments.as_ref().is_none_or(only_stars)
+    }
+
+    fn is_about(&self, call: &PolicyCall<'_>) -> bool {
+        self.concerns(call.name, call.backend)
     }
 }
 

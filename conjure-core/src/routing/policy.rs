@@ -114,7 +114,7 @@ impl Policy {
 }
 
 impl Defaults {
-    fn of(self, effects: Effects) -> Decision {
+    pub(super) fn of(self, effects: Effects) -> Decision {
         match effects {
             Effects::Read => self.read,
             Effects::Write => self.write,

@@ -124,6 +124,17 @@ impl RoutingTable {
         Ok(Self::from_resolved(version, resolved))
     }
 
+    /// A table of routes that were in one before. Of two with one name the last is found.
+    pub(crate) fn of_routes(version: u64, routes: Vec<Route>) -> Self {
+        let index = routes.iter().enumerate();
+        Self {
+            version,
+            index: index.map(|(at, route)| (route.name.clone(), at)).collect(),
+            routes,
+            ..Self::default()
+        }
+    }
+
     /// Builds the table that follows this one when catalogs or wishes changed at run time.
     ///
     /// Nothing fails here: a tool whose name is taken, and one that is new together with

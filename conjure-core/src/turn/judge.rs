@@ -1,5 +1,7 @@
 //! Whether a call runs, and beside which others.
 
+use serde::{Deserialize, Serialize};
+
 use crate::chat::FunctionCall;
 
 /// Looks a call up: the routing table and the policy of a step, behind one question.
@@ -15,15 +17,18 @@ impl<F: Fn(&FunctionCall) -> Verdict> Judge for F {
 }
 
 /// What becomes of a call.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum Verdict {
     /// It runs.
     Run {
         /// The backend instance.
         backend: String,
         /// The plugin and its version, when one is behind it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         plugin: Option<String>,
         /// Calls of one lane run one after the other; one without a lane waits for nobody.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         lane: Option<String>,
     },
     /// A person decides first.
@@ -31,8 +36,10 @@ pub enum Verdict {
         /// The backend instance.
         backend: String,
         /// The plugin and its version, when one is behind it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         plugin: Option<String>,
         /// As in [`Verdict::Run`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         lane: Option<String>,
         /// The rule that asks.
         reason: String,

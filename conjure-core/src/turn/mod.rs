@@ -9,6 +9,7 @@ mod machine;
 mod settings;
 mod step;
 mod table_judge;
+pub(crate) mod words;
 
 pub use input::{Action, Decision, Input, ModelFailure, When};
 pub use judge::{Judge, Verdict};

@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 pub(super) const LARGE: u64 = 1024 * 1024;
 
 /// [`digest`] that lets the other tasks of a worker thread move on when the file is large.
-pub(super) fn digest_aside(path: &Path) -> std::io::Result<(String, u64)> {
+pub(crate) fn digest_aside(path: &Path) -> std::io::Result<(String, u64)> {
     use tokio::runtime::{Handle, RuntimeFlavor};
     let on_worker = Handle::try_current()
         .is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);

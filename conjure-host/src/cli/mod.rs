@@ -26,6 +26,9 @@ mod output;
 mod person;
 mod plugin;
 mod plugin_new;
+mod policy;
+mod policy_check;
+mod replay;
 mod routes;
 mod run;
 mod secret;
@@ -195,6 +198,10 @@ enum Verb {
     /// A saved auth is encrypted; nothing prints its secret. `--auth NAME` or `auth = "NAME"` in a
     /// session file uses it.
     Auth(auth::Args),
+    /// Say which calls could ask a person, before anything runs
+    Policy(policy::Args),
+    /// Run a recorded thread again, offline, and name the first thing that is otherwise
+    Replay(replay::Args),
     /// Print completions for a shell
     ///
     /// For bash: `source <(conjure completions bash)`.
@@ -237,6 +244,7 @@ impl Cli {
             Verb::Completions(args) => Ok(completions::run(&args, &mut Self::command())),
             Verb::Skill(args) => skill::run(&global, &args),
             Verb::Wire(args) => wire::run(args),
+            Verb::Replay(args) => replay::run(&global, &args),
             Verb::Docker(args) => docker::run(&global, &args),
             Verb::Mcp(args) if args.needs_no_host() => mcp::run_without_host(&global, &args),
             Verb::Plugin(args) if args.needs_no_host() => plugin::run_without_host(&global, &args),
@@ -265,12 +273,15 @@ impl Cli {
                         Verb::Db(args) => db::run(&global, args).await,
                         Verb::Files(args) => files::run(&global, args).await,
                         Verb::Auth(args) => auth::run(&global, args).await,
+                        Verb::Policy(args) => policy::run(&global, args).await,
                         Verb::Models(args) => models::run(&global, args).await,
                         Verb::Plugin(args) => plugin::run(&global, args).await,
                         Verb::Mcp(args) => mcp::run(&global, args).await,
-                        Verb::Skill(_) | Verb::Wire(_) | Verb::Docker(_) | Verb::Completions(_) => {
-                            Ok(Exit::Fine)
-                        }
+                        Verb::Skill(_)
+                        | Verb::Wire(_)
+                        | Verb::Replay(_)
+                        | Verb::Docker(_)
+                        | Verb::Completions(_) => Ok(Exit::Fine),
                     }
                 });
                 // A plugin's thread that hangs must not keep the program.

@@ -53,8 +53,8 @@ enum Verb {
     Rename(thread_change::Rename),
     /// Delete what it holds for good, except for what its forks show; its id stays
     Clear(thread_change::Clear),
-    /// Write it as JSON lines, one record a line
-    Export(thread_transfer::Export),
+    /// Write it as JSON lines, one record a line, or as a cassette to be replayed
+    Export(Box<thread_transfer::Export>),
     /// Read a thread that was exported
     Import(thread_transfer::Import),
     /// Let the model read again what a compaction hides
@@ -77,7 +77,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
         Verb::Fork(args) => thread_change::fork(global, &args).await,
         Verb::Rename(args) => thread_change::rename(global, &args).await,
         Verb::Clear(args) => thread_change::clear(global, &args).await,
-        Verb::Export(args) => thread_transfer::export(global, &args).await,
+        Verb::Export(args) => thread_transfer::export(global, *args).await,
         Verb::Import(args) => thread_transfer::import(global, &args).await,
         Verb::Show(args) => {
             let host = keeper(global).await?;

@@ -1,15 +1,15 @@
-//! `conjure thread export | import`: a thread as JSON lines.
+//! `conjure thread export | import`: a thread as JSON lines, or as a cassette.
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use conjure_host::fs;
 use conjure_host::store::{Log as _, ThreadId, json_lines};
 use serde_json::json;
 
-use super::args::Global;
+use super::args::{Global, SessionArgs};
 use super::exit::{Exit, Failure};
-use super::output::{self, aside, line, piece};
+use super::output::{self, aside, clean, line, piece};
 use super::thread::id;
 
 /// Exports a thread.
@@ -19,8 +19,14 @@ pub(crate) struct Export {
     #[arg(value_name = "ID")]
     thread: String,
     /// The file; it must not be there yet [default: standard output]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "cassette")]
     to: Option<PathBuf>,
+    /// Write it as model requests, replies and results, which `conjure replay` runs again; the
+    /// options of a session say with which tools and rules. The file must not be there yet
+    #[arg(long, value_name = "FILE")]
+    cassette: Option<PathBuf>,
+    #[command(flatten)]
+    session: SessionArgs,
 }
 
 /// Imports a thread.
@@ -34,7 +40,11 @@ pub(crate) struct Import {
     thread: Option<String>,
 }
 
-pub(crate) async fn export(global: &Global, args: &Export) -> Result<Exit, Failure> {
+pub(crate) async fn export(global: &Global, args: Export) -> Result<Exit, Failure> {
+    if let Some(to) = &args.cassette {
+        let thread = id(&args.thread)?;
+        return record(global, &thread, to, args.session).await;
+    }
     let store = global.store().await?;
     let thread = id(&args.thread)?;
     let text = json_lines(&store.read(&thread).await?);
@@ -43,15 +53,42 @@ pub(crate) async fn export(global: &Global, args: &Export) -> Result<Exit, Failu
         piece(String::from_utf8_lossy(&text));
         return Ok(Exit::Fine);
     };
+    written(global, &thread, to, &text)
+}
+
+/// Writes a thread's file, and says so.
+fn written(global: &Global, thread: &ThreadId, to: &Path, text: &[u8]) -> Result<Exit, Failure> {
     let failed = |error: std::io::Error| Failure::host(error.to_string());
     let mut file = fs::create_new(to).map_err(failed)?;
-    file.write_all(&text).map_err(failed)?;
+    file.write_all(text).map_err(failed)?;
     if global.json {
         output::json(&json!({ "thread": thread, "file": to }));
     } else {
         aside(format_args!("Thread {thread} is in `{}`.", to.display()));
     }
     Ok(Exit::Fine)
+}
+
+async fn record(
+    global: &Global,
+    thread: &ThreadId,
+    to: &Path,
+    session: SessionArgs,
+) -> Result<Exit, Failure> {
+    let host = global
+        .host()
+        .log(global.store().await?)
+        .build()
+        .await
+        .map_err(|error| Failure::host(error.to_string()))?;
+    let spec = session.spec(&host, global).await?;
+    let cassette = host.record(spec, thread).await?;
+    let text = cassette.to_text();
+    let text = text.map_err(|error| Failure::host(error.to_string()))?;
+    for note in &cassette.notes {
+        aside(clean(note));
+    }
+    written(global, thread, to, text.as_bytes())
 }
 
 pub(crate) async fn import(global: &Global, args: &Import) -> Result<Exit, Failure> {

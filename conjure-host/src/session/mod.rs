@@ -30,6 +30,7 @@ mod thread_files;
 pub(crate) use budget::SpentBefore;
 pub(crate) use calls::{CallWith, Revision};
 pub(crate) use compaction::unfolding;
+pub(crate) use derived::{compile_settings, policy, room, turn_settings};
 pub(crate) use exchange_dir::sweep;
 pub(crate) use handle::Saved;
 pub(crate) use mailbox::Internal;

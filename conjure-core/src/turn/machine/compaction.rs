@@ -4,7 +4,7 @@
 use super::{Action, Machine, Phase, Turn};
 use crate::chat::{Event, Meta};
 use crate::log::EntryBody;
-use crate::turn::{Compaction, ModelFailure};
+use crate::turn::{Compaction, ModelFailure, words};
 
 impl Machine {
     pub(super) fn is_compaction_due(&self) -> bool {
@@ -36,10 +36,7 @@ impl Machine {
         }
         // It gave no reply, so it was no iteration.
         turn.rounds = turn.rounds.saturating_sub(1);
-        self.notice(format!(
-            "The conversation is too long for the model, so its older part is summarised. {}",
-            failure.error
-        ));
+        self.notice(format!("{}{}", words::TOO_LONG, failure.error));
         self.compact(true);
         true
     }
@@ -70,7 +67,7 @@ impl Machine {
         if let Some(turn) = &mut self.turn {
             turn.compaction_failed = true;
         }
-        self.notice(format!("The conversation could not be summarised: {error}"));
+        self.notice(format!("{}{error}", words::NOT_SUMMARISED));
         self.ask_in_budget();
     }
 

@@ -13,6 +13,7 @@ use super::input::{Action, Input, ModelFailure, When};
 use super::judge::Judge;
 use super::settings::Settings;
 use super::step::Step;
+use super::words;
 use crate::chat::{CallAnnounced, ErrorEvent, Event, FunctionCall, Message, Usage};
 use crate::context::{counted, entry_tokens, next_input_tokens};
 use crate::log::{self, CallEnd, Entry, EntryBody, Outcome, TableChange};
@@ -106,6 +107,11 @@ impl Machine {
     /// The settings that requests use now.
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// The settings, for a replay: what a thread tells of its limits wins over what is set.
+    pub(crate) fn settings_mut(&mut self) -> &mut Settings {
+        &mut self.settings
     }
 
     /// Takes something that happened, and says what is to be done, in this order.
@@ -304,7 +310,7 @@ impl Machine {
                             call_id: call_id.clone(),
                         });
                     }
-                    let text = "The turn was ended before this call was run.".to_owned();
+                    let text = words::ENDED_BEFORE.to_owned();
                     let name = self.call_name(&call_id);
                     self.ended_unrun(&call_id, name, text, CallEnd::Cancelled);
                 }
@@ -430,7 +436,7 @@ impl Machine {
     fn drop_queue(&mut self) {
         let dropped: Vec<String> = self.queue.drain(..).map(|(turn_id, _)| turn_id).collect();
         if !dropped.is_empty() {
-            self.notice(format!("{} waiting message(s) dropped.", dropped.len()));
+            self.notice(format!("{}{}", dropped.len(), words::DROPPED));
         }
         for turn_id in dropped {
             self.out.push(Action::Dropped { turn_id });

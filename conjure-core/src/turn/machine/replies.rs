@@ -5,7 +5,7 @@ use crate::chat::{
     Content, ErrorEvent, Event, FunctionCall, Message, Meta, Response, Role, StopReason,
 };
 use crate::log::{EntryBody, Outcome};
-use crate::turn::Action;
+use crate::turn::{Action, words};
 
 impl Machine {
     pub(super) fn replied(
@@ -24,14 +24,13 @@ impl Machine {
             .map_or(StopReason::Other, |stop| stop.reason);
         let calls = self.keep(response, meta);
         if self.is_ending() {
-            self.refuse_all(&calls, "The turn was ended before this call was run.");
+            self.refuse_all(&calls, words::ENDED_BEFORE);
             self.end_turn();
         } else if restart {
             self.refuse_all(&calls, "The settings changed before this call was run.");
             self.go_on();
         } else if !calls.is_empty() && !reason.calls_may_run() {
-            let text = "The reply was cut short, so this call was not run.";
-            self.refuse_all(&calls, text);
+            self.refuse_all(&calls, words::CUT_SHORT);
             self.finish(Outcome::CutShort);
         } else if !calls.is_empty() {
             self.begin_step(calls, judge);

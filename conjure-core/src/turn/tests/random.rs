@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use proptest::prelude::*;
 
 use super::*;
-use crate::context::{Room, cut_point};
+use crate::context::{Room, cut_point, view_tokens};
 
 /// Something that happens; which request, call or question it is about is found when it does.
 #[derive(Debug, Clone)]
@@ -259,7 +259,7 @@ impl Host {
                             upto,
                             summary: "s".to_owned(),
                             meta: meta(),
-                            tokens: 5,
+                            tokens: self.tokens_folded(upto),
                         },
                     });
                 }
@@ -278,6 +278,22 @@ impl Host {
                 value: 1,
             }),
         }
+    }
+
+    /// Tokens of what the model reads behind a compaction.
+    fn tokens_folded(&self, upto: u64) -> u64 {
+        let mut log = self.bench.log.clone();
+        log.push(Entry {
+            seq: log.len() as u64 + 1,
+            turn: self.bench.turn,
+            at_ms: 0,
+            body: EntryBody::Compacted {
+                upto,
+                summary: "s".to_owned(),
+                meta: None,
+            },
+        });
+        view_tokens(&log)
     }
 
     fn call_done(&mut self, id: &str, end: CallEnd) {

@@ -77,6 +77,8 @@ fn the_program() {
       files        List the files of a thread, or save copies of them
       wire         Decode a provider's reply, or encode a request, to debug a wire
       auth         Save credentials under names that sessions use, and test them
+      policy       Say which calls could ask a person, before anything runs
+      replay       Run a recorded thread again, offline, and name the first thing that is otherwise
       completions  Print completions for a shell
       help         Print this message or the help of the given subcommand(s)
 

@@ -353,7 +353,7 @@ fn thread() {
       fork    Begin another thread behind an entry of this one; both go on for themselves
       rename  Give it a name; the names before are kept as its history
       clear   Delete what it holds for good, except for what its forks show; its id stays
-      export  Write it as JSON lines, one record a line
+      export  Write it as JSON lines, one record a line, or as a cassette to be replayed
       import  Read a thread that was exported
       unfold  Let the model read again what a compaction hides
       help    Print this message or the help of the given subcommand(s)

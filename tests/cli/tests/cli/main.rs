@@ -46,11 +46,13 @@ mod mcp_import;
 mod plugin;
 #[cfg(test)]
 mod plugin_new;
+mod policy;
 #[cfg(test)]
 mod provider;
 #[cfg(test)]
 mod providers;
 #[cfg(test)]
+mod replay;
 mod routes;
 #[cfg(test)]
 mod run;

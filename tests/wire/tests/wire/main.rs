@@ -18,6 +18,8 @@ mod gemini;
 #[cfg(test)]
 mod recordings;
 #[cfg(test)]
+mod replay;
+#[cfg(test)]
 mod responses;
 #[cfg(test)]
 mod said;

@@ -1,0 +1,471 @@
+//! What a log tells of what was not written at the time: which input came next, when tools and
+//! settings changed, what a person decided.
+//!
+//! A log holds what the turn machine wrote, not what it was told. Each function here looks at the
+//! entries from a place on and knows nothing of the machine.
+
+use std::collections::HashMap;
+
+use crate::chat::{FunctionCall, FunctionCallOutput, Message, Role, StopReason};
+use crate::log::{CallEnd, Entry, EntryBody, Outcome, Spending, TableChange, recover, turn_usage};
+use crate::turn::{Compaction, Settings, Verdict, words};
+
+/// Whether the host writes such an entry, and not the turn machine.
+pub(super) fn is_outside(body: &EntryBody) -> bool {
+    match body {
+        EntryBody::File { .. } | EntryBody::BackendState { .. } => true,
+        EntryBody::Message { message } => message.role == Role::System,
+        _ => false,
+    }
+}
+
+/// The same, with notices, which both write.
+pub(super) fn may_be_outside(body: &EntryBody) -> bool {
+    is_outside(body) || matches!(body, EntryBody::Notice { .. })
+}
+
+/// A reply of a model.
+pub(super) fn reply(body: &EntryBody) -> Option<&Message> {
+    match body {
+        EntryBody::Message { message } if message.role == Role::Assistant => Some(message),
+        _ => None,
+    }
+}
+
+/// The end of the turn that the first of these entries belongs to.
+pub(super) fn turn_end(rest: &[Entry]) -> Option<(usize, &Outcome)> {
+    let begins = |entry: &Entry| matches!(entry.body, EntryBody::TurnStarted { .. });
+    for (at, entry) in rest.iter().enumerate() {
+        match &entry.body {
+            EntryBody::TurnEnded { outcome, .. } => return Some((at, outcome)),
+            _ if at > 0 && begins(entry) => return None,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The change of tools that is written together with the first of these entries.
+pub(super) fn table_change(rest: &[Entry]) -> Option<(usize, &TableChange)> {
+    // Settings for which a reply is begun again are written with it, others by themselves.
+    let first = rest.first().and_then(|entry| reply(&entry.body));
+    let first = first.and_then(|message| message.meta.as_ref());
+    let mut settings = first.is_some_and(|meta| meta.superseded);
+    for (at, entry) in rest.iter().enumerate() {
+        match &entry.body {
+            EntryBody::TableChanged(change) => return Some((at, change)),
+            EntryBody::TurnEnded { .. } | EntryBody::Compacted { .. } => return None,
+            EntryBody::TurnStarted { .. } if at > 0 => return None,
+            EntryBody::SettingsChanged { .. } if at > 0 && !std::mem::take(&mut settings) => {
+                return None;
+            }
+            body if at > 0 && reply(body).is_some() => return None,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Whether a summary is made before the request that follows the first of these entries.
+fn is_summarised_next(rest: &[Entry]) -> bool {
+    let first = rest.first().and_then(|entry| reply(&entry.body));
+    let first = first.and_then(|message| message.meta.as_ref());
+    let mut settings = first.is_some_and(|meta| meta.superseded);
+    for entry in rest.iter().skip(1) {
+        match &entry.body {
+            EntryBody::Compacted { .. }
+            | EntryBody::Spent {
+                on: Spending::Summary,
+                ..
+            } => return true,
+            EntryBody::Notice { text } if text.starts_with(words::NOT_SUMMARISED) => return true,
+            EntryBody::Notice { text } if text.starts_with(words::TOO_LONG) => return false,
+            EntryBody::TurnEnded { .. } => return false,
+            // A request was made before it, which it began again.
+            EntryBody::SettingsChanged { .. } if !std::mem::take(&mut settings) => return false,
+            body if reply(body).is_some() => return false,
+            _ => {}
+        }
+    }
+    false
+}
+
+/// The limits of a turn that begins with these entries: those that the thread tells, and those
+/// that are set where they do not contradict it.
+pub(super) fn limits(rest: &[Entry], set: &Settings) -> Settings {
+    let end = turn_end(rest).map_or(rest.len(), |(at, _)| at + 1);
+    let turn = rest.get(..end).unwrap_or(rest);
+    let mut limits = set.clone();
+    let replies = turn.iter().filter_map(|entry| reply(&entry.body));
+    let (mut with_calls, mut without, mut calls) = (0u32, 0u32, 0u32);
+    for message in replies {
+        let count = u32::try_from(message.calls().count()).unwrap_or(u32::MAX);
+        calls = calls.saturating_add(count);
+        if count > 0 {
+            with_calls += 1;
+        } else {
+            without += 1;
+        }
+    }
+    if with_calls + without >= limits.max_iterations {
+        limits.max_iterations = u32::MAX;
+    }
+    if without > limits.max_pauses {
+        limits.max_pauses = u32::MAX;
+    }
+    let used = turn_usage(turn).total();
+    limits.budget.tokens = limits.budget.tokens.filter(|most| used < *most);
+    limits.budget.calls = limits.budget.calls.filter(|most| calls <= *most);
+    let reached = match turn_end(rest) {
+        Some((_, Outcome::Limit { limit, value })) => Some((limit.as_str(), *value)),
+        _ => None,
+    };
+    let told = turn.iter().find_map(|entry| match &entry.body {
+        EntryBody::CallEnded { output, .. } => over_limit(output),
+        _ => None,
+    });
+    let told = told.as_ref().map(|(limit, value)| (limit.as_str(), *value));
+    for (limit, value) in told.into_iter().chain(reached) {
+        let small = u32::try_from(value).unwrap_or(u32::MAX);
+        match limit {
+            "max_iterations" => limits.max_iterations = small,
+            "max_pauses" => limits.max_pauses = small,
+            "tokens" => limits.budget.tokens = Some(value),
+            "calls" => limits.budget.calls = Some(small),
+            _ => {}
+        }
+    }
+    limits
+}
+
+/// The limit that kept a call from running, as its result tells it.
+fn over_limit(output: &FunctionCallOutput) -> Option<(String, u64)> {
+    let text = output.joined_text();
+    let (limit, rest) = text.strip_prefix(words::OVER_LIMIT)?.split_once(" = ")?;
+    let (value, _) = rest.split_once(' ')?;
+    Some((limit.to_owned(), value.parse().ok()?))
+}
+
+/// What follows a reply that stands first in these entries: the first entry that is neither the
+/// host's nor a result that its calls got without having run.
+pub(super) fn after_reply<'a>(rest: &'a [Entry], message: &Message) -> Option<&'a EntryBody> {
+    let of_reply = |id: &str| message.calls().any(|call| call.call_id == id);
+    let end = turn_end(rest).and_then(|(end, _)| rest.get(end));
+    // Settings may change while backends still look at the reply that ended the turn.
+    let ended_itself = !is_ended(end.map(|entry| &entry.body));
+    let meanwhile = |body: &EntryBody| match body {
+        EntryBody::SettingsChanged { .. } => ended_itself,
+        EntryBody::Spent { .. } | EntryBody::Unfolded { .. } => true,
+        _ => false,
+    };
+    let behind = rest.iter().skip(1).map(|entry| &entry.body);
+    behind
+        .filter(|body| !may_be_outside(body) && !meanwhile(body))
+        .find(|body| match body {
+            EntryBody::CallEnded { output, end, .. } => {
+                *end != CallEnd::Refused || !of_reply(&output.call_id)
+            }
+            _ => true,
+        })
+}
+
+/// Whether all calls of a reply were refused with these words.
+pub(super) fn all_refused_with(rest: &[Entry], message: &Message, words: &str) -> bool {
+    message.calls().all(|call| {
+        rest.iter().any(|entry| match &entry.body {
+            EntryBody::CallEnded { output, end, .. } => {
+                output.call_id == call.call_id
+                    && *end == CallEnd::Refused
+                    && output.joined_text() == words
+            }
+            _ => false,
+        })
+    })
+}
+
+/// Whether the calls of a step that goes on with these entries were ended from outside, with
+/// nothing after them but the end of the turn.
+pub(super) fn is_cut_here(rest: &[Entry]) -> bool {
+    let Some((end, Outcome::Cancelled | Outcome::Limit { .. })) = turn_end(rest) else {
+        return false;
+    };
+    let step = rest.get(..end).unwrap_or_default();
+    let ended = |entry: &Entry| matches!(entry.body, EntryBody::CallEnded { .. });
+    let last = step.iter().rposition(ended).unwrap_or(0);
+    let changes = |entry: &Entry| matches!(entry.body, EntryBody::SettingsChanged { .. });
+    // Settings behind the last result changed while a request was under way.
+    if step.iter().skip(last).any(changes) {
+        return false;
+    }
+    !step.iter().any(|entry| match &entry.body {
+        EntryBody::CallStarted { .. }
+        | EntryBody::Compacted { .. }
+        | EntryBody::TableChanged(_)
+        | EntryBody::Spent {
+            on: Spending::Summary,
+            ..
+        } => true,
+        EntryBody::Notice { text } => {
+            text.starts_with(words::TOO_LONG) || text.starts_with(words::NOT_SUMMARISED)
+        }
+        body => reply(body).is_some(),
+    })
+}
+
+/// What became of the calls of a reply that stands first in these entries, as whoever judges them
+/// must have said it: `judged` where the log does not contradict it.
+pub(super) fn verdicts(
+    rest: &[Entry],
+    message: &Message,
+    judged: &[Verdict],
+) -> HashMap<String, Verdict> {
+    let calls: Vec<&FunctionCall> = message.calls().collect();
+    let place = |id: &str| calls.iter().position(|call| call.call_id == id);
+    // What is written at once: refusals in the order of the calls, then the calls that begin.
+    let (mut refused, mut begun): (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
+    let behind = rest.iter().skip(1).map(|entry| &entry.body);
+    for body in behind.filter(|body| !may_be_outside(body)) {
+        match body {
+            EntryBody::CallEnded {
+                output,
+                end: CallEnd::Refused,
+                ..
+            } if begun.is_empty() => match place(&output.call_id) {
+                Some(at) if refused.last().is_none_or(|last| *last < at) => refused.push(at),
+                _ => break,
+            },
+            EntryBody::CallStarted { call_id, .. } => match place(call_id) {
+                Some(at) if begun.last().is_none_or(|last| *last < at) => begun.push(at),
+                _ => break,
+            },
+            _ => break,
+        }
+    }
+    let begins =
+        |at: usize| {
+            match rest.iter().map(|entry| &entry.body).find(|body| {
+        matches!(body, EntryBody::CallStarted { call_id, .. } if place(call_id) == Some(at))
+    }) {
+        Some(EntryBody::CallStarted {
+            backend, plugin, ..
+        }) => Some((backend.clone(), plugin.clone())),
+        _ => None,
+    }
+        };
+    let is_started = (0..calls.len()).any(|at| begins(at).is_some());
+    let asks = |at: usize| !matches!(judged.get(at), Some(Verdict::Run { .. }));
+    let is_asked = |at: usize| matches!(judged.get(at), Some(Verdict::Ask { .. }));
+    // A call that a person allowed begins behind those that need nobody.
+    let last_free = begun.iter().rposition(|at| !asks(*at));
+    let mut verdicts = HashMap::new();
+    for (at, call) in calls.iter().enumerate() {
+        let own = judged.get(at).cloned();
+        let lane = match &own {
+            Some(Verdict::Run { lane, .. } | Verdict::Ask { lane, .. }) => Some(lane.clone()),
+            _ => None,
+        };
+        let verdict = if let Some((backend, plugin)) = begins(at) {
+            let in_batch = begun.iter().position(|other| *other == at);
+            let waits = in_batch.is_none_or(|place| last_free.is_none_or(|free| place > free));
+            // Nobody knows the lane of a tool that is not known: it begins when the log says so.
+            if lane.is_none() || (is_asked(at) && waits) {
+                Verdict::Ask {
+                    backend,
+                    plugin,
+                    lane: lane.flatten(),
+                    reason: String::new(),
+                }
+            } else {
+                Verdict::Run {
+                    backend,
+                    plugin,
+                    lane: lane.flatten(),
+                }
+            }
+        } else if (is_started || !is_asked(at)) && refused.contains(&at) {
+            let text = rest.iter().find_map(|entry| match &entry.body {
+                EntryBody::CallEnded { output, .. } if output.call_id == call.call_id => {
+                    Some(output.joined_text())
+                }
+                _ => None,
+            });
+            Verdict::Refuse {
+                text: text.unwrap_or_default(),
+            }
+        } else {
+            match own {
+                Some(Verdict::Refuse { .. }) | None => Verdict::Ask {
+                    backend: String::new(),
+                    plugin: None,
+                    lane: None,
+                    reason: String::new(),
+                },
+                Some(Verdict::Run {
+                    backend,
+                    plugin,
+                    lane,
+                }) if is_denied(rest, &call.call_id) => Verdict::Ask {
+                    backend,
+                    plugin,
+                    lane,
+                    reason: String::new(),
+                },
+                Some(own) => own,
+            }
+        };
+        verdicts.insert(call.call_id.clone(), verdict);
+    }
+    verdicts
+}
+
+/// Whether a call was refused by its result, wherever that stands.
+fn is_denied(rest: &[Entry], id: &str) -> bool {
+    rest.iter().any(|entry| match &entry.body {
+        EntryBody::CallEnded { output, end, .. } => {
+            output.call_id == id && *end == CallEnd::Refused
+        }
+        _ => false,
+    })
+}
+
+/// The end of the turn that is under way at a place, where the host ended there and what is left
+/// is what was written when the thread was opened again.
+pub(super) fn closing(script: &[Entry], at: usize) -> Option<usize> {
+    let rest = script.get(at..)?;
+    let (end, Outcome::Interrupted) = turn_end(rest)? else {
+        return None;
+    };
+    let closing = rest.get(..=end)?;
+    let cut = |entry: &Entry| {
+        let partial = reply(&entry.body).and_then(|message| message.meta.as_ref());
+        partial.is_some_and(|meta| meta.partial)
+    };
+    let shown = usize::from(closing.first().is_some_and(cut));
+    let closing = closing.get(shown..)?;
+    let plain = |entry: &Entry| {
+        matches!(
+            entry.body,
+            EntryBody::CallEnded { .. } | EntryBody::TurnEnded { .. }
+        )
+    };
+    if !closing.iter().all(plain) {
+        return None;
+    }
+    let made = recover(script.get(..at)?);
+    let same = made.iter().eq(closing.iter().map(|entry| &entry.body));
+    same.then_some(at + end)
+}
+
+/// Of the rest of a turn, what was written before its host ended; all of it where it did not.
+pub(super) fn until_closing<'a>(script: &[Entry], at: usize, rest: &'a [Entry]) -> &'a [Entry] {
+    let is_interrupted = matches!(turn_end(rest), Some((_, Outcome::Interrupted)));
+    if !is_interrupted {
+        return rest;
+    }
+    let closes = |behind: &usize| closing(script, at + behind).is_some();
+    match (1..rest.len()).find(closes) {
+        Some(behind) => rest.get(..behind).unwrap_or(rest),
+        None => rest,
+    }
+}
+
+/// When the log summarises, as a setting.
+pub(super) fn compaction(rest: &[Entry]) -> Compaction {
+    match rest.first().map(|entry| &entry.body) {
+        Some(EntryBody::TurnEnded {
+            outcome: Outcome::Failed { kind, .. },
+            ..
+        }) if kind == "too_large" => Compaction::Never,
+        _ if is_summarised_next(rest) => Compaction::At(0),
+        _ => Compaction::Refused,
+    }
+}
+
+/// Whether the turn is ended next, and not by the machine.
+pub(super) fn is_ended(next: Option<&EntryBody>) -> bool {
+    match next {
+        Some(EntryBody::TurnEnded { outcome, .. }) => match outcome {
+            Outcome::Cancelled => true,
+            Outcome::Limit { limit, .. } => !by_machine(limit),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// Whether the turn is ended by a limit.
+pub(super) fn is_limit(end: Option<&EntryBody>) -> bool {
+    matches!(
+        end,
+        Some(EntryBody::TurnEnded {
+            outcome: Outcome::Limit { .. },
+            ..
+        })
+    )
+}
+
+/// Whether a reply that nothing follows ended its turn itself: none of its calls came to be judged.
+pub(super) fn ends_the_turn(rest: &[Entry], message: &Message) -> bool {
+    let unjudged = [words::ENDED_BEFORE, words::CUT_SHORT, words::OVER_LIMIT];
+    let is_unjudged = |text: &str| unjudged.iter().any(|words| text.starts_with(words));
+    message.calls().all(|call| {
+        rest.iter().any(|entry| match &entry.body {
+            EntryBody::CallEnded { output, end, .. } => {
+                output.call_id == call.call_id
+                    && *end == CallEnd::Refused
+                    && is_unjudged(&output.joined_text())
+            }
+            _ => false,
+        })
+    })
+}
+
+/// Whether a limit that ends a turn behind a reply without calls is the machine's own.
+pub(super) fn by_machine(limit: &str) -> bool {
+    matches!(limit, "max_pauses" | "tokens")
+}
+
+/// Why a reply stopped, as far as it shows in what was done with it.
+pub(super) fn reason(rest: &[Entry], message: &Message, next: Option<&EntryBody>) -> StopReason {
+    let cut_short = matches!(
+        next,
+        Some(EntryBody::TurnEnded {
+            outcome: Outcome::CutShort,
+            ..
+        })
+    );
+    if message.calls().next().is_some() {
+        return if all_refused_with(rest, message, words::CUT_SHORT) {
+            StopReason::MaxTokens
+        } else {
+            StopReason::ToolUse
+        };
+    }
+    match next {
+        Some(EntryBody::TurnEnded { .. }) if !is_last_reply(message, next) => StopReason::Pause,
+        _ if cut_short => StopReason::MaxTokens,
+        Some(EntryBody::TurnEnded { outcome, .. }) => match outcome {
+            Outcome::Limit { limit, .. } if by_machine(limit) => StopReason::Pause,
+            Outcome::Interrupted | Outcome::Failed { .. } => StopReason::Pause,
+            _ => StopReason::EndTurn,
+        },
+        _ => StopReason::Pause,
+    }
+}
+
+/// Whether a reply that the end of its turn follows was the turn's last: one that said nothing, and
+/// so is in no message, may have come behind it.
+pub(super) fn is_last_reply(message: &Message, next: Option<&EntryBody>) -> bool {
+    let own = message
+        .meta
+        .as_ref()
+        .and_then(|meta| meta.stop_reason.as_ref());
+    match next {
+        Some(EntryBody::TurnEnded {
+            outcome,
+            stop_reason,
+            ..
+        }) => *outcome == Outcome::Interrupted || stop_reason.as_ref() == own,
+        _ => false,
+    }
+}

@@ -1,0 +1,451 @@
+//! Runs a cassette's thread again and holds it against the recording.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::cassette::{Cassette, Exchange, Step};
+use super::diff::{Change, diff};
+use super::drive::{Fact, Stuck, drive};
+use super::exchange::{compiled, exchange, parsed};
+use super::record::{call_of, judged};
+use super::rules;
+use super::setup::Recipient;
+use crate::chat::{FunctionCall, Message};
+use crate::log::{Entry, EntryBody};
+use crate::request::ModelRequest;
+use crate::wire::Wire;
+
+/// The most changes that a divergence names.
+const NAMED: usize = 8;
+/// The most problems that a report names.
+const PROBLEMS: usize = 20;
+
+/// What a replay found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// The thread.
+    pub thread: String,
+    /// The version of Conjure that recorded it.
+    pub recorded_by: String,
+    /// The version of Conjure that replays it.
+    pub replayed_by: String,
+    /// Entries that were gone along.
+    pub steps: usize,
+    /// Model requests that were made.
+    pub requests: usize,
+    /// The first thing that is otherwise; nothing where nothing is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub divergence: Option<Divergence>,
+    /// Where the recording could not be driven through the turn machine, so nothing was compared
+    /// from there to the end of the turn but what would be sent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreplayed: Vec<Unreplayed>,
+    /// What the recording says that it does not hold.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    /// How the thread would be sent over another wire, where that was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elsewhere: Option<Elsewhere>,
+}
+
+/// The first thing that is otherwise.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Divergence {
+    /// The number of the step, which is its entry's.
+    pub step: u64,
+    /// Its turn.
+    pub turn: u64,
+    /// What is otherwise.
+    pub what: What,
+    /// In a sentence.
+    pub text: String,
+    /// Where, what was recorded, and what it is now.
+    pub changes: Vec<Change>,
+    /// How many places more differ.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more: usize,
+    /// Why it may be.
+    pub why: Vec<String>,
+}
+
+/// What a divergence is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum What {
+    /// A request that the model got.
+    Request,
+    /// How many tokens a request was expected to have, which decides when a thread is summarised.
+    Tokens,
+    /// What becomes of a reply's calls by the table and the rules.
+    Verdict,
+    /// What is written.
+    Entry,
+    /// The call that a result is of.
+    Call,
+}
+
+/// A place that was not replayed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unreplayed {
+    /// The step where it begins.
+    pub step: u64,
+    /// Its turn.
+    pub turn: u64,
+    /// Why.
+    pub reason: String,
+}
+
+/// How a thread would be sent over another wire.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Elsewhere {
+    /// The provider.
+    pub provider: String,
+    /// The model.
+    pub model: String,
+    /// The wire.
+    pub wire: Wire,
+    /// Requests that were encoded for it.
+    pub requests: usize,
+    /// What would keep requests from being sent; the first of them.
+    pub problems: Vec<Problem>,
+    /// Tools that it would not be offered, each with why.
+    pub left_out: Vec<String>,
+}
+
+/// What would keep a request from being sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// The step that the request belongs to.
+    pub step: u64,
+    /// What is wrong.
+    pub problem: String,
+}
+
+impl Report {
+    /// Whether the thread does now what it did, and could be sent.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        let sendable = |other: &Elsewhere| other.problems.is_empty();
+        self.divergence.is_none() && self.elsewhere.as_ref().is_none_or(sendable)
+    }
+}
+
+/// Replays a cassette. With a recipient every request is encoded for it in place of whom it went
+/// to, and what is compared is what the turn machine does.
+#[must_use]
+pub fn replay(cassette: &Cassette, to: Option<&Recipient>) -> Report {
+    let script = cassette.entries();
+    let tables = cassette.setup.tables(&script);
+    let mut report = Report {
+        thread: cassette.thread.clone(),
+        recorded_by: cassette.conjure.clone(),
+        replayed_by: env!("CARGO_PKG_VERSION").to_owned(),
+        steps: script.len(),
+        requests: 0,
+        divergence: None,
+        unreplayed: Vec::new(),
+        notes: cassette.notes.clone(),
+        elsewhere: to.map(|to| Elsewhere {
+            provider: to.provider.clone(),
+            model: to.model.clone(),
+            wire: to.wire,
+            requests: 0,
+            problems: Vec::new(),
+            left_out: Vec::new(),
+        }),
+    };
+    let messages = script.iter().filter_map(|entry| match &entry.body {
+        EntryBody::Message { message } => Some(message),
+        _ => None,
+    });
+    let calls = messages.flat_map(Message::calls);
+    let mut compare = Compare {
+        cassette,
+        script: &script,
+        next: 0,
+        to,
+        calls: calls.map(|call| (call.call_id.as_str(), call)).collect(),
+        report: &mut report,
+    };
+    drive(&cassette.setup, &script, &tables, &mut |fact| {
+        compare.fact(fact)
+    });
+    let all = cassette.steps.len();
+    compare.missed(all);
+    report
+}
+
+struct Compare<'a, 'r> {
+    cassette: &'a Cassette,
+    script: &'a [Entry],
+    /// The first step of which it is not known yet whether something is missing.
+    next: usize,
+    to: Option<&'a Recipient>,
+    calls: HashMap<&'a str, &'a FunctionCall>,
+    report: &'r mut Report,
+}
+
+impl Compare<'_, '_> {
+    /// Takes a fact; false when the replay is over.
+    fn fact(&mut self, fact: Fact<'_>) -> bool {
+        let (Fact::Asked { at, .. } | Fact::Judged { at, .. } | Fact::Stuck { at, .. }) = fact;
+        if !self.missed(at) {
+            return false;
+        }
+        let Some(step) = self.cassette.steps.get(at) else {
+            return false;
+        };
+        let found = match fact {
+            Fact::Asked { request, .. } => {
+                self.report.requests += 1;
+                self.next = at + 1;
+                let meta = step.body.meta();
+                let (provider, model) = request.frame.whom(meta);
+                let whom = self.cassette.setup.recipient(&provider, &model);
+                match self.to {
+                    Some(to) => {
+                        let made = compiled(&request, self.script, to);
+                        self.sent_elsewhere(step.seq, &made, to);
+                        None
+                    }
+                    None => {
+                        let now = exchange(&request, self.script, &whom);
+                        asked(step.exchange.as_ref(), &now)
+                    }
+                }
+            }
+            Fact::Judged { verdicts, .. } => {
+                let now = judged(verdicts);
+                let text = "the routing table and the rules say something else of its calls";
+                changed(What::Verdict, text, &step.judged, &now)
+            }
+            Fact::Stuck { stuck, .. } => match &step.unreplayed {
+                Some(reason) => {
+                    self.report.unreplayed.push(Unreplayed {
+                        step: step.seq,
+                        turn: step.turn,
+                        reason: reason.clone(),
+                    });
+                    None
+                }
+                None => Some(diverges(step, stuck)),
+            },
+        };
+        self.found(step.seq, step.turn, found)
+    }
+
+    /// Looks whether the steps before this one have what the replay did not make, and results of
+    /// other calls.
+    fn missed(&mut self, until: usize) -> bool {
+        if self.report.divergence.is_some() {
+            return false;
+        }
+        while self.next < until {
+            let at = self.next;
+            self.next += 1;
+            let Some(step) = self.cassette.steps.get(at) else {
+                return false;
+            };
+            let found = match &step.exchange {
+                Some(exchange) if self.to.is_none() => Some(Found::new(
+                    What::Request,
+                    "the recording has a request here, and none is made now",
+                    vec![Change {
+                        path: "resource".to_owned(),
+                        recorded: Some(exchange.resource.clone().into()),
+                        now: None,
+                    }],
+                )),
+                _ => self.other_call(step),
+            };
+            if !self.found(step.seq, step.turn, found) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Whether a result is of another call than the recording says.
+    fn other_call(&self, step: &Step) -> Option<Found> {
+        let EntryBody::CallEnded { output, .. } = &step.body else {
+            return None;
+        };
+        let calls = self.calls.get(output.call_id.as_str());
+        let now = calls.map(|call| call_of(call));
+        let text = "the result is of another call than the one that was recorded";
+        changed(What::Call, text, &step.call, &now)
+    }
+
+    fn found(&mut self, step: u64, turn: u64, found: Option<Found>) -> bool {
+        let Some(mut found) = found else {
+            return true;
+        };
+        let more = found.changes.len().saturating_sub(NAMED);
+        let why = self.why(&found);
+        found.changes.truncate(NAMED);
+        self.report.divergence = Some(Divergence {
+            step,
+            turn,
+            what: found.what,
+            text: found.text,
+            changes: found.changes,
+            more,
+            why,
+        });
+        false
+    }
+
+    fn sent_elsewhere(&mut self, step: u64, request: &ModelRequest, to: &Recipient) {
+        let endpoint = to.endpoint.clone().with_model(&to.model);
+        let encoded = to.wire.encode(request, &endpoint);
+        let problems = rules::problems(request, to, &parsed(&encoded.body));
+        let Some(elsewhere) = &mut self.report.elsewhere else {
+            return;
+        };
+        elsewhere.requests += 1;
+        for problem in problems {
+            if elsewhere.problems.len() < PROBLEMS {
+                elsewhere.problems.push(Problem { step, problem });
+            }
+        }
+        for tool in &encoded.quarantined {
+            let text = format!("{}: {}", tool.tool, tool.reason);
+            if !elsewhere.left_out.contains(&text) {
+                elsewhere.left_out.push(text);
+            }
+        }
+    }
+
+    fn why(&self, found: &Found) -> Vec<String> {
+        let mut why = Vec::new();
+        let report = &self.report;
+        if report.recorded_by != report.replayed_by {
+            why.push(format!(
+                "recorded by Conjure {} and replayed by {}",
+                report.recorded_by, report.replayed_by
+            ));
+        }
+        let in_path = |words: &[&str]| {
+            let named = |change: &Change| words.iter().any(|word| change.path.starts_with(word));
+            found.changes.iter().any(named)
+        };
+        match found.what {
+            What::Request => {
+                if in_path(&["tools"]) {
+                    why.push("a tool's definition, or which tools there are".to_owned());
+                }
+                if in_path(&["system", "instructions", "systemInstruction"]) {
+                    why.push(
+                        "the persona, the memory, the working directory or the list of skills"
+                            .to_owned(),
+                    );
+                }
+                if in_path(&["messages", "input", "contents"]) {
+                    why.push(
+                        "how a conversation is repaired, compiled or encoded for this wire"
+                            .to_owned(),
+                    );
+                }
+                if in_path(&["provider", "model", "wire", "resource"]) {
+                    why.push("who is asked, or over which wire".to_owned());
+                }
+            }
+            What::Tokens => why.push("how the size of a conversation is estimated".to_owned()),
+            What::Verdict => {
+                why.push("the policy, or a tool's backend, plugin, effects or mode".to_owned());
+            }
+            What::Entry => why.push("the turn machine, or a limit of turns".to_owned()),
+            What::Call => why.push("the cassette was edited".to_owned()),
+        }
+        if why.is_empty() {
+            why.push("a setting of requests, such as limits on output".to_owned());
+        }
+        why
+    }
+}
+
+/// A divergence without its place.
+struct Found {
+    what: What,
+    text: String,
+    changes: Vec<Change>,
+}
+
+impl Found {
+    fn new(what: What, text: &str, changes: Vec<Change>) -> Self {
+        Self {
+            what,
+            text: text.to_owned(),
+            changes,
+        }
+    }
+}
+
+fn asked(recorded: Option<&Exchange>, now: &Exchange) -> Option<Found> {
+    let Some(recorded) = recorded else {
+        let text = "a request is made now, and the recording has none here";
+        let change = Change {
+            path: "resource".to_owned(),
+            recorded: None,
+            now: Some(now.resource.clone().into()),
+        };
+        return Some(Found::new(What::Request, text, vec![change]));
+    };
+    // The order of fields counts too: a prompt cache goes by bytes.
+    let text = |exchange: &Exchange| exchange.body.to_string();
+    if text(recorded) != text(now) {
+        let mut changes = diff(&recorded.body, &now.body);
+        if changes.is_empty() {
+            changes.push(Change {
+                path: String::new(),
+                recorded: Some("fields in another order".into()),
+                now: None,
+            });
+        }
+        let text = "the request to the model is another one";
+        return Some(Found::new(What::Request, text, changes));
+    }
+    let without_body = |exchange: &Exchange| Exchange {
+        body: Value::Null,
+        tokens: 0,
+        ..exchange.clone()
+    };
+    let text = "the request goes elsewhere or is told otherwise";
+    let (one, two) = (without_body(recorded), without_body(now));
+    changed(What::Request, text, &one, &two).or_else(|| {
+        let text = "the request was expected to have another size";
+        changed(What::Tokens, text, &recorded.tokens, &now.tokens)
+    })
+}
+
+fn diverges(step: &Step, stuck: Stuck) -> Found {
+    let recorded = serde_json::to_value(&step.body).unwrap_or_default();
+    let changes = match stuck.made {
+        Some(made) => diff(&recorded, &serde_json::to_value(made).unwrap_or_default()),
+        None => vec![Change {
+            path: "entry".to_owned(),
+            recorded: recorded.get("entry").cloned(),
+            now: None,
+        }],
+    };
+    Found::new(What::Entry, &stuck.reason, changes)
+}
+
+fn changed<T: Serialize + PartialEq>(
+    what: What,
+    text: &str,
+    recorded: &T,
+    now: &T,
+) -> Option<Found> {
+    if recorded == now {
+        return None;
+    }
+    let value = |it: &T| serde_json::to_value(it).unwrap_or_default();
+    Some(Found::new(what, text, diff(&value(recorded), &value(now))))
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}

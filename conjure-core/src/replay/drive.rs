@@ -1,0 +1,395 @@
+//! Drives the turn machine along a log: gives it what must have happened, and holds what it does
+//! against what was written.
+//!
+//! Here is what the machine does; what it is given, entry by entry, stands in `cues.rs`. Model
+//! replies, results and decisions are the log's own: no tool runs and nothing is sent. What is
+//! found on the way is told as facts, in order, to whoever asked.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::ahead::{closing, is_outside, may_be_outside, reply};
+use super::setup::{Frame, Setup};
+use crate::chat::FunctionCall;
+use crate::log::{Entry, EntryBody};
+use crate::routing::RoutingTable;
+use crate::turn::{Action, Input, Judge as _, Machine, TableJudge, Verdict};
+
+/// Something that was found; `at` is the place of the entry that it belongs to.
+pub(super) enum Fact<'a> {
+    /// A model request was made, and this entry ended it.
+    Asked { at: usize, request: Request<'a> },
+    /// What the rules say of the calls of this reply, in their order.
+    Judged {
+        at: usize,
+        verdicts: Vec<(String, Verdict)>,
+    },
+    /// This entry is not what the machine does now.
+    Stuck { at: usize, stuck: Stuck },
+}
+
+/// A model request, as far as the machine makes it.
+pub(super) struct Request<'a> {
+    /// How many entries there were.
+    pub(super) behind: usize,
+    /// Tokens of input that were expected.
+    pub(super) tokens: u64,
+    pub(super) table: &'a RoutingTable,
+    pub(super) frame: &'a Frame<'a>,
+    /// For a summary.
+    pub(super) summary: Option<Summary>,
+}
+
+/// The summary that a request asks for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Summary {
+    /// The first entry that it leaves as it is.
+    pub(super) upto: u64,
+    /// Whether the provider refused the conversation as too long.
+    pub(super) refused: bool,
+}
+
+/// Why the machine cannot go on along the log.
+#[derive(Debug)]
+pub(super) struct Stuck {
+    pub(super) reason: String,
+    /// What it writes in place of the entry.
+    pub(super) made: Option<Box<EntryBody>>,
+}
+
+impl Stuck {
+    pub(super) fn new(reason: impl Into<String>) -> Self {
+        Self {
+            reason: reason.into(),
+            made: None,
+        }
+    }
+}
+
+/// A request that waits for its end.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked {
+    pub(super) number: u64,
+    behind: usize,
+    tokens: u64,
+    /// Whether it asks for a summary, and then whether the conversation was refused.
+    refused: Option<bool>,
+}
+
+/// What the machine waits for.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    pub(super) request: Option<Asked>,
+    pub(super) summary: Option<Asked>,
+    /// Calls of the step that have not begun.
+    pub(super) calls: Vec<String>,
+    pub(super) running: Vec<String>,
+    pub(super) asked: Vec<String>,
+    /// Whether the turn was ended from outside.
+    pub(super) is_ending: bool,
+}
+
+pub(super) struct Drive<'a, 'l> {
+    pub(super) setup: &'a Setup,
+    pub(super) script: &'a [Entry],
+    tables: &'a [(RoutingTable, Vec<String>)],
+    listener: &'l mut dyn FnMut(Fact<'_>) -> bool,
+    /// Whether the listener has heard enough.
+    stopped: bool,
+    /// How many entries are written.
+    pub(super) at: usize,
+    /// How many changes of tools they have.
+    table: usize,
+    removed: BTreeSet<String>,
+    /// The change of tools that the machine knows of already.
+    pub(super) change_given: Option<usize>,
+    pub(super) frame: Frame<'a>,
+    pub(super) machine: Machine,
+    pub(super) verdicts: HashMap<String, Verdict>,
+    pub(super) waiting: Waiting,
+    /// Replies that backends have not looked at: they did when the log goes on that waits for it.
+    pub(super) unobserved: u32,
+    /// The place of the newest entry that a request was told for.
+    told: Option<usize>,
+}
+
+/// Goes along a whole log, until a listener says no to a fact.
+pub(super) fn drive(
+    setup: &Setup,
+    script: &[Entry],
+    tables: &[(RoutingTable, Vec<String>)],
+    listener: &mut dyn FnMut(Fact<'_>) -> bool,
+) {
+    let frame = Frame::new(setup);
+    let mut drive = Drive {
+        machine: Machine::new(frame.settings(&setup.settings), 1, &[]),
+        setup,
+        script,
+        tables,
+        listener,
+        stopped: false,
+        at: 0,
+        table: 0,
+        removed: BTreeSet::new(),
+        change_given: None,
+        frame,
+        verdicts: HashMap::new(),
+        waiting: Waiting::default(),
+        unobserved: 0,
+        told: None,
+    };
+    while drive.at < script.len() && !drive.stopped {
+        let before = drive.at;
+        let stuck = match drive.cue() {
+            Err(stuck) => Some(stuck),
+            Ok(()) if drive.at == before => {
+                Some(Stuck::new("the turn machine writes nothing here"))
+            }
+            Ok(()) => None,
+        };
+        if let Some(stuck) = stuck
+            && !drive.stopped
+        {
+            let at = drive.at;
+            drive.tell(Fact::Stuck { at, stuck });
+            drive.resume();
+        }
+    }
+}
+
+impl<'a> Drive<'a, '_> {
+    /// The entries from the next one on.
+    pub(super) fn rest(&self) -> &'a [Entry] {
+        self.script.get(self.at..).unwrap_or_default()
+    }
+
+    /// Gives the machine an input, and holds what it does against the log.
+    pub(super) fn input(&mut self, input: Input) -> Result<(), Stuck> {
+        let verdicts = &self.verdicts;
+        let judge = |call: &FunctionCall| {
+            let unknown = || Verdict::Refuse {
+                text: String::new(),
+            };
+            verdicts.get(&call.call_id).cloned().unwrap_or_else(unknown)
+        };
+        self.waiting.is_ending |= matches!(input, Input::Cancel { .. } | Input::Exhausted { .. });
+        let actions = self.machine.handle(input, &judge);
+        for action in actions {
+            self.perform(action)?;
+        }
+        Ok(())
+    }
+
+    fn perform(&mut self, action: Action) -> Result<(), Stuck> {
+        let waiting = &mut self.waiting;
+        match action {
+            Action::Write(body) => return self.write(body),
+            Action::Request { request, .. } => {
+                waiting.request = Some(Asked {
+                    number: request,
+                    behind: self.at,
+                    tokens: self.machine.next_input(),
+                    refused: None,
+                });
+            }
+            Action::Compact { refused } => {
+                waiting.summary = Some(Asked {
+                    number: 0,
+                    behind: self.at,
+                    tokens: self.machine.next_input(),
+                    refused: Some(refused),
+                });
+            }
+            Action::StopCompaction => waiting.summary = None,
+            Action::AskPerson { call, .. } => waiting.asked.push(call.call_id),
+            Action::Unask { call_id } => waiting.asked.retain(|id| *id != call_id),
+            Action::Observe { .. } => self.unobserved += 1,
+            Action::TurnOver { .. } => *waiting = Waiting::default(),
+            // A call begins where its entry does; the rest is for a host that runs things.
+            Action::RunCall(_)
+            | Action::StopModel { .. }
+            | Action::StopCall { .. }
+            | Action::Tell(_)
+            | Action::UseTable { .. }
+            | Action::UseSettings(_)
+            | Action::Dropped { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// Holds what the machine writes against the next entry that is its own.
+    fn write(&mut self, body: EntryBody) -> Result<(), Stuck> {
+        if matches!(body, EntryBody::TurnEnded { .. })
+            && let Some(end) = closing(self.script, self.at)
+        {
+            // The host ended before it could write that.
+            self.at = end + 1;
+            self.reopen();
+            return Ok(());
+        }
+        while let Some(entry) = self.script.get(self.at) {
+            if entry.body == body {
+                self.written(&body);
+                return Ok(());
+            }
+            if !self.is_passed_over(&entry.body, &body) {
+                break;
+            }
+            self.pass();
+        }
+        Err(Stuck {
+            reason: "the turn machine writes something else".to_owned(),
+            made: Some(Box::new(body)),
+        })
+    }
+
+    /// Whether the host wrote an entry in between, while this is what the machine writes.
+    fn is_passed_over(&self, entry: &EntryBody, written: &EntryBody) -> bool {
+        if is_outside(entry) {
+            return true;
+        }
+        let mut behind = self.rest().iter().skip(1).map(|entry| &entry.body);
+        match (entry, written) {
+            (EntryBody::Notice { .. }, EntryBody::Notice { .. }) => behind
+                .find(|body| *body == written || !may_be_outside(body))
+                .is_some_and(|body| body == written),
+            (EntryBody::Notice { .. }, _) => true,
+            _ => false,
+        }
+    }
+
+    /// Takes an entry as it is: the host wrote it.
+    pub(super) fn pass(&mut self) {
+        self.at += 1;
+    }
+
+    fn written(&mut self, body: &EntryBody) {
+        self.at += 1;
+        self.take(body);
+        let waiting = &mut self.waiting;
+        match body {
+            EntryBody::CallStarted { call_id, .. } => {
+                waiting.calls.retain(|id| id != call_id);
+                waiting.asked.retain(|id| id != call_id);
+                waiting.running.push(call_id.clone());
+            }
+            EntryBody::CallEnded { output, .. } => {
+                let id = &output.call_id;
+                waiting.calls.retain(|waits| waits != id);
+                waiting.asked.retain(|asked| asked != id);
+                waiting.running.retain(|running| running != id);
+            }
+            body => {
+                if let Some(message) = reply(body) {
+                    waiting.calls = message.calls().map(|call| call.call_id.clone()).collect();
+                    waiting.running.clear();
+                    waiting.asked.clear();
+                }
+            }
+        }
+    }
+
+    /// Takes in what an entry changes for what comes behind it.
+    fn take(&mut self, body: &EntryBody) {
+        self.frame.take(body);
+        if let EntryBody::TableChanged(change) = body {
+            self.table += 1;
+            self.removed.extend(change.removed.iter().cloned());
+            self.removed.retain(|name| !change.added.contains(name));
+        }
+    }
+
+    fn table(&self) -> &'a RoutingTable {
+        static EMPTY: std::sync::LazyLock<RoutingTable> =
+            std::sync::LazyLock::new(RoutingTable::default);
+        self.tables
+            .get(self.table)
+            .map_or(&EMPTY, |(table, _)| table)
+    }
+
+    /// What the rules say of calls, with a person nearby; told, and given back.
+    pub(super) fn judge<'c>(
+        &mut self,
+        calls: impl Iterator<Item = &'c FunctionCall>,
+    ) -> Vec<Verdict> {
+        let judge = TableJudge::new(self.table(), &self.setup.policy)
+            .with_removed(self.removed.iter().cloned());
+        let verdicts: Vec<(String, Verdict)> = calls
+            .map(|call| (call.call_id.clone(), judge.judge(call)))
+            .collect();
+        let own = verdicts
+            .iter()
+            .map(|(_, verdict)| verdict.clone())
+            .collect();
+        if !verdicts.is_empty() {
+            let at = self.at;
+            self.tell(Fact::Judged { at, verdicts });
+        }
+        own
+    }
+
+    /// Tells of a request that the next entry ends.
+    pub(super) fn tell_asked(&mut self, asked: Asked, upto: Option<u64>) {
+        if self.told == Some(self.at) {
+            return;
+        }
+        self.told = Some(self.at);
+        let summary = asked.refused.and_then(|refused| {
+            Some(Summary {
+                upto: upto?,
+                refused,
+            })
+        });
+        if asked.refused.is_some() && summary.is_none() {
+            return;
+        }
+        let request = Request {
+            behind: asked.behind,
+            tokens: asked.tokens,
+            table: self.table(),
+            frame: &self.frame,
+            summary,
+        };
+        let at = self.at;
+        self.stopped |= !(self.listener)(Fact::Asked { at, request });
+    }
+
+    fn tell(&mut self, fact: Fact<'_>) {
+        self.stopped |= !(self.listener)(fact);
+    }
+
+    /// A machine as a host makes it that opens the thread here.
+    pub(super) fn reopen(&mut self) {
+        let before = self.script.get(..self.at).unwrap_or_default();
+        let settings = self.frame.settings(&self.setup.settings);
+        self.machine = Machine::new(settings, self.table().version(), before);
+        self.waiting = Waiting::default();
+        self.unobserved = 0;
+        self.change_given = None;
+    }
+
+    /// Goes on with the next turn; requests of the rest of this one are told as the log has them.
+    fn resume(&mut self) {
+        let mut is_first = true;
+        while let Some(entry) = self.script.get(self.at)
+            && !self.stopped
+            && (is_first || !matches!(entry.body, EntryBody::TurnStarted { .. }))
+        {
+            is_first = false;
+            if let Some(message) = reply(&entry.body)
+                && message.meta.is_some()
+            {
+                let asked = Asked {
+                    number: 0,
+                    behind: self.at,
+                    tokens: 0,
+                    refused: None,
+                };
+                self.tell_asked(asked, None);
+                self.judge(message.calls());
+            }
+            self.take(&entry.body);
+            self.at += 1;
+        }
+        self.reopen();
+    }
+}

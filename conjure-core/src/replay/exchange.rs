@@ -1,0 +1,53 @@
+//! A model request of a thread, as its wire encodes it.
+
+use serde_json::Value;
+
+use super::cassette::{Exchange, ExchangeKind};
+use super::drive::Request;
+use super::setup::Recipient;
+use crate::context::summary_request;
+use crate::log::Entry;
+use crate::request::ModelRequest;
+
+/// The request that leaves behind these entries.
+pub(super) fn compiled(request: &Request<'_>, script: &[Entry], whom: &Recipient) -> ModelRequest {
+    let entries = script.get(..request.behind).unwrap_or(script);
+    let like = request.frame.request(entries, request.table, whom);
+    let Some(summary) = request.summary else {
+        return like;
+    };
+    let mut room = whom.room();
+    if summary.refused {
+        room.window = Some(room.window.unwrap_or(request.tokens).min(request.tokens));
+    }
+    summary_request(entries, summary.upto, &whom.target(), &room, like)
+}
+
+/// The same, encoded.
+pub(super) fn exchange(request: &Request<'_>, script: &[Entry], whom: &Recipient) -> Exchange {
+    let compiled = compiled(request, script, whom);
+    let endpoint = whom.endpoint.clone().with_model(&whom.model);
+    let encoded = whom.wire.encode(&compiled, &endpoint);
+    Exchange {
+        kind: if request.summary.is_some() {
+            ExchangeKind::Summary
+        } else {
+            ExchangeKind::Reply
+        },
+        provider: whom.provider.clone(),
+        model: whom.model.clone(),
+        wire: whom.wire,
+        resource: whom.wire.resource(&compiled),
+        content_type: "application/json".to_owned(),
+        tokens: request.tokens,
+        body: parsed(&encoded.body),
+        notes: encoded.notes,
+        left_out: encoded.quarantined,
+    }
+}
+
+/// A body as JSON; as a text where it is none.
+pub(super) fn parsed(body: &[u8]) -> Value {
+    let text = || String::from_utf8_lossy(body).into_owned().into();
+    serde_json::from_slice(body).unwrap_or_else(|_| text())
+}

@@ -1,0 +1,35 @@
+//! `conjure policy`: the rules about which calls may run.
+
+use clap::Subcommand;
+
+use super::args::Global;
+use super::exit::{Exit, Failure};
+use super::policy_check;
+
+/// Looks at the rules about which calls may run, before anything runs.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  conjure policy check --config session.toml                # what could ask
+  conjure policy check --config session.toml --all
+  conjure policy check --allow 'local_bash_tool(git *)' \\
+    --call local_bash_tool '{\"command\": \"git push\"}'")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// List every tool whose calls could ask a person
+    ///
+    /// Opens the session's backends, asks no model and runs no call. Ends with 1 when something
+    /// could ask, which without a person means that it is denied, and with 0 when nothing could.
+    /// Tools that come while a session runs are not known here.
+    Check(Box<policy_check::Args>),
+}
+
+pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
+    match args.verb {
+        Verb::Check(args) => policy_check::run(global, *args).await,
+    }
+}
