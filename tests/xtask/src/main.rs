@@ -9,6 +9,7 @@
 )]
 
 mod artifacts;
+mod chaos;
 mod check;
 mod demo;
 mod left_out;
@@ -50,6 +51,13 @@ enum Command {
     Test(suite::Args),
     /// Run the benchmarks on the shipped path and print name, value, unit and method
     Perf(perf::Args),
+    /// Kill a host at random moments, over and over, and check what it left
+    ///
+    /// After each kill nothing that was acknowledged may be missing, no call may have run twice
+    /// unseen, every thread must go on, the database must be sound, and no process and no container
+    /// may be left. PostgreSQL is the server that `CONJURE_TEST_POSTGRES` names, or a private one.
+    /// The data of a failure is kept, and the message says how to run its kill again.
+    Chaos(chaos::Args),
     /// Check the house rules that no compiler knows
     Tidy(tidy::Args),
     /// Check formatting, lints, dependencies, documentation and house rules, as CI does
@@ -64,6 +72,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Test(args) => suite::run(&args),
         Command::Perf(args) => perf::run(&args),
+        Command::Chaos(args) => chaos::run(&args),
         Command::Tidy(args) => tidy::run(&args),
         Command::Check => check::run(),
     };

@@ -1,6 +1,6 @@
 //! Threads: appending, reading, forking, clearing.
 
-use conjure_core::chat::{Event, EventId, FunctionCallOutput, Message, Meta, Usage};
+use conjure_core::chat::{CallAnnounced, Event, EventId, FunctionCallOutput, Message, Meta, Usage};
 use conjure_core::log::{CallEnd, Entry, EntryBody};
 
 use crate::{Log as _, Record, StoreError, Window};
@@ -19,6 +19,7 @@ cases! {
     the_ledger_knows_each_call
     labels_are_kept_and_the_newest_wins
     long_bodies_and_odd_text_come_back
+    numbers_come_back_to_their_last_digit
     totals_are_summed
 }
 
@@ -483,6 +484,28 @@ async fn long_bodies_and_odd_text_come_back(bed: Bed) {
         _ => crate::row::column(&rows[0], "n").unwrap(),
     };
     assert!(stored < 10_000, "{stored}");
+}
+
+async fn numbers_come_back_to_their_last_digit(bed: Bed) {
+    let store = bed.open().await;
+    // Sums of prices and the like: read with one digit less they are other numbers.
+    let numbers = [0.000_104_999_999_999_999_99, 0.1 + 0.2, 1e-7 / 3.0];
+    let calls = numbers.map(|number| CallAnnounced {
+        id: "call".to_owned(),
+        name: "tool".to_owned(),
+        arguments: serde_json::json!({ "number": number }),
+    });
+    let shown = Record::Event {
+        id: EventId { epoch: 1, seq: 1 },
+        event: Event::FunctionCall {
+            calls: calls.to_vec(),
+        },
+    };
+    let mut log = open(&store, "t").await;
+    log.append(std::slice::from_ref(&shown), false)
+        .await
+        .unwrap();
+    assert_eq!(read(&store, "t").await, [shown]);
 }
 
 async fn totals_are_summed(bed: Bed) {

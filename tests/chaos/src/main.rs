@@ -1,0 +1,88 @@
+//! `conjure-chaos`: kills a host at random moments and says whether everything held. The same
+//! program has the role of that host.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program for the terminal: what it prints is its result"
+)]
+
+use std::process::ExitCode;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use conjure_chaos::{Database, Options, victim};
+
+/// Kills a host at random moments of turns with calls, and checks after each kill that nothing
+/// acknowledged is missing, nothing ran twice unseen, every thread goes on, and nothing is left.
+///
+/// Exit codes: 0 everything held, 1 something did not, 2 wrong usage.
+#[derive(Parser)]
+#[command(name = "conjure-chaos")]
+struct Cli {
+    #[command(subcommand)]
+    role: Option<Role>,
+    /// How many kills
+    #[arg(long, default_value_t = 50)]
+    kills: u64,
+    /// What chooses the moments [default: the time]
+    #[arg(long)]
+    seed: Option<u64>,
+    /// On which database
+    #[arg(long, value_enum, default_value = "both")]
+    database: Database,
+    /// The number of the first kill
+    #[arg(long, default_value_t = 0)]
+    first: u64,
+    /// Leave containers out, also where an engine runs
+    #[arg(long)]
+    no_containers: bool,
+}
+
+#[derive(Subcommand)]
+enum Role {
+    /// The host that is killed
+    #[command(hide = true)]
+    Host(victim::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let done = match &cli.role {
+        Some(Role::Host(args)) => victim::run(args),
+        None => kill(&cli),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn kill(cli: &Cli) -> Result<()> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    let seed = cli.seed.unwrap_or(u64::from(now.subsec_nanos()));
+    eprintln!("seed {seed}");
+    let begun = Instant::now();
+    let summary = conjure_chaos::run(&Options {
+        kills: cli.kills,
+        seed,
+        first: cli.first,
+        database: cli.database,
+        containers: !cli.no_containers,
+        program: std::env::current_exe()?,
+        say: |line| eprintln!("{line}"),
+    })?;
+    println!(
+        "{} kills in {:.0} s with seed {seed}: everything held.\nFollowers saw {} events; {} calls \
+         ran.\nWhere the sessions were when their host was killed: {}.",
+        summary.kills,
+        begun.elapsed().as_secs_f64(),
+        summary.events,
+        summary.calls,
+        summary.phases
+    );
+    Ok(())
+}

@@ -1,0 +1,130 @@
+//! A host under test as a process: started, told what to do, heard, killed.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow};
+use conjure_kit::Workspace;
+
+use crate::said::{Order, Said};
+
+/// The variable whose value the commands of the local executor inherit.
+pub(crate) const MARK: &str = "CONJURE_CHAOS";
+/// The variable by which a host knows that it is itself a command: the process that ends its
+/// commands after it has it too.
+const OUTER: &str = "CONJURE_CALL";
+
+/// How a host is started.
+#[derive(Debug, Clone)]
+pub(crate) struct Start {
+    /// The program that has the role of the host.
+    pub(crate) program: PathBuf,
+    pub(crate) database: String,
+    pub(crate) calls: PathBuf,
+}
+
+/// A host that runs. It is killed when this is dropped.
+pub(crate) struct Running {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    said: Receiver<Said>,
+}
+
+impl Start {
+    pub(crate) fn start(&self, workspace: &Workspace, mark: &str) -> Result<Running> {
+        let log = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(workspace.root().join("host.log"))?;
+        let mut child = Command::new(&self.program)
+            .args(["host", "--database", &self.database])
+            .arg("--data-dir")
+            .arg(workspace.root().join("data"))
+            .arg("--plugins")
+            .arg(workspace.plugins())
+            .arg("--calls")
+            .arg(&self.calls)
+            .env_clear()
+            .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
+            .env("HOME", workspace.home())
+            .env("TMPDIR", workspace.root().join("tmp"))
+            .env(MARK, mark)
+            .env(OUTER, mark)
+            .current_dir(workspace.work())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .with_context(|| format!("{} could not be started", self.program.display()))?;
+        let stdout = child.stdout.take().context("it has no output")?;
+        let (lines, said) = channel();
+        std::thread::spawn(move || {
+            // A line that the kill cut off acknowledges nothing.
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                let Ok(said) = serde_json::from_str(&line) else {
+                    break;
+                };
+                if lines.send(said).is_err() {
+                    break;
+                }
+            }
+        });
+        Ok(Running {
+            stdin: child.stdin.take(),
+            child,
+            said,
+        })
+    }
+}
+
+impl Running {
+    pub(crate) fn tell(&mut self, order: &Order) -> Result<()> {
+        let mut line = serde_json::to_vec(order)?;
+        line.push(b'\n');
+        let stdin = self.stdin.as_mut().context("it takes no orders any more")?;
+        stdin.write_all(&line).context("it reads no orders")
+    }
+
+    /// What it says next; nothing when that takes until then.
+    pub(crate) fn next(&self, until: Instant) -> Result<Option<Said>> {
+        let left = until.saturating_duration_since(Instant::now());
+        match self.said.recv_timeout(left) {
+            Ok(Said::Wrong { error }) => Err(anyhow!("an order failed: {error}")),
+            Ok(said) => Ok(Some(said)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => Err(anyhow!("the host ended by itself")),
+        }
+    }
+
+    /// Kills it, and gives what it had said until then.
+    pub(crate) fn kill(&mut self) -> Result<Vec<Said>> {
+        self.child.kill().context("it could not be killed")?;
+        self.child.wait()?;
+        // The pipe ends with the process, so this ends too.
+        Ok(self.said.iter().collect())
+    }
+
+    /// Lets it come to its end.
+    pub(crate) fn end(mut self, patience: Duration) -> Result<()> {
+        drop(self.stdin.take());
+        let until = Instant::now() + patience;
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                anyhow::ensure!(status.success(), "it ended with {status}");
+                return Ok(());
+            }
+            anyhow::ensure!(Instant::now() < until, "it does not end");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

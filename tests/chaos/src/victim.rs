@@ -1,0 +1,169 @@
+//! The host under test: a program that embeds a `Manager` on a database and says every event that
+//! its followers get. It is killed from outside, and knows nothing of that.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Result;
+use conjure_core::chat::{EventId, Message};
+use conjure_host::Host;
+use conjure_host::auths::{Auths, Keys};
+use conjure_host::manager::{Manager, NewSession, Options};
+use conjure_host::store::{Options as StoreOptions, Place, Store, ThreadId};
+use conjure_skill_sdk::Skill;
+use conjure_skill_sdk::protocol::Execute;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+
+use crate::calls::{NATIVE, key_of, noted};
+use crate::said::{Order, Said};
+
+/// The key of saved auths in tests.
+const KEY: &str = "0101010101010101010101010101010101010101010101010101010101010101";
+
+/// Where it works.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    /// The directory of its data
+    #[arg(long)]
+    data_dir: PathBuf,
+    /// Its database: a file or a URL
+    #[arg(long)]
+    database: String,
+    /// A directory of plugins
+    #[arg(long)]
+    plugins: PathBuf,
+    /// The file to which the native skill appends a line a call
+    #[arg(long)]
+    calls: PathBuf,
+}
+
+/// Runs it until its input ends.
+///
+/// # Errors
+/// When it cannot start.
+pub fn run(args: &Args) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    runtime.block_on(work(args))
+}
+
+/// Saved auths over a store, with a key that every host of a test has.
+pub(crate) fn auths(store: &Store, data_dir: &Path) -> Auths {
+    let keys = Keys {
+        key: Some(KEY.to_owned().into()),
+        ..Keys::new(data_dir)
+    };
+    Auths::over(store.clone(), keys)
+}
+
+async fn work(args: &Args) -> Result<()> {
+    let store = Store::open(&Place::parse(&args.database)?, &StoreOptions::default()).await?;
+    let calls = args.calls.clone();
+    let host = Host::builder()
+        .data_dir(&args.data_dir)
+        .plugin_dir(&args.plugins)
+        .log(store.clone())
+        .auths(auths(&store, &args.data_dir))
+        .skill(move || notes(calls.clone()))
+        .build()
+        .await?;
+    let manager = Manager::start(host, store, Options::default()).await?;
+    say(&Said::Ready);
+    let mut lines = BufReader::new(tokio::io::stdin()).lines();
+    while let Some(line) = lines.next_line().await? {
+        let order: Order = serde_json::from_str(&line)?;
+        let manager = manager.clone();
+        tokio::spawn(async move {
+            if let Err(error) = carry_out(&manager, order).await {
+                say(&Said::Wrong {
+                    error: format!("{error:#}"),
+                });
+            }
+        });
+    }
+    manager.shutdown(Duration::from_secs(20)).await;
+    manager.store().close().await;
+    Ok(())
+}
+
+async fn carry_out(manager: &Manager, order: Order) -> Result<()> {
+    match order {
+        Order::Create { session } => create(manager, *session).await,
+        Order::Follow { thread, after } => follow(manager, thread, after).await,
+        Order::Say {
+            session,
+            turn,
+            text,
+        } => {
+            let turn = manager
+                .say(&session, Message::user(text), Some(turn))
+                .await?;
+            say(&Said::Accepted {
+                turn: turn.id.clone(),
+            });
+            let run = manager.wait(&turn.id).await?;
+            say(&Said::Over {
+                turn: run.id,
+                state: run.state.as_str().to_owned(),
+                error: run.error,
+            });
+            Ok(())
+        }
+    }
+}
+
+async fn create(manager: &Manager, session: NewSession) -> Result<()> {
+    let view = manager.create(session).await?;
+    if let Some(thread) = view.thread {
+        say(&Said::Created {
+            session: view.id,
+            thread: thread.id,
+        });
+    }
+    Ok(())
+}
+
+async fn follow(manager: &Manager, thread: ThreadId, after: Option<EventId>) -> Result<()> {
+    let mut events = manager.events(&thread, after).await?;
+    while let Some(stamped) = events.next().await? {
+        say(&Said::Event {
+            thread: thread.clone(),
+            id: stamped.id,
+            event: serde_json::to_value(&stamped.event)?,
+        });
+    }
+    Ok(())
+}
+
+/// A line, whole or not at all unless the process ends meanwhile. Without a reader there is
+/// nobody to tell.
+fn say(said: &Said) {
+    if let Ok(mut line) = serde_json::to_vec(said) {
+        line.push(b'\n');
+        let mut stdout = std::io::stdout().lock();
+        let _ = stdout.write_all(&line).and_then(|()| stdout.flush());
+    }
+}
+
+/// Writes a line a call into a file, waits, and says so.
+fn notes(calls: PathBuf) -> Skill {
+    Skill::new(NATIVE, "Notes what it is told").execute("key=KEY; MS", move |_, it: Execute| {
+        let Some(key) = key_of(&it.command) else {
+            return "there is no key in it".to_owned();
+        };
+        if let Err(error) = append(&calls, key) {
+            return format!("it could not be noted: {error}");
+        }
+        let ms = it.command.rsplit(' ').next().and_then(|ms| ms.parse().ok());
+        std::thread::sleep(Duration::from_millis(ms.unwrap_or_default()));
+        noted(key)
+    })
+}
+
+fn append(path: &Path, key: &str) -> std::io::Result<()> {
+    let mut file = std::fs::OpenOptions::new().append(true).open(path)?;
+    file.write_all(format!("{key}\n").as_bytes())
+}

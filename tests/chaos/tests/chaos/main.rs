@@ -1,0 +1,11 @@
+//! What must hold when a host is killed, and when its clients come and go.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test is told at once"
+)]
+
+mod followers;
+mod kills;
