@@ -44,6 +44,7 @@ mod mcp_import;
 mod plugin;
 #[cfg(test)]
 mod plugin_new;
+#[cfg(test)]
 mod policy;
 #[cfg(test)]
 mod provider;
@@ -51,6 +52,7 @@ mod provider;
 mod providers;
 #[cfg(test)]
 mod replay;
+#[cfg(test)]
 mod routes;
 #[cfg(test)]
 mod run;
