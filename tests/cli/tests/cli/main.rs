@@ -46,6 +46,7 @@ mod mcp_import;
 mod plugin;
 #[cfg(test)]
 mod plugin_new;
+#[cfg(test)]
 mod policy;
 #[cfg(test)]
 mod provider;
@@ -53,6 +54,7 @@ mod provider;
 mod providers;
 #[cfg(test)]
 mod replay;
+#[cfg(test)]
 mod routes;
 #[cfg(test)]
 mod run;
