@@ -130,7 +130,8 @@ impl Host {
     /// [`SessionError`]; nothing stays open then.
     pub async fn session(&self, spec: SessionSpec) -> Result<Session, SessionError> {
         let spec = self.shared.with_auths(spec, true).await?;
-        Session::open(Arc::clone(&self.shared), spec, None, None).await
+        // Behind a pointer: opening is large, and every future around it would be as large.
+        Box::pin(Session::open(Arc::clone(&self.shared), spec, None, None)).await
     }
 
     /// Opens a session on a thread that may exist already.
@@ -143,7 +144,14 @@ impl Host {
         thread: ThreadId,
     ) -> Result<Session, SessionError> {
         let spec = self.shared.with_auths(spec, true).await?;
-        Session::open(Arc::clone(&self.shared), spec, Some(thread), None).await
+        // Behind a pointer: opening is large, and every future around it would be as large.
+        Box::pin(Session::open(
+            Arc::clone(&self.shared),
+            spec,
+            Some(thread),
+            None,
+        ))
+        .await
     }
 
     /// Opens a saved session, whose thread is to know its settings.
@@ -157,7 +165,14 @@ impl Host {
         saved: Saved,
     ) -> Result<Session, SessionError> {
         let spec = self.shared.with_auths(spec, true).await?;
-        Session::open(Arc::clone(&self.shared), spec, Some(thread), Some(saved)).await
+        // Behind a pointer: opening is large, and every future around it would be as large.
+        Box::pin(Session::open(
+            Arc::clone(&self.shared),
+            spec,
+            Some(thread),
+            Some(saved),
+        ))
+        .await
     }
 
     /// What sending a thread to the provider and the model of this specification would change:
