@@ -400,7 +400,9 @@ async fn check(
     Named(Ref(id)): Named<Ref>,
     Sent(body): Sent<ChangeSession>,
 ) -> Result<Response, Problem> {
-    let report = app.manager.check(&id, &body.read()?).await?;
+    let patch = body.read()?;
+    let _trial = app.trial().await?;
+    let report = app.manager.check(&id, &patch).await?;
     Ok(Json(report).into_response())
 }
 
@@ -412,6 +414,7 @@ async fn check(
             body = Object),
         (status = 409, description = "The tools are not to be had")))]
 async fn tools(State(app): State<App>, Named(Ref(id)): Named<Ref>) -> Result<Json<Value>, Problem> {
+    let _trial = app.trial().await?;
     let table = app.manager.tools(&id).await?;
     Ok(Json(table_json(&table)))
 }
