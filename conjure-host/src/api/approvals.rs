@@ -68,20 +68,25 @@ enum Verdict {
 }
 
 /// How far a decision goes. What goes further than the call is saved with the session.
-#[derive(Debug, Default, Deserialize, ToSchema)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 #[schema(as = DecisionScope)]
 enum Scope {
     /// This call.
-    #[default]
-    Once,
+    Once {},
     /// Every call of this tool in the session, from now on.
-    Tool,
+    Tool {},
     /// Every call in the session that fits a pattern, from now on.
     Pattern {
         /// A tool's name, `backend:NAME`, or `NAME(arguments)`, with `*`.
         pattern: String,
     },
+}
+
+impl Default for Scope {
+    fn default() -> Self {
+        Self::Once {}
+    }
 }
 
 /// List the calls of a session that wait for a decision
@@ -126,8 +131,8 @@ async fn decide(
         },
     };
     let scope = match body.scope {
-        Scope::Once => manager::Scope::Once,
-        Scope::Tool => manager::Scope::Tool,
+        Scope::Once {} => manager::Scope::Once,
+        Scope::Tool {} => manager::Scope::Tool,
         Scope::Pattern { pattern } => manager::Scope::Pattern {
             pattern: pattern
                 .parse()
@@ -138,4 +143,21 @@ async fn decide(
     };
     app.manager.decide(&id, &call, decision, scope).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_scope_takes_no_member_that_it_does_not_know() {
+        let read = |value| serde_json::from_value::<Scope>(value);
+        assert!(read(json!({ "kind": "tool" })).is_ok());
+        for kind in ["once", "tool"] {
+            let error = read(json!({ "kind": kind, "pattern": "*" })).unwrap_err();
+            assert!(error.to_string().contains("unknown field"), "{error}");
+        }
+    }
 }

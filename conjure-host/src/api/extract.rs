@@ -1,6 +1,7 @@
 //! What a request says, read with its bounds: body, query, path. What cannot be read is a problem
 //! that says why.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -11,6 +12,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use futures_util::StreamExt as _;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error as _};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::problem::Problem;
 use super::state::App;
@@ -50,8 +52,30 @@ impl<T: DeserializeOwned> FromRequest<App> for Sent<T> {
     }
 }
 
-/// A body of lines of JSON, as it came.
-pub(super) struct SentLines(pub(super) Bytes);
+/// Room for an import, which is whole in memory: there is room for few at the same time.
+#[derive(Clone)]
+pub(super) struct ImportRoom {
+    _room: Arc<OwnedSemaphorePermit>,
+}
+
+impl ImportRoom {
+    /// Waits for room, for as long as a body may take.
+    pub(super) async fn wait(app: &App) -> Result<Self, Problem> {
+        let room = Arc::clone(&app.imports).acquire_owned();
+        match tokio::time::timeout(app.options.body_timeout, room).await {
+            Ok(Ok(room)) => Ok(Self {
+                _room: Arc::new(room),
+            }),
+            _ => Err(Problem::unavailable(
+                "busy",
+                "other imports are being read; try again when they are done",
+            )),
+        }
+    }
+}
+
+/// A body of lines of JSON, as it came, with the room for it.
+pub(super) struct SentLines(pub(super) Bytes, pub(super) ImportRoom);
 
 impl FromRequest<App> for SentLines {
     type Rejection = Problem;
@@ -70,9 +94,14 @@ impl FromRequest<App> for SentLines {
                 "the body has to be lines of JSON: `Content-Type: application/jsonl`",
             ));
         }
+        // A request that is done once has it already, and so its body.
+        let room = match parts.extensions.get::<ImportRoom>() {
+            Some(room) => room.clone(),
+            None => ImportRoom::wait(app).await?,
+        };
         let timeout = app.options.import_timeout;
         let body = whole(&parts.headers, body, IMPORT, timeout).await?;
-        Ok(Self(body))
+        Ok(Self(body, room))
     }
 }
 
@@ -98,6 +127,7 @@ pub(super) async fn whole(
     }
     let reading = async {
         let mut stream = body.into_data_stream();
+        let mut only: Option<Bytes> = None;
         let mut whole = Vec::new();
         while let Some(piece) = stream.next().await {
             let piece = piece.map_err(|error| {
@@ -107,12 +137,20 @@ pub(super) async fn whole(
                     format!("the body broke off: {error}"),
                 )
             })?;
-            if whole.len() + piece.len() > limit {
+            let length = only.as_ref().map_or(whole.len(), Bytes::len);
+            if length + piece.len() > limit {
                 return Err(too_large());
+            }
+            // A body in one piece stays where it is.
+            if let Some(one) = only.take() {
+                whole = Vec::from(one);
+            } else if whole.is_empty() {
+                only = Some(piece);
+                continue;
             }
             whole.extend_from_slice(&piece);
         }
-        Ok(Bytes::from(whole))
+        Ok(only.unwrap_or_else(|| Bytes::from(whole)))
     };
     match tokio::time::timeout(timeout, reading).await {
         Ok(read) => read,

@@ -278,8 +278,7 @@ async fn test(
         config: Some(json!({ "servers": servers })),
         ..BackendSpec::default()
     };
-    let ending = |_| Problem::unavailable("ending", "the server is ending");
-    let _turn = app.trials.acquire().await.map_err(ending)?;
+    let _trial = app.trial().await?;
     let statuses = app.host.mcp_status(&backend, None, limit).await?;
     let status = statuses.into_iter().next().unwrap_or_default();
     let text = |name: &str| status.get(name).and_then(Value::as_str).map(str::to_owned);

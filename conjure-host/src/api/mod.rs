@@ -58,7 +58,7 @@ pub use state::ApiOptions;
 
 /// Imports that may be read at the same time.
 const IMPORTS: usize = 2;
-/// MCP servers that may be tried at the same time.
+/// Times that backends may be made ready at the same time outside of a turn.
 const TRIALS: usize = 4;
 /// How long streams have for what is on its way when everything else is over.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -163,7 +163,7 @@ impl ApiServer {
             metrics: Metrics::new(),
             closing: closing.clone(),
             ended: ended.clone(),
-            imports: Semaphore::new(IMPORTS),
+            imports: Arc::new(Semaphore::new(IMPORTS)),
             trials: Semaphore::new(TRIALS),
         });
         let (hosts, origins) = self.access.names(self.address);

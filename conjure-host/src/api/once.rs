@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
@@ -15,7 +15,7 @@ use axum::response::{IntoResponse as _, Response};
 use sha2::{Digest as _, Sha256};
 
 use super::door::Client;
-use super::extract::{BODY, IMPORT, whole};
+use super::extract::{BODY, IMPORT, ImportRoom, whole};
 use super::problem::Problem;
 use super::state::App;
 use crate::store::{Answer, Begun};
@@ -58,7 +58,7 @@ pub(super) async fn once(State(app): State<App>, request: Request, next: Next) -
 }
 
 async fn kept(app: App, request: Request, next: Next) -> Result<Response, Problem> {
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
     let mut keys = parts.headers.get_all(KEY).iter();
     let key = keys.next().and_then(|key| key.to_str().ok());
     let (Some(key), None) = (key, keys.next()) else {
@@ -76,17 +76,34 @@ async fn kept(app: App, request: Request, next: Next) -> Result<Response, Proble
     let target = target.map_or("/", |target| target.as_str());
     let scope = format!("{}:{target}", client.0);
     let path = parts.extensions.get::<MatchedPath>();
-    let (limit, timeout) = if path.is_some_and(|path| path.as_str() == LARGE) {
+    let is_large = path.is_some_and(|path| path.as_str() == LARGE);
+    let (limit, timeout) = if is_large {
+        let room = ImportRoom::wait(&app).await?;
+        parts.extensions.insert(room);
         (IMPORT, app.options.import_timeout)
     } else {
         (BODY, app.options.body_timeout)
     };
     let body = whole(&parts.headers, body, limit, timeout).await?;
-    let begun = app
-        .store
-        .idempotent_begin(&key, &scope, &digest(&body))
-        .await?;
-    match begun {
+    let request = Request::from_parts(parts, Body::from(body.clone()));
+    // From here on nothing depends on the client: a key that is begun comes to its end.
+    let done = tokio::spawn(done(app, key, scope, body, request, next));
+    done.await
+        .map_err(|error| Problem::host(format!("the request ended early: {error}")))?
+}
+
+async fn done(
+    app: App,
+    key: String,
+    scope: String,
+    body: Bytes,
+    mut request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    let digest_of_body = digest(&body);
+    drop(body);
+    let begun = app.store.idempotent_begin(&key, &scope, &digest_of_body);
+    match begun.await? {
         Begun::Fresh => {}
         Begun::InFlight => {
             return Err(Problem::conflict(
@@ -103,17 +120,12 @@ async fn kept(app: App, request: Request, next: Next) -> Result<Response, Proble
         }
         Begun::Replay(answer) => return again(answer),
     }
-    let mut request = Request::from_parts(parts, Body::from(body));
     request.extensions_mut().insert(Once {
         name: digest(format!("{scope}\n{key}").as_bytes()),
     });
-    let done = tokio::spawn(async move {
-        let held = Held::new(app, key, scope);
-        let response = next.run(request).await;
-        held.end(response).await
-    });
-    done.await
-        .map_err(|error| Problem::host(format!("the request ended early: {error}")))?
+    let held = Held::new(app, key, scope);
+    let response = next.run(request).await;
+    held.end(response).await
 }
 
 /// A key that was begun. Dropped without an end, it may be used again.

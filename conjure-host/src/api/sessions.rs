@@ -241,12 +241,11 @@ struct ChangeSession {
 }
 
 /// Which thread a session goes on with.
-#[derive(Debug, Default, Deserialize, ToSchema)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 enum ThreadChoice {
     /// A fresh one.
-    #[default]
-    New,
+    New {},
     /// One that there is.
     Existing {
         /// Its id.
@@ -400,7 +399,9 @@ async fn check(
     Named(Ref(id)): Named<Ref>,
     Sent(body): Sent<ChangeSession>,
 ) -> Result<Response, Problem> {
-    let report = app.manager.check(&id, &body.read()?).await?;
+    let patch = body.read()?;
+    let _trial = app.trial().await?;
+    let report = app.manager.check(&id, &patch).await?;
     Ok(Json(report).into_response())
 }
 
@@ -412,6 +413,7 @@ async fn check(
             body = Object),
         (status = 409, description = "The tools are not to be had")))]
 async fn tools(State(app): State<App>, Named(Ref(id)): Named<Ref>) -> Result<Json<Value>, Problem> {
+    let _trial = app.trial().await?;
     let table = app.manager.tools(&id).await?;
     Ok(Json(table_json(&table)))
 }
@@ -460,10 +462,16 @@ impl ChangeSession {
     }
 }
 
+impl Default for ThreadChoice {
+    fn default() -> Self {
+        Self::New {}
+    }
+}
+
 impl ThreadChoice {
     fn read(self) -> Result<manager::ThreadChoice, Problem> {
         Ok(match self {
-            Self::New => manager::ThreadChoice::New,
+            Self::New {} => manager::ThreadChoice::New,
             Self::Existing { thread } => manager::ThreadChoice::Existing {
                 thread: ThreadId::parse(&thread)?,
             },
@@ -479,5 +487,25 @@ fn name(given: Option<String>) -> Result<Option<String>, Problem> {
     match given {
         Some(given) => Ok(Some(line("name", &given, LONGEST)?.to_owned())),
         None => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_choice_takes_no_member_that_it_does_not_know() {
+        let read = |value| serde_json::from_value::<ThreadChoice>(value);
+        assert!(read(json!({ "kind": "new" })).is_ok());
+        for wrong in [
+            json!({ "kind": "new", "thread": "x" }),
+            json!({ "kind": "existing", "thread": "x", "upto": 1 }),
+        ] {
+            let error = read(wrong).unwrap_err().to_string();
+            assert!(error.contains("unknown field"), "{error}");
+        }
     }
 }

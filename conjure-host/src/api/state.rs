@@ -4,10 +4,11 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
 use super::metrics::Metrics;
+use super::problem::Problem;
 use crate::Host;
 use crate::auths::Auths;
 use crate::manager::Manager;
@@ -59,14 +60,26 @@ pub(super) struct Parts {
     /// Cancelled when no turn runs any more: streams end then.
     pub(super) ended: CancellationToken,
     /// Imports that may be read at the same time: each is whole in memory.
-    pub(super) imports: Semaphore,
-    /// MCP servers that may be tried at the same time: each is a program that is started.
+    pub(super) imports: Arc<Semaphore>,
+    /// Times that backends may be made ready at the same time outside of a turn: each may start
+    /// programs.
     pub(super) trials: Semaphore,
 }
 
 impl App {
     pub(super) fn new(parts: Parts) -> Self {
         Self(Arc::new(parts))
+    }
+
+    /// Waits until backends may be made ready, for as long as a body may take.
+    pub(super) async fn trial(&self) -> Result<SemaphorePermit<'_>, Problem> {
+        match tokio::time::timeout(self.options.body_timeout, self.trials.acquire()).await {
+            Ok(Ok(trial)) => Ok(trial),
+            _ => Err(Problem::unavailable(
+                "busy",
+                "other backends are being made ready; try again when they are",
+            )),
+        }
     }
 }
 

@@ -56,12 +56,10 @@ async fn export(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Resp
         description = "Records, one a line"),
     responses((status = 201, description = "It is there", body = Thread,
         headers(("Location" = String, description = "Its address")))))]
-async fn import(State(app): State<App>, SentLines(lines): SentLines) -> Result<Response, Problem> {
-    let _turn = app
-        .imports
-        .acquire()
-        .await
-        .map_err(|_| Problem::unavailable("ending", "the server is ending"))?;
+async fn import(
+    State(app): State<App>,
+    SentLines(lines, _room): SentLines,
+) -> Result<Response, Problem> {
     let dir = app.host.shared.data_dir.join("tmp");
     let written = blocking(move || {
         let records = records(&lines)?;
