@@ -6,10 +6,12 @@
 
 mod bench;
 mod figure;
+mod manager;
 mod mcp_client;
 mod measured;
 mod samples;
 mod shipped;
+mod stream_server;
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, ExitCode, Stdio};
@@ -37,11 +39,15 @@ struct Args {
     /// Run this benchmark in this process and print its figures as JSON
     #[arg(long, hide = true)]
     child: Option<String>,
+    /// Be the provider that streams
+    #[arg(long, hide = true)]
+    stream_server: bool,
 }
 
 fn main() -> ExitCode {
     let args = Args::parse();
     let done = match &args.child {
+        _ if args.stream_server => stream_server::serve(),
         Some(name) => child(name),
         None => parent(&args),
     };

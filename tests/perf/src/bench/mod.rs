@@ -4,9 +4,11 @@
 
 mod boundary;
 mod docker_command;
+mod history;
 mod hot_add_load;
 mod in_place;
 mod load;
+mod loaded;
 mod local_command;
 mod mcp_call;
 mod mcp_gateway;
@@ -17,6 +19,8 @@ mod ordinary;
 mod overlap;
 mod routing_build;
 mod routing_lookup;
+mod serve;
+mod streams;
 mod template;
 mod version;
 mod wire_decode;
@@ -165,6 +169,41 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         needs: &[Need::Program],
         slow: true,
         run: template::run,
+    },
+    Benchmark {
+        name: "serve",
+        figures: &["serve_ready", "serve_idle"],
+        needs: &[Need::Program],
+        slow: false,
+        run: serve::run,
+    },
+    Benchmark {
+        name: "loaded",
+        figures: &["session_idle"],
+        needs: &[],
+        slow: false,
+        run: loaded::run,
+    },
+    Benchmark {
+        name: "delta",
+        figures: &["delta_cpu", "delta_cpu_paced"],
+        needs: &[],
+        slow: false,
+        run: streams::run_cpu,
+    },
+    Benchmark {
+        name: "history",
+        figures: &["last_page", "last_page_again", "fork", "fork_size"],
+        needs: &[],
+        slow: false,
+        run: history::run,
+    },
+    Benchmark {
+        name: "streams",
+        figures: &["streams_lag"],
+        needs: &[],
+        slow: false,
+        run: streams::run_lag,
     },
     Benchmark {
         name: "wire_decode",

@@ -1,0 +1,199 @@
+//! Streams: what a delta costs from the socket to the log and one subscriber, and how late 500
+//! streams at once reach clients that drop and return.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use conjure_core::chat::{Event, Message};
+use conjure_host::manager::Manager;
+
+use super::on_runtime;
+use crate::figure::{Figure, short};
+use crate::manager::{Managed, Saved, processor_us};
+use crate::samples::Samples;
+use crate::shipped::Shipped;
+use crate::stream_server::{StreamServer, ask, now_ns, sent_ns};
+
+/// Microseconds of processor time a delta may take.
+const DELTA: f64 = 6.0;
+/// Milliseconds that 99 of 100 events may be late at the most.
+const LAG: f64 = 100.0;
+
+const STREAMS: usize = 500;
+/// Thirty a second.
+const APART: Duration = Duration::from_micros(33_333);
+/// Ten seconds' worth.
+const DELTAS: usize = 300;
+/// Rounds of one stream as fast as it comes, and its deltas.
+const BURSTS: usize = 7;
+const BURST: usize = 20_000;
+/// After how many deltas a client drops and returns: one to five seconds.
+const STAY: [usize; 5] = [30, 60, 90, 120, 150];
+/// How long all of it may take.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+pub(super) fn run_cpu(_: &Shipped) -> Result<Vec<Figure>> {
+    let server = StreamServer::start()?;
+    on_runtime(async move {
+        let managed = Managed::new(&server.url).await?;
+        let mut burst = Samples::default();
+        for round in 0..=BURSTS {
+            let session = managed.session().await?;
+            let (spent, _) = spent(&managed, &[session], BURST, Duration::ZERO, false).await?;
+            // The first one warms up.
+            if round > 0 {
+                burst.push(spent);
+            }
+        }
+        let mut sessions = Vec::new();
+        for _ in 0..100 {
+            sessions.push(managed.session().await?);
+        }
+        let (paced, _) = spent(&managed, &sessions, DELTAS, APART, false).await?;
+        let method = "Processor time of the process (all threads, kernel included) from saying \
+                      something to the last event, divided by the deltas: HTTP and SSE from a \
+                      server in another process, the wire, the log in an SQLite file, and one \
+                      subscriber of the manager; a turn's beginning and end are in it";
+        Ok(vec![
+            Figure::new(
+                "delta_cpu",
+                "us",
+                &burst,
+                &format!(
+                    "{method}. One stream of {BURST} deltas, each a chunk, as fast as they come."
+                ),
+            )
+            .at_most(DELTA),
+            Figure::single(
+                "delta_cpu_paced",
+                "us",
+                paced,
+                &format!(
+                    "{method}. 100 streams of 30 deltas a second for 10 s: each delta comes alone."
+                ),
+            ),
+        ])
+    })
+}
+
+pub(super) fn run_lag(_: &Shipped) -> Result<Vec<Figure>> {
+    let server = StreamServer::start()?;
+    on_runtime(async move {
+        let managed = Managed::new(&server.url).await?;
+        let mut sessions = Vec::new();
+        for _ in 0..STREAMS {
+            sessions.push(managed.session().await?);
+        }
+        let (cpu, seen) = spent(&managed, &sessions, DELTAS, APART, true).await?;
+        let mut lag = Samples::default();
+        let mut returns = 0;
+        for client in &seen {
+            lag.extend(&client.lag);
+            returns += client.returns;
+        }
+        let figure = Figure::single(
+            "streams_lag",
+            "ms",
+            lag.at(99),
+            &format!(
+                "{STREAMS} sessions that each stream 30 deltas a second for 10 s, from a server in \
+                 another process; each has a client that drops its stream every 1 to 5 s and \
+                 returns at once with the last number it saw. From the server's writing of a delta \
+                 to the client's having its event, which the log has by then; the 99th of 100. \
+                 Every client saw every delta once and in order, or this would have failed."
+            ),
+        );
+        Ok(vec![figure.at_most(LAG).note(format!(
+            "The median: {} ms, the latest: {} ms; {returns} returns; {} us of processor time a delta.",
+            short(lag.median()),
+            short(lag.at(100)),
+            short(cpu)
+        ))])
+    })
+}
+
+/// What a client saw.
+struct Seen {
+    lag: Samples,
+    returns: usize,
+}
+
+/// Streams in every session at once, each followed by a client. Gives the processor time a delta in
+/// microseconds, and what the clients saw.
+async fn spent(
+    managed: &Managed,
+    sessions: &[Saved],
+    deltas: usize,
+    apart: Duration,
+    returning: bool,
+) -> Result<(f64, Vec<Seen>)> {
+    let before = processor_us();
+    let mut clients = Vec::new();
+    for (number, session) in sessions.iter().enumerate() {
+        let manager = managed.manager.clone();
+        let stay = STAY.get(number % STAY.len()).copied().filter(|_| returning);
+        let client = client(manager, session.clone(), deltas, stay);
+        clients.push(tokio::spawn(client));
+    }
+    for session in sessions {
+        let message = Message::user(ask(deltas, apart));
+        managed.manager.say(&session.session, message, None).await?;
+    }
+    let all = async {
+        let mut seen = Vec::new();
+        for client in clients {
+            seen.push(client.await.context("a client broke")??);
+        }
+        anyhow::Ok(seen)
+    };
+    let seen = tokio::time::timeout(PATIENCE, all)
+        .await
+        .context("not every client saw the end in time")??;
+    let all = (deltas * sessions.len()) as f64;
+    Ok(((processor_us() - before) / all, seen))
+}
+
+/// Follows a thread to the end of its turn, and fails where a delta is missing, comes twice or out
+/// of its order.
+async fn client(
+    manager: Manager,
+    session: Saved,
+    deltas: usize,
+    stay: Option<usize>,
+) -> Result<Seen> {
+    let mut seen = Seen {
+        lag: Samples::default(),
+        returns: 0,
+    };
+    let (mut last, mut came, mut newest, mut left) = (None, 0, 0, 0);
+    let mut events = manager.events(&session.thread, None).await?;
+    loop {
+        let event = events.next().await?.context("the manager went down")?;
+        anyhow::ensure!(last < Some(event.id), "{} came again", event.id);
+        last = Some(event.id);
+        match &event.event {
+            Event::Content { delta } => {
+                let now = now_ns();
+                // One event may hold what came while another commit was made.
+                for sent in sent_ns(delta) {
+                    anyhow::ensure!(newest < sent, "a delta came out of its order");
+                    newest = sent;
+                    came += 1;
+                    seen.lag.push(now.saturating_sub(sent) as f64 / 1e6);
+                }
+                if stay.is_some_and(|stay| came >= left + stay) {
+                    left = came;
+                    seen.returns += 1;
+                    drop(events);
+                    events = manager.events(&session.thread, last).await?;
+                }
+            }
+            Event::Done { outcome, .. } => {
+                anyhow::ensure!(outcome == "completed", "a turn was {outcome}");
+                anyhow::ensure!(came == deltas, "{came} of {deltas} deltas came");
+                return Ok(seen);
+            }
+            _ => {}
+        }
+    }
+}
