@@ -139,7 +139,7 @@ async fn the_reference_servers_in_javascript_do_their_work() {
         assert!(graph.contains("Ada") && graph.contains("counts"), "{graph}");
         session.close().await;
     };
-    deadline(3 * LIMIT, work).await.unwrap();
+    deadline(3 * LIMIT, Box::pin(work)).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -197,7 +197,7 @@ async fn the_reference_servers_in_python_do_their_work() {
         assert!(sum.contains("'total': 3"), "{sum}");
         session.close().await;
     };
-    deadline(3 * LIMIT, work).await.unwrap();
+    deadline(3 * LIMIT, Box::pin(work)).await.unwrap();
 }
 
 /// An empty repository whose commits have an author.

@@ -236,7 +236,7 @@ async fn a_call_that_is_over_can_do_nothing_more() {
     stage
         .call(&session, TOOL, mode("host-op-after-return"))
         .await;
-    let said = crate::stage::in_time(async {
+    let said = crate::stage::in_time(Box::pin(async {
         loop {
             let read = json!({ "path": "after-return" });
             let seen = stage.call(&session, "misbehaving_read", read).await;
@@ -244,7 +244,7 @@ async fn a_call_that_is_over_can_do_nothing_more() {
                 return seen.text;
             }
         }
-    })
+    }))
     .await;
     let mut said: Vec<&str> = said.lines().collect();
     said.sort_unstable();
