@@ -68,6 +68,7 @@ impl Hub {
         Subscription {
             hub: Arc::clone(self),
             next,
+            after,
             length: self.length.subscribe(),
         }
     }
@@ -82,6 +83,7 @@ impl Hub {
         Subscription {
             hub: Arc::clone(self),
             next,
+            after: None,
             length: self.length.subscribe(),
         }
     }
@@ -92,6 +94,9 @@ impl Hub {
 pub struct Subscription {
     hub: Arc<Hub>,
     next: usize,
+    /// What the subscriber has seen. It may be ahead of what is published: a commit can be read from
+    /// the store before its events are shown here.
+    after: Option<EventId>,
     length: watch::Receiver<usize>,
 }
 
@@ -131,8 +136,41 @@ impl Subscription {
             .events
             .read()
             .unwrap_or_else(PoisonError::into_inner);
-        let event = events.get(self.next).cloned()?;
-        self.next += 1;
-        Some(event)
+        loop {
+            let event = events.get(self.next).cloned()?;
+            self.next += 1;
+            if Some(event.id) > self.after {
+                return Some(event);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stamped(seq: u64) -> Stamped {
+        Stamped {
+            id: EventId { epoch: 1, seq },
+            event: Event::Content {
+                delta: seq.to_string(),
+            },
+        }
+    }
+
+    #[test]
+    fn a_subscriber_who_read_ahead_in_the_store_gets_nothing_twice() {
+        let hub = Hub::new(vec![stamped(1)]);
+        let mut behind = hub.subscribe(None);
+        let mut ahead = hub.subscribe(Some(EventId { epoch: 1, seq: 3 }));
+        hub.publish(vec![stamped(2), stamped(3), stamped(4)]);
+        let seen = |subscription: &mut Subscription| -> Vec<u64> {
+            std::iter::from_fn(|| subscription.try_next())
+                .map(|event| event.id.seq)
+                .collect()
+        };
+        assert_eq!(seen(&mut behind), [1, 2, 3, 4]);
+        assert_eq!(seen(&mut ahead), [4]);
     }
 }
