@@ -23,7 +23,7 @@ use crate::random::Random;
 use crate::running::{MARK, Running, Start};
 use crate::said::{Order, Said};
 use crate::verify;
-use crate::watched::{Phase, Phases, Watched};
+use crate::watched::{Phase, Phases, Turn, Watched};
 
 /// How long a host may take to be ready, and a turn to be over.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -324,14 +324,11 @@ impl Shard {
     fn until_the_moment(&mut self, host: &Running, random: &mut Random) -> Result<()> {
         let begun = Instant::now();
         let usual = u64::try_from(self.usual.as_millis()).unwrap_or(u64::MAX);
-        let late = begun + Duration::from_millis(random.below(usual * 12 / 10));
-        let trigger = (!random.percent(50)).then(|| Trigger::draw(random));
-        let mut until = if trigger.is_some() {
-            begun + 4 * self.usual
-        } else {
-            late
-        };
-        let mut trigger = trigger;
+        let some_time = Duration::from_millis(random.below(usual * 8 / 10));
+        let mut trigger = (!random.percent(50)).then(|| Trigger::draw(random));
+        // An event that does not come must not keep the host alive.
+        let at_most = trigger.as_ref().map_or(some_time, |_| 4 * self.usual);
+        let mut until = begun + at_most;
         let mut is_measured = false;
         while let Some(said) = host.next(until)? {
             if let (Said::Event { event, .. }, Some(it)) = (&said, &mut trigger)
@@ -341,8 +338,8 @@ impl Shard {
                 trigger = None;
             }
             self.take(said);
-            let all = self.sessions.iter().flat_map(|it| it.turns.values());
-            if !is_measured && all.clone().all(|turn| turn.over.is_some()) {
+            let mut turns = self.sessions.iter().flat_map(|it| it.turns.values());
+            if !is_measured && turns.all(Turn::is_past) {
                 is_measured = true;
                 self.usual = (self.usual * 3 + begun.elapsed()) / 4;
                 // Nothing is to come: idle it is killed, soon.
@@ -394,7 +391,7 @@ impl Shard {
         }
     }
 
-    fn turn(&mut self, turn: &str) -> Option<&mut crate::watched::Turn> {
+    fn turn(&mut self, turn: &str) -> Option<&mut Turn> {
         let mut turns = self.sessions.iter_mut().map(|watched| &mut watched.turns);
         turns.find_map(|turns| turns.get_mut(turn))
     }

@@ -86,6 +86,15 @@ pub(crate) struct Turn {
     pub(crate) is_accepted: bool,
     /// Its end: the state and the error.
     pub(crate) over: Option<(String, Option<String>)>,
+    /// Its host was killed before.
+    is_cut: bool,
+}
+
+impl Turn {
+    /// Whether nothing more is to be seen of it.
+    pub(crate) fn is_past(&self) -> bool {
+        self.is_cut || self.over.is_some()
+    }
 }
 
 /// A session, its thread, and what was seen of both.
@@ -132,6 +141,9 @@ impl Watched {
     pub(crate) fn killed(&mut self) {
         self.phase = None;
         self.running = 0;
+        for turn in self.turns.values_mut() {
+            turn.is_cut |= turn.over.is_none();
+        }
     }
 
     /// Where it is; nothing where it has nothing to do.
