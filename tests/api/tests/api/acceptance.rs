@@ -4,7 +4,7 @@
 use conjure_mock_llm::{Message, Position, Reply};
 use serde_json::{Value, json};
 
-use crate::events::Client;
+use crate::events::{Came, Client};
 use crate::stage::{Stage, auth, text};
 
 /// The ids of threads on a page.
@@ -108,6 +108,10 @@ fn acceptance() {
     stage.model.mock().reached_blocking("sea").unwrap();
     let mut shown = String::new();
     let mut last = None;
+    // What came of the turn before is still on its way.
+    let began =
+        |came: &Came| came.kind == "turn_started" && came.data["turn_id"] == telling["turn"];
+    while !began(&client.next().unwrap()) {}
     while !shown.starts_with("A l") {
         let came = client.next().unwrap();
         if came.kind == "content" {
