@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use super::open::Live;
 use super::{Inner, Manager, ManagerError, lock};
 use crate::session::{Session, Stamped, Subscription};
-use crate::store::ThreadId;
+use crate::store::{StoreError, ThreadId};
 
 /// Events that are read at once.
 const PAGE: usize = 500;
@@ -87,7 +87,10 @@ impl EventStream {
             }
             tokio::select! {
                 _ = self.live_changed.changed() => {}
-                () = tokio::time::sleep(LOOK) => {}
+                () = tokio::time::sleep(LOOK) => match self.inner.store.thread(&self.thread).await {
+                    Err(StoreError::NoThread { .. }) => return Ok(None),
+                    found => drop(found?),
+                },
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Signs of life: runs whose sessions answer are noted as alive, and those that are silent for too
 //! long are ended and marked.
 
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -77,12 +77,8 @@ pub(super) async fn beat(inner: Weak<Inner>, closing: CancellationToken, every: 
             () = tokio::time::sleep(every) => {}
         }
         let Some(inner) = inner.upgrade() else { return };
-        if let Err(error) = look(&inner).await {
+        if let Err(error) = inner.look().await {
             tracing::warn!("runs could not be looked after: {error}");
         }
     }
-}
-
-async fn look(inner: &Arc<Inner>) -> Result<(), ManagerError> {
-    inner.look().await
 }

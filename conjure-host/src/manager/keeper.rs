@@ -8,8 +8,8 @@ use std::time::Duration;
 use conjure_core::chat::Message;
 use futures_util::FutureExt as _;
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::changes::Status;
 use super::opening::Opened;
@@ -19,7 +19,7 @@ use super::runs::{Turn, end_of};
 use super::saving::active;
 use super::view::SessionState;
 use super::{Inner, ManagerError};
-use crate::session::{Answer, ChatError, Stamped, Subscription};
+use crate::session::{Answer, ChatError, Stamped, Subscription, passed};
 use crate::store::{Run, RunState, Session as Row, Spent, StoreError, ThreadId};
 
 /// How long a turn that is ended may take to come to its end.
@@ -62,13 +62,7 @@ struct Waiting {
 /// A turn whose session is being opened.
 struct Opening {
     turn: Waiting,
-    task: JoinHandle<Result<Opened, ManagerError>>,
-}
-
-impl Drop for Opening {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+    task: AbortOnDropHandle<Result<Opened, ManagerError>>,
 }
 
 impl Keeper {
@@ -214,8 +208,8 @@ impl Keeper {
         }
         // Another process may have changed it.
         self.row = self.inner.store.session(&self.row.id).await?;
-        let spec = self.inner.spec(&self.row).await?;
-        if let Some(open) = self.open.as_mut().filter(|open| open.opened.spec != spec) {
+        let made = self.inner.made_of(&self.row).await?;
+        if let Some(open) = self.open.as_mut().filter(|open| open.opened.made != made) {
             open.is_outdated = true;
         }
         let thread = active(&self.row)?;
@@ -293,21 +287,25 @@ impl Keeper {
             turn.thread.clone(),
         );
         let task = tokio::spawn(async move { inner.open(&row, &thread).await });
+        let task = AbortOnDropHandle::new(task);
         self.opening = Some(Opening { turn, task });
     }
 
+    /// Gives up opening for the turn that is next, which then begins with what is saved now.
+    pub(super) fn open_anew(&mut self) {
+        if let Some(Opening { turn, .. }) = self.opening.take() {
+            self.waiting.push_front(turn);
+        }
+    }
+
     async fn opened(&mut self, opened: Result<Opened, ManagerError>) {
-        let Some(opening) = &mut self.opening else {
+        let Some(Opening { turn, .. }) = self.opening.take() else {
             return;
         };
-        let turn = Waiting {
-            turn_id: std::mem::take(&mut opening.turn.turn_id),
-            thread: opening.turn.thread.clone(),
-            message: opening.turn.message.take(),
-        };
-        self.opening = None;
         match opened {
             Ok(opened) => {
+                // Only now: what nobody takes is dropped, and its session ends with it.
+                self.inner.opened(&opened.live);
                 let events = opened.live.session.events_from_now();
                 self.open = Some(Open {
                     opened,
@@ -401,7 +399,8 @@ impl Keeper {
         let (id, spent) = (&running.turn_id, running.spent);
         self.end_run(id, state, Some(spent), error.as_deref()).await;
         self.note_latest(&running.thread).await;
-        if running.goes_on {
+        // One that had its answer before it was stopped is over.
+        if running.goes_on && state == RunState::Cancelled {
             let turn_id = uuid::Uuid::now_v7().to_string();
             let next = self.enqueue(turn_id, &running.thread, None, true);
             if let Err(error) = next.await {
@@ -415,13 +414,7 @@ impl Keeper {
             self.drop_waiting(RunState::Cancelled, "it was dropped before it began")
                 .await;
         }
-        if let Some(mut opening) = self.opening.take() {
-            let turn = Waiting {
-                turn_id: std::mem::take(&mut opening.turn.turn_id),
-                thread: opening.turn.thread.clone(),
-                message: opening.turn.message.take(),
-            };
-            drop(opening);
+        if let Some(Opening { turn, .. }) = self.opening.take() {
             let why = Some("it was cancelled before it began");
             self.end_run(&turn.turn_id, RunState::Cancelled, None, why)
                 .await;
@@ -541,12 +534,5 @@ async fn next_event(open: &mut Option<Open>) -> Option<Arc<Stamped>> {
     match open {
         Some(open) if !open.is_outdated => open.events.next_until_closed().await,
         _ => std::future::pending().await,
-    }
-}
-
-async fn passed(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at).await,
-        None => std::future::pending().await,
     }
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::ManagerError;
 use super::keeper::Keeper;
 use super::questions::{Approval, Scope};
-use super::spec::is_same_place;
+use super::spec::{MadeOf, is_same_place};
 use super::view::SessionPatch;
 use crate::store::{Session as Row, ThreadId};
 
@@ -100,7 +100,7 @@ impl Keeper {
         if let Some(open) = &mut self.open
             && let Ok(spec) = super::spec::tools(&self.row.tools.0)
         {
-            open.opened.spec.policy = spec.policy;
+            open.opened.made.spec.policy = spec.policy;
         }
         self.inner.tell_saved(&self.row.id);
         Ok(())
@@ -117,7 +117,7 @@ impl Keeper {
         let takes_over = self
             .open
             .as_ref()
-            .is_some_and(|open| is_same_place(&open.opened.spec, &spec));
+            .is_some_and(|open| is_same_place(&open.opened.made.spec, &spec));
         let credentials = match takes_over {
             true => Some(
                 self.inner
@@ -130,17 +130,24 @@ impl Keeper {
         };
         self.row = self.inner.store.update_session(row).await?;
         self.inner.tell_saved(&self.row.id);
+        if when == When::Now {
+            self.open_anew();
+        }
         let Some(open) = &mut self.open else {
             return Ok(self.row.clone());
         };
+        let made = MadeOf {
+            spec,
+            auth_changed_ms: auth.updated_at_ms,
+        };
         if let Some(ready) = credentials {
-            if open.opened.spec != spec {
+            if open.opened.made != made {
                 let when = match self.running {
                     Some(_) => when,
                     None => When::Now,
                 };
                 open.opened.live.session.reconfigure(ready, when).await?;
-                open.opened.spec = spec;
+                open.opened.made = made;
             }
         } else {
             open.is_outdated = true;

@@ -9,17 +9,18 @@ use tokio::time::Instant;
 
 use super::open::Live;
 use super::requests::Ask;
+use super::spec::MadeOf;
 use super::{Inner, ManagerError, lock};
-use crate::session::{ApprovalMode, Recorder, Saved, SessionError, SessionSpec, SpentBefore};
+use crate::session::{ApprovalMode, Recorder, Saved, SessionError, SpentBefore};
 use crate::store::{Session as Row, StoreError, ThreadId};
 
 /// How long is waited before a thread that another session writes is asked for again.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// A session's thread that is open, and with which settings.
+/// A session's thread that is open, and what it was opened with.
 pub(super) struct Opened {
     pub(super) live: Live,
-    pub(super) spec: SessionSpec,
+    pub(super) made: MadeOf,
 }
 
 impl Inner {
@@ -30,10 +31,10 @@ impl Inner {
         row: &Row,
         thread: &ThreadId,
     ) -> Result<Opened, ManagerError> {
-        let spec = self.spec(row).await?;
+        let made = self.made_of(row).await?;
         let until = Instant::now() + self.options.patience;
         loop {
-            match self.open_now(row, &spec, thread).await {
+            match self.open_now(row, &made, thread).await {
                 Err(ManagerError::Session(SessionError::Store(StoreError::Busy { .. })))
                     if Instant::now() < until =>
                 {
@@ -48,7 +49,7 @@ impl Inner {
     async fn open_now(
         &self,
         row: &Row,
-        spec: &SessionSpec,
+        made: &MadeOf,
         thread: &ThreadId,
     ) -> Result<Opened, ManagerError> {
         let totals = self.store.session_totals(&row.id).await?;
@@ -61,14 +62,20 @@ impl Inner {
             },
             approvals: ApprovalMode::Within(self.options.approval),
         };
-        let session = self.host.open_saved(spec.clone(), thread.clone(), saved);
-        let live = Live::new(&row.id, Arc::new(session.await?));
-        lock(&self.live).insert(thread.clone(), live.clone());
-        self.live_changed.send_modify(|changes| *changes += 1);
+        let session = self
+            .host
+            .open_saved(made.spec.clone(), thread.clone(), saved);
         Ok(Opened {
-            live,
-            spec: spec.clone(),
+            live: Live::new(&row.id, Arc::new(session.await?)),
+            made: made.clone(),
         })
+    }
+
+    /// A thread is open.
+    pub(super) fn opened(&self, live: &Live) {
+        let thread = live.session.thread().clone();
+        lock(&self.live).insert(thread, live.clone());
+        self.live_changed.send_modify(|changes| *changes += 1);
     }
 
     /// Asks the session that has a thread open to close it.

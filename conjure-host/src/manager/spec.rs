@@ -24,11 +24,23 @@ const ELSEWHERE: [(&str, &str); 7] = [
 /// The executor that a session has where it names no backends.
 const EXECUTOR: &str = "local";
 
+/// What a saved session is opened with.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct MadeOf {
+    pub(super) spec: SessionSpec,
+    /// When its saved auth was last changed: a credential that was replaced is another one under
+    /// the same name.
+    pub(super) auth_changed_ms: i64,
+}
+
 impl Inner {
-    /// What a saved session is opened with.
-    pub(super) async fn spec(&self, row: &Row) -> Result<SessionSpec, ManagerError> {
+    /// What a saved session is opened with now.
+    pub(super) async fn made_of(&self, row: &Row) -> Result<MadeOf, ManagerError> {
         let auth = self.store.auth(&row.auth_id).await?;
-        self.spec_with(row, &auth)
+        Ok(MadeOf {
+            spec: self.spec_with(row, &auth)?,
+            auth_changed_ms: auth.updated_at_ms,
+        })
     }
 
     /// The same with its saved auth at hand.

@@ -553,7 +553,8 @@ async fn arrived(pieces: Option<&Pieces>) {
     }
 }
 
-async fn passed(at: Option<tokio::time::Instant>) {
+/// Resolves at a time; never where there is none.
+pub(crate) async fn passed(at: Option<tokio::time::Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at).await,
         None => std::future::pending().await,

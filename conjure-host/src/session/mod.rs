@@ -27,6 +27,7 @@ mod spec;
 mod switching;
 mod thread_files;
 
+pub(crate) use actor::passed;
 pub(crate) use budget::SpentBefore;
 pub(crate) use calls::{CallWith, Revision};
 pub(crate) use compaction::unfolding;

@@ -3,6 +3,7 @@
 use conjure_core::chat::Message as Said;
 use conjure_core::turn::When;
 use conjure_mock_llm::{Message, Script, Step, Wire};
+use conjure_vault::Credential;
 use serde_json::json;
 
 use super::stage::{Stage, always, held, object};
@@ -198,4 +199,22 @@ async fn a_change_that_cannot_be_changes_nothing() {
             .unwrap_err();
     }
     assert_eq!(stage.manager.get(&session.id).await.unwrap(), before);
+}
+
+#[tokio::test]
+async fn a_credential_that_was_replaced_is_used_from_the_next_turn_on() {
+    let stage = Stage::new(always("x")).await;
+    let session = stage.session().await;
+    stage.say(&session, "one").await;
+    let key = Credential::ApiKey("sk-replaced".to_owned().into());
+    let auth = "anthropic/api_key/key".parse().unwrap();
+    stage.auths.replace(&auth, key).await.unwrap();
+    stage.say(&session, "two").await;
+    let keys: Vec<String> = stage
+        .model
+        .requests()
+        .iter()
+        .map(|request| request.header("x-api-key").unwrap_or_default().to_owned())
+        .collect();
+    assert_eq!(keys, ["sk-test", "sk-replaced"]);
 }

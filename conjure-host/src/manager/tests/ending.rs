@@ -27,7 +27,7 @@ async fn a_shutdown_lets_what_runs_end_and_begins_nothing() {
     stage.model.reached("middle").await.unwrap();
     let (manager, id) = (stage.manager.clone(), session.id.clone());
     let down = tokio::spawn(async move { manager.shutdown(Duration::from_secs(10)).await });
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    stage.manager.inner.closing.cancelled().await;
     let refused = stage.manager.say(&id, Said::user("more"), None).await;
     assert!(matches!(refused, Err(ManagerError::Closing)), "{refused:?}");
     stage.model.release("middle");
@@ -184,11 +184,16 @@ async fn a_silent_run_is_ended_and_marked() {
         .unwrap();
     stage.model.reached("never").await.unwrap();
     // It answers, so it lives, for however long the model says nothing.
-    tokio::time::sleep(Duration::from_millis(1200)).await;
-    assert_eq!(
-        stage.manager.run(&turn.id).await.unwrap().state,
-        RunState::Running
-    );
+    let mut beats = tokio::time::interval(impatient.beat);
+    loop {
+        beats.tick().await;
+        let run = stage.manager.run(&turn.id).await.unwrap();
+        assert_eq!(run.state, RunState::Running);
+        let silence = i64::try_from(impatient.silence.as_millis()).unwrap();
+        if run.beat_ms - run.started_at_ms.unwrap() > 3 * silence {
+            break;
+        }
+    }
     let thread = session.thread.unwrap().id;
     let live = super::super::lock(&stage.manager.inner.live)[&thread].clone();
     live.session.stop_answering().await;

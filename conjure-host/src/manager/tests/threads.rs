@@ -4,7 +4,7 @@ use conjure_core::chat::{Event, Message as Said};
 use conjure_mock_llm::{Message, Script, Step};
 
 use super::stage::{Stage, always, held};
-use crate::manager::{NewSession, ThreadChoice};
+use crate::manager::{Change, NewSession, ThreadChoice, lock};
 use crate::store::RunState;
 
 #[tokio::test]
@@ -28,12 +28,15 @@ async fn two_sessions_on_one_thread_take_turns() {
         .await
         .unwrap();
     stage.model.reached("first").await.unwrap();
+    let mut changes = stage.manager.changes();
     let second = stage
         .manager
         .say(&two.id, Said::user("two"), None)
         .await
         .unwrap();
-    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    // It asks for the thread.
+    let asks = |change: &Change| matches!(change, Change::State { turn, .. } if turn.as_ref() == Some(&second.id));
+    while !asks(&changes.next().await.unwrap()) {}
     assert_eq!(stage.said(&thread).await, ["User: one"]);
     stage.model.release("first");
     assert_eq!(stage.wait(&first.id).await.state, RunState::Completed);
@@ -155,8 +158,13 @@ async fn a_follower_sees_a_thread_that_opens_and_closes_without_a_gap() {
     });
     for text in ["one", "two", "three"] {
         stage.say(&session, text).await;
-        // Long enough for the session to be closed.
-        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        let inner = &stage.manager.inner;
+        let mut opened_or_closed = inner.live_changed.subscribe();
+        let closed = opened_or_closed.wait_for(|_| lock(&inner.live).is_empty());
+        tokio::time::timeout(super::stage::PATIENCE, closed)
+            .await
+            .expect("it is closed when it was idle for a while")
+            .unwrap();
     }
     let seen = tokio::time::timeout(super::stage::PATIENCE, follower)
         .await
@@ -171,4 +179,31 @@ async fn a_follower_sees_a_thread_that_opens_and_closes_without_a_gap() {
     let stored: Vec<_> = stored.into_iter().map(|(id, _)| id).collect();
     assert_eq!(seen, stored);
     assert_eq!(seen.last().unwrap().epoch, 3, "it was opened three times");
+}
+
+#[tokio::test]
+async fn following_ends_with_the_thread() {
+    let stage = Stage::new(always("x")).await;
+    let session = stage.session().await;
+    stage.say(&session, "hello").await;
+    let thread = session.thread.unwrap().id;
+    let mut events = stage.manager.events(&thread, None).await.unwrap();
+    stage.manager.remove_thread(&thread).await.unwrap();
+    let ended = async { while events.next().await.unwrap().is_some() {} };
+    tokio::time::timeout(super::stage::PATIENCE, ended)
+        .await
+        .expect("it ends");
+}
+
+#[tokio::test]
+async fn what_was_opened_and_is_not_wanted_holds_no_thread() {
+    let stage = Stage::new(always("x")).await;
+    let session = stage.session().await;
+    let thread = session.thread.clone().unwrap().id;
+    let inner = &stage.manager.inner;
+    let row = inner.row(&session.id).await.unwrap();
+    drop(inner.open(&row, &thread).await.unwrap());
+    assert!(lock(&inner.live).is_empty());
+    let run = stage.say(&session, "hello").await;
+    assert_eq!(run.state, RunState::Completed, "{run:?}");
 }
