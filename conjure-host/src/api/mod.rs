@@ -106,7 +106,7 @@ impl Api {
         address: SocketAddr,
         access: HttpAccess,
     ) -> Result<ApiServer, ApiError> {
-        if !address.ip().is_loopback() && access.tokens.is_empty() {
+        if !access.is_enough_for(address) {
             return Err(ApiError::NeedsToken { address });
         }
         let failed = |source| ApiError::Listen { address, source };

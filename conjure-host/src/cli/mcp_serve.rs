@@ -5,11 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use conjure_core::routing::Pattern;
+use conjure_host::Host;
 use conjure_host::mcp_server::{HttpAccess, McpOptions, McpServer, MetaTools, ServeError};
 use conjure_host::platform::take_streams;
 use conjure_host::session::SessionSpec;
-use conjure_host::{Host, env};
-use secrecy::SecretString;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -17,6 +16,7 @@ use super::args::Global;
 use super::exit::{Exit, Failure};
 use super::output;
 use super::signals::Signals;
+use super::tokens;
 
 /// Serves tools, resources and prompts to MCP clients.
 #[derive(clap::Args)]
@@ -136,7 +136,7 @@ async fn over_stdio(global: &Global, args: Args) -> Result<Exit, Failure> {
 
 async fn over_http(global: &Global, args: Args, address: SocketAddr) -> Result<Exit, Failure> {
     let access = HttpAccess {
-        tokens: args.tokens()?,
+        tokens: tokens::of_env(&args.token_env)?,
         hosts: args.allow_host.clone(),
         origins: args.allow_origin.clone(),
     };
@@ -205,18 +205,5 @@ impl Args {
             idle: Duration::from_secs(self.idle.saturating_mul(60)),
             ..McpOptions::default()
         }
-    }
-
-    fn tokens(&self) -> Result<Vec<SecretString>, Failure> {
-        let token = |name: &String| {
-            let token = env::var(name).map(SecretString::from);
-            token.ok_or_else(|| {
-                Failure::usage(format!(
-                    "`--token-env {name}`: there is no variable {name} in the environment, or it \
-                     is empty"
-                ))
-            })
-        };
-        self.token_env.iter().map(token).collect()
     }
 }

@@ -50,6 +50,7 @@ mod thread_check;
 mod thread_list;
 mod thread_show;
 mod thread_transfer;
+mod tokens;
 mod transcript;
 mod wire;
 mod wire_decode;

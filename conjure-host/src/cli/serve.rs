@@ -17,6 +17,7 @@ use super::args::Global;
 use super::exit::{Exit, Failure};
 use super::output;
 use super::signals::{Signal, Signals};
+use super::tokens;
 
 /// Serves the HTTP API.
 #[derive(clap::Args)]
@@ -145,15 +146,7 @@ impl Args {
                 )));
             }
         }
-        for name in &self.token_env {
-            let token = env::var(name).ok_or_else(|| {
-                Failure::usage(format!(
-                    "`--token-env {name}`: there is no variable {name} in the environment, or it \
-                     is empty"
-                ))
-            })?;
-            tokens.push(token.into());
-        }
+        tokens.extend(tokens::of_env(&self.token_env)?);
         tokens.extend(env::var(env::TOKEN).map(SecretString::from));
         Ok(tokens)
     }

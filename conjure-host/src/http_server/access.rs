@@ -20,6 +20,11 @@ pub struct HttpAccess {
 }
 
 impl HttpAccess {
+    /// Whether an address may be listened on: one that other machines reach needs a token.
+    pub(crate) fn is_enough_for(&self, address: SocketAddr) -> bool {
+        address.ip().is_loopback() || !self.tokens.is_empty()
+    }
+
     /// The allowed values of `Host` and of `Origin` where this address is listened on.
     pub(crate) fn names(&self, address: SocketAddr) -> (Vec<String>, Vec<String>) {
         let hosts = hosts(address.ip(), &self.hosts);

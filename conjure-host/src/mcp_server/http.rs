@@ -42,7 +42,7 @@ impl McpServer {
         address: SocketAddr,
         access: HttpAccess,
     ) -> Result<HttpServer, ServeError> {
-        if !address.ip().is_loopback() && access.tokens.is_empty() {
+        if !access.is_enough_for(address) {
             return Err(ServeError::NeedsToken { address });
         }
         let failed = |source| ServeError::Listen { address, source };
