@@ -110,21 +110,41 @@ impl Keeper {
 
     async fn run(&mut self) {
         let (closing, ending) = (self.inner.closing.clone(), self.inner.ending.clone());
+        // Pieces of an answer come by the thousand and change nothing about how it is.
+        let mut is_told = false;
         while !self.is_over {
-            self.begin_next().await;
-            self.tell();
+            if !std::mem::replace(&mut is_told, true) {
+                self.begin_next().await;
+                self.tell();
+            }
             let is_idle = self.running.is_none() && self.opening.is_none();
             let idle = is_idle.then(|| self.used + self.inner.options.idle);
             tokio::select! {
                 biased;
                 () = ending.cancelled() => return,
                 () = closing.cancelled(), if is_idle => return,
-                answer = answered(&mut self.running) => self.turn_over(answer).await,
-                event = next_event(&mut self.open) => self.seen(event.as_deref()).await,
-                opened = opened(&mut self.opening) => self.opened(opened).await,
+                answer = answered(&mut self.running) => {
+                    self.turn_over(answer).await;
+                    is_told = false;
+                }
+                opened = opened(&mut self.opening) => {
+                    self.opened(opened).await;
+                    is_told = false;
+                }
                 ask = self.mailbox.recv() => match ask {
-                    Some(ask) => self.take(ask).await,
+                    Some(ask) => {
+                        self.take(ask).await;
+                        is_told = false;
+                    }
                     None => return,
+                },
+                // Behind what is asked: a cancel waits for no stream.
+                event = next_event(&mut self.open) => match event {
+                    Some(event) => is_told = !self.seen(&event),
+                    None => {
+                        self.ended().await;
+                        is_told = false;
+                    }
                 },
                 () = passed(idle) => return,
             }
@@ -368,19 +388,25 @@ impl Keeper {
         self.note_latest(&turn.thread).await;
     }
 
-    /// Looks at what the session shows.
-    async fn seen(&mut self, event: Option<&Stamped>) {
-        let Some(stamped) = event else {
-            // It ended by itself; the turn's answer says why.
-            if self.running.is_none() {
-                self.close().await;
-            } else if let Some(open) = &mut self.open {
-                open.is_outdated = true;
-            }
-            return;
+    /// Looks at what the session shows, and at what is there behind it. Whether that changes how it
+    /// is with the session.
+    fn seen(&mut self, first: &Stamped) -> bool {
+        let (Some(running), Some(open)) = (&mut self.running, &mut self.open) else {
+            return false;
         };
-        if let Some(running) = &mut self.running {
-            running.see(&stamped.event);
+        let mut changes = running.see(&first.event);
+        while let Some(next) = open.events.try_next() {
+            changes |= running.see(&next.event);
+        }
+        changes
+    }
+
+    /// The session ended by itself; the answer of its turn says why.
+    async fn ended(&mut self) {
+        if self.running.is_none() {
+            self.close().await;
+        } else if let Some(open) = &mut self.open {
+            open.is_outdated = true;
         }
     }
 

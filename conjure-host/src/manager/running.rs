@@ -21,26 +21,26 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Takes in what the session shows of it.
-    pub(super) fn see(&mut self, event: &Event) {
+    /// Takes in what the session shows of it. Whether other calls wait for a person now.
+    pub(super) fn see(&mut self, event: &Event) -> bool {
         match event {
-            Event::Approval { call, .. } => {
-                self.asked.insert(call.id.clone());
-            }
+            Event::Approval { call, .. } => self.asked.insert(call.id.clone()),
             Event::CallStarted { call_id, .. } => {
-                self.asked.remove(call_id);
                 self.spent.calls += 1;
+                self.asked.remove(call_id)
             }
-            Event::FunctionCallOutput(output) => {
-                self.asked.remove(&output.call_id);
+            Event::FunctionCallOutput(output) => self.asked.remove(&output.call_id),
+            Event::Usage(usage) => {
+                self.spent.usage = usage.usage;
+                false
             }
-            Event::Usage(usage) => self.spent.usage = usage.usage,
             Event::Cost { turn, .. } => {
                 self.spent.usage = turn.cost.usage;
                 let is_priced = turn.cost.unpriced_tokens == 0;
                 self.spent.usd = (is_priced || turn.cost.usd > 0.0).then_some(turn.cost.usd);
+                false
             }
-            _ => {}
+            _ => false,
         }
     }
 }
