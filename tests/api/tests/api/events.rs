@@ -2,13 +2,13 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use conjure_kit::{Signal, Workspace};
 use conjure_mock_llm::{Message, Position, Reply};
 use serde_json::{Value, json};
 
-use crate::server::{Server, connect};
+use crate::server::{PATIENCE, Server, connect};
 use crate::stage::{Stage, text};
 
 /// A client that follows.
@@ -69,11 +69,14 @@ impl Client {
             kind: String::new(),
             data: Value::Null,
         };
+        let until = Instant::now() + PATIENCE;
         loop {
             let mut line = String::new();
             if self.lines.read_line(&mut line).unwrap() == 0 {
                 return None;
             }
+            // Signs of life alone are no event.
+            assert!(Instant::now() < until, "no event comes");
             match line.trim_end().split_once(": ") {
                 Some(("id", id)) => came.id = id.to_owned(),
                 Some(("event", kind)) => came.kind = kind.to_owned(),

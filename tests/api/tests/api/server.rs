@@ -8,7 +8,7 @@ use conjure_kit::{Cli, Output, Running, Signal, Workspace, cli};
 use serde_json::Value;
 
 /// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// The key of saved auths: nobody's.
 const KEY: &str = "a2V5LW9mLW5vYm9keS1rZXktb2Ytbm9ib2R5LWtleSE=";
 
