@@ -10,7 +10,6 @@ use conjure_skill_sdk::protocol::{
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared};
 use serde_json::{Map, Value};
-use tokio::sync::mpsc;
 
 use super::lease::{BackendLease, ask};
 use super::results::fetch_with;
@@ -18,7 +17,7 @@ use super::surroundings::Surroundings;
 use crate::artifacts::Artifacts;
 use crate::plugin::CallFailure;
 use crate::provider::ProviderError;
-use crate::session::Internal;
+use crate::session::{Internal, Reports};
 
 /// Time for a backend to say what it adds to a request, or to look at a reply: the request, or the
 /// end of the turn, waits for it.
@@ -63,7 +62,7 @@ impl Contributors {
         around: &Surroundings,
         artifacts: &Artifacts,
         observe: Observe,
-        internal: &mpsc::Sender<Internal>,
+        internal: &Reports,
     ) -> bool {
         let mut renewed = false;
         for (name, lease) in &self.0 {
@@ -146,7 +145,7 @@ pub(crate) struct Share {
     pub(crate) around: Surroundings,
     pub(crate) artifacts: Arc<Artifacts>,
     pub(crate) observed: Observed,
-    pub(crate) internal: mpsc::Sender<Internal>,
+    pub(crate) internal: Reports,
     pub(crate) request: ModelRequest,
 }
 

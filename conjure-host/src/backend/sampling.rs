@@ -10,10 +10,9 @@ use conjure_core::repair::Target;
 use conjure_core::request::ModelRequest;
 use conjure_core::turn::Input;
 use conjure_skill_sdk::protocol::{Sample, Sampled};
-use tokio::sync::mpsc;
 
 use crate::provider::{Provider, ReplySink};
-use crate::session::Internal;
+use crate::session::{Internal, Reports};
 
 /// Who answers: the session's provider and model, whichever they are now; nobody without a model.
 pub(crate) type Asked = Arc<ArcSwapOption<AskedModel>>;
@@ -23,7 +22,7 @@ pub(crate) struct AskedModel {
     pub(crate) provider: Arc<dyn Provider>,
     pub(crate) model: String,
     /// The session that pays, once it runs.
-    pub(crate) session: Option<mpsc::Sender<Internal>>,
+    pub(crate) session: Option<Reports>,
 }
 
 /// Asks in the name of a plugin. What it cost is the session's.

@@ -163,7 +163,7 @@ impl Toolbox {
             naming,
             states,
             changes: Arc::default(),
-            attached: Vec::new(),
+            attached: Vec::with_capacity(specs.len()),
             leases: HashMap::new(),
             at_run_time: HashMap::new(),
         };

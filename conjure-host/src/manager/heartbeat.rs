@@ -43,7 +43,7 @@ impl Inner {
             self.end_silent(&run).await?;
         }
         self.take_over().await?;
-        Ok(())
+        Ok(self.record_unbegun().await?)
     }
 
     /// Ends a run of this process that gives no sign of life. Its session ends with it: it cannot

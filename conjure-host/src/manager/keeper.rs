@@ -32,7 +32,7 @@ const GOING_DOWN: &str = "the host went down before it began";
 pub(super) struct Keeper {
     pub(super) inner: Arc<Inner>,
     pub(super) row: Row,
-    mailbox: mpsc::Receiver<Ask>,
+    mailbox: mpsc::Receiver<Box<Ask>>,
     pub(super) open: Option<Open>,
     waiting: VecDeque<Waiting>,
     opening: Option<Opening>,
@@ -66,7 +66,7 @@ struct Opening {
 }
 
 impl Keeper {
-    pub(super) fn new(inner: Arc<Inner>, row: Row, mailbox: mpsc::Receiver<Ask>) -> Self {
+    pub(super) fn new(inner: Arc<Inner>, row: Row, mailbox: mpsc::Receiver<Box<Ask>>) -> Self {
         Self {
             inner,
             row,
@@ -81,7 +81,7 @@ impl Keeper {
     }
 
     /// Runs it. What breaks here ends this session's turns and nobody else's.
-    pub(super) async fn supervised(mut self) {
+    pub(super) async fn supervised(mut self: Box<Self>) {
         let done = AssertUnwindSafe(self.run()).catch_unwind().await;
         if done.is_err() {
             tracing::error!(
@@ -99,9 +99,17 @@ impl Keeper {
         } else {
             RunState::Interrupted
         };
+        Box::pin(self.wound_up(left)).await;
+    }
+
+    /// The last that it does.
+    async fn wound_up(&mut self, left: RunState) {
         self.drop_waiting(left, GOING_DOWN).await;
         let was_running = self.running.is_some();
         self.leave().await;
+        if let Err(error) = self.inner.record_unbegun().await {
+            tracing::warn!("what was said in turns that never began is not written yet: {error}");
+        }
         if was_running {
             self.inner.states.set(&self.row.id, Status::default());
         }
@@ -109,12 +117,13 @@ impl Keeper {
     }
 
     async fn run(&mut self) {
+        // What is seldom waited for is boxed, so that it takes no room in a keeper that is idle.
         let (closing, ending) = (self.inner.closing.clone(), self.inner.ending.clone());
         // Pieces of an answer come by the thousand and change nothing about how it is.
         let mut is_told = false;
         while !self.is_over {
             if !std::mem::replace(&mut is_told, true) {
-                self.begin_next().await;
+                Box::pin(self.begin_next()).await;
                 self.tell();
             }
             let is_idle = self.running.is_none() && self.opening.is_none();
@@ -124,16 +133,16 @@ impl Keeper {
                 () = ending.cancelled() => return,
                 () = closing.cancelled(), if is_idle => return,
                 answer = answered(&mut self.running) => {
-                    self.turn_over(answer).await;
+                    Box::pin(self.turn_over(answer)).await;
                     is_told = false;
                 }
                 opened = opened(&mut self.opening) => {
-                    self.opened(opened).await;
+                    Box::pin(self.opened(opened)).await;
                     is_told = false;
                 }
                 ask = self.mailbox.recv() => match ask {
                     Some(ask) => {
-                        self.take(ask).await;
+                        Box::pin(self.take(*ask)).await;
                         is_told = false;
                     }
                     None => return,
@@ -142,7 +151,7 @@ impl Keeper {
                 event = next_event(&mut self.open) => match event {
                     Some(event) => is_told = !self.seen(&event),
                     None => {
-                        self.ended().await;
+                        Box::pin(self.ended()).await;
                         is_told = false;
                     }
                 },
@@ -269,6 +278,7 @@ impl Keeper {
         first: bool,
     ) -> Result<(), ManagerError> {
         let run = Run::new(&turn_id, Some(self.row.id.clone()), thread.clone());
+        let run = run.with_message(message.clone());
         self.inner.store.begin_run(run).await?;
         let turn = Waiting {
             turn_id,
@@ -294,6 +304,9 @@ impl Keeper {
         let Some(turn) = self.waiting.pop_front() else {
             return;
         };
+        if self.waiting.is_empty() {
+            self.waiting.shrink_to_fit();
+        }
         let fits =
             |open: &Open| !open.is_outdated && open.opened.live.session.thread() == &turn.thread;
         if self.open.as_ref().is_some_and(fits) {
@@ -385,7 +398,7 @@ impl Keeper {
         }
         self.end_run(&turn.turn_id, RunState::Failed, None, Some(error))
             .await;
-        self.note_latest(&turn.thread).await;
+        self.inner.note_latest(&self.row.id, &turn.thread).await;
     }
 
     /// Looks at what the session shows, and at what is there behind it. Whether that changes how it
@@ -424,7 +437,7 @@ impl Keeper {
         let (state, error) = end_of(&answer);
         let (id, spent) = (&running.turn_id, running.spent);
         self.end_run(id, state, Some(spent), error.as_deref()).await;
-        self.note_latest(&running.thread).await;
+        self.inner.note_latest(&self.row.id, &running.thread).await;
         // One that had its answer before it was stopped is over.
         if running.goes_on && state == RunState::Cancelled {
             let turn_id = uuid::Uuid::now_v7().to_string();
@@ -506,18 +519,6 @@ impl Keeper {
     async fn end_run(&self, id: &str, state: RunState, spent: Option<Spent>, error: Option<&str>) {
         if let Err(failed) = self.inner.store.end_run(id, state, spent, error).await {
             tracing::error!(run = id, "its end was not noted: {failed}");
-        }
-    }
-
-    /// Notes the newest entry of the session's thread.
-    pub(super) async fn note_latest(&self, thread: &ThreadId) {
-        let store = &self.inner.store;
-        let noted = async {
-            let seq = store.thread(thread).await?.last_seq;
-            store.set_latest_entry(&self.row.id, thread, seq).await
-        };
-        if let Err(error) = noted.await {
-            tracing::warn!(%thread, "the newest entry was not noted: {error}");
         }
     }
 

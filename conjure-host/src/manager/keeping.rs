@@ -164,7 +164,7 @@ impl Keeper {
         row.chat_thread_id = Some(thread.to_string());
         row.latest_chat_entry_id = None;
         self.row = self.inner.store.update_session(row).await?;
-        self.note_latest(thread).await;
+        self.inner.note_latest(&self.row.id, thread).await;
         self.row = self.inner.store.session(&self.row.id).await?;
         self.inner.tell_saved(&self.row.id);
         Ok(self.row.clone())

@@ -33,6 +33,7 @@ mod runs;
 mod saving;
 mod spec;
 mod threads;
+mod unbegun;
 mod view;
 
 #[cfg(test)]
@@ -109,7 +110,7 @@ pub(crate) struct Inner {
     store: Store,
     options: Options,
     /// The keepers, by session.
-    keepers: Mutex<HashMap<String, mpsc::Sender<Ask>>>,
+    keepers: Mutex<HashMap<String, mpsc::Sender<Box<Ask>>>>,
     /// Threads that are open here.
     live: Mutex<HashMap<ThreadId, Live>>,
     /// Counts the changes of that.
@@ -124,7 +125,8 @@ pub(crate) struct Inner {
 
 impl Manager {
     /// A manager for a host whose threads are in this store. Ends the runs that a process left
-    /// behind which is no more: they are interrupted, and nothing of them is repeated.
+    /// behind which is no more: they are interrupted, and nothing of them is repeated. What was
+    /// said in those that never began is kept in their threads.
     ///
     /// # Errors
     /// [`ManagerError::Store`].
@@ -142,6 +144,7 @@ impl Manager {
             tasks: TaskTracker::new(),
         });
         inner.take_over().await?;
+        inner.record_unbegun().await?;
         let beating = heartbeat::beat(Arc::downgrade(&inner), inner.closing.clone(), options.beat);
         inner.tasks.spawn(beating);
         Ok(Self { inner })
@@ -183,7 +186,7 @@ impl Manager {
             }
             let keeper = self.inner.keeper(session).await?;
             let (done, answer) = tokio::sync::oneshot::channel();
-            if keeper.send(ask(done)).await.is_ok()
+            if keeper.send(Box::new(ask(done))).await.is_ok()
                 && let Ok(answer) = answer.await
             {
                 return Ok(answer);
@@ -200,7 +203,7 @@ impl Manager {
     ) -> Option<T> {
         let keeper = lock(&self.inner.keepers).get(session).cloned()?;
         let (done, answer) = tokio::sync::oneshot::channel();
-        keeper.send(ask(done)).await.ok()?;
+        keeper.send(Box::new(ask(done))).await.ok()?;
         answer.await.ok()
     }
 }
@@ -215,7 +218,10 @@ impl Inner {
     }
 
     /// The keeper of a session.
-    async fn keeper(self: &Arc<Self>, session: &str) -> Result<mpsc::Sender<Ask>, ManagerError> {
+    async fn keeper(
+        self: &Arc<Self>,
+        session: &str,
+    ) -> Result<mpsc::Sender<Box<Ask>>, ManagerError> {
         if let Some(keeper) = lock(&self.keepers).get(session).cloned()
             && !keeper.is_closed()
         {
@@ -229,7 +235,7 @@ impl Inner {
             return Ok(keeper.clone());
         }
         let (asks, mailbox) = mpsc::channel(MAILBOX);
-        let keeper = Keeper::new(Arc::clone(self), row, mailbox);
+        let keeper = Box::new(Keeper::new(Arc::clone(self), row, mailbox));
         self.tasks.spawn(keeper.supervised());
         keepers.insert(session.to_owned(), asks.clone());
         Ok(asks)

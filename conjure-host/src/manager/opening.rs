@@ -1,17 +1,15 @@
-//! Opening a session's thread, and what is left of a turn whose session cannot be opened.
+//! Opening a session's thread.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_core::chat::{ErrorEvent, Event, Message, Usage};
-use conjure_core::log::{EntryBody, Outcome};
 use tokio::time::Instant;
 
 use super::open::Live;
 use super::requests::Ask;
 use super::spec::MadeOf;
 use super::{Inner, ManagerError, lock};
-use crate::session::{ApprovalMode, Recorder, Saved, SessionError, SpentBefore};
+use crate::session::{ApprovalMode, Saved, SessionError, SpentBefore};
 use crate::store::{Session as Row, StoreError, ThreadId};
 
 /// How long is waited before a thread that another session writes is asked for again.
@@ -85,7 +83,10 @@ impl Inner {
         if let Some(keeper) = keeper {
             let (done, released) = tokio::sync::oneshot::channel();
             let thread = thread.clone();
-            if keeper.try_send(Ask::Release { thread, done }).is_ok() {
+            if keeper
+                .try_send(Box::new(Ask::Release { thread, done }))
+                .is_ok()
+            {
                 let _ = tokio::time::timeout(AGAIN, released).await;
             }
         }
@@ -103,49 +104,5 @@ impl Inner {
         }
         drop(all);
         self.live_changed.send_modify(|changes| *changes += 1);
-    }
-
-    /// Writes a turn that could not begin: what was said is kept, with why nothing came of it.
-    pub(super) async fn record_failure(
-        &self,
-        thread: &ThreadId,
-        turn_id: &str,
-        message: Option<Message>,
-        error: &str,
-    ) -> Result<(), StoreError> {
-        let mut recorder = Recorder::open(&self.store, thread).await?;
-        recorder.recover();
-        recorder.entry(EntryBody::TurnStarted {
-            turn_id: turn_id.to_owned(),
-        });
-        recorder.event(Event::TurnStarted {
-            turn_id: turn_id.to_owned(),
-        });
-        if let Some(message) = message {
-            recorder.entry(EntryBody::Message { message });
-        }
-        let outcome = Outcome::Failed {
-            error: error.to_owned(),
-            kind: "session".to_owned(),
-        };
-        recorder.event(Event::Error(ErrorEvent {
-            error: error.to_owned(),
-            kind: "session".to_owned(),
-        }));
-        recorder.event(Event::Done {
-            turn_id: turn_id.to_owned(),
-            outcome: outcome.as_str().to_owned(),
-            stop_reason: None,
-            text: String::new(),
-        });
-        recorder.entry(EntryBody::TurnEnded {
-            turn_id: turn_id.to_owned(),
-            outcome,
-            usage: Usage::default(),
-            stop_reason: None,
-        });
-        recorder.commit().await?;
-        self.live_changed.send_modify(|changes| *changes += 1);
-        Ok(())
     }
 }

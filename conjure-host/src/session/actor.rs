@@ -24,7 +24,7 @@ use super::budget::{Budget, OutOfTime, SpentBefore};
 use super::compaction::Compaction;
 use super::derived::{policy, turn_settings};
 use super::handle::{Answer, ChatError};
-use super::mailbox::{Command, Internal, MAILBOX};
+use super::mailbox::{Command, Internal, Reports};
 use super::model::{Piece, Pieces, Request};
 use super::naming::ThreadName;
 use super::perform::Deferred;
@@ -66,11 +66,11 @@ pub(super) struct Actor {
     pub(super) asked_by_plugins: Asked,
     /// Ends with the actor.
     _exchange: Exchange,
-    pub(super) internal: mpsc::Sender<Internal>,
-    pub(super) reports: mpsc::Receiver<Internal>,
-    pub(super) commands: mpsc::Receiver<Command>,
-    pub(super) request: Option<Request>,
-    pub(super) compaction: Option<Compaction>,
+    pub(super) internal: Reports,
+    pub(super) reports: mpsc::Receiver<Box<Internal>>,
+    pub(super) commands: mpsc::Receiver<Box<Command>>,
+    pub(super) request: Option<Box<Request>>,
+    pub(super) compaction: Option<Box<Compaction>>,
     /// What the thread costs.
     pub(super) account: Account,
     /// What the session may use up, and has.
@@ -130,7 +130,7 @@ impl Actor {
     /// Starts the actor on a task of its own.
     pub(super) fn start(
         start: Start,
-        commands: mpsc::Receiver<Command>,
+        commands: mpsc::Receiver<Box<Command>>,
         ended: watch::Sender<bool>,
     ) -> AbortHandle {
         let Start {
@@ -146,7 +146,7 @@ impl Actor {
             records,
             approvals,
         } = start;
-        let (internal, reports) = mpsc::channel(MAILBOX);
+        let (internal, reports) = Reports::channel();
         let asked = AskedModel {
             provider: Arc::clone(&provider),
             model: spec.model.clone().unwrap_or_default(),
@@ -155,7 +155,7 @@ impl Actor {
         place.asked.store(Some(Arc::new(asked)));
         let version = snapshot.table().version();
         let removed = log::removed_tools(recorder.entries());
-        let actor = Self {
+        let actor = Box::new(Self {
             machine: Machine::new(
                 turn_settings(&spec, &shared.models),
                 version,
@@ -203,11 +203,11 @@ impl Actor {
             waiting_for_log: VecDeque::new(),
             outdated: false,
             observed: Observed::default(),
-        };
+        });
         tokio::spawn(actor.run(ended)).abort_handle()
     }
 
-    async fn run(mut self, ended: watch::Sender<bool>) {
+    async fn run(mut self: Box<Self>, ended: watch::Sender<bool>) {
         self.recorder.recover();
         if self.records {
             self.record_settings();
@@ -233,12 +233,14 @@ impl Actor {
                     continue;
                 }
                 command = self.commands.recv() => match command {
-                    None | Some(Command::End) => break,
-                    Some(command) => self.command(command).await,
+                    Some(command) if !matches!(*command, Command::End) => {
+                        self.command(*command).await;
+                    }
+                    _ => break,
                 },
                 Some(report) = self.reports.recv() => {
                     self.take_pieces();
-                    self.report(report);
+                    self.report(*report);
                 }
                 () = arrived(pieces.as_deref()) => self.take_pieces(),
                 Ok(()) = self.registry.changed() => self.plugins_changed(),
@@ -250,10 +252,13 @@ impl Actor {
                 }
                 () = passed(patience) => self.deny_unanswered(),
             }
-            self.renew_catalogs().await;
+            if self.outdated {
+                // Boxed, as what follows: what is seldom waited for takes no room in every session.
+                Box::pin(self.renew_catalogs()).await;
+            }
             self.hand_over();
         }
-        self.stop(failure.map(|error| error.to_string())).await;
+        Box::pin(self.stop(failure.map(|error| error.to_string()))).await;
         let _ = ended.send(true);
     }
 

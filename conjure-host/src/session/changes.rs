@@ -136,13 +136,12 @@ impl Actor {
     /// Asks for the catalogs that depend on the model, where it is another provider's now. Before
     /// anything is sent to it.
     pub(super) async fn renew_catalogs(&mut self) {
-        if std::mem::take(&mut self.outdated) {
-            self.toolbox.renew_catalogs().await;
-            self.plugins_changed();
-            if self.calls.is_empty() {
-                // What is made again for the new model has its tools; no call runs on the old.
-                self.current.store(Arc::clone(&self.newest));
-            }
+        self.outdated = false;
+        self.toolbox.renew_catalogs().await;
+        self.plugins_changed();
+        if self.calls.is_empty() {
+            // What is made again for the new model has its tools; no call runs on the old.
+            self.current.store(Arc::clone(&self.newest));
         }
     }
 }

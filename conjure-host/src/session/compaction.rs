@@ -110,12 +110,12 @@ impl Actor {
         // Its own row of numbers: a summary is no request of the machine's.
         let number = u64::MAX - self.recorder.entries().len() as u64;
         let request = self.begin(number, request, meta);
-        self.compaction = Some(Compaction {
+        self.compaction = Some(Box::new(Compaction {
             request,
             upto,
             room,
             choice,
-        });
+        }));
     }
 
     /// Takes the answer to the request for a summary.

@@ -10,7 +10,7 @@ use crate::store::StoreError;
 
 impl Actor {
     /// Ends everything that the session started.
-    pub(super) async fn stop(mut self, reason: Option<String>) {
+    pub(super) async fn stop(mut self: Box<Self>, reason: Option<String>) {
         if let Some(asked) = self.compaction.take() {
             drop(asked.request.stop());
         }
@@ -56,12 +56,12 @@ impl Actor {
         loop {
             tokio::select! {
                 biased;
-                Some(report) = self.reports.recv() => self.report(report),
+                Some(report) = self.reports.recv() => self.report(*report),
                 _ = &mut observed => break,
             }
         }
         while let Ok(report) = self.reports.try_recv() {
-            self.report(report);
+            self.report(*report);
         }
     }
 
@@ -80,7 +80,7 @@ impl Actor {
                 }
                 report = tokio::time::timeout_at(deadline, self.reports.recv()) => match report {
                     Ok(Some(report)) => {
-                        self.report(report);
+                        self.report(*report);
                         self.hand_over();
                     }
                     _ => break,

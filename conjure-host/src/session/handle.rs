@@ -38,7 +38,7 @@ use crate::store::{StoreError, ThreadId};
 /// it, with everything that it started.
 pub struct Session {
     thread: ThreadId,
-    mailbox: mpsc::Sender<Command>,
+    mailbox: mpsc::Sender<Box<Command>>,
     hub: Arc<Hub>,
     artifacts: Arc<Artifacts>,
     snapshot: Arc<ArcSwap<Snapshot>>,
@@ -214,28 +214,26 @@ impl Session {
 
     /// Ends the running turn. What came so far is kept.
     pub async fn cancel(&self, drop_queued: bool) {
-        let _ = self.mailbox.send(Command::Cancel { drop_queued }).await;
+        self.tell(Command::Cancel { drop_queued }).await;
     }
 
     /// Decides about a call that waits.
     pub async fn decide(&self, call_id: impl Into<String>, decision: Decision) {
-        let _ = self
-            .mailbox
-            .send(Command::Decide {
-                call_id: call_id.into(),
-                decision,
-            })
-            .await;
+        self.tell(Command::Decide {
+            call_id: call_id.into(),
+            decision,
+        })
+        .await;
     }
 
     /// Says whether somebody is there to decide.
     pub async fn attend(&self, mode: ApprovalMode) {
-        let _ = self.mailbox.send(Command::Attend(mode)).await;
+        self.tell(Command::Attend(mode)).await;
     }
 
     /// Adds a rule to the session's policy.
     pub async fn add_rule(&self, rule: Rule) {
-        let _ = self.mailbox.send(Command::Allow(rule)).await;
+        self.tell(Command::Allow(rule)).await;
     }
 
     /// The calls that wait for a decision.
@@ -282,7 +280,7 @@ impl Session {
     /// Lets the actor hang.
     #[cfg(test)]
     pub(crate) async fn stop_answering(&self) {
-        let _ = self.mailbox.send(Command::Hang).await;
+        self.tell(Command::Hang).await;
     }
 
     /// Ends it without asking it: what it started ends with it, and nothing more is written.
@@ -360,14 +358,19 @@ impl Session {
 
     /// [`Session::close`] for whoever shares it.
     pub(crate) async fn end(&self) {
-        let _ = self.mailbox.send(Command::End).await;
+        self.tell(Command::End).await;
         let mut ended = self.ended.clone();
         let _ = ended.wait_for(|ended| *ended).await;
     }
 
+    /// A session that ended is told nothing.
+    async fn tell(&self, command: Command) {
+        let _ = self.mailbox.send(Box::new(command)).await;
+    }
+
     async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Option<T> {
         let (done, answer) = oneshot::channel();
-        self.mailbox.send(command(done)).await.ok()?;
+        self.mailbox.send(Box::new(command(done))).await.ok()?;
         answer.await.ok()
     }
 }

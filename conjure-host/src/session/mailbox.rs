@@ -9,7 +9,7 @@ use conjure_core::switch::SwitchReport;
 use conjure_core::turn::{Decision, Input, When};
 use conjure_skill_sdk::protocol::{CatalogReply, ToolDecl};
 use serde_json::Value;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use super::asking::{ApprovalMode, PendingApproval};
 use super::compaction::UnfoldError;
@@ -22,7 +22,8 @@ use crate::plugin::PluginId;
 /// Messages that may wait in a mailbox.
 pub(crate) const MAILBOX: usize = 256;
 
-/// What clients ask of a session.
+/// What clients ask of a session. Boxed in the mailbox, as all that arrives: a mailbox takes up the
+/// room of dozens as soon as it is made.
 pub(crate) enum Command {
     Say {
         turn_id: String,
@@ -69,6 +70,22 @@ pub(crate) enum Command {
     /// Do nothing any more.
     #[cfg(test)]
     Hang,
+}
+
+/// The way on which tasks of a session report to it.
+#[derive(Debug, Clone)]
+pub(crate) struct Reports(mpsc::Sender<Box<Internal>>);
+
+impl Reports {
+    pub(crate) fn channel() -> (Self, mpsc::Receiver<Box<Internal>>) {
+        let (reports, received) = mpsc::channel(MAILBOX);
+        (Self(reports), received)
+    }
+
+    /// Whether the session still listens.
+    pub(crate) async fn send(&self, report: Internal) -> bool {
+        self.0.send(Box::new(report)).await.is_ok()
+    }
 }
 
 /// What tasks of the session report.

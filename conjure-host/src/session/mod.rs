@@ -34,7 +34,7 @@ pub(crate) use compaction::unfolding;
 pub(crate) use derived::{compile_settings, policy, room, turn_settings};
 pub(crate) use exchange_dir::sweep;
 pub(crate) use handle::Saved;
-pub(crate) use mailbox::Internal;
+pub(crate) use mailbox::{Internal, Reports};
 pub(crate) use place::Place;
 pub(crate) use reading::Thread;
 pub(crate) use recorder::Recorder;

@@ -8,11 +8,11 @@ use conjure_core::chat::{Meta, Response, StreamEvent};
 use conjure_core::request::ModelRequest;
 use conjure_core::turn::{Input, ModelFailure};
 use futures_util::FutureExt as _;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tracing::Span;
 
-use super::mailbox::Internal;
+use super::mailbox::{Internal, Reports};
 use crate::backend::contributors::Share;
 use crate::provider::{Provider, ProviderError, ReplySink};
 use crate::telemetry::spans;
@@ -75,7 +75,7 @@ impl Request {
         meta: Meta,
         share: Share,
         span: Span,
-        done: mpsc::Sender<Internal>,
+        done: Reports,
     ) -> Self {
         let pieces = Arc::new(Pieces::default());
         let (stream, notices) = (Arc::clone(&pieces), Arc::clone(&pieces));

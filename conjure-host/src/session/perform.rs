@@ -19,10 +19,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::Span;
 
 use super::actor::{Actor, LIVE_BYTES};
-use super::compaction::Compaction;
 use super::derived::{call_timeout, compile_settings, most_bytes};
 use super::handle::ChatError;
-use super::mailbox::Internal;
+use super::mailbox::{Internal, Reports};
 use super::model::Request;
 use super::skill_lists::{Kind, changed_lists, run_time_tools};
 use crate::backend::contributors::{Observed, Share};
@@ -67,7 +66,7 @@ impl Actor {
                 if self.is_unsent(request) {
                     return Some(Request::never_sent(request));
                 }
-                return self.request.take().map(Request::stop);
+                return self.request.take().map(|request| request.stop());
             }
             Action::Observe {
                 provider,
@@ -110,7 +109,7 @@ impl Actor {
             }
             Action::Compact { refused } => return self.compact(refused),
             Action::StopCompaction => {
-                return self.compaction.take().and_then(Compaction::stop);
+                return self.compaction.take().and_then(|asked| asked.stop());
             }
             Action::Dropped { turn_id } => {
                 if let Some(done) = self.waiting.remove(&turn_id) {
@@ -147,7 +146,7 @@ impl Actor {
         let snapshot = self.current.load_full();
         let request = self.compile(&snapshot);
         let meta = self.meta(&request);
-        self.request = Some(self.begin(number, request, meta));
+        self.request = Some(Box::new(self.begin(number, request, meta)));
     }
 
     /// Lets a request leave, with what backends add to it.
@@ -335,7 +334,7 @@ fn live_output(
 async fn forward(
     call_id: String,
     mut pieces: mpsc::Receiver<(EmitKind, Vec<u8>)>,
-    internal: mpsc::Sender<Internal>,
+    internal: Reports,
 ) {
     while let Some((kind, bytes)) = pieces.recv().await {
         let call_id = call_id.clone();
@@ -346,7 +345,7 @@ async fn forward(
                 bytes,
             })
             .await;
-        if sent.is_err() {
+        if !sent {
             break;
         }
     }

@@ -138,9 +138,11 @@ impl Recorder {
         if self.waiting.is_empty() || (can_wait && !self.on_the_way.is_empty()) {
             return self.handed;
         }
-        let committed = self.log.append(&self.waiting, self.durable);
+        // Taken, so that a thread that is idle keeps no room for a busy one.
+        let records = std::mem::take(&mut self.waiting);
+        let committed = self.log.append(&records, self.durable);
         self.durable = false;
-        let events = self.waiting.drain(..).filter_map(|record| match record {
+        let events = records.into_iter().filter_map(|record| match record {
             Record::Event { id, event } => Some(Stamped { id, event }),
             _ => None,
         });

@@ -22,13 +22,24 @@ pub fn place(data_dir: &Path) -> Result<Place, StoreError> {
     }
 }
 
+/// How the database of a host with this directory of data is opened: a server's backups are in
+/// `backups` there, a file's beside it.
+pub fn options(place: &Place, data_dir: &Path) -> Options {
+    let is_served = matches!(place, Place::Postgres(_));
+    Options {
+        backups: is_served.then(|| data_dir.join("backups")),
+        ..Options::default()
+    }
+}
+
 /// Opens the database of a host with this directory of data. Threads that an earlier version kept
 /// there as files of JSON lines are taken over first.
 ///
 /// # Errors
 /// [`StoreError`] when it cannot be opened, or a file of an earlier version cannot be read whole.
 pub async fn open(data_dir: &Path) -> Result<Store, StoreError> {
-    let store = Store::open(&place(data_dir)?, &Options::default()).await?;
+    let place = place(data_dir)?;
+    let store = Store::open(&place, &options(&place, data_dir)).await?;
     take_over(&store, &data_dir.join("threads")).await?;
     Ok(store)
 }

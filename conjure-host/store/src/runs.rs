@@ -4,7 +4,7 @@
 //! process that began it, by the writer under which that process has its threads; when that writer
 //! is gone the run is over, and whoever asks next ends it.
 
-use conjure_core::chat::Usage;
+use conjure_core::chat::{Message, Usage};
 use sea_orm::{QueryResult, Value};
 
 use crate::database::{for_update, now_ms};
@@ -47,6 +47,8 @@ pub struct Run {
     pub spent: Spent,
     /// Why it failed.
     pub error: Option<String>,
+    /// What is said in it, until it is known to be in the thread: see [`Store::unwritten_runs`].
+    pub message: Option<Message>,
 }
 
 /// How it is with a run.
@@ -156,7 +158,14 @@ impl Run {
             ended_at_ms: None,
             spent: Spent::default(),
             error: None,
+            message: None,
         }
+    }
+
+    /// The same with what is said in it.
+    #[must_use]
+    pub fn with_message(self, message: Option<Message>) -> Self {
+        Self { message, ..self }
     }
 
     /// Where a list goes on behind it.
@@ -186,8 +195,18 @@ impl Run {
             ended_at_ms: column(row, "ended_at_ms")?,
             spent: Spent::of(row)?,
             error: text(row, "error")?,
+            message: said(row)?,
         })
     }
+}
+
+fn said(row: &QueryResult) -> Result<Option<Message>, StoreError> {
+    let message: Option<String> = column(row, "message")?;
+    let message = message.map(|message| serde_json::from_str(&message));
+    message.transpose().map_err(|error| StoreError::Corrupt {
+        what: READING,
+        reason: format!("what is said in a run is no message: {error}"),
+    })
 }
 
 impl Spent {
@@ -248,19 +267,25 @@ impl Store {
         };
         let sql = format!(
             "INSERT INTO runs (id, session_id, thread_id, owner, state, beat_ms, queued_at_ms, \
-             started_at_ms) VALUES ($1, $2, $3, $4, $5, {now}, {now}, {started}) \
+             started_at_ms, message) VALUES ($1, $2, $3, $4, $5, {now}, {now}, {started}, $6) \
              ON CONFLICT (id) DO NOTHING RETURNING *"
         );
         let state = match run.state {
             RunState::Queued => RunState::Queued,
             _ => RunState::Running,
         };
-        let values: [Value; 5] = [
+        let message = run.message.as_ref().map(serde_json::to_string);
+        let message = message.transpose().map_err(|error| StoreError::Corrupt {
+            what: BEGINNING,
+            reason: format!("what is said in it cannot be written: {error}"),
+        })?;
+        let values: [Value; 6] = [
             run.id.as_str().into(),
             run.session_id.into(),
             run.thread.as_str().into(),
             owner.into(),
             state.as_str().into(),
+            message.into(),
         ];
         let Some(row) = tx.one(&sql, values).await? else {
             return Err(StoreError::NameTaken {
@@ -367,6 +392,10 @@ impl Store {
         if state.is_over() {
             sql += &format!(", ended_at_ms = {now}");
         }
+        // Of a turn that came to an end it is in the thread, or nobody wants it there.
+        if state.is_over() && !matches!(state, RunState::Interrupted | RunState::Lost) {
+            sql += ", message = NULL";
+        }
         if state == RunState::Running {
             sql += &format!(", started_at_ms = COALESCE(started_at_ms, {now})");
         }
@@ -439,6 +468,29 @@ impl Store {
         tx.commit().await?;
         ended.sort_by(|a, b| a.id.cmp(&b.id));
         Ok(ended)
+    }
+
+    /// Runs that were interrupted or lost and may have said something that is not in their thread:
+    /// they waited, or had only begun. In the order in which they were queued.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn unwritten_runs(&self, limit: u64) -> Result<Vec<Run>, StoreError> {
+        let sql = "SELECT * FROM runs WHERE message IS NOT NULL AND ended_at_ms IS NOT NULL \
+                   ORDER BY queued_at_ms, id LIMIT $1";
+        let rows = self.all(sql, [limit.into()]).await?;
+        rows.iter().map(Run::of).collect()
+    }
+
+    /// Takes note that what a run says is in its thread.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn run_is_written(&self, id: &str) -> Result<(), StoreError> {
+        let sql = "UPDATE runs SET message = NULL WHERE id = $1";
+        let values = vec![without_nul(id).into()];
+        self.db().execute(false, sql, values, CHANGING).await?;
+        Ok(())
     }
 
     /// Runs that are not over and were not heard of for so long, whoever owns them; those that

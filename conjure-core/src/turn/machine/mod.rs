@@ -23,9 +23,9 @@ use crate::log::{self, CallEnd, Entry, EntryBody, Outcome, TableChange};
 pub struct Machine {
     settings: Settings,
     /// Settings that wait for the running request to stop.
-    restart_settings: Option<(Settings, EntryBody)>,
+    restart_settings: Option<Box<(Settings, EntryBody)>>,
     /// Settings that wait for the next turn.
-    next_settings: Option<(Settings, EntryBody)>,
+    next_settings: Option<Box<(Settings, EntryBody)>>,
     table: u64,
     next_table: Option<TableChange>,
     /// Turns that wait, each with what is said in it.
@@ -191,17 +191,22 @@ impl Machine {
     }
 
     fn enqueue(&mut self, turn_id: String, message: Option<Message>) {
-        self.queue.push_back((turn_id, message));
-        if self.turn.is_none() {
-            self.next_turn();
+        if self.turn.is_none() && self.queue.is_empty() {
+            self.begin_turn(turn_id, message);
+        } else {
+            self.queue.push_back((turn_id, message));
         }
     }
 
     fn next_turn(&mut self) {
-        let Some((turn_id, message)) = self.queue.pop_front() else {
-            return;
-        };
-        if let Some((settings, entry)) = self.next_settings.take() {
+        if let Some((turn_id, message)) = self.queue.pop_front() {
+            self.begin_turn(turn_id, message);
+        }
+    }
+
+    fn begin_turn(&mut self, turn_id: String, message: Option<Message>) {
+        if let Some(next) = self.next_settings.take() {
+            let (settings, entry) = *next;
             self.use_settings(settings, entry);
         }
         self.write(EntryBody::TurnStarted {
@@ -330,7 +335,7 @@ impl Machine {
             return;
         }
         if when == When::NextTurn {
-            self.next_settings = Some((settings, entry));
+            self.next_settings = Some(Box::new((settings, entry)));
             return;
         }
         // What was to come is older than what holds now.
@@ -345,7 +350,7 @@ impl Machine {
             if !std::mem::replace(restart, true) {
                 self.out.push(Action::StopModel { request });
             }
-            self.restart_settings = Some((settings, entry));
+            self.restart_settings = Some(Box::new((settings, entry)));
         } else {
             // The step's calls go on; the next request uses the new settings.
             self.use_settings(settings, entry);
@@ -375,7 +380,8 @@ impl Machine {
             })
         );
         if restarted {
-            if let Some((settings, entry)) = self.restart_settings.take() {
+            if let Some(restart) = self.restart_settings.take() {
+                let (settings, entry) = *restart;
                 self.use_settings(settings, entry);
             }
             if let Some(turn) = &mut self.turn {
@@ -407,7 +413,8 @@ impl Machine {
 
     fn end_turn(&mut self) {
         let Some(turn) = self.turn.take() else { return };
-        if let Some((settings, entry)) = self.restart_settings.take() {
+        if let Some(restart) = self.restart_settings.take() {
+            let (settings, entry) = *restart;
             self.use_settings(settings, entry);
         }
         let outcome = turn.ending.unwrap_or(Outcome::Completed);

@@ -74,6 +74,7 @@ async fn a_shutdown_ends_what_takes_longer_and_keeps_what_came() {
     );
     let said = stage.said(&thread).await;
     assert!(said[1].starts_with("Assistant: Near"), "{said:?}");
+    assert_eq!(said[2..], ["User: later"], "what waited is kept");
 }
 
 #[tokio::test]
@@ -81,17 +82,36 @@ async fn runs_of_a_process_that_is_gone_are_interrupted() {
     let stage = Stage::new(always("x")).await;
     let session = stage.session().await;
     let thread = session.thread.clone().unwrap().id;
-    let run = Run::new("orphan", Some(session.id.clone()), thread);
+    let waits = ["first", "second"].map(|said| (format!("orphan-{said}"), said));
+    for (id, said) in &waits {
+        let run = Run::new(id, Some(session.id.clone()), thread.clone());
+        let run = run.with_message(Some(Said::user(*said)));
+        stage.manager.store().begin_run(run).await.unwrap();
+    }
+    let run = Run::new("orphan", Some(session.id.clone()), thread.clone());
     stage.manager.store().begin_run(run).await.unwrap();
     let stage = stage.again(options()).await;
     let run = stage.manager.run("orphan").await.unwrap();
     assert_eq!(run.state, RunState::Interrupted);
     let view = stage.manager.get(&session.id).await.unwrap();
     assert_eq!(view.state, SessionState::Idle);
+    // What was said in those that never began is not lost, and said once however often one looks.
+    stage.manager.inner.record_unbegun().await.unwrap();
+    assert_eq!(stage.said(&thread).await, ["User: first", "User: second"]);
+    let latest = stage
+        .manager
+        .store()
+        .thread(&thread)
+        .await
+        .unwrap()
+        .last_seq;
+    assert_eq!(view.latest_entry, Some(format!("{thread}/{latest}")));
     assert_eq!(
         stage.say(&session, "hello").await.state,
         RunState::Completed
     );
+    // The provider takes what came of it.
+    assert_eq!(stage.model.requests().len(), 1);
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@
 //! never undone one by one, since what they dropped would be gone.
 
 pub(crate) mod m0001_first;
+pub(crate) mod m0002_said;
 pub(crate) mod rollback;
 
 use std::path::Path;
@@ -22,7 +23,10 @@ pub(crate) struct Migrator;
 
 impl MigratorTrait for Migrator {
     fn migrations() -> Vec<Box<dyn MigrationTrait>> {
-        vec![Box::new(m0001_first::Migration)]
+        vec![
+            Box::new(m0001_first::Migration),
+            Box::new(m0002_said::Migration),
+        ]
     }
 }
 

@@ -12,8 +12,8 @@ use sea_orm_migration::prelude::{
     SqliteQueryBuilder, Table,
 };
 
-use crate::migrations::m0001_first;
 use crate::migrations::rollback::restore_newest;
+use crate::migrations::{m0001_first, m0002_said};
 use crate::{Options, Place, Record, Store, StoreError};
 
 use super::postgres::Server;
@@ -172,7 +172,14 @@ async fn from_version_1(bed: Bed, url: &str, schema: &str) {
     }
     raw.close().await.unwrap();
 
-    let store = bed.open().await;
+    let backups = tempfile::tempdir().unwrap();
+    let options = Options {
+        backups: Some(backups.path().to_owned()),
+        ..Options::default()
+    };
+    let store = Store::open(&bed.place, &options).await.unwrap();
+    let kept = std::fs::read_dir(backups.path()).unwrap().count();
+    assert_eq!(kept, 1, "a backup is made before the schema changes");
     assert!(read(&store, "t").await == fixture_records());
     assert_eq!(read(&store, "f").await.len(), 3);
     assert_eq!(store.thread(&id("t")).await.unwrap().label, "A label");
@@ -227,7 +234,7 @@ struct Later<const FAILS: bool>;
 
 impl<const FAILS: bool> MigrationName for Later<FAILS> {
     fn name(&self) -> &'static str {
-        "m0002_later"
+        "m0003_later"
     }
 }
 
@@ -252,11 +259,15 @@ impl<const FAILS: bool> MigrationTrait for Later<FAILS> {
     }
 }
 
-struct Two<const FAILS: bool>;
+struct Three<const FAILS: bool>;
 
-impl<const FAILS: bool> MigratorTrait for Two<FAILS> {
+impl<const FAILS: bool> MigratorTrait for Three<FAILS> {
     fn migrations() -> Vec<Box<dyn MigrationTrait>> {
-        vec![Box::new(m0001_first::Migration), Box::new(Later::<FAILS>)]
+        vec![
+            Box::new(m0001_first::Migration),
+            Box::new(m0002_said::Migration),
+            Box::new(Later::<FAILS>),
+        ]
     }
 }
 
@@ -288,12 +299,12 @@ async fn there_and_back(bed: Bed) {
     let StoreError::Newer { migration } = &error else {
         panic!("{error}");
     };
-    assert_eq!(migration, "m0002_later");
+    assert_eq!(migration, "m0003_later");
     // Once more changes nothing and makes no backup.
     migrate::<false>(&bed.place, &options).await.unwrap();
     assert_eq!(std::fs::read_dir(backups.path()).unwrap().count(), made);
 
-    let from = restore_newest::<Two<false>>(&bed.place, options.backups.as_deref()).await;
+    let from = restore_newest::<Three<false>>(&bed.place, options.backups.as_deref()).await;
     assert!(from.unwrap().starts_with(backups.path()));
     let store = bed.open().await;
     assert_eq!(sessions(store.clone()).await, 1);
@@ -320,7 +331,7 @@ async fn there_and_back(bed: Bed) {
 
 async fn migrate<const FAILS: bool>(place: &Place, options: &Options) -> Result<(), StoreError> {
     let db = crate::database::Database::connect(place).await?;
-    let done = crate::migrations::migrate::<Two<FAILS>>(&db, place, options.backups.as_deref());
+    let done = crate::migrations::migrate::<Three<FAILS>>(&db, place, options.backups.as_deref());
     let done = done.await;
     db.close().await;
     done

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-use conjure_core::chat::Usage;
+use conjure_core::chat::{Message, Usage};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -18,6 +18,7 @@ cases! {
     a_run_needs_a_thread_a_session_and_an_id_of_its_own
     runs_are_listed_by_thread_and_session_the_newest_first
     runs_of_a_process_that_is_gone_end_as_interrupted_and_no_others
+    what_a_run_says_is_kept_until_it_is_written_or_nobody_wants_it
     a_silent_writer_loses_its_runs_and_begins_none
     a_run_that_is_silent_is_found_and_one_that_beats_is_not
     the_totals_of_a_session_are_the_sums_of_its_runs
@@ -133,6 +134,45 @@ async fn a_run_begins_runs_and_ends_once(bed: Bed) {
     };
     let running = store.begin_run(running).await.unwrap();
     assert_eq!(running.started_at_ms, Some(running.queued_at_ms));
+}
+
+async fn what_a_run_says_is_kept_until_it_is_written_or_nobody_wants_it(bed: Bed) {
+    let store = with_thread(&bed).await;
+    let other = bed.open().await;
+    let said = |text: &str| Some(Message::user(text));
+    let ends = [
+        ("done", RunState::Completed),
+        ("dropped", RunState::Cancelled),
+        ("broke", RunState::Failed),
+        ("lost", RunState::Lost),
+    ];
+    for (name, _) in ends {
+        let begun = store.begin_run(run(name).with_message(said(name))).await;
+        assert_eq!(begun.unwrap().message, said(name));
+    }
+    for (number, name) in ["first \0", "second"].into_iter().enumerate() {
+        let waits = run(&format!("waits-{number}")).with_message(said(name));
+        other.begin_run(waits).await.unwrap();
+    }
+    other.begin_run(run("goes-on")).await.unwrap();
+    assert!(store.unwritten_runs(9).await.unwrap().is_empty());
+    for (name, end) in ends {
+        assert!(store.end_run(name, end, None, None).await.unwrap());
+    }
+    other.close().await;
+    store.take_over_runs().await.unwrap();
+    let unwritten = async || {
+        let runs = store.unwritten_runs(9).await.unwrap();
+        let said = runs.into_iter().map(|run| run.message.unwrap().text());
+        said.collect::<Vec<_>>()
+    };
+    assert_eq!(unwritten().await, ["lost", "first \0", "second"]);
+    assert_eq!(store.unwritten_runs(1).await.unwrap().len(), 1);
+    for name in ["lost", "waits-0", "nothing"] {
+        store.run_is_written(name).await.unwrap();
+    }
+    assert_eq!(unwritten().await, ["second"]);
+    assert_eq!(store.run("lost").await.unwrap().state, RunState::Lost);
 }
 
 async fn a_run_needs_a_thread_a_session_and_an_id_of_its_own(bed: Bed) {

@@ -1,0 +1,119 @@
+//! Turns that never began: what was said in them is kept in their thread, with why nothing came of
+//! it.
+
+use conjure_core::chat::{ErrorEvent, Event, Message, Usage};
+use conjure_core::log::{Entry, EntryBody, Outcome};
+
+use super::Inner;
+use crate::session::Recorder;
+use crate::store::{Run, RunState, StoreError, ThreadId};
+
+/// Runs that are looked at at once.
+const PAGE: u64 = 100;
+
+impl Inner {
+    /// Writes a turn that could not begin.
+    pub(super) async fn record_failure(
+        &self,
+        thread: &ThreadId,
+        turn_id: &str,
+        message: Option<Message>,
+        error: &str,
+    ) -> Result<(), StoreError> {
+        let mut recorder = Recorder::open(&self.store, thread).await?;
+        let outcome = Outcome::Failed {
+            error: error.to_owned(),
+            kind: "session".to_owned(),
+        };
+        record(&mut recorder, turn_id, message, outcome, error);
+        recorder.commit().await?;
+        self.live_changed.send_modify(|changes| *changes += 1);
+        Ok(())
+    }
+
+    /// Writes what was said in turns whose process ended before they began. One whose thread
+    /// somebody writes now is written another time.
+    pub(super) async fn record_unbegun(&self) -> Result<(), StoreError> {
+        for run in self.store.unwritten_runs(PAGE).await? {
+            match self.record_unbegun_run(&run).await {
+                Ok(()) | Err(StoreError::NoThread { .. }) => {
+                    self.store.run_is_written(&run.id).await?;
+                }
+                Err(StoreError::Busy { .. }) => {}
+                Err(error) => tracing::warn!(
+                    run = run.id,
+                    thread = %run.thread,
+                    "what was said in it is not in its thread yet: {error}"
+                ),
+            }
+        }
+        Ok(())
+    }
+
+    async fn record_unbegun_run(&self, run: &Run) -> Result<(), StoreError> {
+        let mut recorder = Recorder::open(&self.store, &run.thread).await?;
+        let began = |entry: &Entry| matches!(&entry.body, EntryBody::TurnStarted { turn_id } if turn_id == &run.id);
+        if !recorder.entries().iter().any(began) {
+            let why = match run.state {
+                RunState::Lost => "its session broke before it began",
+                _ => "the host ended before it began",
+            };
+            let message = run.message.clone();
+            record(&mut recorder, &run.id, message, Outcome::Interrupted, why);
+            recorder.commit().await?;
+        }
+        drop(recorder);
+        self.live_changed.send_modify(|changes| *changes += 1);
+        if let Some(session) = &run.session_id {
+            self.note_latest(session, &run.thread).await;
+        }
+        Ok(())
+    }
+
+    /// Notes the newest entry of a session's thread.
+    pub(super) async fn note_latest(&self, session: &str, thread: &ThreadId) {
+        let noted = async {
+            let seq = self.store.thread(thread).await?.last_seq;
+            self.store.set_latest_entry(session, thread, seq).await
+        };
+        if let Err(error) = noted.await {
+            tracing::warn!(%thread, "the newest entry was not noted: {error}");
+        }
+    }
+}
+
+/// A whole turn in which nothing but this was said.
+fn record(
+    recorder: &mut Recorder,
+    turn_id: &str,
+    message: Option<Message>,
+    outcome: Outcome,
+    error: &str,
+) {
+    recorder.recover();
+    recorder.entry(EntryBody::TurnStarted {
+        turn_id: turn_id.to_owned(),
+    });
+    recorder.event(Event::TurnStarted {
+        turn_id: turn_id.to_owned(),
+    });
+    if let Some(message) = message {
+        recorder.entry(EntryBody::Message { message });
+    }
+    recorder.event(Event::Error(ErrorEvent {
+        error: error.to_owned(),
+        kind: "session".to_owned(),
+    }));
+    recorder.event(Event::Done {
+        turn_id: turn_id.to_owned(),
+        outcome: outcome.as_str().to_owned(),
+        stop_reason: None,
+        text: String::new(),
+    });
+    recorder.entry(EntryBody::TurnEnded {
+        turn_id: turn_id.to_owned(),
+        outcome,
+        usage: Usage::default(),
+        stop_reason: None,
+    });
+}
