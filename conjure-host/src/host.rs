@@ -42,8 +42,7 @@ use crate::plugin::{
 use crate::provider::http::Clients;
 use crate::provider::{ModelBook, ModelBookError, Provider};
 use crate::session::{
-    BackendSpec, Calls, Recorder, Saved, Session, SessionError, SessionSpec, Thread, sweep,
-    unfolding,
+    BackendSpec, Calls, Recorder, Saved, Session, SessionError, SessionSpec, sweep, unfolding,
 };
 use crate::shared::Shared;
 use crate::store::{InMemory, Log, StoreError, ThreadId};
@@ -206,7 +205,7 @@ impl Host {
     /// # Errors
     /// [`StoreError`] when it cannot be read.
     pub async fn entries(&self, thread: &ThreadId) -> Result<Vec<Entry>, StoreError> {
-        Ok(Thread::of(self.shared.log.read(thread).await?).entries)
+        self.shared.log.read_entries(thread).await
     }
 
     /// The files of a thread, in the order in which they were made; each has its path if it is on
@@ -247,7 +246,7 @@ impl Host {
         fold: Option<u64>,
     ) -> Result<(u64, u64), SessionError> {
         // Opening makes a thread that is not there.
-        self.shared.log.read(thread).await?;
+        self.shared.log.read_entries(thread).await?;
         let mut recorder = Recorder::open(&*self.shared.log, thread).await?;
         let (fold, tokens) = unfolding(recorder.entries(), fold)?;
         recorder.entry(EntryBody::Unfolded { fold });

@@ -66,7 +66,7 @@ impl EventStream {
                 return Ok(Some(event));
             }
             if let Some(live) = &mut self.live {
-                if let Some(event) = live.next_until_closed().await {
+                if let Some(event) = live.next_until_closed().await? {
                     self.seen = Some(event.id);
                     return Ok(Some(event));
                 }

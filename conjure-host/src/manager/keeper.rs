@@ -559,7 +559,7 @@ async fn opened(opening: &mut Option<Opening>) -> Result<Opened, ManagerError> {
 
 async fn next_event(open: &mut Option<Open>) -> Option<Arc<Stamped>> {
     match open {
-        Some(open) if !open.is_outdated => open.events.next_until_closed().await,
+        Some(open) if !open.is_outdated => open.events.next_or_end().await,
         _ => std::future::pending().await,
     }
 }

@@ -30,7 +30,7 @@ use crate::backend::{BackendStatus, Snapshot, Toolbox, ToolboxError};
 use crate::host::Host;
 use crate::provider::Provider;
 use crate::shared::Shared;
-use crate::store::{StoreError, ThreadId};
+use crate::store::{Log, StoreError, ThreadId};
 
 /// A conversation with a model that has the tools of several backends.
 ///
@@ -40,6 +40,7 @@ pub struct Session {
     thread: ThreadId,
     mailbox: mpsc::Sender<Box<Command>>,
     hub: Arc<Hub>,
+    log: Arc<dyn Log>,
     artifacts: Arc<Artifacts>,
     snapshot: Arc<ArcSwap<Snapshot>>,
     ended: watch::Receiver<bool>,
@@ -98,6 +99,7 @@ impl Session {
         let fetch = |backend: &str| toolbox.fetch(backend);
         place.services.artifacts.restore(&files, fetch);
         let hub = Arc::clone(recorder.hub());
+        let log = Arc::clone(&shared.log);
         let epoch = recorder.epoch();
         let artifacts = Arc::clone(&place.services.artifacts);
         let current = Arc::new(ArcSwap::from(Arc::clone(&snapshot)));
@@ -121,6 +123,7 @@ impl Session {
             thread,
             mailbox,
             hub,
+            log,
             artifacts,
             snapshot: current,
             ended,
@@ -195,7 +198,8 @@ impl Session {
 
     /// Follows the thread's events: behind `after`, or from its beginning.
     pub fn events(&self, after: Option<EventId>) -> Subscription {
-        self.hub.subscribe(after)
+        self.hub
+            .subscribe(after, Arc::clone(&self.log), self.thread.clone())
     }
 
     /// Follows the thread's events since this session was opened.
@@ -204,12 +208,13 @@ impl Session {
             epoch: self.epoch.saturating_sub(1),
             seq: u64::MAX,
         };
-        self.hub.subscribe(Some(before))
+        self.events(Some(before))
     }
 
     /// Follows the thread's events from now on.
     pub fn events_from_now(&self) -> Subscription {
-        self.hub.subscribe_from_now()
+        self.hub
+            .subscribe_from_now(Arc::clone(&self.log), self.thread.clone())
     }
 
     /// Ends the running turn. What came so far is kept.

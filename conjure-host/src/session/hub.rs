@@ -1,13 +1,23 @@
-//! The events of an open thread, for any number of subscribers.
+//! The newest events of an open thread, for any number of subscribers.
 //!
-//! A subscriber reads at its own pace from a list that only grows; a slow one slows nobody. The
-//! list holds what was written to the log, in the log's order, and nothing before that.
+//! The hub holds what was written to the log since the thread was opened, from the beginning of the
+//! turn before the running one. A subscriber reads at its own pace, and what is no longer here from
+//! the log; a slow one slows nobody.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use conjure_core::chat::{Event, EventId};
 use tokio::sync::watch;
+
+use crate::store::{Log, StoreError, ThreadId};
+
+/// Events that are read from the log at once.
+const PAGE: usize = 500;
+/// How long is waited before a log that failed is read again.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// An event with its number.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,20 +31,70 @@ pub struct Stamped {
 /// Where events are published.
 #[derive(Debug)]
 pub(crate) struct Hub {
-    events: RwLock<Vec<Arc<Stamped>>>,
-    length: watch::Sender<usize>,
+    held: RwLock<Held>,
+    /// How many were published.
+    length: watch::Sender<u64>,
     /// Nothing more is written by this host, for now.
     closed: AtomicBool,
 }
 
+#[derive(Debug)]
+struct Held {
+    events: VecDeque<Arc<Stamped>>,
+    /// How many were published before these.
+    dropped: u64,
+    /// Up to which event none is held; nothing where there are none before these.
+    floor: Option<EventId>,
+    /// Where the newest turn begins among all that were published.
+    turn: u64,
+}
+
+/// What a subscriber finds.
+enum Found {
+    Event(Arc<Stamped>),
+    /// Nothing yet.
+    None,
+    /// Its next event is in the log only, or would be.
+    InLog,
+}
+
+impl Held {
+    /// Where what comes behind `after` begins, among all that were published.
+    fn behind(&self, after: Option<EventId>) -> u64 {
+        let here = self
+            .events
+            .partition_point(|stamped| Some(stamped.id) <= after);
+        self.dropped + here as u64
+    }
+
+    fn push(&mut self, stamped: Stamped) {
+        if matches!(stamped.event, Event::TurnStarted { .. }) {
+            let before = usize::try_from(self.turn - self.dropped).unwrap_or_default();
+            if let Some(last) = self.events.drain(..before).next_back() {
+                self.floor = Some(last.id);
+            }
+            self.dropped += before as u64;
+            self.turn = self.dropped + self.events.len() as u64;
+        }
+        self.events.push_back(Arc::new(stamped));
+    }
+}
+
 impl Hub {
-    /// A hub that begins with what the log held.
-    pub(crate) fn new(events: Vec<Stamped>) -> Arc<Self> {
-        let events: Vec<_> = events.into_iter().map(Arc::new).collect();
-        let length = watch::Sender::new(events.len());
+    /// A hub for the events of this epoch.
+    pub(crate) fn new(epoch: u64) -> Arc<Self> {
+        let held = Held {
+            events: VecDeque::new(),
+            dropped: 0,
+            floor: (epoch > 1).then(|| EventId {
+                epoch: epoch - 1,
+                seq: u64::MAX,
+            }),
+            turn: 0,
+        };
         Arc::new(Self {
-            events: RwLock::new(events),
-            length,
+            held: RwLock::new(held),
+            length: watch::Sender::new(0),
             closed: AtomicBool::new(false),
         })
     }
@@ -45,9 +105,11 @@ impl Hub {
             return;
         }
         let length = {
-            let mut events = self.events.write().unwrap_or_else(PoisonError::into_inner);
-            events.extend(new.into_iter().map(Arc::new));
-            events.len()
+            let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
+            for stamped in new {
+                held.push(stamped);
+            }
+            held.dropped + held.events.len() as u64
         };
         self.length.send_replace(length);
     }
@@ -59,118 +121,295 @@ impl Hub {
     }
 
     /// Follows the thread from behind `after`, or from its beginning.
-    pub(crate) fn subscribe(self: &Arc<Self>, after: Option<EventId>) -> Subscription {
-        let events = self.events.read().unwrap_or_else(PoisonError::into_inner);
-        let next = after.map_or(0, |after| {
-            events.partition_point(|stamped| stamped.id <= after)
-        });
-        drop(events);
+    pub(crate) fn subscribe(
+        self: &Arc<Self>,
+        after: Option<EventId>,
+        log: Arc<dyn Log>,
+        thread: ThreadId,
+    ) -> Subscription {
+        let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
+        let next = held.behind(after);
+        let is_behind = after < held.floor;
+        drop(held);
         Subscription {
             hub: Arc::clone(self),
             next,
             after,
+            is_behind,
+            read: VecDeque::new(),
+            log,
+            thread,
             length: self.length.subscribe(),
         }
     }
 
     /// Follows the thread from now on.
-    pub(crate) fn subscribe_from_now(self: &Arc<Self>) -> Subscription {
-        let next = self
-            .events
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .len();
-        Subscription {
-            hub: Arc::clone(self),
-            next,
-            after: None,
-            length: self.length.subscribe(),
-        }
+    pub(crate) fn subscribe_from_now(
+        self: &Arc<Self>,
+        log: Arc<dyn Log>,
+        thread: ThreadId,
+    ) -> Subscription {
+        let newest = {
+            let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
+            held.events.back().map(|stamped| stamped.id).or(held.floor)
+        };
+        self.subscribe(newest, log, thread)
     }
 }
 
 /// Follows a thread's events.
-#[derive(Debug)]
 pub struct Subscription {
     hub: Arc<Hub>,
-    next: usize,
+    /// Where its next event is among all that were published.
+    next: u64,
     /// What the subscriber has seen. It may be ahead of what is published: a commit can be read from
     /// the store before its events are shown here.
     after: Option<EventId>,
-    length: watch::Receiver<usize>,
+    /// Whether what is next is in the log only.
+    is_behind: bool,
+    /// What was read there.
+    read: VecDeque<Arc<Stamped>>,
+    log: Arc<dyn Log>,
+    thread: ThreadId,
+    length: watch::Receiver<u64>,
+}
+
+impl std::fmt::Debug for Subscription {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Subscription")
+            .field("thread", &self.thread)
+            .field("after", &self.after)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Subscription {
-    /// The next event, as soon as there is one. Safe to drop and call again.
+    /// The next event, as soon as there is one. A log that cannot be read is tried again. Safe to
+    /// drop and call again.
     pub async fn next(&mut self) -> Arc<Stamped> {
+        match self.next_or_end().await {
+            Some(event) => event,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// The next event, as soon as there is one; nothing when none comes any more. A log that cannot
+    /// be read is tried again. Safe to drop and call again.
+    pub(crate) async fn next_or_end(&mut self) -> Option<Arc<Stamped>> {
         loop {
-            if let Some(event) = self.try_next() {
-                return event;
-            }
-            if self.length.changed().await.is_err() {
-                // The hub lives as long as this subscription, so its sender cannot be gone.
-                std::future::pending::<()>().await;
+            match self.next_until_closed().await {
+                Ok(event) => return event,
+                Err(error) => {
+                    tracing::warn!(thread = %self.thread, "its events cannot be read: {error}");
+                    tokio::time::sleep(AGAIN).await;
+                }
             }
         }
     }
 
     /// The next event, as soon as there is one; nothing when none comes any more. Safe to drop and
     /// call again.
-    pub(crate) async fn next_until_closed(&mut self) -> Option<Arc<Stamped>> {
+    ///
+    /// # Errors
+    /// The log's; the next call tries again.
+    pub(crate) async fn next_until_closed(&mut self) -> Result<Option<Arc<Stamped>>, StoreError> {
         loop {
             let is_closed = self.hub.closed.load(Ordering::Acquire);
-            if let Some(event) = self.try_next() {
-                return Some(event);
-            }
-            if is_closed || self.length.changed().await.is_err() {
-                return None;
+            match self.find() {
+                Found::Event(event) => return Ok(Some(event)),
+                Found::InLog => self.read_more().await?,
+                Found::None if is_closed => return Ok(None),
+                // The hub lives as long as this subscription, so its sender cannot be gone.
+                Found::None => drop(self.length.changed().await),
             }
         }
     }
 
-    /// The next event, if there is one now.
+    /// The next event, if there is one here now. What is in the log only comes by
+    /// [`Subscription::next`].
     pub fn try_next(&mut self) -> Option<Arc<Stamped>> {
+        match self.find() {
+            Found::Event(event) => Some(event),
+            Found::None | Found::InLog => None,
+        }
+    }
+
+    fn find(&mut self) -> Found {
+        if let Some(event) = self.read.pop_front() {
+            self.after = Some(event.id);
+            return Found::Event(event);
+        }
         self.length.mark_unchanged();
-        let events = self
-            .hub
-            .events
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
+        let held = self.hub.held.read().unwrap_or_else(PoisonError::into_inner);
+        if self.is_behind || self.next < held.dropped {
+            // What is next was dropped, unless it has been read elsewhere already.
+            self.is_behind = self.after < held.floor;
+            if self.is_behind {
+                return Found::InLog;
+            }
+            self.next = held.behind(self.after);
+        }
         loop {
-            let event = events.get(self.next).cloned()?;
+            let here = usize::try_from(self.next - held.dropped).unwrap_or(usize::MAX);
+            let Some(event) = held.events.get(here).cloned() else {
+                return Found::None;
+            };
             self.next += 1;
             if Some(event.id) > self.after {
-                return Some(event);
+                self.after = Some(event.id);
+                return Found::Event(event);
             }
         }
+    }
+
+    async fn read_more(&mut self) -> Result<(), StoreError> {
+        let floor = {
+            let held = self.hub.held.read();
+            held.unwrap_or_else(PoisonError::into_inner).floor
+        };
+        let events = self.log.read_events(&self.thread, self.after, PAGE).await?;
+        if events.is_empty() {
+            // None are missing then.
+            self.after = self.after.max(floor);
+        }
+        let stamped = events.into_iter().map(|(id, event)| Stamped { id, event });
+        self.read.extend(stamped.map(Arc::new));
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::store::{InMemory, Record};
+
+    fn id(seq: u64) -> EventId {
+        EventId { epoch: 1, seq }
+    }
 
     fn stamped(seq: u64) -> Stamped {
-        Stamped {
-            id: EventId { epoch: 1, seq },
-            event: Event::Content {
-                delta: seq.to_string(),
-            },
+        let event = Event::Content {
+            delta: seq.to_string(),
+        };
+        Stamped { id: id(seq), event }
+    }
+
+    fn turn(seq: u64) -> Stamped {
+        let event = Event::TurnStarted {
+            turn_id: seq.to_string(),
+        };
+        Stamped { id: id(seq), event }
+    }
+
+    /// A thread that writes to its log what it shows.
+    struct Thread {
+        hub: Arc<Hub>,
+        log: Arc<InMemory>,
+        open: Box<dyn crate::store::ThreadLog>,
+        id: ThreadId,
+    }
+
+    impl Thread {
+        async fn new() -> Self {
+            let (log, id) = (Arc::new(InMemory::default()), ThreadId::fresh());
+            Self {
+                hub: Hub::new(1),
+                open: log.open(&id).await.unwrap(),
+                log,
+                id,
+            }
+        }
+
+        async fn write(&mut self, new: &[Stamped]) {
+            let record = |stamped: &Stamped| Record::Event {
+                id: stamped.id,
+                event: stamped.event.clone(),
+            };
+            let records: Vec<Record> = new.iter().map(record).collect();
+            self.open.append(&records, false).await.unwrap();
+        }
+
+        async fn publish(&mut self, new: Vec<Stamped>) {
+            self.write(&new).await;
+            self.hub.publish(new);
+        }
+
+        fn follow(&self, after: Option<u64>) -> Subscription {
+            let log: Arc<dyn Log> = Arc::clone(&self.log) as _;
+            self.hub.subscribe(after.map(id), log, self.id.clone())
         }
     }
 
-    #[test]
-    fn a_subscriber_who_read_ahead_in_the_store_gets_nothing_twice() {
-        let hub = Hub::new(vec![stamped(1)]);
-        let mut behind = hub.subscribe(None);
-        let mut ahead = hub.subscribe(Some(EventId { epoch: 1, seq: 3 }));
-        hub.publish(vec![stamped(2), stamped(3), stamped(4)]);
-        let seen = |subscription: &mut Subscription| -> Vec<u64> {
-            std::iter::from_fn(|| subscription.try_next())
-                .map(|event| event.id.seq)
-                .collect()
-        };
-        assert_eq!(seen(&mut behind), [1, 2, 3, 4]);
-        assert_eq!(seen(&mut ahead), [4]);
+    async fn seen(subscription: &mut Subscription, count: usize) -> Vec<u64> {
+        let mut seen = Vec::new();
+        for _ in 0..count {
+            seen.push(subscription.next().await.id.seq);
+        }
+        assert!(subscription.try_next().is_none(), "no more comes");
+        seen
+    }
+
+    #[tokio::test]
+    async fn a_subscriber_who_read_ahead_in_the_store_gets_nothing_twice() {
+        let mut thread = Thread::new().await;
+        thread.publish(vec![stamped(1)]).await;
+        let (mut behind, mut ahead) = (thread.follow(None), thread.follow(Some(3)));
+        let new = vec![stamped(2), stamped(3), stamped(4)];
+        thread.publish(new).await;
+        assert_eq!(seen(&mut behind, 4).await, [1, 2, 3, 4]);
+        assert_eq!(seen(&mut ahead, 1).await, [4]);
+    }
+
+    #[tokio::test]
+    async fn events_of_turns_before_the_last_are_read_from_the_log() {
+        let mut thread = Thread::new().await;
+        let mut slow = thread.follow(None);
+        thread.publish(vec![turn(1), stamped(2), stamped(3)]).await;
+        let log: Arc<dyn Log> = Arc::clone(&thread.log) as _;
+        let mut now = thread.hub.subscribe_from_now(log, thread.id.clone());
+        for first in [4, 7, 10] {
+            let new = vec![turn(first), stamped(first + 1), stamped(first + 2)];
+            thread.publish(new).await;
+        }
+        assert_eq!(thread.hub.held.read().unwrap().events.len(), 6);
+        let all: Vec<u64> = (1..=12).collect();
+        assert_eq!(seen(&mut slow, 12).await, all);
+        assert_eq!(seen(&mut now, 9).await, all[3..]);
+        for after in 0..12 {
+            let mut late = thread.follow(Some(after));
+            let rest = seen(&mut late, 12 - after as usize).await;
+            assert_eq!(rest, all[after as usize..]);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_page_of_the_log_may_reach_behind_what_is_shown() {
+        let mut thread = Thread::new().await;
+        for first in [1, 3, 5] {
+            thread.publish(vec![turn(first), stamped(first + 1)]).await;
+        }
+        let mut late = thread.follow(None);
+        // In the log, and shown only later.
+        thread.write(&[stamped(7)]).await;
+        assert_eq!(seen(&mut late, 7).await, [1, 2, 3, 4, 5, 6, 7]);
+        thread.hub.publish(vec![stamped(7), stamped(8)]);
+        assert_eq!(seen(&mut late, 1).await, [8]);
+    }
+
+    #[tokio::test]
+    async fn a_thread_opened_again_shows_what_was_before_and_then_what_comes() {
+        let mut thread = Thread::new().await;
+        thread.publish(vec![turn(1), stamped(2)]).await;
+        thread.hub = Hub::new(2);
+        let mut all = thread.follow(None);
+        assert_eq!(seen(&mut all, 2).await, [1, 2]);
+        let event = stamped(1).event;
+        let id = EventId { epoch: 2, seq: 1 };
+        thread.publish(vec![Stamped { id, event }]).await;
+        assert_eq!(all.next().await.id, id);
+        thread.hub.close();
+        assert!(all.next_until_closed().await.unwrap().is_none());
     }
 }

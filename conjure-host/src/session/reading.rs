@@ -3,13 +3,16 @@
 use conjure_core::chat::{Event, Message, Meta};
 use conjure_core::log::{Entry, EntryBody, recover};
 
-use super::hub::Stamped;
 use crate::store::Record;
+
+/// Whether a thread was left as it should be: nothing is to be written behind its entries.
+pub(crate) fn is_closed(entries: &[Entry]) -> bool {
+    recover(entries).is_empty()
+}
 
 /// A thread, as it was read.
 pub(crate) struct Thread {
     pub(crate) entries: Vec<Entry>,
-    pub(crate) events: Vec<Stamped>,
     /// What is to be written behind the entries before anything else: what a reply had shown when
     /// the host ended, and what [`recover`] makes of open calls and turns.
     pub(crate) closing: Vec<EntryBody>,
@@ -19,20 +22,15 @@ impl Thread {
     /// Takes a thread's records apart.
     pub(crate) fn of(records: Vec<Record>) -> Self {
         let mut closing: Vec<EntryBody> = unfinished(&records).into_iter().collect();
-        let (mut entries, mut events) = (Vec::new(), Vec::new());
-        for record in records {
-            match record {
-                Record::Entry(entry) => entries.push(entry),
-                Record::Event { id, event } => events.push(Stamped { id, event }),
-                Record::Opened { .. } => {}
-            }
-        }
+        let entries: Vec<Entry> = records
+            .into_iter()
+            .filter_map(|record| match record {
+                Record::Entry(entry) => Some(entry),
+                Record::Event { .. } | Record::Opened { .. } => None,
+            })
+            .collect();
         closing.extend(recover(&entries));
-        Self {
-            entries,
-            events,
-            closing,
-        }
+        Self { entries, closing }
     }
 
     /// The entries as the next session finds them.

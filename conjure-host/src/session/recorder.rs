@@ -11,7 +11,7 @@ use conjure_core::chat::{Event, EventId};
 use conjure_core::log::{Entry, EntryBody};
 
 use super::hub::{Hub, Stamped};
-use super::reading::Thread;
+use super::reading::{Thread, is_closed};
 use crate::store::{Committed, Log, Record, StoreError, ThreadId, ThreadLog};
 
 /// The writer of one open thread.
@@ -41,17 +41,21 @@ struct Batch {
 }
 
 impl Recorder {
-    /// Opens a thread for writing, and reads what it holds.
+    /// Opens a thread for writing, and reads its entries. Its events are read where its host ended
+    /// in the middle of a turn, for what that had shown.
     ///
     /// # Errors
     /// The store's.
     pub(crate) async fn open(log: &dyn Log, thread: &ThreadId) -> Result<Self, StoreError> {
         let open = log.open(thread).await?;
-        let Thread {
-            entries,
-            events,
-            closing,
-        } = Thread::of(log.read(thread).await?);
+        let entries = log.read_entries(thread).await?;
+        let (entries, closing) = match is_closed(&entries) {
+            true => (entries, Vec::new()),
+            false => {
+                let thread = Thread::of(log.read(thread).await?);
+                (thread.entries, thread.closing)
+            }
+        };
         let next_event = EventId {
             epoch: open.epoch(),
             seq: 1,
@@ -60,7 +64,7 @@ impl Recorder {
             turn: entries.last().map_or(0, |entry| entry.turn),
             last_seq: open.last_seq(),
             log: open,
-            hub: Hub::new(events),
+            hub: Hub::new(next_event.epoch),
             entries,
             closing,
             next_event,

@@ -114,6 +114,14 @@ impl Store {
         Ok(events)
     }
 
+    /// Every entry that a thread shows.
+    pub(crate) async fn all_entries(&self, thread: &ThreadId) -> Result<Vec<Entry>, StoreError> {
+        let tx = self.db().snapshot(READING).await?;
+        let shown = Shown::read(&tx, self.db().backend(), thread).await?;
+        self.page(&tx, &shown, Window::After(0), i64::MAX as u64, usize::MAX)
+            .await
+    }
+
     /// What a thread is made of, in the order in which it was written.
     pub(crate) async fn records(&self, thread: &ThreadId) -> Result<Vec<Record>, StoreError> {
         let tx = self.db().snapshot(READING).await?;

@@ -55,6 +55,47 @@ pub trait Log: Send + Sync + 'static {
     /// [`StoreError`], [`StoreError::NoThread`] among them.
     fn read<'a>(&'a self, thread: &'a ThreadId) -> BoxFuture<'a, Result<Vec<Record>, StoreError>>;
 
+    /// The entries of [`Log::read`] alone.
+    ///
+    /// # Errors
+    /// As there.
+    fn read_entries<'a>(
+        &'a self,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Vec<Entry>, StoreError>> {
+        async {
+            let records = self.read(thread).await?.into_iter();
+            let entries = records.filter_map(|record| match record {
+                Record::Entry(entry) => Some(entry),
+                _ => None,
+            });
+            Ok(entries.collect())
+        }
+        .boxed()
+    }
+
+    /// The thread's own events behind `after`, or from its beginning, in order and at most
+    /// `limit`. None means that there are no more yet.
+    ///
+    /// # Errors
+    /// As [`Log::read`].
+    fn read_events<'a>(
+        &'a self,
+        thread: &'a ThreadId,
+        after: Option<EventId>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<(EventId, Event)>, StoreError>> {
+        async move {
+            let records = self.read(thread).await?.into_iter();
+            let events = records.filter_map(|record| match record {
+                Record::Event { id, event } if Some(id) > after => Some((id, event)),
+                _ => None,
+            });
+            Ok(events.take(limit).collect())
+        }
+        .boxed()
+    }
+
     /// All threads, the oldest first.
     ///
     /// # Errors

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use conjure_core::chat::{Event, EventId};
+use conjure_core::log::Entry;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use sea_orm::{ConnectionTrait as _, QueryResult, Value};
@@ -128,6 +130,22 @@ impl Log for Store {
 
     fn read<'a>(&'a self, thread: &'a ThreadId) -> BoxFuture<'a, Result<Vec<Record>, StoreError>> {
         self.records(thread).boxed()
+    }
+
+    fn read_entries<'a>(
+        &'a self,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Vec<Entry>, StoreError>> {
+        self.all_entries(thread).boxed()
+    }
+
+    fn read_events<'a>(
+        &'a self,
+        thread: &'a ThreadId,
+        after: Option<EventId>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<(EventId, Event)>, StoreError>> {
+        self.events_after(thread, after, limit).boxed()
     }
 
     fn threads(&self) -> BoxFuture<'_, Result<Vec<ThreadId>, StoreError>> {
