@@ -20,10 +20,13 @@ use super::saving::active;
 use super::view::SessionState;
 use super::{Inner, ManagerError};
 use crate::session::{Answer, ChatError, Stamped, Subscription, passed};
-use crate::store::{Run, RunState, Session as Row, Spent, StoreError, ThreadId};
+use crate::store::{Run, RunState, Spent, StoreError, ThreadId};
 
 /// How long a turn that is ended may take to come to its end.
 const ENDING: Duration = Duration::from_secs(10);
+
+/// After how long without anything to do an open thread keeps no events in memory.
+const REST: Duration = Duration::from_secs(1);
 
 /// Why a turn that waited never began.
 const GOING_DOWN: &str = "the host went down before it began";
@@ -31,7 +34,8 @@ const GOING_DOWN: &str = "the host went down before it began";
 /// Keeps one session.
 pub(super) struct Keeper {
     pub(super) inner: Arc<Inner>,
-    pub(super) row: Row,
+    /// The session.
+    pub(super) id: String,
     mailbox: mpsc::Receiver<Box<Ask>>,
     pub(super) open: Option<Open>,
     waiting: VecDeque<Waiting>,
@@ -49,6 +53,7 @@ pub(super) struct Open {
     events: Subscription,
     /// Its settings are others by now, which it cannot take over.
     pub(super) is_outdated: bool,
+    is_at_rest: bool,
 }
 
 /// A turn that waits.
@@ -66,10 +71,10 @@ struct Opening {
 }
 
 impl Keeper {
-    pub(super) fn new(inner: Arc<Inner>, row: Row, mailbox: mpsc::Receiver<Box<Ask>>) -> Self {
+    pub(super) fn new(inner: Arc<Inner>, id: String, mailbox: mpsc::Receiver<Box<Ask>>) -> Self {
         Self {
             inner,
-            row,
+            id,
             mailbox,
             open: None,
             waiting: VecDeque::new(),
@@ -84,13 +89,10 @@ impl Keeper {
     pub(super) async fn supervised(mut self: Box<Self>) {
         let done = AssertUnwindSafe(self.run()).catch_unwind().await;
         if done.is_err() {
-            tracing::error!(
-                session = self.row.id,
-                "its keeper broke; its turns are lost"
-            );
+            tracing::error!(session = self.id, "its keeper broke; its turns are lost");
         }
         if self.running.is_none() {
-            self.inner.states.set(&self.row.id, Status::default());
+            self.inner.states.set(&self.id, Status::default());
         }
         // From here on another keeper may begin.
         self.mailbox.close();
@@ -111,9 +113,9 @@ impl Keeper {
             tracing::warn!("what was said in turns that never began is not written yet: {error}");
         }
         if was_running {
-            self.inner.states.set(&self.row.id, Status::default());
+            self.inner.states.set(&self.id, Status::default());
         }
-        self.inner.forget(&self.row.id);
+        self.inner.forget(&self.id);
     }
 
     async fn run(&mut self) {
@@ -128,6 +130,8 @@ impl Keeper {
             }
             let is_idle = self.running.is_none() && self.opening.is_none();
             let idle = is_idle.then(|| self.used + self.inner.options.idle);
+            let restless = self.open.as_ref().is_some_and(|open| !open.is_at_rest);
+            let rest = (is_idle && restless).then(|| self.used + REST);
             tokio::select! {
                 biased;
                 () = ending.cancelled() => return,
@@ -155,6 +159,12 @@ impl Keeper {
                         is_told = false;
                     }
                 },
+                () = passed(rest) => {
+                    if let Some(open) = &mut self.open {
+                        open.is_at_rest = true;
+                        open.opened.live.session.rest();
+                    }
+                }
                 () = passed(idle) => return,
             }
         }
@@ -235,13 +245,12 @@ impl Keeper {
         if queued >= self.inner.options.queued {
             return Err(ManagerError::Full { queued });
         }
-        // Another process may have changed it.
-        self.row = self.inner.store.session(&self.row.id).await?;
-        let made = self.inner.made_of(&self.row).await?;
+        let row = self.inner.store.session(&self.id).await?;
+        let (_, made) = self.inner.made_of(&row).await?;
         if let Some(open) = self.open.as_mut().filter(|open| open.opened.made != made) {
             open.is_outdated = true;
         }
-        let thread = active(&self.row)?;
+        let thread = active(&row)?;
         self.enqueue(turn_id.clone(), &thread, message, false)
             .await?;
         let runs = self.running.is_some() || self.opening.is_some();
@@ -254,7 +263,7 @@ impl Keeper {
 
     /// The turn that there is already under an id.
     fn known(&self, run: Run) -> Result<Turn, ManagerError> {
-        if run.session_id.as_deref() != Some(&self.row.id) {
+        if run.session_id.as_deref() != Some(&self.id) {
             return Err(ManagerError::Conflict {
                 message: format!(
                     "the turn `{}` is another session's; take another id",
@@ -277,7 +286,7 @@ impl Keeper {
         message: Option<Message>,
         first: bool,
     ) -> Result<(), ManagerError> {
-        let run = Run::new(&turn_id, Some(self.row.id.clone()), thread.clone());
+        let run = Run::new(&turn_id, Some(self.id.clone()), thread.clone());
         let run = run.with_message(message.clone());
         self.inner.store.begin_run(run).await?;
         let turn = Waiting {
@@ -314,12 +323,12 @@ impl Keeper {
             return;
         }
         self.close().await;
-        let (inner, row, thread) = (
-            Arc::clone(&self.inner),
-            self.row.clone(),
-            turn.thread.clone(),
-        );
-        let task = tokio::spawn(async move { inner.open(&row, &thread).await });
+        let inner = Arc::clone(&self.inner);
+        let (id, thread) = (self.id.clone(), turn.thread.clone());
+        let task = tokio::spawn(async move {
+            let row = inner.store.session(&id).await?;
+            inner.open(&row, &thread).await
+        });
         let task = AbortOnDropHandle::new(task);
         self.opening = Some(Opening { turn, task });
     }
@@ -344,6 +353,7 @@ impl Keeper {
                     opened,
                     events,
                     is_outdated: false,
+                    is_at_rest: false,
                 });
                 self.begin(turn).await;
             }
@@ -352,7 +362,8 @@ impl Keeper {
     }
 
     async fn begin(&mut self, turn: Waiting) {
-        let Some(open) = &self.open else { return };
+        let Some(open) = &mut self.open else { return };
+        open.is_at_rest = false;
         let live = open.opened.live.clone();
         live.set_run(Some(turn.turn_id.clone()));
         if let Err(error) = self
@@ -398,7 +409,7 @@ impl Keeper {
         }
         self.end_run(&turn.turn_id, RunState::Failed, None, Some(error))
             .await;
-        self.inner.note_latest(&self.row.id, &turn.thread).await;
+        self.inner.note_latest(&self.id, &turn.thread).await;
     }
 
     /// Looks at what the session shows, and at what is there behind it. Whether that changes how it
@@ -437,7 +448,7 @@ impl Keeper {
         let (state, error) = end_of(&answer);
         let (id, spent) = (&running.turn_id, running.spent);
         self.end_run(id, state, Some(spent), error.as_deref()).await;
-        self.inner.note_latest(&self.row.id, &running.thread).await;
+        self.inner.note_latest(&self.id, &running.thread).await;
         // One that had its answer before it was stopped is over.
         if running.goes_on && state == RunState::Cancelled {
             let turn_id = uuid::Uuid::now_v7().to_string();
@@ -534,7 +545,7 @@ impl Keeper {
         };
         let thread = self.running.as_ref().map(|running| running.thread.clone());
         self.inner.states.set(
-            &self.row.id,
+            &self.id,
             Status {
                 state,
                 turn: turn.or_else(|| opening.map(|opening| opening.turn.turn_id.clone())),

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::ManagerError;
 use super::keeper::Keeper;
 use super::questions::{Approval, Scope};
-use super::spec::{MadeOf, is_same_place};
+use super::spec::MadeOf;
 use super::view::SessionPatch;
 use crate::store::{Session as Row, ThreadId};
 
@@ -78,7 +78,7 @@ impl Keeper {
 
     /// Saves a rule with the session, for the next time that it is opened.
     async fn save_rule(&mut self, rule: &Rule) -> Result<(), ManagerError> {
-        let mut row = self.inner.store.session(&self.row.id).await?;
+        let mut row = self.inner.store.session(&self.id).await?;
         let list = match rule.decision {
             Rules::Allow => "allow",
             Rules::Deny => "deny",
@@ -96,13 +96,13 @@ impl Keeper {
                 rules.push(pattern);
             }
         }
-        self.row = self.inner.store.update_session(row).await?;
+        let row = self.inner.store.update_session(row).await?;
         if let Some(open) = &mut self.open
-            && let Ok(spec) = super::spec::tools(&self.row.tools.0)
+            && let Ok(spec) = super::spec::tools(&row.tools.0)
         {
-            open.opened.made.spec.policy = spec.policy;
+            open.opened.made.has_policy(&spec.policy);
         }
-        self.inner.tell_saved(&self.row.id);
+        self.inner.tell_saved(&self.id);
         Ok(())
     }
 
@@ -111,34 +111,25 @@ impl Keeper {
         patch: &SessionPatch,
         when: When,
     ) -> Result<Row, ManagerError> {
-        let mut row = self.inner.store.session(&self.row.id).await?;
+        let mut row = self.inner.store.session(&self.id).await?;
         let auth = self.inner.patched(&mut row, patch).await?;
         let spec = self.inner.spec_with(&row, &auth)?;
+        let made = MadeOf::of(&spec, &auth);
         let takes_over = self
             .open
             .as_ref()
-            .is_some_and(|open| is_same_place(&open.opened.made.spec, &spec));
+            .is_some_and(|open| open.opened.made.is_same_place(&made));
         let credentials = match takes_over {
-            true => Some(
-                self.inner
-                    .host
-                    .shared
-                    .with_auths(spec.clone(), true)
-                    .await?,
-            ),
+            true => Some(self.inner.host.shared.with_auths(spec, true).await?),
             false => None,
         };
-        self.row = self.inner.store.update_session(row).await?;
-        self.inner.tell_saved(&self.row.id);
+        let row = self.inner.store.update_session(row).await?;
+        self.inner.tell_saved(&self.id);
         if when == When::Now {
             self.open_anew();
         }
         let Some(open) = &mut self.open else {
-            return Ok(self.row.clone());
-        };
-        let made = MadeOf {
-            spec,
-            auth_changed_ms: auth.updated_at_ms,
+            return Ok(row);
         };
         if let Some(ready) = credentials {
             if open.opened.made != made {
@@ -156,17 +147,16 @@ impl Keeper {
                 open.opened.live.session.cancel(false).await;
             }
         }
-        Ok(self.row.clone())
+        Ok(row)
     }
 
     pub(super) async fn choose(&mut self, thread: &ThreadId) -> Result<Row, ManagerError> {
-        let mut row = self.inner.store.session(&self.row.id).await?;
+        let mut row = self.inner.store.session(&self.id).await?;
         row.chat_thread_id = Some(thread.to_string());
         row.latest_chat_entry_id = None;
-        self.row = self.inner.store.update_session(row).await?;
-        self.inner.note_latest(&self.row.id, thread).await;
-        self.row = self.inner.store.session(&self.row.id).await?;
-        self.inner.tell_saved(&self.row.id);
-        Ok(self.row.clone())
+        self.inner.store.update_session(row).await?;
+        self.inner.note_latest(&self.id, thread).await;
+        self.inner.tell_saved(&self.id);
+        Ok(self.inner.store.session(&self.id).await?)
     }
 }

@@ -235,7 +235,7 @@ impl Inner {
             return Ok(keeper.clone());
         }
         let (asks, mailbox) = mpsc::channel(MAILBOX);
-        let keeper = Box::new(Keeper::new(Arc::clone(self), row, mailbox));
+        let keeper = Box::new(Keeper::new(Arc::clone(self), row.id, mailbox));
         self.tasks.spawn(keeper.supervised());
         keepers.insert(session.to_owned(), asks.clone());
         Ok(asks)

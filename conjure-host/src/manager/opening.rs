@@ -9,7 +9,7 @@ use super::open::Live;
 use super::requests::Ask;
 use super::spec::MadeOf;
 use super::{Inner, ManagerError, lock};
-use crate::session::{ApprovalMode, Saved, SessionError, SpentBefore};
+use crate::session::{ApprovalMode, Saved, SessionError, SessionSpec, SpentBefore};
 use crate::store::{Session as Row, StoreError, ThreadId};
 
 /// How long is waited before a thread that another session writes is asked for again.
@@ -29,10 +29,10 @@ impl Inner {
         row: &Row,
         thread: &ThreadId,
     ) -> Result<Opened, ManagerError> {
-        let made = self.made_of(row).await?;
+        let (spec, made) = self.made_of(row).await?;
         let until = Instant::now() + self.options.patience;
         loop {
-            match self.open_now(row, &made, thread).await {
+            match self.open_now(row, &spec, made, thread).await {
                 Err(ManagerError::Session(SessionError::Store(StoreError::Busy { .. })))
                     if Instant::now() < until =>
                 {
@@ -47,7 +47,8 @@ impl Inner {
     async fn open_now(
         &self,
         row: &Row,
-        made: &MadeOf,
+        spec: &SessionSpec,
+        made: MadeOf,
         thread: &ThreadId,
     ) -> Result<Opened, ManagerError> {
         let totals = self.store.session_totals(&row.id).await?;
@@ -60,12 +61,10 @@ impl Inner {
             },
             approvals: ApprovalMode::Within(self.options.approval),
         };
-        let session = self
-            .host
-            .open_saved(made.spec.clone(), thread.clone(), saved);
+        let session = self.host.open_saved(spec.clone(), thread.clone(), saved);
         Ok(Opened {
             live: Live::new(&row.id, Arc::new(session.await?)),
-            made: made.clone(),
+            made,
         })
     }
 

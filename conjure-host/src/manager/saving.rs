@@ -114,7 +114,7 @@ impl Manager {
         if let Some(Some(table)) = self.ask_kept(&row.id, Ask::Tools).await {
             return Ok(table);
         }
-        let spec = self.inner.made_of(&row).await?.spec;
+        let (spec, _) = self.inner.made_of(&row).await?;
         let calls = self.inner.host.calls(spec).await?;
         let table = calls.table();
         calls.close().await;

@@ -2,13 +2,16 @@
 
 use std::path::Path;
 
+use conjure_core::routing::Naming;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
 
 use super::view::PersonaCopy;
 use super::{Inner, ManagerError};
 use crate::auths::AuthName;
 use crate::host::Host;
-use crate::session::{BackendSpec, SessionSpec};
+use crate::session::{BackendSpec, PolicySpec, SessionSpec};
 use crate::store::{SavedAuth, Session as Row};
 
 /// Fields of a session file that a saved session says elsewhere.
@@ -24,23 +27,61 @@ const ELSEWHERE: [(&str, &str); 7] = [
 /// The executor that a session has where it names no backends.
 const EXECUTOR: &str = "local";
 
-/// What a saved session is opened with.
-#[derive(Debug, Clone, PartialEq)]
+/// What a saved session was opened with, as digests: it is only ever compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct MadeOf {
-    pub(super) spec: SessionSpec,
+    place: Digest,
+    policy: Digest,
+    rest: Digest,
     /// When its saved auth was last changed: a credential that was replaced is another one under
     /// the same name.
-    pub(super) auth_changed_ms: i64,
+    auth_changed_ms: i64,
+}
+
+type Digest = [u8; 32];
+
+impl MadeOf {
+    pub(super) fn of(spec: &SessionSpec, auth: &SavedAuth) -> Self {
+        let rest = SessionSpec {
+            backends: Vec::new(),
+            routing: Naming::default(),
+            working_dir: None,
+            policy: PolicySpec::default(),
+            ..spec.clone()
+        };
+        Self {
+            place: digest(&(&spec.backends, &spec.routing, &spec.working_dir)),
+            policy: digest(&spec.policy),
+            rest: digest(&rest),
+            auth_changed_ms: auth.updated_at_ms,
+        }
+    }
+
+    /// Whether a running session can take these settings over, or has to be opened anew: its
+    /// backends, names and directory are made when it opens.
+    pub(super) fn is_same_place(&self, other: &Self) -> bool {
+        self.place == other.place
+    }
+
+    /// Takes note that it has another policy.
+    pub(super) fn has_policy(&mut self, policy: &PolicySpec) {
+        self.policy = digest(policy);
+    }
+}
+
+fn digest(value: &impl Serialize) -> Digest {
+    // What cannot be written is equal to nothing that can.
+    let json = serde_json::to_vec(value).unwrap_or_default();
+    Sha256::digest(json).into()
 }
 
 impl Inner {
     /// What a saved session is opened with now.
-    pub(super) async fn made_of(&self, row: &Row) -> Result<MadeOf, ManagerError> {
+    pub(super) async fn made_of(&self, row: &Row) -> Result<(SessionSpec, MadeOf), ManagerError> {
         let auth = self.store.auth(&row.auth_id).await?;
-        Ok(MadeOf {
-            spec: self.spec_with(row, &auth)?,
-            auth_changed_ms: auth.updated_at_ms,
-        })
+        let spec = self.spec_with(row, &auth)?;
+        let made = MadeOf::of(&spec, &auth);
+        Ok((spec, made))
     }
 
     /// The same with its saved auth at hand.
@@ -129,12 +170,4 @@ pub(super) fn persona(row: &Row) -> PersonaCopy {
 pub(super) fn object(value: &Value) -> &Map<String, Value> {
     static NONE: std::sync::LazyLock<Map<String, Value>> = std::sync::LazyLock::new(Map::new);
     value.as_object().unwrap_or(&NONE)
-}
-
-/// Whether a running session can take these settings over, or has to be opened anew: its backends,
-/// names and directory are made when it opens.
-pub(super) fn is_same_place(one: &SessionSpec, other: &SessionSpec) -> bool {
-    one.backends == other.backends
-        && one.routing == other.routing
-        && one.working_dir == other.working_dir
 }

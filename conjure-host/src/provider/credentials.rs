@@ -17,7 +17,7 @@ const SHORTEST_WORD: usize = 8;
 /// Headers that are nobody else's to see.
 #[derive(Default)]
 pub(super) struct Credentials {
-    headers: HeaderMap,
+    headers: Vec<(HeaderName, HeaderValue)>,
     secrets: Vec<SecretString>,
 }
 
@@ -65,7 +65,7 @@ impl Credentials {
         let value = HeaderValue::from_str(&format!("{before}{secret}"));
         let mut value = value.map_err(|_| NotAHeader)?;
         value.set_sensitive(true);
-        self.headers.insert(name, value);
+        self.headers.push((name, value));
         // Of `Bearer KEY` a server may repeat the key alone.
         let words = secret.split_whitespace();
         let words = words.filter(|word| word.len() >= SHORTEST_WORD && *word != secret);

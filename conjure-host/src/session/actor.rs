@@ -324,10 +324,21 @@ impl Actor {
                 self.allowed.push(rule);
                 self.decide_asked();
             }
+            Command::Rest => self.rest(),
             Command::End => {}
             #[cfg(test)]
             Command::Hang => std::future::pending().await,
         }
+    }
+
+    fn rest(&mut self) {
+        self.recorder.rest();
+        self.calls.shrink_to_fit();
+        self.waiting.shrink_to_fit();
+        self.live.shrink_to_fit();
+        self.answers.shrink_to_fit();
+        self.deferred.shrink_to_fit();
+        self.waiting_for_log.shrink_to_fit();
     }
 
     pub(super) fn report(&mut self, report: Internal) {

@@ -276,6 +276,12 @@ impl Session {
             .ok_or_else(ended)?
     }
 
+    /// Takes up less room, as long as there is nothing to do: whoever has not seen the newest
+    /// events reads them in the log. Where it has something to do, it does not matter.
+    pub(crate) fn rest(&self) {
+        let _ = self.mailbox.try_send(Box::new(Command::Rest));
+    }
+
     /// Whether the session answers in this time.
     pub(crate) async fn answers_within(&self, time: Duration) -> bool {
         let answer = self.ask(Command::Pending);

@@ -1,8 +1,8 @@
 //! The newest events of an open thread, for any number of subscribers.
 //!
 //! The hub holds what was written to the log since the thread was opened, from the beginning of the
-//! turn before the running one. A subscriber reads at its own pace, and what is no longer here from
-//! the log; a slow one slows nobody.
+//! turn before the running one, and nothing when it rests. A subscriber reads at its own pace, and
+//! what is no longer here from the log; a slow one slows nobody.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -59,6 +59,14 @@ enum Found {
 }
 
 impl Held {
+    /// Lets go of the first of its events.
+    fn drop_first(&mut self, count: usize) {
+        if let Some(last) = self.events.drain(..count).next_back() {
+            self.floor = Some(last.id);
+        }
+        self.dropped += count as u64;
+    }
+
     /// Where what comes behind `after` begins, among all that were published.
     fn behind(&self, after: Option<EventId>) -> u64 {
         let here = self
@@ -69,11 +77,8 @@ impl Held {
 
     fn push(&mut self, stamped: Stamped) {
         if matches!(stamped.event, Event::TurnStarted { .. }) {
-            let before = usize::try_from(self.turn - self.dropped).unwrap_or_default();
-            if let Some(last) = self.events.drain(..before).next_back() {
-                self.floor = Some(last.id);
-            }
-            self.dropped += before as u64;
+            let before = self.turn.saturating_sub(self.dropped);
+            self.drop_first(usize::try_from(before).unwrap_or_default());
             self.turn = self.dropped + self.events.len() as u64;
         }
         self.events.push_back(Arc::new(stamped));
@@ -112,6 +117,14 @@ impl Hub {
             held.dropped + held.events.len() as u64
         };
         self.length.send_replace(length);
+    }
+
+    /// Holds nothing any more of what was published so far.
+    pub(crate) fn rest(&self) {
+        let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
+        let all = held.events.len();
+        held.drop_first(all);
+        held.events.shrink_to_fit();
     }
 
     /// Tells subscribers that nothing more comes.
@@ -382,6 +395,24 @@ mod tests {
             let rest = seen(&mut late, 12 - after as usize).await;
             assert_eq!(rest, all[after as usize..]);
         }
+    }
+
+    #[tokio::test]
+    async fn a_hub_that_rests_holds_nothing_and_loses_nothing() {
+        let mut thread = Thread::new().await;
+        let (mut slow, mut quick) = (thread.follow(None), thread.follow(None));
+        thread.publish(vec![turn(1), stamped(2), stamped(3)]).await;
+        assert_eq!(seen(&mut quick, 3).await, [1, 2, 3]);
+        thread.hub.rest();
+        thread.hub.rest();
+        assert_eq!(thread.hub.held.read().unwrap().events.capacity(), 0);
+        let mut late = thread.follow(Some(1));
+        for first in [4, 6] {
+            thread.publish(vec![turn(first), stamped(first + 1)]).await;
+        }
+        assert_eq!(seen(&mut slow, 7).await, [1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(seen(&mut quick, 4).await, [4, 5, 6, 7]);
+        assert_eq!(seen(&mut late, 6).await, [2, 3, 4, 5, 6, 7]);
     }
 
     #[tokio::test]

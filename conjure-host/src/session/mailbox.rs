@@ -66,6 +66,8 @@ pub(crate) enum Command {
     Entries(oneshot::Sender<Vec<Entry>>),
     Status(oneshot::Sender<Vec<BackendStatus>>),
     Allow(Rule),
+    /// Give room back that was for work.
+    Rest,
     End,
     /// Do nothing any more.
     #[cfg(test)]

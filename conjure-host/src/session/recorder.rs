@@ -178,6 +178,13 @@ impl Recorder {
         Ok(())
     }
 
+    /// Gives room back, and what was shown: it is in the log.
+    pub(crate) fn rest(&mut self) {
+        self.hub.rest();
+        self.entries.shrink_to_fit();
+        self.on_the_way.shrink_to_fit();
+    }
+
     /// Writes what waits, and shows it.
     ///
     /// # Errors

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use conjure_core::routing::{Naming, Pattern, Prefix};
 use conjure_core::wire::{Dialect, Wire};
+use indexmap::IndexMap;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
@@ -48,7 +49,7 @@ pub struct SessionSpec {
     /// that the conversation changes to.
     pub base_url: Option<String>,
     /// What is to be known of providers, by name.
-    pub providers: BTreeMap<String, ProviderSpec>,
+    pub providers: IndexMap<String, ProviderSpec>,
     /// How requests travel.
     pub http: HttpSpec,
     /// The script of the provider `scripted`; relative to the session file.
