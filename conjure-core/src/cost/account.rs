@@ -135,6 +135,11 @@ impl Account {
         account
     }
 
+    /// Gives back room that was for more turns.
+    pub fn shrink_to_fit(&mut self) {
+        self.cost.turns.shrink_to_fit();
+    }
+
     /// Takes the next entry in.
     pub fn add(&mut self, entry: &Entry, price: &dyn Fn(&str, &str) -> Option<Price>) {
         match &entry.body {

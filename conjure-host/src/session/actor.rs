@@ -15,7 +15,7 @@ use conjure_core::turn::{Input, Machine, TableJudge};
 use conjure_skill_sdk::protocol::Spent;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::Span;
 
 use super::after_log::AfterBatch;
@@ -131,7 +131,7 @@ impl Actor {
     pub(super) fn start(
         start: Start,
         commands: mpsc::Receiver<Box<Command>>,
-        ended: watch::Sender<bool>,
+        ended: DropGuard,
     ) -> AbortHandle {
         let Start {
             shared,
@@ -207,7 +207,7 @@ impl Actor {
         tokio::spawn(actor.run(ended)).abort_handle()
     }
 
-    async fn run(mut self: Box<Self>, ended: watch::Sender<bool>) {
+    async fn run(mut self: Box<Self>, ended: DropGuard) {
         self.recorder.recover();
         if self.records {
             self.record_settings();
@@ -259,7 +259,8 @@ impl Actor {
             self.hand_over();
         }
         Box::pin(self.stop(failure.map(|error| error.to_string()))).await;
-        let _ = ended.send(true);
+        // Also when it is aborted: whoever waits for its end must not wait for ever.
+        drop(ended);
     }
 
     async fn command(&mut self, command: Command) {
@@ -333,6 +334,7 @@ impl Actor {
 
     fn rest(&mut self) {
         self.recorder.rest();
+        self.account.shrink_to_fit();
         self.calls.shrink_to_fit();
         self.waiting.shrink_to_fit();
         self.live.shrink_to_fit();

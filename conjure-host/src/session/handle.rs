@@ -11,8 +11,9 @@ use conjure_core::log::{self, Entry, Outcome};
 use conjure_core::routing::{RoutingTable, Rule};
 use conjure_core::switch::SwitchReport;
 use conjure_core::turn::{Decision, When};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
+use tokio_util::sync::CancellationToken;
 
 use super::actor::{Actor, Answered, Start};
 use super::asking::{ApprovalMode, PendingApproval};
@@ -43,7 +44,7 @@ pub struct Session {
     log: Arc<dyn Log>,
     artifacts: Arc<Artifacts>,
     snapshot: Arc<ArcSwap<Snapshot>>,
-    ended: watch::Receiver<bool>,
+    ended: CancellationToken,
     epoch: u64,
     task: AbortHandle,
     /// A host that nobody else holds.
@@ -104,7 +105,7 @@ impl Session {
         let artifacts = Arc::clone(&place.services.artifacts);
         let current = Arc::new(ArcSwap::from(Arc::clone(&snapshot)));
         let (mailbox, commands) = mpsc::channel(MAILBOX);
-        let (ended_sender, ended) = watch::channel(false);
+        let ended = CancellationToken::new();
         let start = Start {
             shared,
             spec,
@@ -118,7 +119,7 @@ impl Session {
             approvals: saved.map_or(ApprovalMode::Unattended, |saved| saved.approvals),
             spent_before: saved.map(|saved| saved.spent).unwrap_or_default(),
         };
-        let task = Actor::start(start, commands, ended_sender);
+        let task = Actor::start(start, commands, ended.clone().drop_guard());
         Ok(Self {
             thread,
             mailbox,
@@ -370,8 +371,7 @@ impl Session {
     /// [`Session::close`] for whoever shares it.
     pub(crate) async fn end(&self) {
         self.tell(Command::End).await;
-        let mut ended = self.ended.clone();
-        let _ = ended.wait_for(|ended| *ended).await;
+        self.ended.cancelled().await;
     }
 
     /// A session that ended is told nothing.
