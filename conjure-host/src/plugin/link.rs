@@ -7,8 +7,8 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use conjure_abi::{CallContext, Fault, PluginObject, RResult, RSlice, RVec, Reply};
 use conjure_skill_sdk::protocol::{Empty, Request, op};
@@ -18,6 +18,15 @@ use tokio::sync::oneshot;
 
 use super::call::Call;
 use super::pool::POOL;
+
+/// How long a `start` may take that only hands a task to the plugin's runtime.
+const QUICK: Duration = Duration::from_micros(100);
+/// After so many of them in a row the next one needs no thread of its own.
+const MANY: u32 = 64;
+/// One without a thread that took longer was not quick.
+const SLOW: Duration = Duration::from_millis(1);
+/// A request with more bytes always has a thread: the plugin reads it before it starts.
+const SMALL: usize = 16 * 1024;
 
 /// What came of a request.
 pub(super) enum Answer {
@@ -56,6 +65,7 @@ impl InProcess {
                 object: Some(object),
                 context,
                 closed: AtomicBool::new(false),
+                starts: Starts::default(),
             }),
             asynchronous,
         }
@@ -64,29 +74,22 @@ impl InProcess {
 
 impl Link for InProcess {
     fn request(&self, op: &str, json: Vec<u8>, call: Arc<Call>) -> BoxFuture<'static, Answer> {
+        let asynchronous = self.asynchronous;
+        if asynchronous && json.len() <= SMALL && self.object.starts.are_quick() {
+            let started = self.object.run(op, &json, &call, asynchronous, SLOW);
+            return Box::pin(started.answer());
+        }
         let (sender, receiver) = oneshot::channel();
         let (held, op) = (Arc::clone(&self.object), op.to_owned());
-        let asynchronous = self.asynchronous;
         let job = move || {
-            let begun = Instant::now();
-            let started = held.run(&op, &json, &call, asynchronous);
-            let took = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            call.took.store(took, Ordering::Relaxed);
-            call.leave();
-            let _ = sender.send(started);
+            let _ = sender.send(held.run(&op, &json, &call, asynchronous, QUICK));
         };
         if let Err(error) = POOL.run(job) {
             return Box::pin(std::future::ready(Answer::NoThread(error.to_string())));
         }
         Box::pin(async move {
             match receiver.await {
-                Ok(Started::Done(reply)) => Answer::Reply(unpack(reply)),
-                Ok(Started::Pending(future)) => {
-                    match AssertUnwindSafe(future).catch_unwind().await {
-                        Ok(reply) => Answer::Reply(unpack(reply)),
-                        Err(_) => Answer::Broken("its future panicked at the boundary".to_owned()),
-                    }
-                }
+                Ok(started) => started.answer().await,
                 Err(_) => Answer::Broken("its call ended without an answer".to_owned()),
             }
         })
@@ -115,15 +118,67 @@ enum Started {
     Pending(conjure_abi::FfiFuture<Reply>),
 }
 
+impl Started {
+    async fn answer(self) -> Answer {
+        match self {
+            Self::Done(reply) => Answer::Reply(unpack(reply)),
+            Self::Pending(future) => match AssertUnwindSafe(future).catch_unwind().await {
+                Ok(reply) => Answer::Reply(unpack(reply)),
+                Err(_) => Answer::Broken("its future panicked at the boundary".to_owned()),
+            },
+        }
+    }
+}
+
+/// How an instance's starts were, of which the plugin's contract says that they only hand a task to
+/// its own runtime. A thread for one costs two changes of thread.
+#[derive(Default)]
+struct Starts(AtomicU32);
+
+impl Starts {
+    /// Whether the next one may run on whatever thread asks for it.
+    fn are_quick(&self) -> bool {
+        self.0.load(Ordering::Relaxed) >= MANY
+    }
+
+    fn note(&self, is_quick: bool) {
+        if !is_quick {
+            self.0.store(0, Ordering::Relaxed);
+        } else if !self.are_quick() {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
 /// The plugin's object. Its destructor is author code and never runs on a thread of the host's.
 struct Held {
     object: Option<PluginObject>,
     context: Arc<Call>,
     closed: AtomicBool,
+    starts: Starts,
 }
 
 impl Held {
-    fn run(&self, op: &str, json: &[u8], call: &Arc<Call>, asynchronous: bool) -> Started {
+    /// Calls the plugin, and notes how long that took.
+    fn run(
+        &self,
+        op: &str,
+        json: &[u8],
+        call: &Arc<Call>,
+        asynchronous: bool,
+        limit: Duration,
+    ) -> Started {
+        let begun = Instant::now();
+        let started = self.enter(op, json, call, asynchronous);
+        let took = begun.elapsed();
+        self.starts.note(took <= limit);
+        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        call.took.store(took, Ordering::Relaxed);
+        call.leave();
+        started
+    }
+
+    fn enter(&self, op: &str, json: &[u8], call: &Arc<Call>, asynchronous: bool) -> Started {
         let Some(object) = &self.object else {
             let fault = Fault::new(conjure_abi::code::GONE, "the instance is over");
             return Started::Done(RResult::RErr(fault));
@@ -165,4 +220,31 @@ impl Drop for Held {
 
 fn unpack(reply: Reply) -> Result<Vec<u8>, Fault> {
     reply.into_result().map(RVec::into_vec)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn starts_need_no_thread_after_many_quick_ones_until_one_is_slow() {
+        let starts = Starts::default();
+        for _ in 0..2 {
+            for _ in 0..MANY - 1 {
+                starts.note(true);
+            }
+            assert!(!starts.are_quick());
+            starts.note(true);
+            starts.note(true);
+            assert!(starts.are_quick());
+            starts.note(false);
+            assert!(!starts.are_quick());
+        }
+        starts.note(true);
+        starts.note(false);
+        for _ in 0..MANY - 1 {
+            starts.note(true);
+        }
+        assert!(!starts.are_quick());
+    }
 }

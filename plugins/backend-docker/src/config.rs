@@ -53,10 +53,11 @@ pub(crate) enum Sharing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Transport {
-    /// As `attach` where that is possible, else as `exec`.
+    /// Over a socket of the host's where the agent can reach it, else as `attach` where that is
+    /// possible, else as `exec`.
     #[default]
     Auto,
-    /// The agent is the container's first process.
+    /// Over the stream of the container's first process, which is the agent.
     Attach,
     /// The agent is started in a container that waits.
     Exec,
@@ -126,7 +127,8 @@ pub(crate) fn schema() -> Value {
             "stream": {
                 "enum": ["auto", "attach", "exec"],
                 "description": "Whether the container is spoken to by attaching to it or by one \
-                                exec in it. Default: auto, which attaches where that is possible"
+                                exec in it. Default: auto, a socket of the host's where the \
+                                container reaches it, else attaching, else exec"
             },
             "selinux": {
                 "type": "boolean",

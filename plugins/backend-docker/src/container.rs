@@ -15,14 +15,16 @@ use bollard::query_parameters::{
     WaitContainerOptionsBuilder,
 };
 use conjure_skill_sdk::{Error, Result};
-use futures_util::StreamExt as _;
+use futures_util::{StreamExt as _, stream};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::config::{Settings, Transport};
 use crate::engine::{Engine, explained};
 use crate::link::{Input, Link, Output, QUIET};
 use crate::owner::{Owner, remove_container};
 use crate::place::{AGENT, Mounted, SKILLS, TMP, WORKSPACE};
+use crate::socket::{self, Offer};
 
 /// How long the agent may take to say who it is.
 const READY: Duration = Duration::from_secs(20);
@@ -67,8 +69,19 @@ impl Plan<'_> {
     }
 
     async fn started(&self, by_exec: bool) -> Result<Container, Failed> {
-        let id = self.create(by_exec).await?;
-        match self.run(&id, by_exec).await {
+        let may = self.settings.stream == Transport::Auto && self.mounted.is_here();
+        let offer = if may && !by_exec {
+            Offer::new(self.owner)
+        } else {
+            None
+        };
+        let way = match &offer {
+            _ if by_exec => Way::Exec,
+            Some(offer) => Way::Socket(offer),
+            None => Way::Attach,
+        };
+        let id = self.create(way).await?;
+        match self.run(&id, way).await {
             Ok(container) => Ok(container),
             Err(failed) => {
                 remove_container(self.engine, &id).await;
@@ -77,18 +90,24 @@ impl Plan<'_> {
         }
     }
 
-    async fn run(&self, id: &str, by_exec: bool) -> Result<Container, Failed> {
+    async fn run(&self, id: &str, way: Way<'_>) -> Result<Container, Failed> {
         let docker = &self.engine.docker;
         let start = docker.start_container(id, None::<StartContainerOptions>);
         let failed = |error: EngineError| self.failed("starting a container", &error);
-        let (output, input) = if by_exec {
-            start.await.map_err(failed)?;
-            self.exec(id).await?
-        } else {
-            // Before the start, so that not even the first frame is missed.
-            let attached = self.attach(id).await?;
-            start.await.map_err(failed)?;
-            attached
+        let (output, input) = match way {
+            Way::Exec => {
+                start.await.map_err(failed)?;
+                self.exec(id).await?
+            }
+            Way::Attach | Way::Socket(_) => {
+                // Before the start, so that not even the first frame is missed.
+                let attached = self.attach(id).await?;
+                start.await.map_err(failed)?;
+                match way {
+                    Way::Socket(offer) => met(offer, attached, Instant::now() + READY).await,
+                    _ => attached,
+                }
+            }
         };
         let exit = self.watch_exit(id);
         let link = Arc::new(Link::new(output, input));
@@ -99,7 +118,7 @@ impl Plan<'_> {
             engine: self.engine.clone(),
             memory_mb: self.settings.memory_mb,
             exit,
-            by_exec,
+            by_exec: matches!(way, Way::Exec),
         };
         match tokio::time::timeout(READY, container.link.ready()).await {
             Ok(Ok(())) => Ok(container),
@@ -124,10 +143,10 @@ impl Plan<'_> {
         }
     }
 
-    async fn create(&self, by_exec: bool) -> Result<String, Failed> {
+    async fn create(&self, way: Way<'_>) -> Result<String, Failed> {
         let name = format!("conjure-{}", uuid::Uuid::now_v7().simple());
         let options = CreateContainerOptionsBuilder::new().name(&name).build();
-        let body = self.body(by_exec);
+        let body = self.body(way);
         let made = self.engine.docker.create_container(Some(options), body);
         let made = made.await;
         if matches!(&made, Err(error) if !is_answer(error)) {
@@ -145,14 +164,16 @@ impl Plan<'_> {
         }
     }
 
-    fn body(&self, by_exec: bool) -> ContainerCreateBody {
+    fn body(&self, way: Way<'_>) -> ContainerCreateBody {
         let settings = self.settings;
         let owned = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect());
-        let arguments = if by_exec {
-            owned(&["hold", HOLD])
-        } else {
-            owned(&["serve", &QUIET.to_string(), WORKSPACE, SKILLS])
+        let (quiet, socket) = (QUIET.to_string(), Offer::inside());
+        let arguments = match way {
+            Way::Exec => owned(&["hold", HOLD]),
+            Way::Attach => owned(&["serve", &quiet, WORKSPACE, SKILLS]),
+            Way::Socket(_) => owned(&["serve-at", &socket, &quiet, WORKSPACE, SKILLS]),
         };
+        let attached = !matches!(way, Way::Exec);
         let mut env = vec![format!("HOME={TMP}")];
         env.extend(
             settings
@@ -169,23 +190,23 @@ impl Plan<'_> {
             working_dir: Some(WORKSPACE.to_owned()),
             labels: Some(self.owner.labels(self.session)),
             tty: Some(false),
-            open_stdin: Some(!by_exec),
+            open_stdin: Some(attached),
             // With the end of the one stream the agent reads an end, and the container is over:
             // also when the host was killed.
-            stdin_once: Some(!by_exec),
-            attach_stdin: Some(!by_exec),
-            attach_stdout: Some(!by_exec),
-            attach_stderr: Some(!by_exec),
+            stdin_once: Some(attached),
+            attach_stdin: Some(attached),
+            attach_stdout: Some(attached),
+            attach_stderr: Some(attached),
             healthcheck: Some(HealthConfig {
                 test: owned(&["NONE"]),
                 ..HealthConfig::default()
             }),
-            host_config: Some(self.host_config()),
+            host_config: Some(self.host_config(way)),
             ..ContainerCreateBody::default()
         }
     }
 
-    fn host_config(&self) -> HostConfig {
+    fn host_config(&self, way: Way<'_>) -> HostConfig {
         let settings = self.settings;
         let mib = |size: u64| i64::try_from(size.saturating_mul(1024 * 1024)).unwrap_or(i64::MAX);
         let mut tmp = format!("rw,exec,nosuid,nodev,mode=1777,size={}m", settings.tmp_mb);
@@ -195,7 +216,11 @@ impl Plan<'_> {
             let (uid, gid) = self.mounted.ids();
             tmp.push_str(&format!(",uid={uid},gid={gid}"));
         }
-        let (mounts, binds) = self.mounted.mounts(settings.selinux);
+        let mut mounted = self.mounted.clone();
+        if let Way::Socket(offer) = way {
+            mounted.add(offer.mount());
+        }
+        let (mounts, binds) = mounted.mounts(settings.selinux);
         HostConfig {
             auto_remove: Some(true),
             network_mode: Some(settings.network.clone()),
@@ -288,6 +313,28 @@ impl Plan<'_> {
         } else {
             Failed::NoEngine(explained)
         }
+    }
+}
+
+/// How one speaks to the agent.
+#[derive(Debug, Clone, Copy)]
+enum Way<'a> {
+    /// Over a socket, or as below where the agent cannot reach it.
+    Socket(&'a Offer),
+    /// Over the stream that is attached.
+    Attach,
+    /// Over the stream of an exec.
+    Exec,
+}
+
+/// The way that the agent takes: it says its first word there.
+async fn met(offer: &Offer, attached: (Output, Input), until: Instant) -> (Output, Input) {
+    let (output, input) = attached;
+    let mut output = output.fuse();
+    tokio::select! {
+        socket = offer.taken() => socket::stream(socket, (Box::pin(output), input)),
+        first = output.next() => (Box::pin(stream::iter(first).chain(output)), input),
+        () = tokio::time::sleep_until(until) => (Box::pin(output), input),
     }
 }
 

@@ -18,6 +18,7 @@ mod owner;
 mod place;
 mod session;
 mod skills;
+mod socket;
 #[cfg(test)]
 mod tests;
 

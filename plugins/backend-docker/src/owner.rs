@@ -77,6 +77,11 @@ impl Owner {
         self.all.join(&self.name).join("bin")
     }
 
+    /// The directory of the sockets that wait for agents.
+    pub(crate) fn links(&self) -> PathBuf {
+        self.all.join(&self.name).join("links")
+    }
+
     /// Where copies of a session's skills go.
     pub(crate) fn copies(&self, session: &str) -> PathBuf {
         // A session's id is the host's word, and no path.

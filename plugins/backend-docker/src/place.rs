@@ -125,6 +125,18 @@ impl Mounted {
         }
     }
 
+    /// Whether it is of this machine.
+    pub(crate) fn is_here(&self) -> bool {
+        matches!(self.how, How::Here { .. })
+    }
+
+    /// Mounts one more of this machine's directories.
+    pub(crate) fn add(&mut self, mount: (PathBuf, String, bool)) {
+        if let How::Here { mounts, .. } = &mut self.how {
+            mounts.push(mount);
+        }
+    }
+
     /// The numbers of the user and the group.
     pub(crate) fn ids(&self) -> (u32, u32) {
         ids(&self.user)

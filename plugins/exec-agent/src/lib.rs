@@ -3,8 +3,8 @@
 //!
 //! Three layers that know only the one below: [`files`] and the process tree do the work,
 //! [`message`] says what is asked and answered, [`frame`] carries it. The program of this crate
-//! is [`serve`] on its standard input and output. The executor outside uses the same messages and
-//! frames. No allocation of process numbers, no clock of the outside and no configuration file is
+//! is [`serve`] on its standard input and output, or on a socket. The executor outside uses the same
+//! messages and frames. No allocation of process numbers, no clock of the outside and no configuration file is
 //! needed: everything comes with the call.
 
 #[cfg(not(unix))]

@@ -1,5 +1,5 @@
-//! The agent as a program, on its standard input and output. It takes no other arguments than
-//! the places that it works in, and prints nothing but frames.
+//! The agent as a program, on its standard input and output or on a socket. It takes no other
+//! arguments than the places that it works in, and prints nothing but frames.
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 #[cfg(target_os = "linux")]
 fn run(mut arguments: impl Iterator<Item = OsString>) -> io::Result<()> {
+    use std::os::unix::net::UnixStream;
     use std::path::PathBuf;
     use std::time::Duration;
 
@@ -20,8 +21,15 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> io::Result<()> {
         let pipe = arguments.next().ok_or_else(usage)?;
         return hold(pipe.as_ref(), FIRST);
     }
+    let mut socket = None;
     let _held = match verb.to_str() {
         Some("serve") => None,
+        Some("serve-at") => {
+            let path = arguments.next().ok_or_else(usage)?;
+            // Where nobody is reached there, it is standard input and output.
+            socket = UnixStream::connect(path).ok();
+            None
+        }
         Some("serve-held") => {
             let pipe = arguments.next().ok_or_else(usage)?;
             Some(let_go_at_end(pipe.as_ref())?)
@@ -37,6 +45,9 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> io::Result<()> {
     };
     // Where every command begins: the agent is there already.
     std::env::set_current_dir(&place.working_dir)?;
+    if let Some(socket) = socket {
+        return serve(place, socket.try_clone()?.into(), socket.into());
+    }
     // Copies, so that a command can never inherit the stream itself.
     let input = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
     let output = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?;
@@ -54,8 +65,9 @@ fn run(_arguments: impl Iterator<Item = OsString>) -> io::Result<()> {
 fn usage() -> io::Error {
     io::Error::new(
         ErrorKind::InvalidInput,
-        "usage: serve QUIET_SECONDS WORKING_DIR [SKILLS_DIR…] | serve-held PIPE QUIET_SECONDS \
-         WORKING_DIR [SKILLS_DIR…] | hold PIPE",
+        "usage: serve QUIET_SECONDS WORKING_DIR [SKILLS_DIR…] | serve-at SOCKET QUIET_SECONDS \
+         WORKING_DIR [SKILLS_DIR…] | serve-held PIPE QUIET_SECONDS WORKING_DIR [SKILLS_DIR…] | \
+         hold PIPE",
     )
 }
 

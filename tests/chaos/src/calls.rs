@@ -3,23 +3,11 @@
 
 use std::collections::HashMap;
 
-/// The native skill.
-pub(crate) const NATIVE: &str = "notes";
+pub(crate) use conjure_chaos_notes::{CALLS, NAME as NATIVE, key_of, noted};
 
 /// What a command carries of a call's key.
 pub(crate) fn marked(key: &str) -> String {
     format!("key={key};")
-}
-
-/// The key in a command.
-pub(crate) fn key_of(command: &str) -> Option<&str> {
-    let (_, rest) = command.split_once("key=")?;
-    rest.split_once(';').map(|(key, _)| key)
-}
-
-/// The result of a call that was carried out.
-pub(crate) fn noted(key: &str) -> String {
-    format!("noted {key}")
 }
 
 /// A command for the native skill, and one for a shell in the directory that has the file.

@@ -4,22 +4,26 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `victim` | the host under test, a process of its own |
-//! | `running`, `said` | that process from outside, and the lines between both |
-//! | `model`, `calls` | what the model says, and the calls, each with a witness outside |
+//! | `victim` | a host under test that embeds a manager, a process of its own |
+//! | `running`, `said` | a host from outside, and the lines between both |
+//! | `served`, `http` | `conjure serve` as a host under test, and clients of its API |
+//! | `model`, `calls` | what the model says, and the calls, each with a witness outside (the crate
+//!   in `notes` is the native skill) |
 //! | `shard` | one database and the kills on it |
 //! | `watched`, `chain` | what was seen before a kill |
 //! | `verify`, `leftovers` | what must hold after it |
-//! | `postgres` | a server to test on |
+//! | `postgres` | databases of a server of tests |
 
 mod calls;
 mod chain;
+mod http;
 mod leftovers;
 mod model;
 mod postgres;
 mod random;
 mod running;
 mod said;
+mod served;
 mod shard;
 mod verify;
 pub mod victim;
@@ -31,7 +35,9 @@ use anyhow::{Result, anyhow};
 use conjure_kit::Engine;
 
 pub use chain::Chain;
-pub use postgres::Postgres;
+pub use conjure_kit::Postgres;
+pub use http::{Answer, Api, Events};
+pub use postgres::database;
 pub use random::Random;
 pub use watched::{Phase, Phases};
 
@@ -58,6 +64,27 @@ impl Database {
     }
 }
 
+/// Which host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Hosts {
+    /// A program that embeds a manager, told what to do over a pipe.
+    Embedded,
+    /// `conjure serve`, driven over its HTTP API.
+    Serve,
+    /// Half the kills on each.
+    Both,
+}
+
+impl Hosts {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Embedded => "embedded",
+            Self::Serve => "serve",
+            Self::Both => "both",
+        }
+    }
+}
+
 /// What is to be done.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -69,6 +96,8 @@ pub struct Options {
     pub first: u64,
     /// Where.
     pub database: Database,
+    /// What is killed.
+    pub hosts: Hosts,
     /// Whether containers take part, where an engine runs.
     pub containers: bool,
     /// The program `conjure-chaos`, which has the role of the host.
@@ -102,8 +131,15 @@ pub fn run(options: &Options) -> Result<Summary> {
     } else {
         None
     };
-    let on = |database| options.database == database || options.database == Database::Both;
-    let mut postgres = if on(Database::Postgres) {
+    let databases = match options.database {
+        Database::Both => vec![Database::Sqlite, Database::Postgres],
+        one => vec![one],
+    };
+    let hosts = match options.hosts {
+        Hosts::Both => vec![Hosts::Embedded, Hosts::Serve],
+        one => vec![one],
+    };
+    let postgres = if databases.contains(&Database::Postgres) {
         let found = Postgres::find()?;
         Some(found.ok_or_else(|| {
             anyhow!(
@@ -113,34 +149,36 @@ pub fn run(options: &Options) -> Result<Summary> {
     } else {
         None
     };
+    let kinds = databases
+        .iter()
+        .flat_map(|database| hosts.iter().map(move |host| (*database, *host)));
     let mut jobs = Vec::new();
-    let share = if options.database == Database::Both {
-        [options.kills.div_ceil(2), options.kills / 2]
-    } else {
-        [options.kills; 2]
-    };
-    for (database, kills) in [Database::Sqlite, Database::Postgres]
-        .into_iter()
-        .zip(share)
-    {
+    for (number, (database, host)) in (0..).zip(kinds) {
+        let name = format!("{}-{}", database.name(), host.name());
         let url = match (&postgres, database) {
-            (Some(postgres), Database::Postgres) => Some(new_database(postgres)?),
+            (Some(server), Database::Postgres) => {
+                let own = format!("{}_{}", std::process::id(), name.replace('-', "_"));
+                Some(postgres::database(server, &format!("conjure_chaos_{own}"))?)
+            }
             _ => None,
         };
-        if on(database) {
-            jobs.push(Job {
-                name: database.name(),
-                seed: options.seed,
-                first: options.first,
-                kills,
-                program: options.program.clone(),
-                conjure: conjure.clone(),
-                database: url,
-                engine,
-                say: options.say,
-            });
-        }
+        let count = (databases.len() * hosts.len()) as u64;
+        jobs.push(Job {
+            name,
+            again: format!("--database {} --hosts {}", database.name(), host.name()),
+            serves: host == Hosts::Serve,
+            seed: options.seed,
+            first: options.first,
+            // What does not divide goes to the first ones.
+            kills: (options.kills + count - 1 - number) / count,
+            program: options.program.clone(),
+            conjure: conjure.clone(),
+            database: url,
+            engine,
+            say: options.say,
+        });
     }
+    jobs.retain(|job| job.kills > 0);
     let done: Vec<Result<Done>> = std::thread::scope(|scope| {
         let shards: Vec<_> = jobs
             .into_iter()
@@ -166,21 +204,14 @@ pub fn run(options: &Options) -> Result<Summary> {
     if wrong.is_empty() {
         return Ok(summary);
     }
-    let kept = postgres.as_mut().and_then(Postgres::keep);
+    let kept = postgres.as_ref().and_then(Postgres::keep);
     wrong.extend(kept.map(|dir| format!("The cluster is in {}.", dir.display())));
     Err(anyhow!(wrong.join("\n\n")))
 }
 
-fn new_database(postgres: &Postgres) -> Result<String> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    runtime.block_on(postgres.database(&format!("conjure_chaos_{}", std::process::id())))
-}
-
-/// One database. Where something does not hold its files stay.
+/// One host on one database. Where something does not hold its files stay.
 fn one(job: Job) -> Result<Done> {
-    let (name, seed) = (job.name, job.seed);
+    let (name, again, seed) = (job.name.clone(), job.again.clone(), job.seed);
     let mut shard = Shard::new(job)?;
     let ran = shard.run();
     let store = shard.store.clone();
@@ -194,7 +225,7 @@ fn one(job: Job) -> Result<Done> {
             std::mem::forget(shard.workspace.clone());
             Err(anyhow!(
                 "{name}, around kill {kill} of seed {seed}: {error:#}\nThe data is in {}. Again: \
-                 cargo xtask chaos --seed {seed} --database {name} --first {kill} --kills 3",
+                 cargo xtask chaos --seed {seed} {again} --first {kill} --kills 3",
                 kept.display()
             ))
         }

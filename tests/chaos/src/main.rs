@@ -11,7 +11,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use conjure_chaos::{Database, Options, victim};
+use conjure_chaos::{Database, Hosts, Options, victim};
 
 /// Kills a host at random moments of turns with calls, and checks after each kill that nothing
 /// acknowledged is missing, nothing ran twice unseen, every thread goes on, and nothing is left.
@@ -31,6 +31,9 @@ struct Cli {
     /// On which database
     #[arg(long, value_enum, default_value = "both")]
     database: Database,
+    /// What is killed
+    #[arg(long, value_enum, default_value = "both")]
+    hosts: Hosts,
     /// The number of the first kill
     #[arg(long, default_value_t = 0)]
     first: u64,
@@ -71,6 +74,7 @@ fn kill(cli: &Cli) -> Result<()> {
         seed,
         first: cli.first,
         database: cli.database,
+        hosts: cli.hosts,
         containers: !cli.no_containers,
         program: std::env::current_exe()?,
         say: |line| eprintln!("{line}"),

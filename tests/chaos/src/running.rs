@@ -1,4 +1,5 @@
-//! A host under test as a process: started, told what to do, heard, killed.
+//! A host under test as a process: started, told what to do, heard, killed. It is the program of
+//! this crate that embeds a manager, or `conjure serve`.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
@@ -10,24 +11,35 @@ use anyhow::{Context as _, Result, anyhow};
 use conjure_kit::Workspace;
 
 use crate::said::{Order, Said};
+use crate::served::Served;
 
 /// The variable whose value the commands of the local executor inherit.
 pub(crate) const MARK: &str = "CONJURE_CHAOS";
 /// The variable by which a host knows that it is itself a command: the process that ends its
 /// commands after it has it too.
-const OUTER: &str = "CONJURE_CALL";
+pub(crate) const OUTER: &str = "CONJURE_CALL";
 
 /// How a host is started.
 #[derive(Debug, Clone)]
 pub(crate) struct Start {
-    /// The program that has the role of the host.
+    /// Whether it is `conjure serve`.
+    pub(crate) serves: bool,
+    /// The program of this crate, which embeds a manager.
     pub(crate) program: PathBuf,
+    /// The program `conjure`.
+    pub(crate) conjure: PathBuf,
     pub(crate) database: String,
-    pub(crate) calls: PathBuf,
+    pub(crate) seed: u64,
 }
 
 /// A host that runs. It is killed when this is dropped.
-pub(crate) struct Running {
+pub(crate) enum Running {
+    Embedded(Embedded),
+    Served(Served),
+}
+
+/// A host that embeds a manager.
+pub(crate) struct Embedded {
     child: Child,
     stdin: Option<ChildStdin>,
     said: Receiver<Said>,
@@ -35,6 +47,9 @@ pub(crate) struct Running {
 
 impl Start {
     pub(crate) fn start(&self, workspace: &Workspace, mark: &str) -> Result<Running> {
+        if self.serves {
+            return Served::start(self, workspace, mark).map(Running::Served);
+        }
         let log = std::fs::File::options()
             .create(true)
             .append(true)
@@ -45,8 +60,6 @@ impl Start {
             .arg(workspace.root().join("data"))
             .arg("--plugins")
             .arg(workspace.plugins())
-            .arg("--calls")
-            .arg(&self.calls)
             .env_clear()
             .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
             .env("HOME", workspace.home())
@@ -72,26 +85,30 @@ impl Start {
                 }
             }
         });
-        Ok(Running {
+        Ok(Running::Embedded(Embedded {
             stdin: child.stdin.take(),
             child,
             said,
-        })
+        }))
     }
 }
 
 impl Running {
-    pub(crate) fn tell(&mut self, order: &Order) -> Result<()> {
-        let mut line = serde_json::to_vec(order)?;
-        line.push(b'\n');
-        let stdin = self.stdin.as_mut().context("it takes no orders any more")?;
-        stdin.write_all(&line).context("it reads no orders")
+    pub(crate) fn tell(&mut self, order: Order) -> Result<()> {
+        match self {
+            Self::Embedded(host) => host.tell(&order),
+            Self::Served(host) => host.tell(order),
+        }
     }
 
     /// What it says next; nothing when that takes until then.
     pub(crate) fn next(&self, until: Instant) -> Result<Option<Said>> {
+        let said = match self {
+            Self::Embedded(host) => &host.said,
+            Self::Served(host) => host.said(),
+        };
         let left = until.saturating_duration_since(Instant::now());
-        match self.said.recv_timeout(left) {
+        match said.recv_timeout(left) {
             Ok(Said::Wrong { error }) => Err(anyhow!("an order failed: {error}")),
             Ok(said) => Ok(Some(said)),
             Err(RecvTimeoutError::Timeout) => Ok(None),
@@ -101,14 +118,37 @@ impl Running {
 
     /// Kills it, and gives what it had said until then.
     pub(crate) fn kill(&mut self) -> Result<Vec<Said>> {
+        match self {
+            Self::Embedded(host) => host.kill(),
+            Self::Served(host) => host.kill(),
+        }
+    }
+
+    /// Lets it come to its end.
+    pub(crate) fn end(self, patience: Duration) -> Result<()> {
+        match self {
+            Self::Embedded(host) => host.end(patience),
+            Self::Served(host) => host.end(patience),
+        }
+    }
+}
+
+impl Embedded {
+    fn tell(&mut self, order: &Order) -> Result<()> {
+        let mut line = serde_json::to_vec(order)?;
+        line.push(b'\n');
+        let stdin = self.stdin.as_mut().context("it takes no orders any more")?;
+        stdin.write_all(&line).context("it reads no orders")
+    }
+
+    fn kill(&mut self) -> Result<Vec<Said>> {
         self.child.kill().context("it could not be killed")?;
         self.child.wait()?;
         // The pipe ends with the process, so this ends too.
         Ok(self.said.iter().collect())
     }
 
-    /// Lets it come to its end.
-    pub(crate) fn end(mut self, patience: Duration) -> Result<()> {
+    fn end(mut self, patience: Duration) -> Result<()> {
         drop(self.stdin.take());
         let until = Instant::now() + patience;
         loop {
@@ -122,7 +162,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for Embedded {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

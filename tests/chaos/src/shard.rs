@@ -16,7 +16,7 @@ use conjure_vault::Credential;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use crate::calls::count;
+use crate::calls::{CALLS, count};
 use crate::leftovers::{Leftovers, containers};
 use crate::model::{self, Plan};
 use crate::random::Random;
@@ -29,8 +29,6 @@ use crate::watched::{Phase, Phases, Turn, Watched};
 const PATIENCE: Duration = Duration::from_secs(60);
 /// After so many kills the sessions are others, so that conversations do not grow without end.
 const SESSIONS_LAST: u64 = 12;
-/// The file of calls, in the working directory and as a container sees it.
-const CALLS: &str = "calls";
 
 /// The sessions of a host: saved auth, model, backend beside the native skill.
 const SESSIONS: [(&str, &str, &str); 3] = [
@@ -44,7 +42,11 @@ const CONTAINER_EVERY: u64 = 3;
 /// What is done with one database.
 #[derive(Debug, Clone)]
 pub(crate) struct Job {
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
+    /// The arguments that choose it again.
+    pub(crate) again: String,
+    /// Whether the host is `conjure serve`.
+    pub(crate) serves: bool,
     pub(crate) seed: u64,
     pub(crate) first: u64,
     pub(crate) kills: u64,
@@ -74,6 +76,8 @@ pub(crate) struct Shard {
     pub(crate) store: Store,
     pub(crate) mock: MockLlm,
     pub(crate) start: Start,
+    /// The file of calls.
+    calls: PathBuf,
     sessions: Vec<Watched>,
     pub(crate) done: Done,
     /// The kill that is next, or was last.
@@ -88,6 +92,7 @@ impl Shard {
     pub(crate) fn new(job: Job) -> Result<Self> {
         let workspace = Workspace::new()?;
         workspace.add_plugin("conjure-backend-local")?;
+        workspace.add_plugin("conjure-chaos-notes")?;
         if job.engine.is_some() {
             workspace.add_plugin("conjure-backend-docker")?;
         }
@@ -97,9 +102,11 @@ impl Shard {
         conjure_host::fs::create_private_dir(&data_dir)?;
         let file = data_dir.join("conjure.db").display().to_string();
         let start = Start {
+            serves: job.serves,
             program: job.program.clone(),
+            conjure: job.conjure.clone(),
             database: job.database.clone().unwrap_or(file),
-            calls,
+            seed: job.seed,
         };
         let mock = model::start()?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -130,6 +137,7 @@ impl Shard {
             store,
             mock,
             start,
+            calls,
             sessions: Vec::new(),
             done: Done::default(),
             left: Vec::new(),
@@ -147,7 +155,7 @@ impl Shard {
             self.done.kills += 1;
             self.kill += 1;
             if self.done.kills.is_multiple_of(10) {
-                let (name, kills, all) = (self.job.name, self.done.kills, self.job.kills);
+                let (name, kills, all) = (&self.job.name, self.done.kills, self.job.kills);
                 (self.job.say)(&format!(
                     "{name}: {kills} of {all} kills; {}",
                     self.done.phases
@@ -202,7 +210,7 @@ impl Shard {
             other => bail!("the host does not start: {other:?}"),
         }
         for watched in &self.sessions {
-            host.tell(&Order::Follow {
+            host.tell(Order::Follow {
                 thread: watched.thread.clone(),
                 after: watched.last(),
             })?;
@@ -218,7 +226,7 @@ impl Shard {
                 continue;
             }
             let session = self.session(provider, model, backend);
-            host.tell(&Order::Create {
+            host.tell(Order::Create {
                 session: Box::new(session),
             })?;
             let until = Instant::now() + PATIENCE;
@@ -229,7 +237,7 @@ impl Shard {
                     None => bail!("no session was saved in time"),
                 }
             };
-            host.tell(&Order::Follow {
+            host.tell(Order::Follow {
                 thread: watched.thread.clone(),
                 after: None,
             })?;
@@ -311,7 +319,7 @@ impl Shard {
         };
         let watched = self.sessions.get_mut(place).context("no such session")?;
         watched.ask(&turn);
-        host.tell(&Order::Say {
+        host.tell(Order::Say {
             session: watched.session.clone(),
             turn: turn.clone(),
             text: plan.text(),
@@ -405,7 +413,7 @@ impl Shard {
 
     /// Compares everything that is known about every session's thread.
     fn verify(&mut self) -> Result<()> {
-        let files = [std::fs::read_to_string(&self.start.calls)?];
+        let files = [std::fs::read_to_string(&self.calls)?];
         let ran = count(&files);
         self.done.calls = ran.len() as u64;
         let mut wrong = Vec::new();

@@ -11,15 +11,12 @@ use conjure_host::Host;
 use conjure_host::auths::{Auths, Keys};
 use conjure_host::manager::{Manager, NewSession, Options};
 use conjure_host::store::{Options as StoreOptions, Place, Store, ThreadId};
-use conjure_skill_sdk::Skill;
-use conjure_skill_sdk::protocol::Execute;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-use crate::calls::{NATIVE, key_of, noted};
 use crate::said::{Order, Said};
 
 /// The key of saved auths in tests.
-const KEY: &str = "0101010101010101010101010101010101010101010101010101010101010101";
+pub(crate) const KEY: &str = "0101010101010101010101010101010101010101010101010101010101010101";
 
 /// Where it works.
 #[derive(Debug, Clone, clap::Args)]
@@ -33,9 +30,6 @@ pub struct Args {
     /// A directory of plugins
     #[arg(long)]
     plugins: PathBuf,
-    /// The file to which the native skill appends a line a call
-    #[arg(long)]
-    calls: PathBuf,
 }
 
 /// Runs it until its input ends.
@@ -61,13 +55,11 @@ pub(crate) fn auths(store: &Store, data_dir: &Path) -> Auths {
 
 async fn work(args: &Args) -> Result<()> {
     let store = Store::open(&Place::parse(&args.database)?, &StoreOptions::default()).await?;
-    let calls = args.calls.clone();
     let host = Host::builder()
         .data_dir(&args.data_dir)
         .plugin_dir(&args.plugins)
         .log(store.clone())
         .auths(auths(&store, &args.data_dir))
-        .skill(move || notes(calls.clone()))
         .build()
         .await?;
     let manager = Manager::start(host, store, Options::default()).await?;
@@ -146,24 +138,4 @@ fn say(said: &Said) {
         let mut stdout = std::io::stdout().lock();
         let _ = stdout.write_all(&line).and_then(|()| stdout.flush());
     }
-}
-
-/// Writes a line a call into a file, waits, and says so.
-fn notes(calls: PathBuf) -> Skill {
-    Skill::new(NATIVE, "Notes what it is told").execute("key=KEY; MS", move |_, it: Execute| {
-        let Some(key) = key_of(&it.command) else {
-            return "there is no key in it".to_owned();
-        };
-        if let Err(error) = append(&calls, key) {
-            return format!("it could not be noted: {error}");
-        }
-        let ms = it.command.rsplit(' ').next().and_then(|ms| ms.parse().ok());
-        std::thread::sleep(Duration::from_millis(ms.unwrap_or_default()));
-        noted(key)
-    })
-}
-
-fn append(path: &Path, key: &str) -> std::io::Result<()> {
-    let mut file = std::fs::OpenOptions::new().append(true).open(path)?;
-    file.write_all(format!("{key}\n").as_bytes())
 }

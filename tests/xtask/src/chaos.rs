@@ -2,7 +2,9 @@
 //!
 //! What is killed, and what must hold afterwards, is in `tests/chaos`.
 
-use anyhow::Result;
+use std::os::unix::process::CommandExt as _;
+
+use anyhow::{Result, anyhow};
 
 use crate::repo;
 
@@ -17,6 +19,9 @@ pub(crate) struct Args {
     /// On which database: sqlite, postgres, or half of the kills on each
     #[arg(long, default_value = "both", value_parser = ["sqlite", "postgres", "both"])]
     database: String,
+    /// What is killed: a program that embeds a manager, `conjure serve`, or half of the kills on each
+    #[arg(long, default_value = "both", value_parser = ["embedded", "serve", "both"])]
+    hosts: String,
     /// The number of the first kill, to run one again
     #[arg(long, default_value_t = 0)]
     first: u64,
@@ -28,7 +33,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let mut command = repo::cargo(["run", "--quiet", "--package", "conjure-chaos", "--"]);
     command.args(["--kills", &args.kills.to_string()]);
-    command.args(["--database", &args.database]);
+    command.args(["--database", &args.database, "--hosts", &args.hosts]);
     if let Some(seed) = args.seed {
         command.args(["--seed", &seed.to_string()]);
     }
@@ -38,5 +43,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args.no_containers {
         command.arg("--no-containers");
     }
-    repo::run(&mut command)
+    repo::announce(&command);
+    // In this process's place: a signal that ends it from outside ends what runs, and that what it
+    // began.
+    Err(anyhow!(command.exec()).context("cargo could not be started"))
 }

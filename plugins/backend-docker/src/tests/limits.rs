@@ -1,5 +1,8 @@
 //! What a container may and may not do.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
 use serde_json::json;
 
 use super::world;
@@ -100,4 +103,39 @@ fn memory_beyond_the_limit_ends_the_command_and_not_the_session() {
     let ran = world.bash_within("awk 'BEGIN { s = \"x\"; while (1) s = s s }'", 20_000);
     assert!(!ran.text().contains("\"exit_code\":0"), "{}", ran.text());
     assert_eq!(world.bash("cat /tmp/mark").stdout, "kept\n");
+}
+
+#[test]
+fn the_socket_to_the_host_is_nobodys_but_the_agents() {
+    let Some(world) = world(&json!({})) else {
+        return;
+    };
+    let ran = world.bash("ls -A /mnt/link; echo x >/mnt/link/agent");
+    assert_eq!(ran.stdout, "");
+    assert!(ran.stderr.contains("can't create"), "{}", ran.stderr);
+    assert!(world.inspect("{{.Args}}").contains("serve-at"));
+    // On this machine nobody else comes near one that still waits, and this one is gone.
+    for host in fs::read_dir(world.path("data/hosts")).unwrap() {
+        let links = host.unwrap().path().join("links");
+        let mode = fs::metadata(&links).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        assert_eq!(fs::read_dir(links).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn an_agent_that_cannot_reach_the_socket_is_spoken_to_over_the_attached_stream() {
+    let Some(world) = world(&json!({})) else {
+        return;
+    };
+    // Takes the place of the agent, and tells it of a socket that is not there.
+    let bin = world.path("data/hosts");
+    let bin = fs::read_dir(bin).unwrap().next().unwrap().unwrap().path();
+    let agent = bin.join("bin/agent");
+    fs::rename(&agent, bin.join("bin/real")).unwrap();
+    let script = "#!/bin/sh\nshift 2; exec /mnt/conjure/real serve-at /nowhere \"$@\"\n";
+    fs::write(&agent, script).unwrap();
+    fs::set_permissions(&agent, fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(world.bash("echo over attach").stdout, "over attach\n");
+    assert_eq!(world.bash("echo again; exit 3").exit_code, Some(3));
 }

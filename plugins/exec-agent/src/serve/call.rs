@@ -68,10 +68,6 @@ impl Call {
         })
     }
 
-    pub(super) fn number(&self) -> u32 {
-        self.number
-    }
-
     /// Takes what came for it.
     pub(super) fn take(&self, frame: Frame) {
         let mut state = lock(&self.state);

@@ -5,8 +5,7 @@
 
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,15 +14,15 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitStatus, pidfd_open};
 
 use super::World;
 use super::call::Call;
-use super::tree::{MARK, Tree};
+use super::children::Started;
+use super::shell::Shell;
+use super::tree::Tree;
 use crate::PIECE;
 use crate::error::{Error, Result};
 use crate::files::{Change, Snapshot};
 use crate::frame::Frame;
 use crate::message::{Bash, Ended};
 
-/// The kernel takes no argument longer than this.
-const MAX_COMMAND: usize = 128 * 1024 - 1;
 /// How long background processes of a finished command may go on by themselves, such as the
 /// `tee` of a process substitution.
 const LINGER: Duration = Duration::from_millis(100);
@@ -41,18 +40,15 @@ const TOGETHER: Duration = Duration::from_micros(500);
 const NAMES: usize = 2 * 1024 * 1024;
 
 /// Runs a command to its end.
-pub(super) fn run(world: &World, call: &Arc<Call>, bash: &Bash) -> Result<Ended> {
+pub(super) fn run(world: &World, call: &Arc<Call>, shell: &Shell, bash: &Bash) -> Result<Ended> {
     let deadline = Instant::now() + Duration::from_millis(bash.time_ms);
     let grace = Duration::from_millis(bash.grace_ms);
     let dir = &world.place.working_dir;
-    let mark = call.number().to_string();
-    let mut command = build(world, bash, &mark)?;
     let before = Snapshot::take(dir);
-    let child = world
+    let Started { child, pid, mark } = world
         .children
-        .spawn(&mut command, call)
+        .start(shell, &bash.command, call)
         .map_err(|error| not_started(&bash.shell, &error))?;
-    let pid = i32::try_from(child.id()).unwrap_or_default();
     let mut running = Running {
         world,
         call,
@@ -84,39 +80,6 @@ pub(super) fn run(world: &World, call: &Arc<Call>, bash: &Bash) -> Result<Ended>
         unnamed: changes.unnamed as u64,
         cut: changes.cut,
     })
-}
-
-fn build(world: &World, bash: &Bash, mark: &str) -> Result<Command> {
-    if bash.command.len() > MAX_COMMAND {
-        return Err(Error::invalid(format!(
-            "the command has {} bytes and may have {MAX_COMMAND}; write it to a file first and \
-             run that",
-            bash.command.len()
-        )));
-    }
-    let mut command = Command::new(&bash.shell);
-    command
-        // The dashes end the options: a command may begin with one.
-        .args(["-c", "--", &bash.command])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0);
-    // Sending it there takes a slower way to start it.
-    if !world.is_there {
-        command.current_dir(&world.place.working_dir);
-    }
-    for (name, value) in &bash.env {
-        if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
-            return Err(Error::invalid(format!(
-                "`{}` cannot be an environment variable",
-                name.escape_debug()
-            )));
-        }
-        command.env(name, value);
-    }
-    command.env(MARK, mark);
-    Ok(command)
 }
 
 fn not_started(shell: &str, error: &io::Error) -> Error {

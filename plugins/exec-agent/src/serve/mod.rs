@@ -9,6 +9,7 @@ mod call;
 mod children;
 mod command;
 mod hold;
+mod shell;
 mod transfer;
 mod tree;
 mod workers;
@@ -17,7 +18,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -32,6 +33,7 @@ use crate::message::{Reply, Request};
 use call::{Call, Output};
 use children::Children;
 pub use hold::{hold, let_go_at_end};
+use shell::Shell;
 use workers::Workers;
 
 /// How many calls run at once.
@@ -69,6 +71,11 @@ struct World {
 }
 
 impl World {
+    /// Where commands are sent: nowhere, where the agent is there.
+    fn sent_to(&self) -> Option<&Path> {
+        (!self.is_there).then_some(&self.place.working_dir)
+    }
+
     fn roots(&self) -> Result<Roots> {
         let skills = self.place.skills.iter().cloned();
         Roots::new(&self.place.working_dir, skills, None)
@@ -162,7 +169,7 @@ impl Server {
                     self.output.send(number, &Frame::Fault(error));
                 }
             }
-            Frame::Ping => {}
+            Frame::Ping => self.world.children.end_old(),
             frame => {
                 let call = lock(&self.calls).get(&number).cloned();
                 // A call that is over already needs nothing any more.
@@ -188,13 +195,17 @@ impl Server {
         }
         let (world, calls) = (Arc::clone(&self.world), Arc::clone(&self.calls));
         let begun = self.workers.run(move || {
-            let frame = match run(&world, &call, request) {
-                Ok(reply) => Frame::Reply(reply.encode()),
-                Err(error) => Frame::Fault(error),
+            let (shell, done) = match run(&world, &call, request) {
+                Ok((shell, reply)) => (shell, Frame::Reply(reply.encode())),
+                Err(error) => (None, Frame::Fault(error)),
             };
             // Whoever has the answer may begin the next call.
             lock(&calls).remove(&number);
-            call.send_last(&frame);
+            call.send_last(&done);
+            // Behind the answer: nobody waits for it.
+            if let Some(shell) = shell {
+                world.children.make_ready(&shell);
+            }
         });
         begun.map_err(|error| {
             lock(&self.calls).remove(&number);
@@ -206,12 +217,17 @@ impl Server {
     }
 }
 
-fn run(world: &World, call: &Arc<Call>, request: Request) -> Result<Reply> {
-    match request {
-        Request::Bash(bash) => command::run(world, call, &bash).map(Reply::Bash),
+/// Carries out a request. After a command it says which shell the next one is likely to want.
+fn run(world: &World, call: &Arc<Call>, request: Request) -> Result<(Option<Shell>, Reply)> {
+    let reply = match request {
+        Request::Bash(bash) => {
+            let shell = Shell::of(&bash, world.sent_to())?;
+            let ended = command::run(world, call, &shell, &bash)?;
+            return Ok((Some(shell), Reply::Bash(ended)));
+        }
         Request::View { path, range } => {
             let viewed = view(&world.roots()?, &path, range, || call.check())?;
-            Ok(Reply::View {
+            Reply::View {
                 content: viewed.content,
                 directory: viewed.directory,
                 total_lines: viewed.total_lines,
@@ -219,15 +235,16 @@ fn run(world: &World, call: &Arc<Call>, request: Request) -> Result<Reply> {
                     let path = place.shown().to_string_lossy().into_owned();
                     (path, place.kind(), size)
                 }),
-            })
+            }
         }
-        Request::Create { path } => transfer::create(&world.roots()?, call, &path),
-        Request::Put { name } => transfer::put(&world.roots()?, call, &name),
+        Request::Create { path } => transfer::create(&world.roots()?, call, &path)?,
+        Request::Put { name } => transfer::put(&world.roots()?, call, &name)?,
         Request::Replace { path, old, new } => {
-            str_replace(&world.roots()?, &path, &old, &new).map(|done| transfer::written(&done))
+            transfer::written(&str_replace(&world.roots()?, &path, &old, &new)?)
         }
-        Request::Get { path } => transfer::get(&world.roots()?, call, &path),
-    }
+        Request::Get { path } => transfer::get(&world.roots()?, call, &path)?,
+    };
+    Ok((None, reply))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

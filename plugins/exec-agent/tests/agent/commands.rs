@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use conjure_exec_agent::files::Change;
 use conjure_exec_agent::frame::Frame;
+use conjure_exec_agent::message::{Bash, Request};
 
 use crate::client::{Agent, LIMIT};
 
@@ -13,6 +14,15 @@ fn runs(pid: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
     let state = stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes()[0]);
     state.is_some_and(|state| state != b'Z')
+}
+
+/// Waits until a process runs no more.
+fn gone(pid: &str) {
+    let begun = Instant::now();
+    while runs(pid) {
+        assert!(begun.elapsed() < LIMIT, "{pid} does not end");
+        std::thread::yield_now();
+    }
 }
 
 /// Waits until a command wrote a file with this text and a line's end.
@@ -148,6 +158,101 @@ fn b24_files_that_a_command_made_or_changed_are_told() {
         size,
     };
     assert_eq!(ran.ended.files, [change("old", 4), change("sub/new", 3)]);
+}
+
+/// The processes below an agent that wait for a command.
+fn waiting(agent: &Agent) -> Vec<String> {
+    let parent = format!(" {} ", agent.process.id());
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    all.filter_map(|entry| {
+        let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+        let (_, rest) = stat.rsplit_once(") ")?;
+        let child = rest.get(1..)?.starts_with(&parent) && !rest.starts_with('Z');
+        // A shell that runs its command has nothing to read.
+        let input = fs::read_link(entry.path().join("fd/0")).ok()?;
+        let reads = input.to_string_lossy().starts_with("pipe:");
+        let pid = entry.file_name().into_string().ok()?;
+        (child && reads).then_some(pid)
+    })
+    .collect()
+}
+
+/// The one that waits, once it does.
+fn one_waiting(agent: &Agent) -> String {
+    let begun = Instant::now();
+    loop {
+        let all = waiting(agent);
+        assert!(all.len() <= 1, "{all:?}");
+        match all.into_iter().next() {
+            Some(pid) => return pid,
+            None => assert!(begun.elapsed() < LIMIT, "no shell waits"),
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_shell_waits_for_the_next_command_and_no_command_meets_it() {
+    let mut agent = Agent::new();
+    assert_eq!(waiting(&agent), [""; 0]);
+    // With nobody before it, a command has a shell of its own.
+    let own = agent.bash("x=1; export x; ls /proc/self/fd; cd /");
+    let first = one_waiting(&agent);
+    // The next one runs in the one that waits, and finds nothing of that or of the one before.
+    let ran = agent.bash("echo $$ ${x-none} $GIVEN; pwd; ls /proc/self/fd");
+    let place = agent.work("").canonicalize().unwrap();
+    let expected = format!("{first} none yes\n{}\n{}", place.display(), own.out());
+    assert_eq!(ran.out(), expected);
+    // While a command runs none waits, also when another one ends meanwhile.
+    let long = agent.start("echo begun; while [ ! -e go ]; do sleep 0.01; done", 15_000);
+    assert_eq!(agent.frame(long), Frame::Stdout(b"begun\n".to_vec()));
+    assert_eq!(agent.bash("true").ended.exit_code, Some(0));
+    assert_eq!(waiting(&agent), [""; 0]);
+    fs::write(agent.work("go"), "").unwrap();
+    assert_eq!(agent.ran(long).unwrap().ended.exit_code, Some(0));
+    // One that was killed is missed by nobody.
+    let killed = one_waiting(&agent);
+    let pid = rustix::process::Pid::from_raw(killed.parse().unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    gone(&killed);
+    assert_eq!(agent.bash("echo on").out(), "on\n");
+    let last = one_waiting(&agent);
+    assert_ne!(last, killed);
+    agent.hang_up();
+    assert!(agent.process.wait().unwrap().success());
+    gone(&last);
+}
+
+#[test]
+fn a_command_with_another_environment_or_shell_gets_its_own() {
+    let mut agent = Agent::new();
+    agent.bash("true");
+    let before = one_waiting(&agent);
+    let mut other = |shell: &str, value: &str| {
+        let call = agent.begin(&Request::Bash(Bash {
+            shell: shell.into(),
+            command: "echo $GIVEN; exec 2>&1; echo $0".into(),
+            env: vec![("GIVEN".into(), value.into())],
+            time_ms: 15_000,
+            grace_ms: 200,
+        }));
+        agent.ran(call).unwrap().out()
+    };
+    assert_eq!(other("/bin/sh", "no"), "no\n/bin/sh\n");
+    assert_eq!(other("/usr/bin/sh", "no"), "no\n/usr/bin/sh\n");
+    assert!(!runs(&before));
+    assert_eq!(agent.bash("echo $GIVEN").out(), "yes\n");
+}
+
+#[test]
+fn a_time_out_ends_a_command_in_a_shell_that_waited() {
+    let mut agent = Agent::new();
+    agent.bash("true");
+    let shell = one_waiting(&agent);
+    let call = agent.start("trap '' TERM; sleep 60 & echo $!; wait; sleep 60", 500);
+    let ran = agent.ran(call).unwrap();
+    assert!(ran.ended.timed_out);
+    assert!(!runs(&ran.out()) && !runs(&shell));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A few kills on each database. `cargo xtask chaos --kills 1000` does many.
 
-use conjure_chaos::{Database, Options, Phase, Postgres};
+use conjure_chaos::{Database, Hosts, Options, Phase, Postgres};
 
 /// Kills on each database.
 const KILLS: u64 = 25;
@@ -14,6 +14,7 @@ fn kill(database: Database) {
         seed,
         first: 0,
         database,
+        hosts: Hosts::Both,
         containers: true,
         program: env!("CARGO_BIN_EXE_conjure-chaos").into(),
         say: |line| println!("{line}"),

@@ -1,6 +1,7 @@
 //! What must hold when a host is killed, and when its clients come and go.
 #![allow(
     clippy::expect_used,
+    clippy::indexing_slicing,
     clippy::panic,
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -9,3 +10,4 @@
 
 mod followers;
 mod kills;
+mod streams;

@@ -106,7 +106,8 @@ impl Session {
         }
         let method = format!(
             "`{COMMAND}` by executor.bash in a container of {} that runs already (configuration as \
-             it is by default, an empty working directory, an output channel); median.",
+             it is by default, an empty working directory, an output channel), one call straight after \
+             the other; median.",
             engine.image()
         );
         let figure = Figure::new("docker_command", "ms", &samples, &method).at_most(TARGET);
