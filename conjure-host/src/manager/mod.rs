@@ -18,8 +18,10 @@
 //! # Ok(()) }
 //! ```
 
+mod asked;
 mod changes;
 mod error;
+mod files;
 mod following;
 mod heartbeat;
 mod keeper;
@@ -31,6 +33,7 @@ mod requests;
 mod running;
 mod runs;
 mod saving;
+mod sealing;
 mod spec;
 mod threads;
 mod view;
@@ -46,8 +49,10 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub use asked::{Question, QuestionReply};
 pub use changes::{Change, Changes};
 pub use error::ManagerError;
+pub(crate) use files::{FetchError, Fetched};
 pub use following::EventStream;
 pub use questions::{Approval, Scope};
 pub use runs::Turn;

@@ -1,7 +1,7 @@
 //! What arrives at a session's actor: from its clients, and from its own tasks.
 
 use conjure_abi::EmitKind;
-use conjure_core::chat::Message;
+use conjure_core::chat::{Event, Message};
 use conjure_core::cost::ThreadCost;
 use conjure_core::log::Entry;
 use conjure_core::routing::Rule;
@@ -92,6 +92,8 @@ pub(crate) enum Internal {
         backend: String,
         state: Value,
     },
+    /// Something to be shown.
+    Event(Event),
     Files {
         backend: String,
         files: Vec<Artifact>,

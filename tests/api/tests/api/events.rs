@@ -88,7 +88,7 @@ impl Client {
     }
 
     /// The events up to one of this kind.
-    fn until(&mut self, kind: &str) -> Vec<Came> {
+    pub(crate) fn until(&mut self, kind: &str) -> Vec<Came> {
         let mut all = Vec::new();
         loop {
             let came = self
