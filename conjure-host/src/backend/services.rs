@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use super::questions::{ASK, Answerers, AskedBy, Client};
 use super::sampling::Asked;
 use crate::artifacts::Artifacts;
-use crate::auths::Auths;
+use crate::auths::{Auths, MCP_SECRET};
 use crate::plugin::{CallMeta, HostServices, PluginId};
 
 /// The host operations that this host serves.
@@ -372,14 +372,19 @@ impl Answering {
         };
         match secret {
             Some(secret) => reply(&json!({ "value": secret.expose_secret() })),
-            None => Err(Fault::new(
-                code::NOT_FOUND,
-                format!(
+            None => {
+                let mut text = format!(
                     "the host has no secret `{name}`; its owner sets it as the environment \
                      variable {}{name}",
                     crate::env::SECRET_PREFIX
-                ),
-            )),
+                );
+                if name.starts_with(MCP_SECRET) {
+                    text.push_str(&format!(
+                        ", or saves it with `conjure auth add {name} --provider mcp`"
+                    ));
+                }
+                Err(Fault::new(code::NOT_FOUND, text))
+            }
         }
     }
 

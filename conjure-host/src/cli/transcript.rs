@@ -75,6 +75,14 @@ impl Transcript {
                 self.end();
                 return Some(asked(call, reason));
             }
+            Event::Question(question) => {
+                self.end();
+                aside(format_args!(
+                    "{YELLOW}?{RESET} {BOLD}{}{RESET} asks: {} {DIM}(answered over the API){RESET}",
+                    clean(&question.plugin),
+                    clean(&question.message)
+                ));
+            }
             Event::FunctionCallOutput(result) => {
                 self.end();
                 let mark = if result.is_error {

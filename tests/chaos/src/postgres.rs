@@ -25,6 +25,7 @@ struct Own {
     programs: PathBuf,
     user: Option<u32>,
     dir: PathBuf,
+    port: u16,
     is_kept: bool,
 }
 
@@ -43,6 +44,14 @@ impl Postgres {
         if let Ok(url) = std::env::var(SERVER) {
             return Ok(Some(Self { url, own: None }));
         }
+        Self::begin()
+    }
+
+    /// A private server, or nothing where PostgreSQL is not installed.
+    ///
+    /// # Errors
+    /// When it is installed and does not start.
+    pub fn begin() -> Result<Option<Self>> {
         let Some(programs) = programs() else {
             return Ok(None);
         };
@@ -51,6 +60,29 @@ impl Postgres {
             url,
             own: Some(own),
         }))
+    }
+
+    /// The URL of a database in which others may be made.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Ends a private server; connections end with it.
+    ///
+    /// # Errors
+    /// When it does not end, or is not private.
+    pub fn stop(&self) -> Result<()> {
+        let own = self.own.as_ref().context("the server is not private")?;
+        own.run("pg_ctl", &["-m", "fast", "-w", "stop"])
+    }
+
+    /// Begins a private server again that was ended, at the same address.
+    ///
+    /// # Errors
+    /// When it does not start, or is not private.
+    pub fn start(&self) -> Result<()> {
+        self.own.as_ref().context("the server is not private")?.go()
     }
 
     /// Makes an empty database and gives its URL.
@@ -103,6 +135,7 @@ impl Own {
             programs,
             user: None,
             dir,
+            port: 0,
             is_kept: false,
         };
         if rustix::process::geteuid().is_root() {
@@ -122,17 +155,22 @@ impl Own {
             "initdb",
             &["-U", "conjure", "-A", "trust", "-E", "UTF8", "--no-sync"],
         )?;
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        own.port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        own.go()?;
+        let url = format!("postgres://conjure@127.0.0.1:{}/postgres", own.port);
+        Ok((own, url))
+    }
+
+    fn go(&self) -> Result<()> {
         let options = format!(
-            "-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={} -c fsync=off",
-            own.dir.display()
+            "-p {} -c listen_addresses=127.0.0.1 -c unix_socket_directories={} -c fsync=off",
+            self.port,
+            self.dir.display()
         );
-        own.run(
+        self.run(
             "pg_ctl",
             &["-w", "-t", "60", "-l", "log", "-o", &options, "start"],
-        )?;
-        let url = format!("postgres://conjure@127.0.0.1:{port}/postgres");
-        Ok((own, url))
+        )
     }
 
     fn run(&self, program: &str, arguments: &[&str]) -> Result<()> {

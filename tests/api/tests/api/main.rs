@@ -12,6 +12,8 @@ mod ending;
 #[cfg(test)]
 mod events;
 #[cfg(test)]
+mod faults;
+#[cfg(test)]
 mod fetching;
 #[cfg(test)]
 mod files;
@@ -25,6 +27,8 @@ mod logins;
 mod mcp;
 #[cfg(test)]
 mod once;
+#[cfg(test)]
+mod postgres;
 #[cfg(test)]
 mod questions;
 #[cfg(test)]
