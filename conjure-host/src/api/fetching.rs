@@ -87,12 +87,12 @@ pub(super) async fn fetched(
 async fn keep(app: &App, file: &Artifact, fetched: Fetched) -> Result<Now, Problem> {
     let Fetched { path, is_spare } = fetched;
     let kept = async {
-        let opened = tokio::fs::File::open(&path).await;
-        let bytes = opened.map_err(|source| StoreError::Io {
+        let opened = crate::fs::open(&path).map_err(|source| StoreError::Io {
             what: "read",
             path: path.clone(),
             source: Arc::new(source),
         })?;
+        let bytes = tokio::fs::File::from_std(opened);
         let blob = app.store.put_blob(&file.thread, bytes).await?;
         app.store.keep_artifact(file, &blob).await?;
         Ok::<_, StoreError>(blob.sha256)
