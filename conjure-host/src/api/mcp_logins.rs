@@ -106,7 +106,7 @@ pub(super) struct Logins(Mutex<HashMap<String, Arc<Login>>>);
 /// A login.
 struct Login {
     now: watch::Sender<McpLogin>,
-    address: watch::Sender<Option<String>>,
+    address: watch::Sender<String>,
     ended: Mutex<Option<Instant>>,
     cancel: CancellationToken,
 }
@@ -158,7 +158,7 @@ impl Login {
                 url: None,
                 error: None,
             }),
-            address: watch::Sender::new(None),
+            address: watch::Sender::new(String::new()),
             ended: Mutex::default(),
             cancel: CancellationToken::new(),
         }
@@ -197,11 +197,14 @@ impl Login {
 /// The person of a login, who is wherever the page is.
 struct Person {
     now: watch::Sender<McpLogin>,
-    address: watch::Receiver<Option<String>>,
+    address: watch::Receiver<String>,
 }
 
 impl Asker for Person {
     fn elicit(&self, _plugin: String, question: Elicit) -> BoxFuture<'static, Elicited> {
+        // What was sent before is of another page.
+        let mut address = self.address.clone();
+        address.mark_unchanged();
         self.now.send_if_modified(|now| {
             let may_wait = !now.state.is_over();
             if may_wait {
@@ -211,15 +214,14 @@ impl Asker for Person {
             }
             may_wait
         });
-        let mut address = self.address.clone();
         async move {
-            let Ok(address) = address.wait_for(Option::is_some).await else {
+            if address.changed().await.is_err() {
                 return Elicited {
                     action: "cancel".to_owned(),
                     content: BTreeMap::new(),
                 };
-            };
-            let address = Value::from(address.clone().unwrap_or_default());
+            }
+            let address = Value::from(address.borrow().as_str());
             Elicited {
                 action: "accept".to_owned(),
                 content: BTreeMap::from([("address".to_owned(), address)]),
@@ -295,7 +297,7 @@ async fn address(
             "the login waits for no address; begin it anew",
         ));
     }
-    login.address.send_replace(Some(address.to_owned()));
+    login.address.send_replace(address.to_owned());
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -169,7 +169,7 @@ async fn create(
     let server = match app.store.create_mcp_server(server).await {
         Ok(server) => server,
         Err(error) => {
-            app.auths.forget_secrets(&secrets).await;
+            app.auths.forget_unless_saved(&secrets, &error).await;
             return Err(error.into());
         }
     };
@@ -220,7 +220,7 @@ async fn change(
     match app.store.update_mcp_server(server).await {
         Ok(server) => Ok(shown(server).into_response()),
         Err(error) => {
-            app.auths.forget_secrets(&secrets).await;
+            app.auths.forget_unless_saved(&secrets, &error).await;
             Err(wanted.refused(error.into()))
         }
     }

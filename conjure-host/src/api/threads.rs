@@ -134,6 +134,7 @@ struct ListQuery {
     #[param(minimum = 1, maximum = 200, default = 50)]
     limit: Option<u64>,
     /// Only threads whose name contains this, in upper or lower case.
+    #[param(max_length = 200)]
     q: Option<String>,
 }
 
@@ -177,6 +178,15 @@ async fn list(
 ) -> Result<Json<Page<Thread>>, Problem> {
     let limit = pages::limit(query.limit)?;
     let after = query.cursor.as_deref().map(place).transpose()?;
+    if query
+        .q
+        .as_ref()
+        .is_some_and(|text| text.chars().count() > LONGEST)
+    {
+        return Err(Problem::invalid(format!(
+            "`q` has at most {LONGEST} characters"
+        )));
+    }
     let (after, one_more) = (after.as_ref(), limit + 1);
     let mut found = match query.q.as_deref() {
         Some(text) => app.store.threads_named(text, after, one_more).await?,

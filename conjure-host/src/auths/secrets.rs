@@ -87,6 +87,20 @@ impl Auths {
         Ok(saved)
     }
 
+    /// Takes back what was saved for settings that were refused. After any other failure they may
+    /// have been saved all the same, and name it.
+    pub(crate) async fn forget_unless_saved(&self, ids: &[String], error: &StoreError) {
+        if matches!(
+            error,
+            StoreError::NameTaken { .. }
+                | StoreError::BadName { .. }
+                | StoreError::NotFound { .. }
+                | StoreError::Changed { .. }
+        ) {
+            self.forget_secrets(ids).await;
+        }
+    }
+
     /// Takes back what was saved for settings that came to nothing.
     pub(crate) async fn forget_secrets(&self, ids: &[String]) {
         for id in ids {

@@ -75,10 +75,12 @@ impl Transcript {
                 self.end();
                 return Some(asked(call, reason));
             }
-            Event::Question(question) => {
+            // Whoever is there is asked.
+            Event::Question(question) if !attended => {
                 self.end();
                 aside(format_args!(
-                    "{YELLOW}?{RESET} {BOLD}{}{RESET} asks: {} {DIM}(answered over the API){RESET}",
+                    "{YELLOW}?{RESET} {BOLD}{}{RESET} asks: {} {DIM}(it waits for an answer over \
+                     the API){RESET}",
                     clean(&question.plugin),
                     clean(&question.message)
                 ));

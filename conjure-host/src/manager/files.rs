@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::{Manager, ManagerError, lock};
 use crate::artifacts::FileError;
-use crate::session::SessionSpec;
+use crate::session::{SessionError, SessionSpec};
 use crate::store::{RunsOf, Session as Row, StoreError, ThreadId};
 
 /// The newest turns of a thread whose sessions are asked.
@@ -37,8 +37,8 @@ pub(crate) enum FetchError {
 
 impl Manager {
     /// Where a file of a thread is on this machine, once the backend that made it has given it:
-    /// through the session that has the thread open, else through `session`, else through one that
-    /// chose the thread or last spoke in it.
+    /// through the session that has the thread open, else through `session`, else, where none is
+    /// named, through one that chose the thread or last spoke in it.
     pub(crate) async fn fetch_file(
         &self,
         thread: &ThreadId,
@@ -57,7 +57,8 @@ impl Manager {
                         is_spare: false,
                     });
                 }
-                Err(error) => return Err(refused(backend, &error)),
+                Err(error) if session.is_none() => return Err(refused(backend, &error)),
+                Err(_) => {}
             }
         }
         let rows = match session {
@@ -72,9 +73,12 @@ impl Manager {
             let handles = [file.to_owned()];
             let host = &self.inner.host;
             let fetched = Box::pin(host.fetch_files(spec, thread, &handles)).await;
-            let mut fetched = fetched.map_err(|error| FetchError::Backend {
-                backend: backend.to_owned(),
-                reason: error.to_string(),
+            let mut fetched = fetched.map_err(|error| match error {
+                SessionError::Store(error) => FetchError::Manager(error.into()),
+                error => FetchError::Backend {
+                    backend: backend.to_owned(),
+                    reason: error.to_string(),
+                },
             })?;
             let none = || {
                 Err(FileError::FileNotFound {

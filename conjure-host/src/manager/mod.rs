@@ -77,7 +77,8 @@ const MAILBOX: usize = 64;
 pub struct Options {
     /// After how long without anything to do a session's thread is closed; 10 minutes by default.
     pub idle: Duration,
-    /// How long a call waits for a person's decision before it is denied; 10 minutes by default.
+    /// How long a call waits for a person's decision before it is denied, and a question for an
+    /// answer before it is cancelled; 10 minutes by default.
     pub approval: Duration,
     /// How often it is looked whether runs are alive; 5 s by default.
     pub beat: Duration,

@@ -87,15 +87,26 @@ impl Sealing {
         Ok(())
     }
 
-    /// Takes back what was sealed for a session that was not saved.
+    /// Takes back what was sealed for a session that was refused. After any other failure it may
+    /// have been saved all the same.
     pub(super) async fn kept<T, E: Into<ManagerError>>(
         self,
         saved: Result<T, E>,
     ) -> Result<T, ManagerError> {
-        if saved.is_err() {
-            self.forget().await;
+        let error = match saved {
+            Ok(saved) => return Ok(saved),
+            Err(error) => error.into(),
+        };
+        match (&error, &self.auths) {
+            (ManagerError::NotFound { .. } | ManagerError::Invalid { .. }, _) => {
+                self.forget().await;
+            }
+            (ManagerError::Store(error), Some(auths)) => {
+                auths.forget_unless_saved(&self.saved, error).await;
+            }
+            _ => {}
         }
-        saved.map_err(Into::into)
+        Err(error)
     }
 
     async fn one(

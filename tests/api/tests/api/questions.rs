@@ -1,5 +1,6 @@
 //! Questions of MCP servers to the person: told as events, listed, answered, declined, withdrawn.
 
+use conjure_kit::cli;
 use conjure_mock_llm::Message;
 use serde_json::{Value, json};
 
@@ -125,4 +126,31 @@ fn a_question_is_declined_or_withdrawn_with_its_turn() {
     let over = cancelled.client.until("question_over").pop().unwrap();
     assert_eq!(over.data["action"], "cancel");
     cancelled.answer(&json!({ "action": "accept" })).is(404);
+}
+
+#[test]
+fn a_question_of_a_session_that_a_server_runs_is_answered_at_a_terminal() {
+    let stage = Stage::on(Server::with(&workspace(), "", &[]));
+    let session = stage.session(&json!({
+        "name": "asks", "mcps": { "asker": program(&["modern"]) },
+        "tools": { "policy": { "allow": ["*"] } },
+    }));
+    stage.model.calls("call_1", "asker_ask", json!({}));
+    stage.model.says(Message::new().text("I see."));
+    let mut run = cli(["run", "--session", "asks", "Ask me"])
+        .workspace(&stage.server.workspace)
+        .on_terminal()
+        .start()
+        .unwrap();
+    run.wait_for_stdout("sure:").unwrap();
+    run.send_line("y").unwrap();
+    run.wait_for_stdout("note:").unwrap();
+    run.send_line("by hand").unwrap();
+    let said = run.wait().unwrap();
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.stdout.contains("[asker] Go on?") && said.stdout.contains("I see."));
+    let asked = stage.model.last_request().body.to_string();
+    assert!(asked.contains("by hand"), "{asked}");
+    let path = format!("/api/v1/sessions/{}/questions", text(&session["id"]));
+    assert_eq!(stage.server.get(&path).is(200).json()["items"], json!([]));
 }

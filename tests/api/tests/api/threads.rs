@@ -109,6 +109,8 @@ fn threads_are_found_by_their_names_and_listed_the_newest_first() {
     assert_eq!(all, ["Search", "The LOGIN bug", "Billing", "Login Page"]);
     assert_eq!(next, Value::Null);
     server.get("/api/v1/threads?cursor=bm90aGluZw").is(422);
+    let long = "x".repeat(201);
+    server.get(&format!("/api/v1/threads?q={long}")).is(422);
     for label in ["", "a\nb", &"x".repeat(201)] {
         server
             .send("PATCH", &paths[0], &json!({ "label": label }))
