@@ -16,7 +16,7 @@ use conjure_skill_sdk::protocol::{BackendCall, Elicit, Elicited};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -25,6 +25,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::extract::{Id, Named, Sent, line};
+use super::mcp_servers::switched_on;
 use super::problem::Problem;
 use super::state::App;
 use crate::backend::Asker;
@@ -369,15 +370,9 @@ async fn log_in(app: App, server: McpServer, login: Arc<Login>) {
 
 /// The backend of one server.
 fn backend(server: McpServer) -> BackendSpec {
-    let mut settings = server.settings.0;
-    if let Some(settings) = settings.as_object_mut() {
-        // Whether sessions may choose it is another matter.
-        settings.remove("enabled");
-    }
-    let servers = Map::from_iter([(server.name, settings)]);
     BackendSpec {
         kind: KIND.to_owned(),
-        config: Some(json!({ "servers": servers })),
+        config: Some(json!({ "servers": switched_on(server) })),
         ..BackendSpec::default()
     }
 }

@@ -295,13 +295,7 @@ async fn test(
     State(app): State<App>,
     Named(Id(id)): Named<Id>,
 ) -> Result<Json<McpServerTest>, Problem> {
-    let server = app.store.mcp_server(&id).await?;
-    let mut settings = server.settings.0;
-    if let Some(settings) = settings.as_object_mut() {
-        // Whether sessions may choose it is another matter.
-        settings.remove("enabled");
-    }
-    let mut servers = Map::from_iter([(server.name, settings)]);
+    let mut servers = switched_on(app.store.mcp_server(&id).await?);
     let limit = start_all(&mut servers).min(LONGEST_TRIAL);
     let backend = BackendSpec {
         kind: KIND.to_owned(),
@@ -320,6 +314,16 @@ async fn test(
         tools: status.get("tools").and_then(Value::as_u64),
         status,
     }))
+}
+
+/// The servers of a backend that has this one, switched on: whether sessions may choose it is
+/// another matter.
+pub(super) fn switched_on(server: store::McpServer) -> Map<String, Value> {
+    let mut settings = server.settings.0;
+    if let Some(settings) = settings.as_object_mut() {
+        settings.remove("enabled");
+    }
+    Map::from_iter([(server.name, settings)])
 }
 
 /// A server with its version.

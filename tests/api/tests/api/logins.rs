@@ -2,12 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use conjure_mock_llm::Message;
 use serde_json::{Value, json};
 
+use crate::events::Client;
 use crate::mcp::{OverHttp, saved, visit, workspace};
 use crate::saved::files_without;
 use crate::server::{PATIENCE, Server};
-use crate::stage::text;
+use crate::stage::{Stage, text};
 
 /// How it is with a login, once it is over.
 fn over(server: &Server, login: &str) -> Value {
@@ -110,4 +112,38 @@ fn a_login_is_finished_with_an_address_cancelled_and_refused() {
     server.delete(&path).is(204);
     server.get(&login).is(404);
     server.ask("POST", &login, &[], "").is(404);
+}
+
+#[test]
+fn a_server_that_wants_a_login_during_a_call_asks_for_it_as_a_page_to_visit() {
+    let mcp = OverHttp::new(&["oauth", "steps"]);
+    let stage = Stage::on(Server::with(&workspace(), "", &[]));
+    let server = &stage.server;
+    let settings = json!({ "url": mcp.url() });
+    let login = format!("{}/login", saved(server, "notes", &settings));
+    let begun = server.ask("POST", &login, &[], "").is(202).json();
+    visit(&visit(&text(&begun["url"])).unwrap());
+    assert_eq!(over(server, &login)["state"], "done");
+    let session = stage.session(&json!({
+        "mcps": { "notes": settings }, "tools": { "policy": { "allow": ["*"] } },
+    }));
+    let events = format!("/api/v1/threads/{}/events", text(&session["thread"]["id"]));
+    let mut client = Client::follow(server, &events, None);
+    // This tool wants more than the login gave.
+    stage.model.calls("call_1", "notes_count", json!({}));
+    stage.model.says(Message::new().text("Counted."));
+    let turn = stage.say(&text(&session["id"]), "Count");
+    let question = client.until("question").pop().unwrap().data;
+    let page = text(&question["url"]);
+    assert!(page.contains("write"), "{page}");
+    // Nobody answers: the browser comes to where the plugin waits, and that is enough.
+    visit(&visit(&page).unwrap());
+    let over = client.until("question_over").pop().unwrap();
+    assert_eq!(over.data["id"], question["id"]);
+    let result = client.until("function_call_output").pop().unwrap();
+    assert_eq!(
+        (&result.data["output"], &result.data["is_error"]),
+        (&json!("1"), &json!(false))
+    );
+    assert_eq!(stage.over(&turn)["state"], "completed");
 }

@@ -167,7 +167,10 @@ fn a_secret_that_an_import_names_is_saved_under_its_name_and_used() {
         .post("/api/v1/auths", &auth("MCP_ONE_API_TOKEN", "api_key"))
         .is(201);
     assert_eq!(server.post(&test, &json!({})).is(200).json()["works"], true);
-    // It is no auth of a session.
+    // It is no auth of a session, and no provider is asked with it.
+    let auth = format!("/api/v1/auths/{}", saved.json()["id"].as_str().unwrap());
+    server.post(&format!("{auth}/test"), &json!({})).is(422);
+    server.get(&format!("{auth}/models")).is(422);
     let session = json!({ "auth": saved.json()["id"], "model": "m",
         "working_dir": server.workspace.work().display().to_string() });
     server.post("/api/v1/sessions", &session).is(422);
