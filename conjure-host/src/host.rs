@@ -478,6 +478,7 @@ impl HostBuilder {
             http: LazyHttp::default(),
             temp: self.data_dir.join("tmp"),
             sessions: Mutex::default(),
+            auths: self.auths.clone(),
         };
         let models = ModelBook::read(&self.data_dir)?;
         Ok(Host {

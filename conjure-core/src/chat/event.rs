@@ -68,6 +68,15 @@ pub enum Event {
         /// The rule that asks.
         reason: String,
     },
+    /// A plugin or a server asks the person something.
+    Question(QuestionAsked),
+    /// A question is over.
+    QuestionOver {
+        /// The question.
+        id: String,
+        /// `accept`, `decline`, or `cancel` where nobody answered.
+        action: String,
+    },
     /// A call began to run.
     CallStarted {
         /// The call.
@@ -138,6 +147,26 @@ pub struct CallAnnounced {
     pub name: String,
     /// Its arguments.
     pub arguments: Value,
+}
+
+/// A question to the person.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct QuestionAsked {
+    /// Its id.
+    pub id: String,
+    /// The plugin that asks; a server's question names the server in `message`.
+    pub plugin: String,
+    /// The call during which it is asked, where one asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call_id: Option<String>,
+    /// What the person is asked.
+    pub message: String,
+    /// JSON Schema of the form to fill in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Value>,
+    /// A page to visit instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
 }
 
 /// A call's result, for subscribers.

@@ -9,7 +9,7 @@ mod part;
 mod response;
 mod usage;
 
-pub use event::{CallAnnounced, CallOutput, ErrorEvent, Event, EventId, UsageEvent};
+pub use event::{CallAnnounced, CallOutput, ErrorEvent, Event, EventId, QuestionAsked, UsageEvent};
 pub use message::{Message, Meta, Role};
 pub use part::{ArtifactRef, Content, FunctionCall, FunctionCallOutput, OutputPart, Part, Sidecar};
 pub use response::{Response, Stop, StopReason, StreamEvent};

@@ -14,7 +14,7 @@ use super::extract::{Id, Named, Params, Sent};
 use super::pages::{Page, Paging};
 use super::problem::Problem;
 use super::state::App;
-use crate::auths::{AuthError, AuthKind, AuthName, AuthRef, Credential, NewAuth};
+use crate::auths::{AuthError, AuthKind, AuthName, AuthRef, Credential, MCP_SECRETS, NewAuth};
 use crate::provider::{HttpProvider, ProviderError};
 use crate::session::SessionSpec;
 use crate::store::SavedAuth;
@@ -238,6 +238,11 @@ async fn test(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Json<A
 /// The provider of a saved auth, to be asked with it.
 pub(super) async fn provider(app: &App, id: &str) -> Result<HttpProvider, Problem> {
     let auth = app.auths.get(id).await?;
+    if auth.provider == MCP_SECRETS {
+        return Err(Problem::invalid(
+            "this auth is a secret of MCP servers; what tries it is the test of such a server",
+        ));
+    }
     let spec = SessionSpec {
         auth: Some(reference(&auth)?),
         ..SessionSpec::default()

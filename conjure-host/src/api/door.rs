@@ -21,13 +21,14 @@ use crate::http_server::Tokens;
 /// Paths at which a supervisor asks, which has no token.
 pub(super) const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 /// What a page of an allowed origin may send.
-const SENT: &str = "authorization, content-type, idempotency-key, last-event-id, range, if-range";
+const SENT: &str = "authorization, content-type, idempotency-key, last-event-id, range, if-range, \
+                    if-match, if-none-match";
 /// What it may read.
 const READ: &str = "location, idempotency-replayed, content-range, etag, retry-after";
 
-/// Who asks: the number of its token, counted from 1; 0 where none is needed.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Client(pub(super) usize);
+/// Who asks: what its token is known by; nothing where none is needed.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Client(pub(super) Option<Arc<str>>);
 
 /// Who is let in.
 pub(super) struct Door {
@@ -174,8 +175,8 @@ impl Door {
         if self.tokens.is_empty() || OPEN.contains(&request.uri().path()) {
             return Ok(Client::default());
         }
-        if let Some(number) = self.tokens.number_of(request.headers()) {
-            return Ok(Client(number + 1));
+        if let Some(name) = self.tokens.name_of(request.headers()) {
+            return Ok(Client(Some(name)));
         }
         Err(Problem::new(
             StatusCode::UNAUTHORIZED,

@@ -2,11 +2,12 @@
 
 use axum::Json;
 use axum::extract::State;
-use conjure_core::log::Entry;
+use conjure_core::log::{Entry, EntryBody};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::extract::{Id, Named, Params};
+use super::folds::{self, Fold};
 use super::pages;
 use super::problem::Problem;
 use super::state::App;
@@ -33,6 +34,10 @@ pub(super) struct Entries {
     /// has.
     #[schema(value_type = Vec<Object>)]
     entries: Vec<Entry>,
+    /// What has become of the compactions among them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    folds: Vec<Fold>,
     /// The first entry that the thread shows.
     first_seq: u64,
     /// The last; smaller than the first when it shows none.
@@ -63,19 +68,31 @@ pub(super) async fn list(
             return Err(Problem::invalid("give `before` or `after`, not both"));
         }
     };
-    let page = app
-        .store
-        .entries(&ThreadId::parse(&id)?, window, limit)
-        .await?;
+    let thread = ThreadId::parse(&id)?;
+    let page = app.store.entries(&thread, window, limit).await?;
+    let folds = folds_of(&app, &thread, &page.entries).await?;
     let first = page.entries.first().filter(|_| page.has_earlier());
     let last = page.entries.last().filter(|_| page.has_later());
     Ok(Json(Entries {
         before: first.map(|entry| entry.seq),
         after: last.map(|entry| entry.seq),
+        folds,
         first_seq: page.first_seq,
         last_seq: page.last_seq,
         entries: page.entries,
     }))
+}
+
+/// The compactions among these entries. Only where there is one the thread is looked through for
+/// what has become of it.
+async fn folds_of(app: &App, thread: &ThreadId, entries: &[Entry]) -> Result<Vec<Fold>, Problem> {
+    let is_fold = |entry: &Entry| matches!(entry.body, EntryBody::Compacted { .. });
+    if !entries.iter().any(is_fold) {
+        return Ok(Vec::new());
+    }
+    let mut folds = folds::folds(app, thread).await?;
+    folds.retain(|fold| entries.iter().any(|entry| entry.seq == fold.seq));
+    Ok(folds)
 }
 
 /// A number that a database can hold.

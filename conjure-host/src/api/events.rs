@@ -215,6 +215,8 @@ fn kind(event: &Event) -> &'static str {
         Event::Content { .. } => "content",
         Event::FunctionCall { .. } => "function_call",
         Event::Approval { .. } => "approval",
+        Event::Question(_) => "question",
+        Event::QuestionOver { .. } => "question_over",
         Event::CallStarted { .. } => "call_started",
         Event::ToolOutput { .. } => "tool_output",
         Event::FunctionCallOutput(_) => "function_call_output",

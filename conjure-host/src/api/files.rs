@@ -1,7 +1,7 @@
 //! The files of a thread: what there are, and their bytes.
 //!
 //! A file is found by its handle among those that the thread's entries name; nothing of a request
-//! becomes a path. Bytes are given as something to save, never to be shown in the server's name.
+//! becomes a path. One that is still with its backend is fetched when its bytes are asked for. Bytes are given as something to save, never to be shown in the server's name.
 
 use std::path::Path;
 
@@ -11,13 +11,14 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::extract::{Id, Named};
+use super::extract::{Id, Named, Params};
+use super::fetching::{self, Now};
 use super::pages::Page;
 use super::problem::Problem;
 use super::ranges::{Asked, asked};
@@ -54,6 +55,16 @@ pub(super) struct File {
     here: bool,
 }
 
+/// Through whom a file is fetched.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct ContentQuery {
+    /// The session whose backend is asked for a file that is still there, by its id or name.
+    /// Without it the one that has the thread.
+    session: Option<String>,
+}
+
 /// List the files that a thread's calls made, in their order
 #[utoipa::path(get, path = "/api/v1/threads/{thread}/files", operation_id = "list_files",
     tag = "files", params(("thread" = String, Path, description = "The thread's id")),
@@ -81,11 +92,12 @@ async fn list(
 
 /// Get the bytes of a file
 ///
-/// `Range` asks for a part of it: one range of bytes.
+/// `Range` asks for a part of it: one range of bytes. A file that is still with its backend is
+/// fetched first, once.
 #[utoipa::path(get, path = "/api/v1/threads/{thread}/files/{file}/content",
     operation_id = "get_file_content", tag = "files",
     params(("thread" = String, Path, description = "The thread's id"),
-        ("file" = String, Path, description = "The file's handle, such as `file-3`"),
+        ("file" = String, Path, description = "The file's handle, such as `file-3`"), ContentQuery,
         ("Range" = Option<String>, Header, description = "Such as `bytes=0-1023`"),
         ("If-Range" = Option<String>, Header, description = "The `ETag` that the range is of"),
         ("If-None-Match" = Option<String>, Header, description = "The `ETag` that is known")),
@@ -93,16 +105,27 @@ async fn list(
         (status = 200, description = "All of it", body = Vec<u8>, content_type = "*/*"),
         (status = 206, description = "The part", body = Vec<u8>, content_type = "*/*"),
         (status = 304, description = "It is still the one of `If-None-Match`"),
-        (status = 409, description = "Its bytes are not here"),
-        (status = 416, description = "It has no such part")))]
+        (status = 409, description = "Its bytes are not here, and nobody can fetch them"),
+        (status = 416, description = "It has no such part"),
+        (status = 502, description = "Its backend did not give it")))]
 async fn content(
     State(app): State<App>,
     Named((Id(thread), Id(handle))): Named<(Id, Id)>,
+    Params(query): Params<ContentQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let files = files(&app.store, &ThreadId::parse(&thread)?).await?;
-    let file = files.into_iter().find(|file| file.id == handle);
-    let file = file.ok_or_else(|| Problem::not_found(format!("there is no file {handle}")))?;
+    let thread = ThreadId::parse(&thread)?;
+    let mut file = named(&app.store, &thread, &handle).await?;
+    if file.blob.is_none() && local(&file).is_none() && file.remote.is_some() {
+        let session = query.session.as_deref();
+        match fetching::fetched(&app, &thread, &file, session).await? {
+            Now::Blob(blob) => file.blob = Some(blob),
+            Now::Path(path) => {
+                let path = path.canonicalize().unwrap_or(path);
+                file.place = Some(path.display().to_string());
+            }
+        }
+    }
     let bytes = FileBytes::open(&app.store, &file).await?;
     let (size, tag) = (bytes.size, &bytes.tag);
     let mut said = HeaderMap::new();
@@ -146,6 +169,17 @@ async fn content(
     said.insert(header::CONTENT_LENGTH, length.into());
     let body = bytes.body(app.store.clone(), from, length).await?;
     Ok((status, said, body).into_response())
+}
+
+/// A file of a thread.
+pub(super) async fn named(
+    store: &Store,
+    thread: &ThreadId,
+    handle: &str,
+) -> Result<Artifact, Problem> {
+    let files = files(store, thread).await?;
+    let file = files.into_iter().find(|file| file.id == handle);
+    file.ok_or_else(|| Problem::not_found(format!("there is no file {handle}")))
 }
 
 /// The files of a thread; of a handle that is there twice the later one.
@@ -197,7 +231,7 @@ impl FileBytes {
             )
         };
         let Some(place) = local(file) else {
-            return Err(away("they are still with the backend, or were removed"));
+            return Err(away("they were removed"));
         };
         let place = place.to_owned();
         let opened = tokio::task::spawn_blocking(move || crate::fs::open_same(&place)).await;

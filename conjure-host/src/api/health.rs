@@ -1,5 +1,7 @@
 //! What supervisors ask: whether the server lives, whether it can work, and its figures.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::header;
@@ -11,10 +13,12 @@ use utoipa_axum::routes;
 
 use super::problem::Problem;
 use super::state::App;
-use crate::store::StoreError;
 
 /// The format of Prometheus, as OpenMetrics writes it.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// How long the database may take to say that it works.
+const PATIENCE: Duration = Duration::from_secs(8);
 
 pub(super) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -37,7 +41,7 @@ async fn healthz() -> Json<Health> {
     Json(Health { status: "ok" })
 }
 
-/// Whether the server can work: the database answers, and it is not ending
+/// Whether the server can work: the database takes what is written, and it is not ending
 #[utoipa::path(get, path = "/readyz", operation_id = "readyz", tag = "server",
     responses((status = 200, description = "It can", body = Health),
         (status = 503, description = "It cannot")))]
@@ -45,12 +49,20 @@ async fn readyz(State(app): State<App>) -> Result<Json<Health>, Problem> {
     if app.closing.is_cancelled() {
         return Err(Problem::unavailable("ending", "the server is ending"));
     }
-    // Any row, or none: what counts is that the database says so.
-    app.store
-        .auths(None, 1)
-        .await
-        .map_err(|error: StoreError| Problem::unavailable("database", error.to_string()))?;
-    Ok(Json(Health { status: "ok" }))
+    let looked = async {
+        app.store.probe().await?;
+        // Others read than write. Any row, or none: what counts is that the database says so.
+        app.store.auths(None, 1).await.map(drop)
+    };
+    let unavailable = |why: String| Problem::unavailable("database", why);
+    match tokio::time::timeout(PATIENCE, looked).await {
+        Ok(Ok(())) => Ok(Json(Health { status: "ok" })),
+        Ok(Err(error)) => Err(unavailable(error.to_string())),
+        Err(_) => Err(unavailable(format!(
+            "the database did not answer within {} s",
+            PATIENCE.as_secs()
+        ))),
+    }
 }
 
 /// Figures for Prometheus

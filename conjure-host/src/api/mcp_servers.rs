@@ -16,6 +16,7 @@ use super::extract::{Id, Named, Params, Sent, line};
 use super::pages::{Page, Paging};
 use super::problem::Problem;
 use super::state::App;
+use super::versions::{IfMatch, Tagged, Wanted};
 use crate::mcp_import;
 use crate::mcp_status::{KIND, start_all};
 use crate::session::BackendSpec;
@@ -40,7 +41,7 @@ pub(super) struct McpServer {
     id: String,
     name: String,
     /// How it is reached, as below `backend.config.servers` in a session file. Secrets are named
-    /// there (`{"secret": "MCP_…"}`), not written down.
+    /// there (`{"secret": "MCP_…"}`) and saved as auths of the provider `mcp`.
     #[schema(value_type = Object)]
     settings: Value,
     /// Whether sessions may choose it.
@@ -68,7 +69,9 @@ impl From<store::McpServer> for McpServer {
 struct NewMcpServer {
     #[schema(min_length = 1, max_length = 100)]
     name: String,
-    /// How it is reached: `command` with `args` and `env`, or `url` with `headers`.
+    /// How it is reached: `command` with `args` and `env`, or `url` with `headers`. What is typed
+    /// into `env`, `headers` and `oauth.client_secret`, and what looks like a secret elsewhere, is
+    /// sealed and named from then on.
     #[schema(value_type = Object)]
     settings: Map<String, Value>,
     /// Whether sessions may choose it; true without it.
@@ -160,41 +163,67 @@ async fn create(
     Sent(body): Sent<NewMcpServer>,
 ) -> Result<Response, Problem> {
     let name = line("name", &body.name, LONGEST)?;
-    let settings = checked(body.settings)?;
+    let mut settings = checked(body.settings)?;
+    let secrets = app.auths.seal_typed(name, &mut settings, &[]).await?;
     let server = store::McpServer::new(name, settings, body.enabled.unwrap_or(true));
-    let server = McpServer::from(app.store.create_mcp_server(server).await?);
-    let at = format!("/api/v1/mcp-servers/{}", server.id);
-    Ok((StatusCode::CREATED, [(header::LOCATION, at)], Json(server)).into_response())
+    let server = match app.store.create_mcp_server(server).await {
+        Ok(server) => server,
+        Err(error) => {
+            app.auths.forget_unless_saved(&secrets, &error).await;
+            return Err(error.into());
+        }
+    };
+    let at = [(
+        header::LOCATION,
+        format!("/api/v1/mcp-servers/{}", server.id),
+    )];
+    Ok((StatusCode::CREATED, at, shown(server)).into_response())
 }
 
 /// Show an MCP server
 #[utoipa::path(get, path = "/api/v1/mcp-servers/{server}", operation_id = "get_mcp_server",
     tag = "mcp-servers", params(("server" = String, Path, description = "Its id")),
-    responses((status = 200, description = "It", body = McpServer)))]
-async fn get(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Json<McpServer>, Problem> {
-    Ok(Json(app.store.mcp_server(&id).await?.into()))
+    responses((status = 200, description = "It", body = McpServer,
+        headers(("ETag" = String, description = "Which version of it this is")))))]
+async fn get(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Response, Problem> {
+    Ok(shown(app.store.mcp_server(&id).await?).into_response())
 }
 
 /// Change an MCP server, or switch it on or off; sessions keep the copy that they have
 #[utoipa::path(patch, path = "/api/v1/mcp-servers/{server}", operation_id = "change_mcp_server",
-    tag = "mcp-servers", params(("server" = String, Path, description = "Its id")),
+    tag = "mcp-servers", params(("server" = String, Path, description = "Its id"), IfMatch),
     request_body = ChangeMcpServer,
-    responses((status = 200, description = "As it is now", body = McpServer),
-        (status = 409, description = "The name is taken")))]
+    responses((status = 200, description = "As it is now", body = McpServer,
+            headers(("ETag" = String, description = "Which version of it this is"))),
+        (status = 409, description = "The name is taken"),
+        (status = 412, description = "It is another version than the one of `If-Match`")))]
 async fn change(
     State(app): State<App>,
     Named(Id(id)): Named<Id>,
+    wanted: Wanted,
     Sent(body): Sent<ChangeMcpServer>,
-) -> Result<Json<McpServer>, Problem> {
+) -> Result<Response, Problem> {
     let mut server = app.store.mcp_server(&id).await?;
+    wanted.check(server.updated_at_ms)?;
     if let Some(name) = &body.name {
         server.name = line("name", name, LONGEST)?.to_owned();
     }
+    let mut secrets = Vec::new();
     if let Some(settings) = body.settings {
-        server.settings = store::JsonText(checked(settings)?);
+        let mut settings = checked(settings)?;
+        let before = [&server.settings.0];
+        let sealed = app.auths.seal_typed(&server.name, &mut settings, &before);
+        secrets = sealed.await?;
+        server.settings = store::JsonText(settings);
     }
     server.enabled = body.enabled.unwrap_or(server.enabled);
-    Ok(Json(app.store.update_mcp_server(server).await?.into()))
+    match app.store.update_mcp_server(server).await {
+        Ok(server) => Ok(shown(server).into_response()),
+        Err(error) => {
+            app.auths.forget_unless_saved(&secrets, &error).await;
+            Err(wanted.refused(error.into()))
+        }
+    }
 }
 
 /// Remove an MCP server; sessions keep the copy that they have
@@ -203,6 +232,7 @@ async fn change(
     responses((status = 204, description = "It is removed")))]
 async fn remove(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<StatusCode, Problem> {
     app.store.delete_mcp_server(&id).await?;
+    app.logins.forget(&id);
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -265,13 +295,7 @@ async fn test(
     State(app): State<App>,
     Named(Id(id)): Named<Id>,
 ) -> Result<Json<McpServerTest>, Problem> {
-    let server = app.store.mcp_server(&id).await?;
-    let mut settings = server.settings.0;
-    if let Some(settings) = settings.as_object_mut() {
-        // Whether sessions may choose it is another matter.
-        settings.remove("enabled");
-    }
-    let mut servers = Map::from_iter([(server.name, settings)]);
+    let mut servers = switched_on(app.store.mcp_server(&id).await?);
     let limit = start_all(&mut servers).min(LONGEST_TRIAL);
     let backend = BackendSpec {
         kind: KIND.to_owned(),
@@ -290,6 +314,21 @@ async fn test(
         tools: status.get("tools").and_then(Value::as_u64),
         status,
     }))
+}
+
+/// The servers of a backend that has this one, switched on: whether sessions may choose it is
+/// another matter.
+pub(super) fn switched_on(server: store::McpServer) -> Map<String, Value> {
+    let mut settings = server.settings.0;
+    if let Some(settings) = settings.as_object_mut() {
+        settings.remove("enabled");
+    }
+    Map::from_iter([(server.name, settings)])
+}
+
+/// A server with its version.
+fn shown(server: store::McpServer) -> Tagged<McpServer> {
+    Tagged(server.updated_at_ms, server.into())
 }
 
 /// Settings that name a program or an address. The plugin looks at the rest when it starts the

@@ -12,8 +12,11 @@ mod door;
 mod entries;
 mod events;
 mod extract;
+mod fetching;
 mod files;
+mod folds;
 mod health;
+mod mcp_logins;
 mod mcp_servers;
 mod metrics;
 mod once;
@@ -23,12 +26,14 @@ mod personas;
 mod plugins;
 mod problem;
 mod providers;
+mod questions;
 mod ranges;
 mod sessions;
 mod state;
 mod threads;
 mod transfer;
 mod turns;
+mod versions;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -165,6 +170,9 @@ impl ApiServer {
             ended: ended.clone(),
             imports: Arc::new(Semaphore::new(IMPORTS)),
             trials: Semaphore::new(TRIALS),
+            fetches: Semaphore::new(fetching::AT_ONCE),
+            fetching: Default::default(),
+            logins: Default::default(),
         });
         let (hosts, origins) = self.access.names(self.address);
         let door = Door {
@@ -224,12 +232,15 @@ fn routes() -> OpenApiRouter<App> {
         .merge(providers::router())
         .merge(personas::router())
         .merge(mcp_servers::router())
+        .merge(mcp_logins::router())
         .merge(plugins::router())
         .merge(sessions::router())
         .merge(turns::router())
         .merge(approvals::router())
+        .merge(questions::router())
         .merge(events::router())
         .merge(threads::router())
+        .merge(folds::router())
         .merge(transfer::export_router())
         .merge(transfer::import_router())
         .merge(files::router())

@@ -27,7 +27,7 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 /// The only operation whose body may be large.
 const LARGE: &str = "/api/v1/threads/import";
 /// Headers that belong to an answer.
-const KEPT: [HeaderName; 2] = [header::CONTENT_TYPE, header::LOCATION];
+const KEPT: [HeaderName; 3] = [header::CONTENT_TYPE, header::LOCATION, header::ETAG];
 /// How long answers are kept.
 const KEEPING: Duration = Duration::from_secs(24 * 60 * 60);
 /// How often old ones are forgotten.
@@ -70,11 +70,11 @@ async fn kept(app: App, request: Request, next: Next) -> Result<Response, Proble
     let client = parts
         .extensions
         .get::<Client>()
-        .copied()
+        .cloned()
         .unwrap_or_default();
     let target = parts.uri.path_and_query();
     let target = target.map_or("/", |target| target.as_str());
-    let scope = format!("{}:{target}", client.0);
+    let scope = format!("{}:{target}", client.0.as_deref().unwrap_or("anyone"));
     let path = parts.extensions.get::<MatchedPath>();
     let is_large = path.is_some_and(|path| path.as_str() == LARGE);
     let (limit, timeout) = if is_large {

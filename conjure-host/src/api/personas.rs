@@ -13,6 +13,7 @@ use super::extract::{Id, Named, Params, Sent, line, text};
 use super::pages::{Page, Paging};
 use super::problem::Problem;
 use super::state::App;
+use super::versions::{IfMatch, Tagged, Wanted};
 use crate::store;
 
 /// The most characters of a name or a version.
@@ -100,31 +101,36 @@ async fn create(State(app): State<App>, Sent(body): Sent<NewPersona>) -> Result<
         line("version", body.version.as_deref().unwrap_or("1"), LONGEST)?,
         text("persona_text", &body.persona_text)?,
     );
-    let persona = Persona::from(app.store.create_persona(persona).await?);
+    let persona = app.store.create_persona(persona).await?;
     let at = [(header::LOCATION, format!("/api/v1/personas/{}", persona.id))];
-    Ok((StatusCode::CREATED, at, Json(persona)).into_response())
+    Ok((StatusCode::CREATED, at, shown(persona)).into_response())
 }
 
 /// Show a persona
 #[utoipa::path(get, path = "/api/v1/personas/{persona}", operation_id = "get_persona",
     tag = "personas", params(("persona" = String, Path, description = "Its id")),
-    responses((status = 200, description = "It", body = Persona)))]
-async fn get(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Json<Persona>, Problem> {
-    Ok(Json(app.store.persona(&id).await?.into()))
+    responses((status = 200, description = "It", body = Persona,
+        headers(("ETag" = String, description = "Which version of it this is")))))]
+async fn get(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Response, Problem> {
+    Ok(shown(app.store.persona(&id).await?).into_response())
 }
 
 /// Change a persona; sessions keep the copy that they have
 #[utoipa::path(patch, path = "/api/v1/personas/{persona}", operation_id = "change_persona",
-    tag = "personas", params(("persona" = String, Path, description = "Its id")),
+    tag = "personas", params(("persona" = String, Path, description = "Its id"), IfMatch),
     request_body = ChangePersona,
-    responses((status = 200, description = "As it is now", body = Persona),
-        (status = 409, description = "There is one of this name and version")))]
+    responses((status = 200, description = "As it is now", body = Persona,
+            headers(("ETag" = String, description = "Which version of it this is"))),
+        (status = 409, description = "There is one of this name and version"),
+        (status = 412, description = "It is another version than the one of `If-Match`")))]
 async fn change(
     State(app): State<App>,
     Named(Id(id)): Named<Id>,
+    wanted: Wanted,
     Sent(body): Sent<ChangePersona>,
-) -> Result<Json<Persona>, Problem> {
+) -> Result<Response, Problem> {
     let mut persona = app.store.persona(&id).await?;
+    wanted.check(persona.updated_at_ms)?;
     if let Some(name) = &body.name {
         persona.name = line("name", name, LONGEST)?.to_owned();
     }
@@ -134,7 +140,14 @@ async fn change(
     if let Some(persona_text) = &body.persona_text {
         persona.persona_text = text("persona_text", persona_text)?.to_owned();
     }
-    Ok(Json(app.store.update_persona(persona).await?.into()))
+    let changed = app.store.update_persona(persona).await;
+    let changed = changed.map_err(|error| wanted.refused(error.into()))?;
+    Ok(shown(changed).into_response())
+}
+
+/// A persona with its version.
+fn shown(persona: store::Persona) -> Tagged<Persona> {
+    Tagged(persona.updated_at_ms, persona.into())
 }
 
 /// Remove a persona; sessions keep the copy that they have

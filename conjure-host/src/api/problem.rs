@@ -8,11 +8,12 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use super::versions::CHANGED;
 use crate::auths::{AuthError, KeyError};
 use crate::manager::ManagerError;
 use crate::mcp_status::StatusError;
 use crate::provider::ProviderError;
-use crate::session::SessionError;
+use crate::session::{SessionError, UnfoldError};
 use crate::store::StoreError;
 
 /// The media type of problems.
@@ -89,6 +90,11 @@ impl Problem {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "host", detail)
     }
 
+    /// Whether it is of a kind.
+    pub(super) fn is(&self, kind: &str) -> bool {
+        self.0.kind == kind
+    }
+
     /// The same with one more member.
     pub(super) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.0.more.insert(name.to_owned(), value.into());
@@ -148,6 +154,7 @@ impl From<StoreError> for Problem {
                 Self::conflict("in-use", said).with("sessions", sessions)
             }
             StoreError::Busy { .. } | StoreError::Lost { .. } => Self::conflict("busy", said),
+            StoreError::Changed { .. } => Self::conflict(CHANGED, said),
             StoreError::TooLarge { .. } => {
                 Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", said)
             }
@@ -196,8 +203,9 @@ impl From<SessionError> for Problem {
             SessionError::Store(error) => error.into(),
             SessionError::Spec(_)
             | SessionError::Provider { .. }
-            | SessionError::Unfold(_)
             | SessionError::Directory { .. } => Self::invalid(said),
+            SessionError::Unfold(UnfoldError::NoFold { .. }) => Self::invalid(said),
+            SessionError::Unfold(_) => Self::conflict("conflict", said),
             SessionError::Tools(_) => Self::conflict("tools", said),
         }
     }

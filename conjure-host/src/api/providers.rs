@@ -75,6 +75,7 @@ async fn list() -> Json<Page<Provider>> {
     tag = "providers", params(("auth" = String, Path, description = "The auth's id")),
     responses((status = 200, description = "All of them", body = Page<Model>),
         (status = 409, description = "The credential cannot be read"),
+        (status = 422, description = "The auth is for no provider"),
         (status = 502, description = "The provider gave no list")))]
 async fn models(
     State(app): State<App>,

@@ -16,6 +16,7 @@ use super::pages::{Page, Paging};
 use super::problem::Problem;
 use super::state::App;
 use super::threads::Tokens;
+use super::versions::{IfMatch, Tagged, Wanted};
 use crate::describe::table_json;
 use crate::manager::{self, SessionState, SessionView};
 use crate::store::ThreadId;
@@ -49,7 +50,7 @@ pub(super) struct Session {
     /// Backends, names, policy, budgets and limits, in the shape of the session file.
     #[schema(value_type = Object)]
     tools: Map<String, Value>,
-    /// MCP servers by name, each with its settings.
+    /// MCP servers by name, each with its settings. Secrets are named there.
     #[schema(value_type = Object)]
     mcps: Map<String, Value>,
     /// The active thread; null after it was removed.
@@ -104,7 +105,7 @@ pub(super) enum StateName {
     Idle,
     /// A turn runs.
     Running,
-    /// A turn waits for a person's decision about a call.
+    /// A turn waits for a person: a decision about a call, or an answer.
     Waiting,
 }
 
@@ -328,39 +329,49 @@ async fn create(State(app): State<App>, Sent(body): Sent<NewSession>) -> Result<
         tools: body.tools.unwrap_or_default(),
         mcps: body.mcps.unwrap_or_default(),
     };
-    let session = Session::from(app.manager.create(new).await?);
+    let session = app.manager.create(new).await?;
     let at = [(header::LOCATION, format!("/api/v1/sessions/{}", session.id))];
-    Ok((StatusCode::CREATED, at, Json(session)).into_response())
+    Ok((StatusCode::CREATED, at, shown(session)).into_response())
 }
 
 /// Show a session
 #[utoipa::path(get, path = "/api/v1/sessions/{session}", operation_id = "get_session",
     tag = "sessions", params(("session" = String, Path, description = "Its id or its name")),
-    responses((status = 200, description = "It", body = Session)))]
-async fn get(State(app): State<App>, Named(Ref(id)): Named<Ref>) -> Result<Json<Session>, Problem> {
-    Ok(Json(app.manager.get(&id).await?.into()))
+    responses((status = 200, description = "It", body = Session,
+        headers(("ETag" = String, description = "Which version of its settings this is")))))]
+async fn get(State(app): State<App>, Named(Ref(id)): Named<Ref>) -> Result<Response, Problem> {
+    Ok(shown(app.manager.get(&id).await?).into_response())
 }
 
 /// Change a session
 #[utoipa::path(patch, path = "/api/v1/sessions/{session}", operation_id = "change_session",
     tag = "sessions",
-    params(("session" = String, Path, description = "Its id or its name"), ChangeQuery),
+    params(("session" = String, Path, description = "Its id or its name"), ChangeQuery, IfMatch),
     request_body = ChangeSession,
-    responses((status = 200, description = "As it is now", body = Session),
-        (status = 409, description = "The name is taken, or the change stands against what runs")))]
+    responses((status = 200, description = "As it is now", body = Session,
+            headers(("ETag" = String, description = "Which version of its settings this is"))),
+        (status = 409, description = "The name is taken, or the change stands against what runs"),
+        (status = 412, description = "Its settings are another version than the one of `If-Match`")))]
 async fn change(
     State(app): State<App>,
     Named(Ref(id)): Named<Ref>,
     Params(query): Params<ChangeQuery>,
+    wanted: Wanted,
     Sent(body): Sent<ChangeSession>,
-) -> Result<Json<Session>, Problem> {
+) -> Result<Response, Problem> {
     let when = match query.apply {
         Some(Apply::Now) => When::Now,
         Some(Apply::NextTurn) | None => When::NextTurn,
     };
-    Ok(Json(
-        app.manager.update(&id, body.read()?, when).await?.into(),
-    ))
+    let mut patch = body.read()?;
+    if wanted != Wanted::Any {
+        let now = app.manager.get(&id).await?.updated_at_ms;
+        wanted.check(now)?;
+        patch.seen_ms = Some(now);
+    }
+    let changed = app.manager.update(&id, patch, when).await;
+    let changed = changed.map_err(|error| wanted.refused(error.into()))?;
+    Ok(shown(changed).into_response())
 }
 
 /// Remove a session; what runs in it is ended first
@@ -458,8 +469,14 @@ impl ChangeSession {
             memory: self.memory,
             tools: self.tools,
             mcps: self.mcps,
+            seen_ms: None,
         })
     }
+}
+
+/// A session with the version of its settings.
+fn shown(session: SessionView) -> Tagged<Session> {
+    Tagged(session.updated_at_ms, session.into())
 }
 
 impl Default for ThreadChoice {

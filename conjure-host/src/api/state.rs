@@ -7,6 +7,8 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
+use super::fetching::Fetching;
+use super::mcp_logins::Logins;
 use super::metrics::Metrics;
 use super::problem::Problem;
 use crate::Host;
@@ -64,6 +66,12 @@ pub(super) struct Parts {
     /// Times that backends may be made ready at the same time outside of a turn: each may start
     /// programs.
     pub(super) trials: Semaphore,
+    /// Files that may be fetched from backends at the same time.
+    pub(super) fetches: Semaphore,
+    /// Those that are.
+    pub(super) fetching: Fetching,
+    /// Logins to MCP servers.
+    pub(super) logins: Logins,
 }
 
 impl App {

@@ -18,8 +18,6 @@ use crate::store::{self, Cursor, ThreadId};
 
 /// The most characters of a name.
 const LONGEST: usize = 200;
-/// The most threads that one request looks through for a name.
-const LOOKED_AT: u64 = 10_000;
 
 pub(super) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -132,10 +130,11 @@ struct ThreadLabel {
 struct ListQuery {
     /// `next` of the page before; the first page without it.
     cursor: Option<String>,
-    /// The most threads. Where `q` finds few, a page may have fewer and still a `next`.
+    /// The most threads.
     #[param(minimum = 1, maximum = 200, default = 50)]
     limit: Option<u64>,
     /// Only threads whose name contains this, in upper or lower case.
+    #[param(max_length = 200)]
     q: Option<String>,
 }
 
@@ -178,38 +177,29 @@ async fn list(
     Params(query): Params<ListQuery>,
 ) -> Result<Json<Page<Thread>>, Problem> {
     let limit = pages::limit(query.limit)?;
-    let mut after = query.cursor.as_deref().map(place).transpose()?;
-    let wanted = query.q.map(|text| text.to_lowercase());
-    let fits = |thread: &store::Thread| {
-        let label = || thread.label.to_lowercase();
-        wanted.as_ref().is_none_or(|text| label().contains(text))
-    };
-    // Without a name to look for, one page is enough.
-    let at_once = if wanted.is_some() {
-        pages::MOST
-    } else {
-        limit + 1
-    };
-    let mut items: Vec<Thread> = Vec::new();
-    let mut looked_at = 0;
-    loop {
-        let found = app.store.thread_page(after.as_ref(), at_once).await?;
-        let is_last = (found.len() as u64) < at_once;
-        for thread in found {
-            if items.len() as u64 == limit || looked_at == LOOKED_AT {
-                let next = after.as_ref().map(cursor);
-                return Ok(Json(Page { items, next }));
-            }
-            looked_at += 1;
-            after = Some(thread.cursor());
-            if fits(&thread) {
-                items.push(thread.into());
-            }
-        }
-        if is_last {
-            return Ok(Json(Page { items, next: None }));
-        }
+    let after = query.cursor.as_deref().map(place).transpose()?;
+    if query
+        .q
+        .as_ref()
+        .is_some_and(|text| text.chars().count() > LONGEST)
+    {
+        return Err(Problem::invalid(format!(
+            "`q` has at most {LONGEST} characters"
+        )));
     }
+    let (after, one_more) = (after.as_ref(), limit + 1);
+    let mut found = match query.q.as_deref() {
+        Some(text) => app.store.threads_named(text, after, one_more).await?,
+        None => app.store.thread_page(after, one_more).await?,
+    };
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let is_last = found.len() <= limit;
+    found.truncate(limit);
+    let last = found.last().filter(|_| !is_last);
+    Ok(Json(Page {
+        next: last.map(|last| cursor(&last.cursor())),
+        items: found.into_iter().map(Thread::from).collect(),
+    }))
 }
 
 /// Show a thread with its totals, its names and its forks

@@ -5,7 +5,7 @@ use conjure_vault::{AuthKind, Credential};
 
 use super::lock::lock;
 use super::named::{is_name, is_provider};
-use super::{AuthError, AuthName, AuthRef, Auths};
+use super::{AuthError, AuthName, AuthRef, Auths, secrets};
 use crate::provider::{KNOWN, Known, check_base_url};
 use crate::store::SavedAuth;
 
@@ -38,6 +38,9 @@ impl NewAuth {
             return Err(provider(
                 "a provider's name has letters, digits, `_`, `-` and `.` only".to_owned(),
             ));
+        }
+        if self.provider == secrets::MCP {
+            return secrets::check(&self.name, kind, self.base_url.is_some()).map_err(provider);
         }
         if matches!(self.provider.as_str(), "scripted" | "tool-walk") {
             return Err(provider("it asks nobody over HTTP".to_owned()));

@@ -10,6 +10,7 @@ mod error;
 mod lock;
 mod named;
 mod rotating;
+mod secrets;
 mod using;
 
 #[cfg(test)]
@@ -29,6 +30,7 @@ pub use conjure_vault::{
 pub use error::AuthError;
 pub use named::{AuthName, AuthRef, OpenAuth};
 pub use rotating::Rotated;
+pub(crate) use secrets::{MCP as MCP_SECRETS, MCP_SECRET};
 
 use crate::store::{SavedAuth, Store};
 

@@ -15,6 +15,7 @@ use conjure_skill_sdk::protocol::{
 use serde_json::{Value, json};
 
 use super::lease::ask;
+use super::services::Asker;
 use super::toolbox::{ToolboxError, names};
 use crate::host::Host;
 use crate::plugin::{CallFailure, Instance};
@@ -40,6 +41,20 @@ impl Host {
         backend: &BackendSpec,
         working_dir: Option<PathBuf>,
     ) -> Result<Alone, SessionError> {
+        let asker = Arc::clone(&self.shared.asker);
+        self.alone_asking(backend, working_dir, asker).await
+    }
+
+    /// The same where this one answers what the backend asks the person.
+    ///
+    /// # Errors
+    /// As [`Host::alone`].
+    pub(crate) async fn alone_asking(
+        &self,
+        backend: &BackendSpec,
+        working_dir: Option<PathBuf>,
+        asker: Arc<dyn Asker>,
+    ) -> Result<Alone, SessionError> {
         let shared = &self.shared;
         let not_ready = |reason: String| ToolboxError::NotReady {
             backend: backend.instance().to_owned(),
@@ -57,7 +72,8 @@ impl Host {
             working_dir,
             ..SessionSpec::default()
         };
-        let place = Place::make(shared, &spec, &ThreadId::fresh(), None, None)?;
+        let mut place = Place::make(shared, &spec, &ThreadId::fresh(), None, None)?;
+        place.answered_by(asker);
         let config = backend.config.clone().unwrap_or(Value::Null);
         let instance = shared.instance(&plugin, backend.instance(), config);
         let instance = instance.await.map_err(not_ready)?;

@@ -209,8 +209,8 @@ impl Answerers {
                     return Err(unanswered(kind));
                 }
                 let question = from_value(kind, question.body)?;
-                let asked = self.asker.elicit(self.by.plugin.clone(), question);
-                value(&asked.await)
+                let AskedBy { plugin, call_id } = self.by.clone();
+                value(&self.asker.elicit_in(plugin, call_id, question).await)
             }
             QuestionKind::Sample => {
                 if self.client.is_some() && self.asked.load().is_none() {

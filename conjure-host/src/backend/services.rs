@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use super::questions::{ASK, Answerers, AskedBy, Client};
 use super::sampling::Asked;
 use crate::artifacts::Artifacts;
+use crate::auths::{Auths, MCP_SECRET};
 use crate::plugin::{CallMeta, HostServices, PluginId};
 
 /// The host operations that this host serves.
@@ -50,6 +51,17 @@ const HTTP_BYTES: usize = 64 * 1024 * 1024;
 pub trait Asker: Send + Sync + 'static {
     /// Puts a plugin's question to the person and waits for the answer.
     fn elicit(&self, plugin: String, question: Elicit) -> BoxFuture<'static, Elicited>;
+
+    /// The same where it is known which call asks.
+    fn elicit_in(
+        &self,
+        plugin: String,
+        call_id: Option<Arc<str>>,
+        question: Elicit,
+    ) -> BoxFuture<'static, Elicited> {
+        drop(call_id);
+        self.elicit(plugin, question)
+    }
 
     /// Whether a person could be there at all.
     fn is_there(&self) -> bool {
@@ -145,6 +157,8 @@ pub(crate) struct ServicesShared {
     pub(crate) temp: PathBuf,
     /// Sessions by id, so that an instance that serves many of them finds the one that asks.
     pub(crate) sessions: Mutex<BTreeMap<String, SessionServices>>,
+    /// Where secrets of MCP servers may be saved.
+    pub(crate) auths: Option<Auths>,
 }
 
 /// The client for what plugins send, made at first use: it reads the system's certificates.
@@ -171,12 +185,14 @@ impl ServicesShared {
         sessions.insert(session.to_owned(), services);
     }
 
-    /// The session is over.
-    pub(crate) fn forget(&self, session: &str) {
-        self.sessions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(session);
+    /// The session with these files is over. Another one of its thread, which was opened since,
+    /// stays.
+    pub(crate) fn forget(&self, session: &str, files: &Arc<Artifacts>) {
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = sessions.get(session);
+        if known.is_some_and(|known| Arc::ptr_eq(&known.artifacts, files)) {
+            sessions.remove(session);
+        }
     }
 }
 
@@ -273,7 +289,7 @@ impl Answering {
                 })?;
                 reply(&KvKeys { keys })
             }
-            host_op::SECRET_GET => self.secret(&parse(op, json)?),
+            host_op::SECRET_GET => self.secret(&parse(op, json)?).await,
             host_op::HTTP_SEND => reply(&self.http(parse(op, json)?).await?),
             host_op::SAMPLE | host_op::ELICIT | host_op::ROOTS | ASK => {
                 self.answerers(op)?.serve(op, json).await
@@ -338,7 +354,7 @@ impl Answering {
         })
     }
 
-    fn secret(&self, SecretGet { name }: &SecretGet) -> Result<Vec<u8>, Fault> {
+    async fn secret(&self, SecretGet { name }: &SecretGet) -> Result<Vec<u8>, Fault> {
         let mut asked_for = self.permissions.secrets.iter();
         if !asked_for.any(|pattern| secret_fits(pattern, name)) {
             return Err(denied(
@@ -346,16 +362,29 @@ impl Answering {
                 "permissions.secrets",
             ));
         }
-        match self.shared.secrets.get(name) {
+        let of_environment = self.shared.secrets.get(name).cloned();
+        let secret = match (of_environment, &self.shared.auths) {
+            (None, Some(auths)) => auths
+                .secret(name)
+                .await
+                .map_err(|error| Fault::new(code::FAILED, error.to_string()))?,
+            (secret, _) => secret,
+        };
+        match secret {
             Some(secret) => reply(&json!({ "value": secret.expose_secret() })),
-            None => Err(Fault::new(
-                code::NOT_FOUND,
-                format!(
+            None => {
+                let mut text = format!(
                     "the host has no secret `{name}`; its owner sets it as the environment \
                      variable {}{name}",
                     crate::env::SECRET_PREFIX
-                ),
-            )),
+                );
+                if name.starts_with(MCP_SECRET) {
+                    text.push_str(&format!(
+                        ", or saves it with `conjure auth add {name} --provider mcp`"
+                    ));
+                }
+                Err(Fault::new(code::NOT_FOUND, text))
+            }
         }
     }
 

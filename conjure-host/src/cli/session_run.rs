@@ -3,16 +3,18 @@
 use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
 
-use conjure_core::chat::{Event, EventId};
+use conjure_core::chat::{Event, EventId, QuestionAsked};
 use conjure_host::artifacts::Artifact;
+use conjure_host::backend::Asker as _;
 use conjure_host::manager::Scope;
 use conjure_host::store::{Run, RunState, ThreadId};
+use conjure_skill_sdk::protocol::Elicit;
 use serde_json::json;
 
 use super::args::Global;
 use super::exit::{Exit, Failure};
 use super::output;
-use super::person::ask;
+use super::person::{Terminal, ask};
 use super::sessions::{Begun, Sessions};
 use super::signals::Signals;
 use super::thread::id;
@@ -210,8 +212,43 @@ impl Following<'_> {
             if let Some(asked) = asked.filter(|_| !cancelled) {
                 cancelled |= self.decide(&asked).await?;
             }
+            if let Event::Question(question) = &event.event
+                && self.attended
+                && !cancelled
+            {
+                cancelled |= self.answer(question).await?;
+            }
             if matches!(&event.event, Event::Done { turn_id, .. } if *turn_id == turn.id) {
                 return Ok(made);
+            }
+        }
+    }
+
+    /// Lets the person answer a question of a plugin, until the answer fits the form; whether they
+    /// ended the turn instead.
+    async fn answer(&mut self, question: &QuestionAsked) -> Result<bool, Failure> {
+        loop {
+            let asked = Elicit {
+                message: question.message.clone(),
+                schema: question.schema.clone(),
+                url: question.url.clone(),
+                ..Elicit::default()
+            };
+            let answer = tokio::select! {
+                biased;
+                _ = self.signals.next() => {
+                    self.sessions.cancel(self.session).await?;
+                    return Ok(true);
+                }
+                answer = Terminal.elicit(question.plugin.clone(), asked) => answer,
+            };
+            let answered = self
+                .sessions
+                .answer(self.session, &question.id, &answer)
+                .await?;
+            match answered {
+                Ok(()) => return Ok(false),
+                Err(why) => output::aside(output::clean(&why)),
             }
         }
     }

@@ -13,6 +13,7 @@ use conjure_host::manager::{
 };
 use conjure_host::session::Stamped;
 use conjure_host::store::{Run, ThreadId};
+use conjure_skill_sdk::protocol::Elicited;
 
 use super::args::Global;
 use super::exit::{Exit, Failure};
@@ -128,6 +129,30 @@ impl Sessions {
                 Ok(()) | Err(ManagerError::NotFound { .. }) => Ok(()),
                 Err(error) => Err(error.into()),
             },
+        }
+    }
+
+    /// Answers a question of a plugin where a server runs the session; here the terminal does.
+    /// Where another client was faster, its answer counts.
+    ///
+    /// # Errors
+    /// Why the answer does not fit the form, within; else what the server says.
+    pub(crate) async fn answer(
+        &self,
+        session: &str,
+        question: &str,
+        answer: &Elicited,
+    ) -> Result<Result<(), String>, Failure> {
+        let Some(server) = &self.server else {
+            return Ok(Ok(()));
+        };
+        match server.answer(session, question, answer).await {
+            Ok(()) | Err(ServerError::Refused { status: 404, .. }) => Ok(Ok(())),
+            Err(ServerError::Refused {
+                status: 422,
+                detail,
+            }) => Ok(Err(detail)),
+            Err(error) => Err(error.into()),
         }
     }
 

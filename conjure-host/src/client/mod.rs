@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use conjure_core::chat::EventId;
 use conjure_core::turn::{Decision, When};
+use conjure_skill_sdk::protocol::Elicited;
 use reqwest::Method;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
@@ -136,6 +137,25 @@ impl Server {
             }
         };
         let path = format!("sessions/{session}/approvals/{}", encoded(call));
+        self.ask(Method::POST, &path, Some(body)).await.map(drop)
+    }
+
+    /// Answers a question that waits.
+    ///
+    /// # Errors
+    /// [`ServerError`]; `Refused` with 422 where the answer does not fit the form, and with 404 where
+    /// the question waits no more.
+    pub async fn answer(
+        &self,
+        session: &str,
+        question: &str,
+        answer: &Elicited,
+    ) -> Result<(), ServerError> {
+        let body = match answer.action.as_str() {
+            "accept" => json!({ "action": "accept", "content": answer.content }),
+            action => json!({ "action": action }),
+        };
+        let path = format!("sessions/{session}/questions/{}", encoded(question));
         self.ask(Method::POST, &path, Some(body)).await.map(drop)
     }
 

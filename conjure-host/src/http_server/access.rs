@@ -1,6 +1,7 @@
 //! Who may reach a server over HTTP: by which names, from which pages, with which tokens.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use axum::http::{HeaderMap, header};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -36,12 +37,32 @@ impl HttpAccess {
 
     /// The tokens, as they are compared.
     pub(crate) fn tokens(&self) -> Tokens {
-        Tokens(self.tokens.iter().map(digest).collect())
+        Tokens(self.tokens.iter().map(Known::of).collect())
     }
 }
 
-/// Hashes of tokens.
-pub(crate) struct Tokens(Vec<[u8; 32]>);
+/// The tokens that let clients in, as they are compared.
+pub(crate) struct Tokens(Vec<Known>);
+
+struct Known {
+    hash: [u8; 32],
+    /// What is written down where something is to belong to whoever has the token.
+    name: Arc<str>,
+}
+
+impl Known {
+    fn of(token: &SecretString) -> Self {
+        let hash = digest(token);
+        // Half of another hash: what is written down says nothing about what is compared.
+        let name = Sha256::new().chain_update(b"client\n").chain_update(hash);
+        let name = name.finalize();
+        let name: String = name.iter().take(16).map(|b| format!("{b:02x}")).collect();
+        Self {
+            hash,
+            name: name.into(),
+        }
+    }
+}
 
 impl Tokens {
     /// Whether none is needed.
@@ -60,11 +81,18 @@ impl Tokens {
         // Every token is looked at whole, whichever fits.
         let mut found = None;
         for (number, known) in self.0.iter().enumerate() {
-            if same(known, &given) {
+            if same(&known.hash, &given) {
                 found = Some(number);
             }
         }
         found
+    }
+
+    /// What the token of a request is known by: the same wherever it stands among others, and
+    /// after a restart.
+    pub(crate) fn name_of(&self, headers: &HeaderMap) -> Option<Arc<str>> {
+        let known = self.0.get(self.number_of(headers)?)?;
+        Some(Arc::clone(&known.name))
     }
 }
 
@@ -116,6 +144,26 @@ mod tests {
             Some("http://localhost:80")
         );
         assert_eq!(origin("mcp.example:443", 80), None);
+    }
+
+    #[test]
+    fn a_token_is_known_by_itself_and_not_by_its_place() {
+        let name = |tokens: &[&str], token: &str| {
+            let tokens = tokens.iter().map(|token| SecretString::from(*token));
+            let access = HttpAccess {
+                tokens: tokens.collect(),
+                ..HttpAccess::default()
+            };
+            let mut headers = HeaderMap::new();
+            let value = format!("Bearer {token}").parse().unwrap();
+            headers.insert(header::AUTHORIZATION, value);
+            access.tokens().name_of(&headers)
+        };
+        let first = name(&["first", "second"], "first").unwrap();
+        assert_eq!(name(&["new", "first"], "first").unwrap(), first);
+        assert_ne!(name(&["new", "first"], "new").unwrap(), first);
+        assert_eq!(name(&["first"], "second"), None);
+        assert!(first.len() == 32 && !first.contains("first"));
     }
 
     #[test]

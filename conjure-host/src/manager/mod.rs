@@ -18,8 +18,10 @@
 //! # Ok(()) }
 //! ```
 
+mod asked;
 mod changes;
 mod error;
+mod files;
 mod following;
 mod heartbeat;
 mod keeper;
@@ -31,6 +33,7 @@ mod requests;
 mod running;
 mod runs;
 mod saving;
+mod sealing;
 mod spec;
 mod threads;
 mod unbegun;
@@ -47,8 +50,10 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub use asked::{Question, QuestionReply};
 pub use changes::{Change, Changes};
 pub use error::ManagerError;
+pub(crate) use files::{FetchError, Fetched};
 pub use following::EventStream;
 pub use questions::{Approval, Scope};
 pub use runs::Turn;
@@ -73,7 +78,8 @@ const MAILBOX: usize = 64;
 pub struct Options {
     /// After how long without anything to do a session's thread is closed; 10 minutes by default.
     pub idle: Duration,
-    /// How long a call waits for a person's decision before it is denied; 10 minutes by default.
+    /// How long a call waits for a person's decision before it is denied, and a question for an
+    /// answer before it is cancelled; 10 minutes by default.
     pub approval: Duration,
     /// How often it is looked whether runs are alive; 5 s by default.
     pub beat: Duration,

@@ -14,17 +14,19 @@ pub(super) struct Running {
     pub(super) thread: ThreadId,
     pub(super) answer: JoinHandle<Result<Answer, ChatError>>,
     pub(super) spent: Spent,
-    /// Calls that wait for a person.
+    /// Calls and questions that wait for a person.
     pub(super) asked: BTreeSet<String>,
     /// Whether the model goes on with other settings when it is over.
     pub(super) goes_on: bool,
 }
 
 impl Running {
-    /// Takes in what the session shows of it. Whether other calls wait for a person now.
+    /// Takes in what the session shows of it. Whether others wait for a person now.
     pub(super) fn see(&mut self, event: &Event) -> bool {
         match event {
             Event::Approval { call, .. } => self.asked.insert(call.id.clone()),
+            Event::Question(question) => self.asked.insert(question.id.clone()),
+            Event::QuestionOver { id, .. } => self.asked.remove(id),
             Event::CallStarted { call_id, .. } => {
                 self.spent.calls += 1;
                 self.asked.remove(call_id)

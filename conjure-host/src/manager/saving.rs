@@ -13,7 +13,7 @@ use super::requests::Ask;
 use super::spec::{object, persona};
 use super::view::{Chat, NewSession, SessionPatch, SessionState, SessionView, ThreadView};
 use super::{Inner, Manager, ManagerError};
-use crate::auths::AuthName;
+use crate::auths::{AuthName, MCP_SECRETS};
 use crate::store::{
     JsonText, RunState, RunsOf, SavedAuth, Session as Row, StoreError, Thread, ThreadId,
 };
@@ -30,12 +30,20 @@ impl Manager {
         row.name = new.name.filter(|name| !name.is_empty());
         row.persona = JsonText(serde_json::to_value(&new.persona).unwrap_or_default());
         row.memory = JsonText(new.memory.into());
-        row.tools = JsonText(new.tools.into());
-        row.mcps = JsonText(new.mcps.into());
+        row.tools = JsonText(new.tools.clone().into());
+        row.mcps = JsonText(new.mcps.clone().into());
         self.inner.check(&row, &auth)?;
         let thread = self.thread_of(&new.thread).await?;
         row.chat_thread_id = Some(thread.to_string());
-        let row = self.inner.store.create_session(row).await?;
+        let (mut tools, mut mcps) = (new.tools, new.mcps);
+        let mut sealing = self.sealing(None);
+        sealing.mcps(&mut mcps).await?;
+        sealing.tools(&mut tools).await?;
+        row.tools = JsonText(tools.into());
+        row.mcps = JsonText(mcps.into());
+        let row = sealing
+            .kept(self.inner.store.create_session(row).await)
+            .await?;
         self.inner.tell_saved(&row.id);
         self.view(row).await
     }
@@ -76,14 +84,16 @@ impl Manager {
         patch: SessionPatch,
         when: When,
     ) -> Result<SessionView, ManagerError> {
-        let session = self.id_of(session).await?;
-        let row = self
-            .ask(&session, |done| Ask::Update {
-                patch: Box::new(patch.clone()),
-                when,
-                done,
-            })
-            .await??;
+        let before = self.inner.row(session).await?;
+        let session = before.id.clone();
+        let (patch, sealing) = self.sealed(before, patch).await?;
+        let updated = self.ask(&session, |done| Ask::Update {
+            patch: Box::new(patch.clone()),
+            when,
+            done,
+        });
+        let updated = updated.await.and_then(|updated| updated);
+        let row = sealing.kept(updated).await?;
         self.view(row).await
     }
 
@@ -224,6 +234,12 @@ impl Inner {
         row: &mut Row,
         patch: &SessionPatch,
     ) -> Result<SavedAuth, ManagerError> {
+        if patch.seen_ms.is_some_and(|seen| seen != row.updated_at_ms) {
+            return Err(ManagerError::Store(StoreError::Changed {
+                kind: "session",
+                name: row.name.clone().unwrap_or_else(|| row.id.clone()),
+            }));
+        }
         if let Some(name) = &patch.name {
             row.name = Some(name.clone()).filter(|name| !name.is_empty());
         }
@@ -255,10 +271,18 @@ impl Inner {
 
     /// Whether a session could be opened with this, as far as can be said without opening it.
     fn check(&self, row: &Row, auth: &SavedAuth) -> Result<(), ManagerError> {
+        let invalid = |message: &str| {
+            Err(ManagerError::Invalid {
+                message: message.to_owned(),
+            })
+        };
         if row.model_id.trim().is_empty() {
-            return Err(ManagerError::Invalid {
-                message: "a session needs a model".to_owned(),
-            });
+            return invalid("a session needs a model");
+        }
+        if auth.provider == MCP_SECRETS {
+            return invalid(
+                "this auth is a secret of MCP servers; a session needs one for a provider",
+            );
         }
         self.spec_with(row, auth).map(drop)
     }

@@ -3,6 +3,7 @@
 use super::requests::Ask;
 use super::view::ThreadChoice;
 use super::{Manager, ManagerError, SessionView, lock};
+use crate::session::{SessionError, UnfoldError};
 use crate::store::ThreadId;
 
 impl Manager {
@@ -101,6 +102,30 @@ impl Manager {
     pub async fn remove_thread(&self, thread: &ThreadId) -> Result<(), ManagerError> {
         self.leave(thread).await;
         Ok(self.inner.store.remove_thread(thread).await?)
+    }
+
+    /// Takes a compaction of a thread back, the one that stands or that of an entry: from the next
+    /// request on the model reads again what it hid. Gives back the compaction's entry, and how
+    /// many tokens of the conversation that makes, about.
+    ///
+    /// # Errors
+    /// [`ManagerError::NotFound`], [`SessionError::Unfold`] says what stands in the way, and the
+    /// store's, also when another process writes the thread.
+    pub async fn unfold(
+        &self,
+        thread: &ThreadId,
+        fold: Option<u64>,
+    ) -> Result<(u64, u64), ManagerError> {
+        let open = lock(&self.inner.live).get(thread).cloned();
+        if let Some(open) = open {
+            match open.session.unfold(fold).await {
+                // It was closed meanwhile.
+                Err(UnfoldError::Ended) => {}
+                done => return Ok(done.map_err(SessionError::from)?),
+            }
+        }
+        self.inner.store.thread(thread).await?;
+        Ok(self.inner.host.unfold(thread, fold).await?)
     }
 
     /// Ends what runs on a thread here, and closes it.

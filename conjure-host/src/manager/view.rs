@@ -115,6 +115,10 @@ pub struct SessionPatch {
     pub tools: Option<Map<String, Value>>,
     /// MCP servers, all of them.
     pub mcps: Option<Map<String, Value>>,
+    /// When the session was last changed, as far as whoever changes it knows: where it was changed
+    /// since, nothing is.
+    #[serde(skip)]
+    pub seen_ms: Option<i64>,
 }
 
 /// What becomes of a session's chat when the session is deleted.
@@ -175,7 +179,7 @@ pub enum SessionState {
     Idle,
     /// A turn runs.
     Running,
-    /// A turn waits for a person's decision about a call.
+    /// A turn waits for a person: a decision about a call, or an answer.
     Waiting,
 }
 

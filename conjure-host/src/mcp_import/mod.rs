@@ -8,10 +8,12 @@ mod json;
 mod line;
 mod secret;
 mod server;
+mod typed;
 
 use serde_json::{Map, Value};
 
 pub use server::{Import, Secret};
+pub(crate) use typed::secrets as typed_secrets;
 
 /// Reads a configuration, whichever of the forms it is: lines `claude mcp add …`, JSON with
 /// `mcpServers` or `servers`, TOML with `[mcp_servers.NAME]`.

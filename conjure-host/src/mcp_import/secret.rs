@@ -149,7 +149,8 @@ pub(super) fn is_in_address(url: &str) -> bool {
     authority.contains('@') || in_query || in_path
 }
 
-fn prefixed(value: &str) -> (String, &str) {
+/// A value without the scheme that stands before it, such as `Bearer `.
+pub(super) fn prefixed(value: &str) -> (String, &str) {
     for scheme in ["Bearer ", "bearer ", "Basic ", "Token ", "token "] {
         if let Some(rest) = value.strip_prefix(scheme) {
             return (scheme.to_owned(), rest);

@@ -29,6 +29,7 @@ use super::model::{Piece, Pieces, Request};
 use super::naming::ThreadName;
 use super::perform::Deferred;
 use super::place::{Exchange, Place};
+use super::questions::Questions;
 use super::recorder::Recorder;
 use super::spec::SessionSpec;
 use crate::artifacts::{Artifact, Artifacts};
@@ -124,6 +125,8 @@ pub(super) struct Start {
     /// Whether the thread is to know the session's settings.
     pub(super) records: bool,
     pub(super) approvals: ApprovalMode,
+    /// What plugins ask the person, where somebody may come.
+    pub(super) questions: Option<Arc<Questions>>,
 }
 
 impl Actor {
@@ -145,8 +148,12 @@ impl Actor {
             spent_before,
             records,
             approvals,
+            questions,
         } = start;
         let (internal, reports) = Reports::channel();
+        if let Some(questions) = questions {
+            questions.tell(internal.clone());
+        }
         let asked = AskedModel {
             provider: Arc::clone(&provider),
             model: spec.model.clone().unwrap_or_default(),
@@ -391,6 +398,7 @@ impl Actor {
                 self.recorder
                     .entry(EntryBody::BackendState { backend, state });
             }
+            Internal::Event(event) => self.recorder.event(event),
             Internal::Files { backend, files } => {
                 for artifact in files {
                     self.file(&artifact, &backend, None);

@@ -23,6 +23,7 @@ use super::derived::whom;
 use super::hub::{Hub, Subscription};
 use super::mailbox::{Command, MAILBOX};
 use super::place::Place;
+use super::questions::Questions;
 use super::recorder::Recorder;
 use super::spec::{SessionSpec, SpecError};
 use super::thread_files::known_files;
@@ -46,6 +47,7 @@ pub struct Session {
     snapshot: Arc<ArcSwap<Snapshot>>,
     ended: CancellationToken,
     epoch: u64,
+    questions: Option<Arc<Questions>>,
     task: AbortHandle,
     /// A host that nobody else holds.
     host: Option<Host>,
@@ -74,7 +76,14 @@ impl Session {
         provider: Arc<dyn Provider>,
     ) -> Result<Self, SessionError> {
         let thread = recorder.thread().clone();
-        let place = Place::make(&shared, &spec, &thread, Some(&provider), None)?;
+        let mut place = Place::make(&shared, &spec, &thread, Some(&provider), None)?;
+        // Who sits at this program answers there.
+        let questions = saved
+            .filter(|_| !shared.asker.is_there())
+            .and_then(Saved::questions);
+        if let Some(questions) = &questions {
+            place.answered_by(questions.asker());
+        }
         let states = log::last_backend_states(recorder.entries())
             .into_iter()
             .map(|(backend, state)| (backend.to_owned(), state.clone()))
@@ -118,6 +127,7 @@ impl Session {
             records: saved.is_some(),
             approvals: saved.map_or(ApprovalMode::Unattended, |saved| saved.approvals),
             spent_before: saved.map(|saved| saved.spent).unwrap_or_default(),
+            questions: questions.clone(),
         };
         let task = Actor::start(start, commands, ended.clone().drop_guard());
         Ok(Self {
@@ -129,6 +139,7 @@ impl Session {
             snapshot: current,
             ended,
             epoch,
+            questions,
             task,
             host: None,
         })
@@ -245,6 +256,11 @@ impl Session {
     /// The calls that wait for a decision.
     pub async fn pending(&self) -> Vec<PendingApproval> {
         self.ask(Command::Pending).await.unwrap_or_default()
+    }
+
+    /// The questions that wait for a person, where somebody may come.
+    pub(crate) fn questions(&self) -> Option<&Arc<Questions>> {
+        self.questions.as_ref()
     }
 
     /// Changes settings, now or from the next turn on.
@@ -392,6 +408,16 @@ pub(crate) struct Saved {
     /// What it used up before.
     pub(crate) spent: SpentBefore,
     pub(crate) approvals: ApprovalMode,
+}
+
+impl Saved {
+    /// Questions of plugins, where somebody may come: they wait as long as calls do.
+    fn questions(self) -> Option<Arc<Questions>> {
+        match self.approvals {
+            ApprovalMode::Within(patience) => Some(Questions::new(patience)),
+            ApprovalMode::Attended | ApprovalMode::Unattended => None,
+        }
+    }
 }
 
 /// What a turn came to.

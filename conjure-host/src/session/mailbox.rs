@@ -1,7 +1,7 @@
 //! What arrives at a session's actor: from its clients, and from its own tasks.
 
 use conjure_abi::EmitKind;
-use conjure_core::chat::Message;
+use conjure_core::chat::{Event, Message};
 use conjure_core::cost::ThreadCost;
 use conjure_core::log::Entry;
 use conjure_core::routing::Rule;
@@ -84,6 +84,16 @@ impl Reports {
         (Self(reports), received)
     }
 
+    /// Sends it without waiting: where the mailbox is full, as soon as it is not.
+    pub(crate) fn post(&self, report: Internal) {
+        if let Err(mpsc::error::TrySendError::Full(report)) = self.0.try_send(Box::new(report))
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            let reports = self.0.clone();
+            runtime.spawn(async move { reports.send(report).await });
+        }
+    }
+
     /// Whether the session still listens.
     pub(crate) async fn send(&self, report: Internal) -> bool {
         self.0.send(Box::new(report)).await.is_ok()
@@ -111,6 +121,8 @@ pub(crate) enum Internal {
         backend: String,
         state: Value,
     },
+    /// Something to be shown.
+    Event(Event),
     Files {
         backend: String,
         files: Vec<Artifact>,

@@ -11,7 +11,7 @@ use super::spec::SessionSpec;
 use crate::artifacts::Artifacts;
 use crate::backend::questions::Client;
 use crate::backend::sampling::{Asked, AskedModel};
-use crate::backend::services::SessionServices;
+use crate::backend::services::{Asker, SessionServices};
 use crate::backend::surroundings::Surroundings;
 use crate::host::session_dir;
 use crate::provider::Provider;
@@ -33,12 +33,13 @@ pub(crate) struct Exchange {
     own: PathBuf,
     shared: Arc<Shared>,
     session: String,
+    artifacts: Arc<Artifacts>,
 }
 
 impl Exchange {
     /// Ends it before its last holder goes. Doing so again does no harm.
     pub(crate) fn end(&self) {
-        self.shared.services.forget(&self.session);
+        self.shared.services.forget(&self.session, &self.artifacts);
         self.dir.remove();
         remove_what_is_empty(&self.own);
     }
@@ -95,7 +96,7 @@ impl Place {
             })
         })));
         let services = SessionServices {
-            artifacts,
+            artifacts: Arc::clone(&artifacts),
             working_dir: working_dir.clone(),
             exchange_dir: exchange_dir.clone(),
             asker: Arc::clone(&shared.asker),
@@ -113,8 +114,16 @@ impl Place {
                 own,
                 shared: Arc::clone(shared),
                 session,
+                artifacts,
             },
         })
+    }
+
+    /// From here on this one answers what plugins ask the person.
+    pub(crate) fn answered_by(&mut self, asker: Arc<dyn Asker>) {
+        self.services.asker = asker;
+        let services = &self.exchange.shared.services;
+        services.remember(&self.exchange.session, self.services.clone());
     }
 }
 

@@ -1,12 +1,15 @@
 //! Artifacts: the files that a thread's entries name.
 
+use crate::blobs::refer;
 use crate::lineage::Shown;
 use crate::row::{column, number, text};
-use crate::{Store, StoreError, ThreadId};
+use crate::{Blob, Store, StoreError, ThreadId};
 
 /// A file, as an entry names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Artifact {
+    /// The thread whose own entry names it: the one that shows it, or an ancestor.
+    pub thread: ThreadId,
     /// The entry.
     pub entry_seq: u64,
     /// Its handle, such as `file-3`.
@@ -44,6 +47,7 @@ impl Store {
             .map(|row| {
                 let size: Option<i64> = column(row, "size")?;
                 Ok(Artifact {
+                    thread: ThreadId::stored(column(row, "thread_id")?),
                     entry_seq: number(row, "entry_seq")?,
                     id: column(row, "artifact_id")?,
                     name: column(row, "name")?,
@@ -57,5 +61,28 @@ impl Store {
                 })
             })
             .collect()
+    }
+
+    /// Takes note that a file's bytes are this blob's: they came from where they were. Whether it
+    /// did: what was cleared meanwhile has no files.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn keep_artifact(&self, file: &Artifact, blob: &Blob) -> Result<bool, StoreError> {
+        let tx = self.db().begin(true, "keep the file").await?;
+        let sql = "UPDATE artifacts SET blob_sha256 = $1, size = $2 \
+                   WHERE thread_id = $3 AND entry_seq = $4";
+        let values = [
+            blob.sha256.as_str().into(),
+            blob.size.into(),
+            file.thread.as_str().into(),
+            file.entry_seq.into(),
+        ];
+        let is_there = tx.execute(sql, values).await? > 0;
+        if is_there {
+            refer(&tx, &blob.sha256).await?;
+        }
+        tx.commit().await?;
+        Ok(is_there)
     }
 }

@@ -10,6 +10,16 @@ use crate::ThreadId;
 /// Why the store refuses or cannot.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
+    /// What is to be changed is not as it was read any more.
+    #[error(
+        "the {kind} `{name}` was changed by somebody else meanwhile; read it anew, and change that"
+    )]
+    Changed {
+        /// What it is.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+    },
     /// No space is left, or the file may not grow.
     #[error(
         "cannot {what}: there is no space left for the database, or its file may not grow \

@@ -122,6 +122,21 @@ impl Store {
             .await
     }
 
+    /// The entries of what a thread shows that change which part of it a model reads: compactions,
+    /// and those that take one back.
+    ///
+    /// # Errors
+    /// [`StoreError::NoThread`], and what the database says.
+    pub async fn fold_entries(&self, thread: &ThreadId) -> Result<Vec<Entry>, StoreError> {
+        let tx = self.db().snapshot(READING).await?;
+        let shown = Shown::read(&tx, self.db().backend(), thread).await?;
+        let sql = "SELECT seq, turn_index, at_ms, body FROM entries WHERE thread_id = $1 \
+                   AND seq > $2 AND seq <= $3 AND kind IN ('compacted', 'unfolded') ORDER BY seq";
+        let rows = shown.rows(&tx, self.db().backend(), sql).await?;
+        let entries = rows.iter().map(|row| entry(row, thread.as_str()));
+        entries.map(|read| Ok(read?.0)).collect()
+    }
+
     /// What a thread is made of, in the order in which it was written.
     pub(crate) async fn records(&self, thread: &ThreadId) -> Result<Vec<Record>, StoreError> {
         let tx = self.db().snapshot(READING).await?;
@@ -210,16 +225,9 @@ impl Store {
         ];
         let mut entries = Vec::new();
         self.each(tx, &sql, values, |row| {
-            let seq = number(&row, "seq")?;
-            let whose = || format!("entry {seq} of thread {}", stretch.thread);
-            let (body, size): (EntryBody, usize) = body::read_sized(column(&row, "body")?, whose)?;
+            let (entry, size) = entry(&row, &stretch.thread)?;
             *room = room.saturating_sub(size);
-            entries.push(Entry {
-                seq,
-                turn: number(&row, "turn_index")?,
-                at_ms: column(&row, "at_ms")?,
-                body,
-            });
+            entries.push(entry);
             Ok(*room > 0)
         })
         .await?;
@@ -290,6 +298,20 @@ impl Store {
         }
         Ok(())
     }
+}
+
+/// A row of entries, with its bytes of JSON.
+fn entry(row: &QueryResult, thread: &str) -> Result<(Entry, usize), StoreError> {
+    let seq = number(row, "seq")?;
+    let whose = || format!("entry {seq} of thread {thread}");
+    let (body, size): (EntryBody, usize) = body::read_sized(column(row, "body")?, whose)?;
+    let entry = Entry {
+        seq,
+        turn: number(row, "turn_index")?,
+        at_ms: column(row, "at_ms")?,
+        body,
+    };
+    Ok((entry, size))
 }
 
 /// A row of events.

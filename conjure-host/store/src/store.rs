@@ -9,7 +9,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use sea_orm::{ConnectionTrait as _, QueryResult, Value};
 
-use crate::database::Database;
+use crate::database::{Database, now_ms};
 use crate::migrations::{self, Migrator};
 use crate::writer::Queue;
 use crate::{Log, Place, Quotas, Record, StoreError, ThreadId, ThreadLog};
@@ -77,6 +77,23 @@ impl Store {
     /// [`StoreError::NoThread`], [`StoreError::Busy`] when it is open, and what the database says.
     pub async fn remove_thread(&self, thread: &ThreadId) -> Result<(), StoreError> {
         self.queue.remove(thread).await
+    }
+
+    /// Whether the database takes what is written now: writes a sign of life of this process.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn probe(&self) -> Result<(), StoreError> {
+        let writer = self.writer().await?;
+        let sql = format!(
+            "UPDATE writers SET beat_ms = {} WHERE id = $1 AND lost = FALSE",
+            now_ms(self.db.backend())
+        );
+        let values = vec![writer.into()];
+        let beaten = self
+            .db
+            .execute(false, &sql, values, "write to the database");
+        beaten.await.map(drop)
     }
 
     /// Under which id this process owns threads, runs and requests.

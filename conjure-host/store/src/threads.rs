@@ -106,6 +106,52 @@ impl Store {
         rows.iter().map(Thread::of).collect()
     }
 
+    /// A page of the threads whose label contains a text, in upper or lower case; the newest first,
+    /// at most `limit` of them.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn threads_named(
+        &self,
+        text: &str,
+        after: Option<&Cursor>,
+        limit: u64,
+    ) -> Result<Vec<Thread>, StoreError> {
+        let wanted = text.to_lowercase();
+        let sql = format!(
+            "SELECT {COLUMNS} FROM threads WHERE (created_at_ms, id) < ($1, $2) \
+             AND removed = FALSE AND LOWER(thread_label) LIKE $3 ESCAPE '!' \
+             ORDER BY created_at_ms DESC, id DESC LIMIT $4"
+        );
+        let mut after = after.cloned();
+        let mut found = Vec::new();
+        loop {
+            let (at_ms, id) = match &after {
+                Some(after) => (after.created_at_ms, after.id.replace('\0', "")),
+                None => (i64::MAX, String::new()),
+            };
+            let left = limit.saturating_sub(found.len() as u64);
+            let values = [
+                at_ms.into(),
+                id.into(),
+                pattern(&wanted).into(),
+                left.into(),
+            ];
+            let rows = self.all(&sql, values).await?;
+            for row in &rows {
+                let thread = Thread::of(row)?;
+                after = Some(thread.cursor());
+                // The database's own small letters may be those of ASCII only.
+                if thread.label.to_lowercase().contains(&wanted) {
+                    found.push(thread);
+                }
+            }
+            if (rows.len() as u64) < left || found.len() as u64 >= limit {
+                return Ok(found);
+            }
+        }
+    }
+
     /// The forks of a thread, the oldest first.
     ///
     /// # Errors
@@ -307,6 +353,24 @@ impl Thread {
     }
 }
 
+/// A pattern that every label with this text fits, and few others: where databases differ about
+/// letters it takes any.
+fn pattern(text: &str) -> String {
+    let mut pattern = "%".to_owned();
+    for c in text.chars() {
+        match c {
+            '%' | '_' | '!' => pattern.extend(['!', c]),
+            c if c.is_ascii() && c != '\0' => pattern.push(c),
+            _ if pattern.ends_with('%') => {}
+            _ => pattern.push('%'),
+        }
+    }
+    if !pattern.ends_with('%') || pattern.ends_with("!%") {
+        pattern.push('%');
+    }
+    pattern
+}
+
 async fn name(
     tx: &crate::database::Transaction<'_>,
     thread: &ThreadId,
@@ -328,4 +392,23 @@ async fn name(
     tx.execute(&sql, [thread.as_str().into(), label.into()])
         .await?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::pattern;
+
+    #[test]
+    fn a_pattern_takes_signs_as_they_are_and_letters_of_others_as_any() {
+        for (text, expected) in [
+            ("plan", "%plan%"),
+            ("50%_!", "%50!%!_!!%"),
+            ("100%", "%100!%%"),
+            ("größe", "%gr%e%"),
+            ("öä", "%"),
+            ("", "%"),
+        ] {
+            assert_eq!(pattern(text), expected, "{text}");
+        }
+    }
 }

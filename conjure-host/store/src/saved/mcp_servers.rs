@@ -4,7 +4,7 @@ use sea_orm::entity::prelude::*;
 
 use crate::{Store, StoreError};
 
-use super::{JsonText, Kind, fresh, now_ms};
+use super::{JsonText, Kind, after_ms, fresh, now_ms};
 
 /// An MCP server. Unique by name.
 #[derive(Debug, Clone, PartialEq, DeriveEntityModel)]
@@ -81,18 +81,18 @@ impl Store {
         self.list::<Entity>(after, limit).await
     }
 
-    /// Saves an MCP server over the one with its id.
+    /// Saves an MCP server over the one with its id, as it was read.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], [`StoreError::NameTaken`], and what the database says.
+    /// [`StoreError::Changed`] when it was changed since, [`StoreError::NotFound`], [`StoreError::NameTaken`], and what the database says.
     pub async fn update_mcp_server(&self, server: Model) -> Result<Model, StoreError> {
         let name = server.name.clone();
-        let updated_at_ms = now_ms();
+        let seen_ms = server.updated_at_ms;
         let server = Model {
-            updated_at_ms,
+            updated_at_ms: after_ms(seen_ms),
             ..server
         };
-        self.update::<Entity, _>(server, &name).await
+        self.update_seen::<Entity, _>(server, &name, seen_ms).await
     }
 
     /// Removes an MCP server. Sessions that chose it have a copy of their own.

@@ -18,6 +18,7 @@ use sea_orm::{
     QuerySelect as _, SqlErr,
 };
 
+use crate::database::for_update;
 use crate::{Store, StoreError};
 
 pub use auths::Model as SavedAuth;
@@ -67,6 +68,12 @@ fn now_ms() -> i64 {
     jiff::Timestamp::now().as_millisecond()
 }
 
+/// The time of a change to what was last changed at another: later than that, whatever the clock
+/// says.
+fn after_ms(before: i64) -> i64 {
+    now_ms().max(before.saturating_add(1))
+}
+
 impl Store {
     /// Writes a new row; `name` is what a clash is about.
     async fn insert<E, A>(&self, model: E::Model, name: &str) -> Result<E::Model, StoreError>
@@ -83,8 +90,38 @@ impl Store {
         Ok(made)
     }
 
+    /// Writes a row over the one with its id, if that was last changed at this time: in between
+    /// somebody else may have.
+    async fn update_seen<E, A>(
+        &self,
+        model: E::Model,
+        name: &str,
+        seen_ms: i64,
+    ) -> Result<E::Model, StoreError>
+    where
+        E: Kind,
+        E::Model: IntoActiveModel<A>,
+        A: ActiveModelTrait<Entity = E> + ActiveModelBehavior + Send,
+    {
+        self.update_where::<E, A>(model, name, Some(seen_ms)).await
+    }
+
     /// Writes a row over the one with its id.
     async fn update<E, A>(&self, model: E::Model, name: &str) -> Result<E::Model, StoreError>
+    where
+        E: Kind,
+        E::Model: IntoActiveModel<A>,
+        A: ActiveModelTrait<Entity = E> + ActiveModelBehavior + Send,
+    {
+        self.update_where::<E, A>(model, name, None).await
+    }
+
+    async fn update_where<E, A>(
+        &self,
+        model: E::Model,
+        name: &str,
+        seen_ms: Option<i64>,
+    ) -> Result<E::Model, StoreError>
     where
         E: Kind,
         E::Model: IntoActiveModel<A>,
@@ -93,6 +130,21 @@ impl Store {
         let model = without_nul::<E>(model);
         let id: String = column(&model, E::ID);
         let tx = self.db().begin(true, SAVING).await?;
+        if let Some(seen_ms) = seen_ms {
+            let sql = format!(
+                "SELECT updated_at_ms FROM {} WHERE id = $1{}",
+                E::default().table_name(),
+                for_update(tx.backend())
+            );
+            let row = tx.one(&sql, [id.as_str().into()]).await?;
+            let row = row.ok_or_else(|| not_found::<E>(&id))?;
+            if crate::row::column::<i64>(&row, "updated_at_ms")? != seen_ms {
+                return Err(StoreError::Changed {
+                    kind: E::NAME,
+                    name: name.to_owned(),
+                });
+            }
+        }
         let changed = model.into_active_model().reset_all().update(tx.inner());
         let changed = match changed.await {
             Err(DbErr::RecordNotUpdated) => Err(not_found::<E>(&id)),

@@ -4,7 +4,7 @@ use sea_orm::entity::prelude::*;
 
 use crate::{Store, StoreError};
 
-use super::{Kind, fresh, now_ms};
+use super::{Kind, after_ms, fresh, now_ms};
 
 /// A persona. Unique by name and version.
 #[derive(Debug, Clone, PartialEq, Eq, DeriveEntityModel)]
@@ -85,18 +85,18 @@ impl Store {
         self.list::<Entity>(after, limit).await
     }
 
-    /// Saves a persona over the one with its id.
+    /// Saves a persona over the one with its id, as it was read.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], [`StoreError::NameTaken`], and what the database says.
+    /// [`StoreError::Changed`] when it was changed since, [`StoreError::NotFound`], [`StoreError::NameTaken`], and what the database says.
     pub async fn update_persona(&self, persona: Model) -> Result<Model, StoreError> {
         let name = persona.name.clone();
-        let updated_at_ms = now_ms();
+        let seen_ms = persona.updated_at_ms;
         let persona = Model {
-            updated_at_ms,
+            updated_at_ms: after_ms(seen_ms),
             ..persona
         };
-        self.update::<Entity, _>(persona, &name).await
+        self.update_seen::<Entity, _>(persona, &name, seen_ms).await
     }
 
     /// Removes a persona. Sessions that chose it have a copy of their own.

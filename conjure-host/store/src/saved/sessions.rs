@@ -8,7 +8,7 @@ use sea_orm::QueryOrder as _;
 use crate::database::Transaction;
 use crate::{Store, StoreError, ThreadId};
 
-use super::{JsonText, Kind, READING, SAVING, fresh, not_found, now_ms};
+use super::{JsonText, Kind, READING, SAVING, after_ms, fresh, not_found, now_ms};
 
 /// A session. Its provider is not saved: it is its authentication's.
 #[derive(Debug, Clone, PartialEq, DeriveEntityModel)]
@@ -195,7 +195,7 @@ impl Store {
     pub async fn update_session(&self, session: Model) -> Result<Model, StoreError> {
         session.is_named_well()?;
         let called = session.called();
-        let updated_at_ms = now_ms();
+        let updated_at_ms = after_ms(session.updated_at_ms);
         let session = Model {
             updated_at_ms,
             ..session

@@ -19,6 +19,7 @@ cases! {
     texts_with_nul_are_kept_without_it_and_found_nowhere
     a_plugin_is_noted_once_with_its_first_and_last_time
     a_blob_is_kept_once_and_read_from_anywhere
+    a_file_that_is_fetched_later_has_its_blob_from_then_on
     a_blob_stays_while_a_file_refers_to_it_and_goes_with_the_last
     a_quota_refuses_and_leaves_nothing_behind
 }
@@ -72,7 +73,7 @@ async fn sessions_personas_and_servers_are_made_changed_listed_and_removed(bed: 
     session.model_id = "gpt-2".to_owned();
     session.mcps = JsonText(json!({"files": {"command": "x"}}));
     let changed = store.update_session(session.clone()).await.unwrap();
-    assert!(changed.updated_at_ms >= session.updated_at_ms);
+    assert!(changed.updated_at_ms > session.updated_at_ms);
     assert_eq!(store.session(&session.id).await.unwrap(), changed);
     let lost = Session {
         auth_id: "nobody".to_owned(),
@@ -101,7 +102,11 @@ async fn sessions_personas_and_servers_are_made_changed_listed_and_removed(bed: 
     let error = store.update_persona(persona.clone()).await.unwrap_err();
     assert!(matches!(error, StoreError::NameTaken { .. }), "{error}");
     persona.version = "2".to_owned();
-    store.update_persona(persona.clone()).await.unwrap();
+    let changed = store.update_persona(persona.clone()).await.unwrap();
+    assert!(changed.updated_at_ms > persona.updated_at_ms);
+    // It was read before the change.
+    let error = store.update_persona(persona.clone()).await.unwrap_err();
+    assert!(matches!(error, StoreError::Changed { .. }), "{error}");
     store.delete_persona(&persona.id).await.unwrap();
     for error in [
         store.persona(&persona.id).await.unwrap_err(),
@@ -326,6 +331,32 @@ fn file(seq: u64, place: Option<String>) -> Record {
             remote: None,
         },
     })
+}
+
+async fn a_file_that_is_fetched_later_has_its_blob_from_then_on(bed: Bed) {
+    let store = bed.open().await;
+    let mut log = open(&store, "t").await;
+    log.append(&[file(1, None)], true).await.unwrap();
+    store.fork(&id("t"), 1, &id("f")).await.unwrap();
+    // A fork's file is its ancestor's.
+    let seen = store.artifacts(&id("f")).await.unwrap();
+    assert_eq!((seen[0].thread.as_str(), &seen[0].blob), ("t", &None));
+    let blob = store
+        .put_blob(&id("t"), [1, 2, 3].as_slice())
+        .await
+        .unwrap();
+    assert!(store.keep_artifact(&seen[0], &blob).await.unwrap());
+    for thread in ["t", "f"] {
+        let kept = store.artifacts(&id(thread)).await.unwrap();
+        assert_eq!(
+            (kept[0].blob.as_ref(), kept[0].size),
+            (Some(&blob.sha256), Some(3))
+        );
+    }
+    store.remove_thread(&id("f")).await.unwrap();
+    store.clear_thread(&id("t")).await.unwrap();
+    assert!(!store.keep_artifact(&seen[0], &blob).await.unwrap());
+    assert!(store.blob(&blob.sha256).await.is_err());
 }
 
 async fn a_blob_stays_while_a_file_refers_to_it_and_goes_with_the_last(bed: Bed) {

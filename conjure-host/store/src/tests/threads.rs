@@ -18,6 +18,7 @@ cases! {
     removing_a_thread_keeps_what_its_forks_show_until_they_go
     the_ledger_knows_each_call
     labels_are_kept_and_the_newest_wins
+    threads_are_found_by_a_part_of_their_label
     long_bodies_and_odd_text_come_back
     numbers_come_back_to_their_last_digit
     totals_are_summed
@@ -459,6 +460,52 @@ async fn labels_are_kept_and_the_newest_wins(bed: Bed) {
     let mut expected = store.threads().await.unwrap();
     expected.reverse();
     assert_eq!(all, expected);
+}
+
+async fn threads_are_found_by_a_part_of_their_label(bed: Bed) {
+    let store = bed.open().await;
+    let labels = [
+        "Login Page",
+        "Größe",
+        "The LOGIN bug",
+        "100% sure",
+        "a_b",
+        "GRÖSSE und ÖL",
+    ];
+    for (number, label) in labels.iter().enumerate() {
+        let thread = id(&format!("t{number}"));
+        store.create_thread(&thread, label).await.unwrap();
+    }
+    store.create_thread(&id("gone"), "login").await.unwrap();
+    store.remove_thread(&id("gone")).await.unwrap();
+    let found = async |text: &str, limit: u64| {
+        let mut all = Vec::new();
+        let mut after = None;
+        loop {
+            let page = store.threads_named(text, after.as_ref(), limit);
+            let page = page.await.unwrap();
+            assert!(page.len() as u64 <= limit);
+            let Some(last) = page.last() else { break };
+            after = Some(last.cursor());
+            all.extend(page.into_iter().map(|thread| thread.label));
+        }
+        all.sort();
+        all
+    };
+    for limit in [1, 2, 9] {
+        assert_eq!(found("login", limit).await, ["Login Page", "The LOGIN bug"]);
+        assert_eq!(
+            found("LOGIN ", limit).await,
+            ["Login Page", "The LOGIN bug"]
+        );
+        assert_eq!(found("größ", limit).await, ["Größe"]);
+        assert_eq!(found("öL", limit).await, ["GRÖSSE und ÖL"]);
+        assert_eq!(found("ö", limit).await, ["GRÖSSE und ÖL", "Größe"]);
+        assert_eq!(found("0%", limit).await, ["100% sure"]);
+        assert_eq!(found("A_B", limit).await, ["a_b"]);
+        assert_eq!(found("a%b\0", limit).await, Vec::<String>::new());
+        assert_eq!(found("", limit).await.len(), 6);
+    }
 }
 
 async fn long_bodies_and_odd_text_come_back(bed: Bed) {

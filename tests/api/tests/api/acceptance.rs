@@ -5,6 +5,7 @@ use conjure_mock_llm::{Message, Position, Reply};
 use serde_json::{Value, json};
 
 use crate::events::{Came, Client};
+use crate::postgres::Database;
 use crate::stage::{Stage, auth, text};
 
 /// The ids of threads on a page.
@@ -15,7 +16,18 @@ fn ids(page: &Value) -> Vec<String> {
 
 #[test]
 fn acceptance() {
-    let stage = Stage::new();
+    accepted(&Stage::new());
+}
+
+#[test]
+fn acceptance_over_postgres() {
+    let Some(database) = Database::begin() else {
+        return;
+    };
+    accepted(&database.stage());
+}
+
+fn accepted(stage: &Stage) {
     let server = &stage.server;
     let workspace = &server.workspace;
     workspace

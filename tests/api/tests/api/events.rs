@@ -8,6 +8,7 @@ use conjure_kit::{Signal, Workspace};
 use conjure_mock_llm::{Message, Position, Reply};
 use serde_json::{Value, json};
 
+use crate::postgres::Database;
 use crate::server::{PATIENCE, Server, connect};
 use crate::stage::{Stage, text};
 
@@ -88,7 +89,7 @@ impl Client {
     }
 
     /// The events up to one of this kind.
-    fn until(&mut self, kind: &str) -> Vec<Came> {
+    pub(crate) fn until(&mut self, kind: &str) -> Vec<Came> {
         let mut all = Vec::new();
         loop {
             let came = self
@@ -109,7 +110,10 @@ fn held(words: &str, gate: &str) -> Reply {
 
 #[test]
 fn who_comes_back_gets_exactly_what_was_missed() {
-    let stage = Stage::new();
+    comes_back(&Stage::new());
+}
+
+fn comes_back(stage: &Stage) {
     let session = stage.session(&json!({}));
     let path = format!("/api/v1/threads/{}/events", text(&session["thread"]["id"]));
     let mut early = Client::follow(&stage.server, &path, None);
@@ -162,10 +166,23 @@ fn who_comes_back_gets_exactly_what_was_missed() {
 }
 
 #[test]
+fn streams_are_the_same_over_postgres() {
+    let Some(database) = Database::begin() else {
+        return;
+    };
+    let stage = database.stage();
+    comes_back(&stage);
+    come_and_go(&stage);
+}
+
+#[test]
 fn clients_that_come_and_go_all_see_the_same() {
+    come_and_go(&Stage::new());
+}
+
+fn come_and_go(stage: &Stage) {
     const SESSIONS: usize = 4;
     const CLIENTS: usize = 3;
-    let stage = Stage::new();
     let words = "Some words that come one after the other, in many pieces. ".repeat(5);
     for _ in 0..SESSIONS {
         stage

@@ -12,15 +12,31 @@ mod ending;
 #[cfg(test)]
 mod events;
 #[cfg(test)]
+mod faults;
+#[cfg(test)]
+mod fetching;
+#[cfg(test)]
 mod files;
+#[cfg(test)]
+mod folds;
 #[cfg(test)]
 mod hostile;
 #[cfg(test)]
+mod logins;
+#[cfg(test)]
+mod mcp;
+#[cfg(test)]
 mod once;
+#[cfg(test)]
+mod postgres;
+#[cfg(test)]
+mod questions;
 #[cfg(test)]
 mod saved;
 #[cfg(test)]
 mod schemathesis;
+#[cfg(test)]
+mod secrets;
 #[cfg(test)]
 mod server;
 #[cfg(test)]
@@ -31,3 +47,5 @@ mod stage;
 mod threads;
 #[cfg(test)]
 mod turns;
+#[cfg(test)]
+mod versions;

@@ -60,6 +60,41 @@ fn a_request_that_failed_may_be_tried_with_its_key() {
 }
 
 #[test]
+fn a_key_belongs_to_its_token_wherever_that_stands_among_others() {
+    let workspace = Workspace::new().unwrap();
+    let start = |tokens: &str| {
+        let tokens = workspace.write("tokens", tokens).unwrap();
+        Server::with(
+            &workspace,
+            &format!("--token-file {}", tokens.display()),
+            &[],
+        )
+    };
+    let body = json!({ "name": "Ada", "persona_text": "Be brief." }).to_string();
+    let make = |server: &Server, token: &str| {
+        let token = format!("Bearer {token}");
+        let headers = [
+            ("authorization", token.as_str()),
+            ("content-type", "application/json"),
+            ("idempotency-key", "k"),
+        ];
+        server.ask("POST", "/api/v1/personas", &headers, &body)
+    };
+    let server = start("first\nsecond\n");
+    let made = make(&server, "second").is(201);
+    server.end(Signal::TERM);
+    // The token is another one by its place now, and another token has that place.
+    let server = start("second\nthird\n");
+    let again = make(&server, "second").is(201);
+    assert_eq!(again.header("idempotency-replayed"), Some("true"));
+    assert_eq!(
+        (&again.body, again.header("etag")),
+        (&made.body, made.header("etag"))
+    );
+    assert_eq!(make(&server, "third").is(409).kind(), "name-taken");
+}
+
+#[test]
 fn a_key_is_taken_while_its_request_is_being_done_and_by_that_client_only() {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
     let workspace = Workspace::new().unwrap();

@@ -66,7 +66,7 @@ fn a_secret_goes_in_and_never_comes_out() {
 }
 
 /// Looks through all files below a directory for a text. How many there were.
-fn files_without(dir: &Path, text: &str) -> usize {
+pub(crate) fn files_without(dir: &Path, text: &str) -> usize {
     let mut seen = 0;
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();

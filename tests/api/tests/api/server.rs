@@ -55,10 +55,7 @@ impl Server {
 
     /// Sends bytes as they are and reads the answer, until the server closes the connection.
     pub(crate) fn raw(&self, request: &[u8]) -> Reply {
-        let mut stream = self.connect();
-        // A server that has answered already need not read the rest.
-        let _early = stream.write_all(request);
-        Reply::read(stream)
+        raw(self.address, request)
     }
 
     /// Sends a request.
@@ -69,20 +66,7 @@ impl Server {
         headers: &[(&str, &str)],
         body: impl AsRef<[u8]>,
     ) -> Reply {
-        let body = body.as_ref();
-        let mut request = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");
-        if !headers.iter().any(|(name, _)| *name == "host") {
-            request.push_str(&format!("host: {}\r\n", self.address));
-        }
-        for (name, value) in headers {
-            request.push_str(&format!("{name}: {value}\r\n"));
-        }
-        if !body.is_empty() {
-            request.push_str(&format!("content-length: {}\r\n", body.len()));
-        }
-        let mut request = format!("{request}\r\n").into_bytes();
-        request.extend_from_slice(body);
-        self.raw(&request)
+        ask(self.address, method, path, headers, body)
     }
 
     pub(crate) fn get(&self, path: &str) -> Reply {
@@ -102,6 +86,37 @@ impl Server {
     pub(crate) fn post(&self, path: &str, body: &Value) -> Reply {
         self.send("POST", path, body)
     }
+}
+
+/// Sends a request to a server, from any thread.
+pub(crate) fn ask(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: impl AsRef<[u8]>,
+) -> Reply {
+    let body = body.as_ref();
+    let mut request = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");
+    if !headers.iter().any(|(name, _)| *name == "host") {
+        request.push_str(&format!("host: {address}\r\n"));
+    }
+    for (name, value) in headers {
+        request.push_str(&format!("{name}: {value}\r\n"));
+    }
+    if !body.is_empty() {
+        request.push_str(&format!("content-length: {}\r\n", body.len()));
+    }
+    let mut request = format!("{request}\r\n").into_bytes();
+    request.extend_from_slice(body);
+    raw(address, &request)
+}
+
+fn raw(address: SocketAddr, request: &[u8]) -> Reply {
+    let mut stream = connect(address);
+    // A server that has answered already need not read the rest.
+    let _early = stream.write_all(request);
+    Reply::read(stream)
 }
 
 /// A connection on which nothing is waited for without end.

@@ -1,0 +1,117 @@
+//! Compactions of a thread: what a model reads in place of its older part, and taking one back.
+
+use axum::Json;
+use axum::extract::State;
+use conjure_core::log::{self, FoldState};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::extract::{Id, Named, Sent};
+use super::pages::Page;
+use super::problem::Problem;
+use super::state::App;
+use crate::store::ThreadId;
+
+pub(super) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(unfold))
+}
+
+/// A compaction: a summary that a model reads in place of the entries before `upto`. What was said
+/// stays.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub(super) struct Fold {
+    /// Its entry.
+    pub(super) seq: u64,
+    /// The first entry that a model reads as it is.
+    upto: u64,
+    state: Became,
+    /// The later compaction that stands for what this one stood for, where it is `inside`.
+    by: Option<u64>,
+}
+
+/// What has become of a compaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = FoldState)]
+enum Became {
+    /// The model reads its summary.
+    Standing,
+    /// A later one stands for what it stood for.
+    Inside,
+    /// It was taken back.
+    Unfolded,
+}
+
+/// Which compaction is taken back.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = UnfoldThread)]
+struct Unfold {
+    /// Its entry; the one that stands without it.
+    #[schema(minimum = 1)]
+    fold: Option<u64>,
+}
+
+/// What was taken back.
+#[derive(Debug, Serialize, ToSchema)]
+struct Unfolded {
+    /// The compaction's entry.
+    unfolded: u64,
+    /// How many tokens of the conversation a model reads now, about. Where that is too many for it,
+    /// the next request makes another compaction.
+    tokens: u64,
+}
+
+/// The compactions of a thread, the oldest first.
+pub(super) async fn folds(app: &App, thread: &ThreadId) -> Result<Vec<Fold>, Problem> {
+    let entries = app.store.fold_entries(thread).await?;
+    let folds = log::folds(&entries).into_iter().map(|fold| Fold {
+        seq: fold.seq,
+        upto: fold.upto,
+        state: match fold.state {
+            FoldState::Standing => Became::Standing,
+            FoldState::Inside { .. } => Became::Inside,
+            FoldState::Unfolded => Became::Unfolded,
+        },
+        by: match fold.state {
+            FoldState::Inside { by } => Some(by),
+            FoldState::Standing | FoldState::Unfolded => None,
+        },
+    });
+    Ok(folds.collect())
+}
+
+/// List the compactions of a thread, the oldest first
+#[utoipa::path(get, path = "/api/v1/threads/{thread}/folds", operation_id = "list_folds",
+    tag = "threads", params(("thread" = String, Path, description = "The thread's id")),
+    responses((status = 200, description = "All of them", body = Page<Fold>)))]
+async fn list(
+    State(app): State<App>,
+    Named(Id(id)): Named<Id>,
+) -> Result<Json<Page<Fold>>, Problem> {
+    Ok(Json(Page {
+        items: folds(&app, &ThreadId::parse(&id)?).await?,
+        next: None,
+    }))
+}
+
+/// Take a compaction back: from the next request on the model reads again what it hid
+#[utoipa::path(post, path = "/api/v1/threads/{thread}/unfold", operation_id = "unfold_thread",
+    tag = "threads", params(("thread" = String, Path, description = "The thread's id")),
+    request_body = Unfold,
+    responses((status = 200, description = "It is taken back", body = Unfolded),
+        (status = 409, description = "Nothing is folded, it is taken back already, a later one \
+            stands for it, or another program has the thread open")))]
+async fn unfold(
+    State(app): State<App>,
+    Named(Id(id)): Named<Id>,
+    Sent(body): Sent<Unfold>,
+) -> Result<Json<Unfolded>, Problem> {
+    let thread = ThreadId::parse(&id)?;
+    let (unfolded, tokens) = app.manager.unfold(&thread, body.fold).await?;
+    Ok(Json(Unfolded { unfolded, tokens }))
+}

@@ -1,0 +1,389 @@
+//! Questions of plugins and servers to the person of a saved session: they wait here until some
+//! client answers, their asker gives up, or their time is over.
+//!
+//! The questions and their ends are events of the thread. What was answered is told to the asker
+//! and to nobody else.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use conjure_core::chat::{Event, QuestionAsked};
+use conjure_skill_sdk::protocol::{Elicit, Elicited};
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use serde_json::{Map, Value};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::mailbox::{Internal, Reports};
+use crate::backend::Asker;
+
+/// Questions that may wait in one session; one more is cancelled.
+const MOST: usize = 32;
+/// The most bytes of a form's schema.
+const MOST_SCHEMA: usize = 256 * 1024;
+
+/// The questions of one session.
+pub(crate) struct Questions {
+    /// How long each waits.
+    patience: Duration,
+    open: Mutex<BTreeMap<String, Open>>,
+    /// Where the session's actor hears of them.
+    actor: OnceLock<Reports>,
+}
+
+/// A question that waits.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct PendingQuestion {
+    pub(crate) asked: QuestionAsked,
+    /// After how many milliseconds it is cancelled.
+    pub(crate) cancelled_in_ms: u64,
+}
+
+struct Open {
+    asked: QuestionAsked,
+    until: Instant,
+    answer: oneshot::Sender<Elicited>,
+}
+
+/// What is answered.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Reply {
+    /// The form, filled in; nothing of a page that was visited.
+    Accept(Map<String, Value>),
+    /// The person does not want to.
+    Decline,
+    /// The person looked away.
+    Cancel,
+}
+
+/// Why an answer is not taken.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum NotTaken {
+    /// No such question waits.
+    Gone,
+    /// The answer does not fit the form.
+    Unfit(String),
+}
+
+impl Questions {
+    /// None yet; each will wait for so long.
+    pub(super) fn new(patience: Duration) -> Arc<Self> {
+        Arc::new(Self {
+            patience,
+            open: Mutex::default(),
+            actor: OnceLock::new(),
+        })
+    }
+
+    /// The one who asks the person of a session.
+    pub(super) fn asker(self: &Arc<Self>) -> Arc<dyn Asker> {
+        Arc::new(Asking(Arc::clone(self)))
+    }
+
+    /// From here on the actor is told.
+    pub(super) fn tell(&self, actor: Reports) {
+        let _ = self.actor.set(actor);
+    }
+
+    /// Those that wait, the oldest first.
+    pub(crate) fn pending(&self) -> Vec<PendingQuestion> {
+        let now = Instant::now();
+        let open = self.lock();
+        let pending = open.values().map(|open| PendingQuestion {
+            asked: open.asked.clone(),
+            cancelled_in_ms: u64::try_from(open.until.saturating_duration_since(now).as_millis())
+                .unwrap_or(u64::MAX),
+        });
+        pending.collect()
+    }
+
+    /// Answers one that waits. The first answer counts.
+    pub(crate) fn answer(&self, id: &str, reply: Reply) -> Result<(), NotTaken> {
+        let asked = {
+            let open = self.lock();
+            let open = open.get(id).ok_or(NotTaken::Gone)?;
+            open.asked.clone()
+        };
+        let elicited = match reply {
+            Reply::Accept(content) => Elicited {
+                action: "accept".to_owned(),
+                content: fitting(&asked, content).map_err(NotTaken::Unfit)?,
+            },
+            Reply::Decline => ended("decline"),
+            Reply::Cancel => ended("cancel"),
+        };
+        // The form was looked at without the lock: somebody else may have been first.
+        let open = self.lock().remove(id).ok_or(NotTaken::Gone)?;
+        open.answer.send(elicited).map_err(|_| NotTaken::Gone)
+    }
+
+    fn put(&self, asked: QuestionAsked) -> Option<(oneshot::Receiver<Elicited>, Instant)> {
+        let (answer, answered) = oneshot::channel();
+        let until = Instant::now() + self.patience;
+        let mut open = self.lock();
+        if open.len() >= MOST {
+            return None;
+        }
+        open.insert(
+            asked.id.clone(),
+            Open {
+                asked,
+                until,
+                answer,
+            },
+        );
+        Some((answered, until))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Open>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Asking(Arc<Questions>);
+
+impl Asker for Asking {
+    fn elicit(&self, plugin: String, question: Elicit) -> BoxFuture<'static, Elicited> {
+        self.elicit_in(plugin, None, question)
+    }
+
+    fn elicit_in(
+        &self,
+        plugin: String,
+        call_id: Option<Arc<str>>,
+        question: Elicit,
+    ) -> BoxFuture<'static, Elicited> {
+        let questions = Arc::clone(&self.0);
+        let asked = QuestionAsked {
+            id: uuid::Uuid::now_v7().to_string(),
+            plugin,
+            call_id: call_id.map(|id| id.to_string()),
+            message: question.message,
+            schema: question.schema,
+            url: question.url,
+        };
+        async move {
+            let Some(actor) = questions.actor.get().cloned() else {
+                return ended("cancel");
+            };
+            let Some((answered, until)) = questions.put(asked.clone()) else {
+                return ended("cancel");
+            };
+            let mut waiting = Waiting {
+                id: asked.id.clone(),
+                action: "cancel".to_owned(),
+                questions: Arc::clone(&questions),
+                actor: actor.clone(),
+            };
+            let told = Internal::Event(Event::Question(asked));
+            if !actor.send(told).await {
+                return ended("cancel");
+            }
+            match tokio::time::timeout_at(until, answered).await {
+                Ok(Ok(answer)) => {
+                    waiting.action.clone_from(&answer.action);
+                    answer
+                }
+                _ => ended("cancel"),
+            }
+        }
+        .boxed()
+    }
+}
+
+/// A question while its asker waits. Dropped, it is over, also where its call was cancelled.
+struct Waiting {
+    id: String,
+    action: String,
+    questions: Arc<Questions>,
+    actor: Reports,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.questions.lock().remove(&self.id);
+        let over = Internal::Event(Event::QuestionOver {
+            id: std::mem::take(&mut self.id),
+            action: std::mem::take(&mut self.action),
+        });
+        self.actor.post(over);
+    }
+}
+
+fn ended(action: &str) -> Elicited {
+    Elicited {
+        action: action.to_owned(),
+        content: BTreeMap::new(),
+    }
+}
+
+/// The content of an answer, with the defaults of the fields that were left out, if it is what the
+/// form asks for.
+fn fitting(
+    asked: &QuestionAsked,
+    mut content: Map<String, Value>,
+) -> Result<BTreeMap<String, Value>, String> {
+    let Some(schema) = &asked.schema else {
+        if content.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        return Err("nothing is to be filled in: leave `content` out".to_owned());
+    };
+    if refers(schema) || schema.to_string().len() > MOST_SCHEMA {
+        return Err(
+            "the form is none that can be checked: it refers elsewhere or is too large; \
+                    decline the question"
+                .to_owned(),
+        );
+    }
+    let fields = schema.get("properties").and_then(Value::as_object);
+    for (name, field) in fields.into_iter().flatten() {
+        if let Some(default) = field.get("default")
+            && !content.contains_key(name)
+        {
+            content.insert(name.clone(), default.clone());
+        }
+    }
+    let options = jsonschema::options()
+        .should_validate_formats(true)
+        .with_pattern_options(jsonschema::PatternOptions::regex());
+    let validator = options.build(schema).map_err(|error| {
+        format!("the form is none that can be checked: {error}; decline the question")
+    })?;
+    let content = Value::Object(content);
+    if let Some(error) = validator.iter_errors(&content).next() {
+        let place = error.instance_path().to_string();
+        let place = place.trim_start_matches('/');
+        // What was filled in may be secret: the rule is told, and not the value.
+        let why = error.masked();
+        return Err(match place {
+            "" => format!("`content` does not fit the form: {why}"),
+            place => format!("`content.{place}` does not fit the form: {why}"),
+        });
+    }
+    match content {
+        Value::Object(content) => Ok(content.into_iter().collect()),
+        _ => Ok(BTreeMap::new()),
+    }
+}
+
+/// Whether a schema refers to others, or to itself. Forms are flat, and a circle has no end.
+fn refers(schema: &Value) -> bool {
+    match schema {
+        Value::Object(members) => members.iter().any(|(name, value)| {
+            matches!(name.as_str(), "$ref" | "$dynamicRef" | "$recursiveRef") || refers(value)
+        }),
+        Value::Array(items) => items.iter().any(refers),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn question(schema: Option<Value>) -> QuestionAsked {
+        QuestionAsked {
+            id: "q".to_owned(),
+            plugin: "p".to_owned(),
+            call_id: None,
+            message: "?".to_owned(),
+            schema,
+            url: None,
+        }
+    }
+
+    fn fits(schema: &Value, content: &Value) -> Result<BTreeMap<String, Value>, String> {
+        let content = content.as_object().cloned().unwrap();
+        fitting(&question(Some(schema.clone())), content)
+    }
+
+    #[test]
+    fn an_answer_is_what_the_form_asks_for() {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "name": { "type": "string", "maxLength": 5 },
+                "count": { "type": "integer", "default": 3 },
+                "mail": { "type": "string", "format": "email" },
+            },
+            "required": ["name", "count"],
+        });
+        let taken = fits(&schema, &json!({ "name": "Ada" })).unwrap();
+        assert_eq!(
+            (&taken["name"], &taken["count"]),
+            (&json!("Ada"), &json!(3))
+        );
+        for (wrong, said) in [
+            (json!({}), "name"),
+            (json!({ "name": 5 }), "content.name"),
+            (json!({ "name": "hunter2" }), "content.name"),
+            (json!({ "name": "Ada", "mail": "nowhere" }), "content.mail"),
+        ] {
+            let why = fits(&schema, &wrong).unwrap_err();
+            assert!(why.contains(said) && !why.contains("hunter2"), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_form_that_cannot_be_checked_is_not_filled_in() {
+        for schema in [
+            json!({ "$ref": "#" }),
+            json!({ "properties": { "a": { "$ref": "https://nowhere.example/schema" } } }),
+            json!({ "properties": { "a": { "type": "nonsense" } } }),
+        ] {
+            let why = fits(&schema, &json!({ "a": 1 })).unwrap_err();
+            assert!(why.contains("decline"), "{why}");
+        }
+        let page = question(None);
+        assert!(fitting(&page, Map::new()).is_ok());
+        let filled = json!({ "a": 1 }).as_object().cloned().unwrap();
+        assert!(fitting(&page, filled).is_err());
+    }
+
+    fn elicit() -> Elicit {
+        Elicit {
+            message: "Go on?".to_owned(),
+            ..Elicit::default()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_question_is_answered_once_or_ends_by_its_deadline() {
+        let questions = Questions::new(Duration::from_secs(60));
+        let (actor, mut told) = Reports::channel();
+        questions.tell(actor);
+        let asking = tokio::spawn(questions.asker().elicit("p".to_owned(), elicit()));
+        let Some(Internal::Event(Event::Question(asked))) = told.recv().await.map(|told| *told)
+        else {
+            panic!("nobody was told");
+        };
+        let pending = questions.pending();
+        assert_eq!(pending[0].asked, asked);
+        assert!(pending[0].cancelled_in_ms <= 60_000);
+        questions.answer(&asked.id, Reply::Decline).unwrap();
+        let second = questions.answer(&asked.id, Reply::Cancel);
+        assert_eq!(second, Err(NotTaken::Gone));
+        assert_eq!(asking.await.unwrap().action, "decline");
+        let over = |told: Option<Box<Internal>>| match told.map(|told| *told) {
+            Some(Internal::Event(Event::QuestionOver { id, action })) => (id, action),
+            _ => panic!("it is not over"),
+        };
+        let declined = (asked.id, "decline".to_owned());
+        assert_eq!(over(told.recv().await), declined);
+        // Nobody answers this one, and the asker of the next goes away.
+        let alone = questions.asker().elicit("p".to_owned(), elicit()).await;
+        assert_eq!(alone.action, "cancel");
+        told.recv().await;
+        assert_eq!(over(told.recv().await).1, "cancel");
+        let given_up = tokio::spawn(questions.asker().elicit("p".to_owned(), elicit()));
+        told.recv().await;
+        given_up.abort();
+        assert_eq!(over(told.recv().await).1, "cancel");
+        assert_eq!(questions.pending(), []);
+    }
+}

@@ -1,0 +1,245 @@
+//! Databases that fail under a server: said with a status that is described, nothing is half-done,
+//! and the server goes on as soon as the database does.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use conjure_kit::{Signal, Workspace};
+use conjure_mock_llm::Message;
+use sea_orm::{ConnectionTrait as _, DatabaseTransaction, TransactionTrait as _};
+use serde_json::json;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::postgres::Database;
+use crate::server::{PATIENCE, Reply, Server, command};
+use crate::stage::text;
+
+/// A small file system; unmounted with this value.
+struct Small(tempfile::TempDir);
+
+impl Small {
+    /// One of 12 MiB; where this user may mount none, the test is left out, and says so.
+    fn mount() -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=12m", "tmpfs"])
+            .arg(dir.path())
+            .output();
+        if mounted.is_ok_and(|mounted| mounted.status.success()) {
+            return Some(Self(dir));
+        }
+        println!("LEFT OUT: root: the test mounts a file system");
+        None
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn remount(&self, how: &str) {
+        let done = Command::new("mount")
+            .args(["-o", &format!("remount,{how}")])
+            .arg(self.path())
+            .status();
+        assert!(done.unwrap().success());
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.path()).status();
+    }
+}
+
+/// Saves a persona of so many bytes.
+fn save(server: &Server, name: &str, bytes: usize) -> Reply {
+    let persona = json!({ "name": name, "persona_text": "x".repeat(bytes) });
+    server.post("/api/v1/personas", &persona)
+}
+
+fn names(server: &Server) -> Vec<String> {
+    let page = server.get("/api/v1/personas?limit=200").is(200).json();
+    let items = page["items"].as_array().unwrap().iter();
+    items.map(|item| text(&item["name"])).collect()
+}
+
+/// Nothing is written: the problem says so, and so does the check of a supervisor.
+fn is_unavailable(server: &Server) {
+    let refused = save(server, "lost", 10).is(503);
+    assert_eq!(refused.kind(), "database");
+    assert_eq!(refused.header("retry-after"), Some("5"));
+    let ready = server.get("/readyz").is(503);
+    assert_eq!(ready.kind(), "database");
+    server.get("/healthz").is(200);
+}
+
+#[test]
+fn a_full_disk_is_said_with_507_and_it_goes_on_when_there_is_space() {
+    let Some(disk) = Small::mount() else { return };
+    let workspace = Workspace::new().unwrap();
+    let filler = disk.path().join("filler");
+    fs::write(&filler, vec![1; 6 << 20]).unwrap();
+    let database = disk.path().join("conjure.db").display().to_string();
+    let server = Server::with(&workspace, "", &[("CONJURE_DATABASE", &database)]);
+    let mut saved = Vec::new();
+    let refused = loop {
+        assert!(saved.len() < 100, "the disk is never full");
+        let name = format!("p{}", saved.len());
+        let reply = save(&server, &name, 500_000);
+        if reply.status != 201 {
+            break reply.is(507);
+        }
+        saved.push(name);
+    };
+    assert_eq!(refused.kind(), "no-space");
+    assert!(!saved.is_empty());
+    assert_eq!(names(&server), saved);
+    assert_eq!(save(&server, "again", 500_000).is(507).kind(), "no-space");
+    fs::remove_file(&filler).unwrap();
+    save(&server, "last", 500_000).is(201);
+    saved.push("last".to_owned());
+    assert_eq!(names(&server), saved);
+    server.get("/readyz").is(200);
+}
+
+#[test]
+fn a_database_that_may_only_be_read_is_said_before_the_server_begins() {
+    let Some(disk) = Small::mount() else { return };
+    let workspace = Workspace::new().unwrap();
+    let database = disk.path().join("conjure.db").display().to_string();
+    let env = [("CONJURE_DATABASE", database.as_str())];
+    let server = Server::with(&workspace, "", &env);
+    save(&server, "kept", 10).is(201);
+    server.end(Signal::TERM);
+    disk.remount("ro");
+    let refused = command(&workspace, "")
+        .env("CONJURE_DATABASE", &database)
+        .run()
+        .unwrap();
+    assert_ne!(refused.code, Some(0), "{refused:?}");
+    assert!(refused.stderr.contains("read-only"), "{}", refused.stderr);
+    disk.remount("rw");
+    assert_eq!(names(&Server::with(&workspace, "", &env)), ["kept"]);
+}
+
+/// The SQLite file of a workspace.
+fn file(workspace: &Workspace) -> PathBuf {
+    workspace.home().join(".local/share/conjure/conjure.db")
+}
+
+#[test]
+fn a_database_that_another_program_holds_is_said_and_it_goes_on_when_that_is_gone() {
+    let server = Server::start();
+    save(&server, "kept", 10).is(201);
+    let held = Held::take(&file(&server.workspace));
+    is_unavailable(&server);
+    // What is only read is there.
+    assert_eq!(names(&server), ["kept"]);
+    drop(held);
+    save(&server, "after", 10).is(201);
+    assert_eq!(names(&server), ["kept", "after"]);
+    server.get("/readyz").is(200);
+}
+
+/// Another program that writes to a database and does not end.
+struct Held {
+    runtime: Runtime,
+    writing: Option<DatabaseTransaction>,
+}
+
+impl Held {
+    fn take(path: &Path) -> Self {
+        let runtime = runtime();
+        let writing = runtime.block_on(async {
+            let other = sea_orm::Database::connect(format!("sqlite://{}", path.display()));
+            let writing = other.await.unwrap().begin().await.unwrap();
+            writing
+                .execute_unprepared("DELETE FROM runs")
+                .await
+                .unwrap();
+            writing
+        });
+        Self {
+            runtime,
+            writing: Some(writing),
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(writing) = self.writing.take() {
+            self.runtime.block_on(writing.rollback()).unwrap();
+        }
+    }
+}
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// Waits until the server can work again.
+fn wait_until_ready(server: &Server) {
+    let until = Instant::now() + PATIENCE;
+    while server.get("/readyz").status != 200 {
+        assert!(Instant::now() < until, "it does not go on");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+#[test]
+fn a_server_of_postgres_that_stops_is_said_and_it_goes_on_when_that_is_back() {
+    let Some(database) = Database::begin() else {
+        return;
+    };
+    let stage = database.stage();
+    let session = text(&stage.session(&json!({}))["id"]);
+    stage.model.says(Message::new().text("First."));
+    stage.talk(&session, "One");
+    database.0.stop().unwrap();
+    is_unavailable(&stage.server);
+    let path = format!("/api/v1/sessions/{session}");
+    assert_eq!(stage.server.get(&path).is(503).kind(), "database");
+    database.0.start().unwrap();
+    wait_until_ready(&stage.server);
+    stage.model.says(Message::new().text("Second."));
+    stage.talk(&session, "Two");
+    assert_eq!(stage.now(&session)["thread"]["turns"], 2);
+    assert_eq!(names(&stage.server), Vec::<String>::new());
+}
+
+#[test]
+fn a_server_of_postgres_that_only_reads_is_said_and_read() {
+    let Some(database) = Database::begin() else {
+        return;
+    };
+    let stage = database.stage();
+    save(&stage.server, "kept", 10).is(201);
+    // What a fail-over does to connections: they end, and the next find another setting.
+    let set = |setting: &str| {
+        runtime().block_on(async {
+            // Of another database, which may always be written.
+            let (server, _) = database.0.url().rsplit_once('/').unwrap();
+            let admin = sea_orm::Database::connect(format!("{server}/template1"));
+            let admin = admin.await.unwrap();
+            for sql in [
+                format!("ALTER DATABASE postgres SET default_transaction_read_only = {setting}"),
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                 WHERE application_name = 'conjure'"
+                    .to_owned(),
+            ] {
+                admin.execute_unprepared(&sql).await.unwrap();
+            }
+            admin.close().await.unwrap();
+        });
+    };
+    set("on");
+    is_unavailable(&stage.server);
+    assert_eq!(names(&stage.server), ["kept"]);
+    set("off");
+    wait_until_ready(&stage.server);
+    save(&stage.server, "after", 10).is(201);
+    assert_eq!(names(&stage.server), ["kept", "after"]);
+}
