@@ -7,10 +7,9 @@ use conjure_core::turn::Decision;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use super::extract::{Named, Ref, Sent, text};
+use super::operations::{Operations, routes};
 use super::pages::Page;
 use super::problem::Problem;
 use super::state::App;
@@ -19,8 +18,8 @@ use crate::manager;
 /// What a model is told of a call that a person denied and gave no reason.
 const DENIED: &str = "the person denied it";
 
-pub(super) fn router() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
+pub(super) fn router() -> Operations {
+    Operations::new()
         .routes(routes!(list))
         .routes(routes!(decide))
 }

@@ -7,10 +7,9 @@ use axum::response::{IntoResponse as _, Response};
 use secrecy::SecretString;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use super::extract::{Id, Named, Params, Sent};
+use super::operations::{Operations, routes};
 use super::pages::{Page, Paging};
 use super::problem::Problem;
 use super::state::App;
@@ -19,8 +18,8 @@ use crate::provider::{HttpProvider, ProviderError};
 use crate::session::SessionSpec;
 use crate::store::SavedAuth;
 
-pub(super) fn router() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
+pub(super) fn router() -> Operations {
+    Operations::new()
         .routes(routes!(list, create))
         .routes(routes!(get, change, remove))
         .routes(routes!(test))

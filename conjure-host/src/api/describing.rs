@@ -2,6 +2,7 @@
 //! common is added here, once. Only tests make it; a server has the file.
 
 use serde_json::Value;
+use utoipa::OpenApi as _;
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn, PathItem};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
@@ -9,16 +10,29 @@ use utoipa::openapi::{ContentBuilder, HeaderBuilder, OpenApi, Ref, RefOr, Respon
 
 use super::document;
 use super::door::OPEN;
-use super::problem::MEDIA_TYPE;
+use super::problem::{Described, MEDIA_TYPE};
 
 /// Set to 1: the file is written anew.
 const WRITE: &str = "CONJURE_WRITE_FIXTURES";
 /// The file.
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/openapi.json");
 
+/// What the description begins with.
+#[derive(utoipa::OpenApi)]
+#[openapi(
+    info(
+        title = "Conjure",
+        description = "A host for AI agents. Errors are problem details (RFC 9457); lists come in \
+                       pages with a cursor; a create that has an `Idempotency-Key` is done once.",
+        version = "1"
+    ),
+    components(schemas(Described))
+)]
+struct Base;
+
 #[test]
 fn the_description_is_what_the_operations_say() {
-    let (_, mut described) = super::routes().split_for_parts();
+    let mut described = super::routes().described(Base::openapi());
     finish(&mut described);
     let made = serde_json::to_string_pretty(&described).unwrap() + "\n";
     if std::env::var(WRITE).is_ok_and(|value| value == "1") {

@@ -14,11 +14,10 @@ use conjure_core::chat::{Event, EventId};
 use futures_util::{Stream, stream};
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use super::extract::{Id, Named, Params};
 use super::metrics::OpenStream;
+use super::operations::{Operations, routes};
 use super::problem::Problem;
 use super::state::App;
 use crate::manager::{Change, Changes, EventStream};
@@ -31,8 +30,8 @@ const RETRY: Duration = Duration::from_secs(1);
 /// How often a stream without events shows that it lives.
 const ALIVE: Duration = Duration::from_secs(15);
 
-pub(super) fn router() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
+pub(super) fn router() -> Operations {
+    Operations::new()
         .routes(routes!(of_thread))
         .routes(routes!(of_sessions))
 }

@@ -14,11 +14,10 @@ use futures_util::stream;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use super::extract::{Id, Named, Params};
 use super::fetching::{self, Now};
+use super::operations::{Operations, routes};
 use super::pages::Page;
 use super::problem::Problem;
 use super::ranges::{Asked, asked};
@@ -29,8 +28,8 @@ use crate::store::{Artifact, Store, ThreadId};
 /// Bytes that are read at once.
 const PIECE: usize = 64 * 1024;
 
-pub(super) fn router() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
+pub(super) fn router() -> Operations {
+    Operations::new()
         .routes(routes!(list))
         .routes(routes!(content))
 }

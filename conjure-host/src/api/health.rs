@@ -8,9 +8,8 @@ use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
+use super::operations::{Operations, routes};
 use super::problem::Problem;
 use super::state::App;
 
@@ -20,8 +19,8 @@ const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=
 /// How long the database may take to say that it works.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-pub(super) fn router() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
+pub(super) fn router() -> Operations {
+    Operations::new()
         .routes(routes!(healthz))
         .routes(routes!(readyz))
         .routes(routes!(metrics))

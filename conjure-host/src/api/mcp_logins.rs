@@ -21,11 +21,10 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use super::extract::{Id, Named, Sent, line};
 use super::mcp_servers::switched_on;
+use super::operations::{Operations, routes};
 use super::problem::Problem;
 use super::state::App;
 use crate::backend::Asker;
@@ -46,8 +45,8 @@ const LOGOUT: Duration = Duration::from_secs(60);
 /// The most characters of an address.
 const ADDRESS: usize = 16 * 1024;
 
-pub(super) fn router() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
+pub(super) fn router() -> Operations {
+    Operations::new()
         .routes(routes!(show, begin, cancel))
         .routes(routes!(address))
         .routes(routes!(logout))

@@ -9,10 +9,9 @@ use axum::response::{IntoResponse as _, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use super::extract::{Id, Named, Params, Sent, line};
+use super::operations::{Operations, routes};
 use super::pages::{Page, Paging};
 use super::problem::Problem;
 use super::state::App;
@@ -27,8 +26,8 @@ const LONGEST: usize = 100;
 /// The longest that a server is tried.
 const LONGEST_TRIAL: Duration = Duration::from_secs(60);
 
-pub(super) fn router() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
+pub(super) fn router() -> Operations {
+    Operations::new()
         .routes(routes!(list, create))
         .routes(routes!(get, change, remove))
         .routes(routes!(import))

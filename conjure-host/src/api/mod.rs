@@ -21,6 +21,7 @@ mod mcp_servers;
 mod metrics;
 mod once;
 mod openapi;
+mod operations;
 mod pages;
 mod personas;
 mod plugins;
@@ -47,13 +48,13 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use utoipa_axum::router::OpenApiRouter;
 
 use crate::auths::Auths;
 use crate::http_server::connections::{self, Bounds};
 use crate::manager::Manager;
 use door::Door;
 use metrics::Metrics;
+use operations::Operations;
 use problem::Problem;
 use state::{App, Parts};
 
@@ -214,8 +215,8 @@ impl ApiServer {
 }
 
 fn router(app: App, door: Door) -> Router {
-    let (router, _) = routes().split_for_parts();
-    router
+    routes()
+        .into_router()
         .merge(openapi::router())
         .fallback(unknown)
         .method_not_allowed_fallback(not_allowed)
@@ -225,8 +226,8 @@ fn router(app: App, door: Door) -> Router {
 }
 
 /// All operations that the description has.
-fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::with_openapi(openapi::base())
+fn routes() -> Operations {
+    Operations::new()
         .merge(health::router())
         .merge(auths::router())
         .merge(providers::router())

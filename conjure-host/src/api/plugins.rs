@@ -5,14 +5,13 @@ use axum::extract::State;
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
+use super::operations::{Operations, routes};
 use super::state::App;
 use crate::describe::{failed_json, loaded_json};
 
-pub(super) fn router() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(list))
+pub(super) fn router() -> Operations {
+    Operations::new().routes(routes!(list))
 }
 
 /// The plugins at this moment.

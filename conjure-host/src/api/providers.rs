@@ -4,18 +4,17 @@ use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use super::auths;
 use super::extract::{Id, Named};
+use super::operations::{Operations, routes};
 use super::pages::Page;
 use super::problem::Problem;
 use super::state::App;
 use crate::provider::{KNOWN, ListedModel, ModelBook};
 
-pub(super) fn router() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
+pub(super) fn router() -> Operations {
+    Operations::new()
         .routes(routes!(list))
         .routes(routes!(models))
 }

@@ -8,10 +8,9 @@ use conjure_core::turn::When;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use super::extract::{Named, Params, Ref, Sent, line, text};
+use super::operations::{Operations, routes};
 use super::pages::{Page, Paging};
 use super::problem::Problem;
 use super::state::App;
@@ -24,8 +23,8 @@ use crate::store::ThreadId;
 /// The most characters of a name.
 const LONGEST: usize = 100;
 
-pub(super) fn router() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
+pub(super) fn router() -> Operations {
+    Operations::new()
         .routes(routes!(list, create))
         .routes(routes!(get, change, remove))
         .routes(routes!(check))

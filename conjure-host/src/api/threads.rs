@@ -7,10 +7,9 @@ use axum::response::{IntoResponse as _, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use super::extract::{Id, Named, Params, Sent, line};
+use super::operations::{Operations, routes};
 use super::pages::{self, Page};
 use super::problem::Problem;
 use super::state::App;
@@ -19,8 +18,8 @@ use crate::store::{self, Cursor, ThreadId};
 /// The most characters of a name.
 const LONGEST: usize = 200;
 
-pub(super) fn router() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
+pub(super) fn router() -> Operations {
+    Operations::new()
         .routes(routes!(list))
         .routes(routes!(get, change, remove))
         .routes(routes!(cost))

@@ -8,10 +8,9 @@ use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use conjure_core::log::EntryBody;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use super::extract::{Id, Named, SentLines};
+use super::operations::{Operations, routes};
 use super::problem::Problem;
 use super::state::App;
 use super::threads::Thread;
@@ -20,12 +19,12 @@ use crate::store::{Log as _, Record, ThreadId, json_lines};
 /// The media type of exports.
 const LINES: HeaderValue = HeaderValue::from_static("application/jsonl");
 
-pub(super) fn export_router() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(export))
+pub(super) fn export_router() -> Operations {
+    Operations::new().routes(routes!(export))
 }
 
-pub(super) fn import_router() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(import))
+pub(super) fn import_router() -> Operations {
+    Operations::new().routes(routes!(import))
 }
 
 /// Export a thread as lines of JSON, one record a line

@@ -10,11 +10,10 @@ use axum::response::{IntoResponse as _, Response};
 use conjure_core::chat::Message;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use super::extract::{Named, Params, Ref, Sent, line, text};
 use super::once::Once;
+use super::operations::{Operations, routes};
 use super::pages::{self, Page};
 use super::problem::Problem;
 use super::state::App;
@@ -26,8 +25,8 @@ const LONGEST: usize = 100;
 /// The longest wait for a turn, in seconds.
 const MOST_SECONDS: u64 = 60;
 
-pub(super) fn router() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
+pub(super) fn router() -> Operations {
+    Operations::new()
         .routes(routes!(list, say))
         .routes(routes!(get))
         .routes(routes!(cancel))
