@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
-use conjure_kit::Workspace;
+use conjure_kit::{Guard, Workspace};
 
 use crate::said::{Order, Said};
 use crate::served::Served;
@@ -41,6 +41,7 @@ pub(crate) enum Running {
 /// A host that embeds a manager.
 pub(crate) struct Embedded {
     child: Child,
+    guard: Option<Guard>,
     stdin: Option<ChildStdin>,
     said: Receiver<Said>,
 }
@@ -72,6 +73,7 @@ impl Start {
             .stderr(log)
             .spawn()
             .with_context(|| format!("{} could not be started", self.program.display()))?;
+        let guard = ends_with_us(&child)?;
         let stdout = child.stdout.take().context("it has no output")?;
         let (lines, said) = channel();
         std::thread::spawn(move || {
@@ -88,6 +90,7 @@ impl Start {
         Ok(Running::Embedded(Embedded {
             stdin: child.stdin.take(),
             child,
+            guard: Some(guard),
             said,
         }))
     }
@@ -133,7 +136,19 @@ impl Running {
     }
 }
 
+/// Kills a host when this process ends, however that happens.
+pub(crate) fn ends_with_us(host: &Child) -> std::io::Result<Guard> {
+    Guard::new("kill -9 \"$1\"", &[&host.id().to_string()], None)
+}
+
 impl Embedded {
+    /// It is about to be collected: its number is soon somebody else's.
+    fn disarm(&mut self) {
+        if let Some(guard) = self.guard.take() {
+            guard.disarm();
+        }
+    }
+
     fn tell(&mut self, order: &Order) -> Result<()> {
         let mut line = serde_json::to_vec(order)?;
         line.push(b'\n');
@@ -143,6 +158,7 @@ impl Embedded {
 
     fn kill(&mut self) -> Result<Vec<Said>> {
         self.child.kill().context("it could not be killed")?;
+        self.disarm();
         self.child.wait()?;
         // The pipe ends with the process, so this ends too.
         Ok(self.said.iter().collect())
@@ -153,6 +169,7 @@ impl Embedded {
         let until = Instant::now() + patience;
         loop {
             if let Some(status) = self.child.try_wait()? {
+                self.disarm();
                 anyhow::ensure!(status.success(), "it ended with {status}");
                 return Ok(());
             }
@@ -165,6 +182,7 @@ impl Embedded {
 impl Drop for Embedded {
     fn drop(&mut self) {
         let _ = self.child.kill();
+        self.disarm();
         let _ = self.child.wait();
     }
 }

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::http::{Answer, Api};
 use crate::random::Random;
-use crate::running::{MARK, OUTER, Start};
+use crate::running::{MARK, OUTER, Start, ends_with_us};
 use crate::said::{Order, Said};
 use crate::victim::KEY;
 
@@ -70,7 +70,7 @@ impl Served {
             .stderr(log)
             .spawn()
             .with_context(|| format!("{} could not be started", start.conjure.display()))?;
-        let guard = Guard::new("kill -9 \"$1\"", &[&child.id().to_string()], None)?;
+        let guard = ends_with_us(&child)?;
         let stdout = child.stdout.take().context("it has no output")?;
         let (sender, said) = channel();
         let api = Arc::new(OnceLock::new());
