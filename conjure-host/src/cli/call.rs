@@ -59,7 +59,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
         ..SessionSpec::calls(&args.skill, args.executor.as_deref())
     };
     let opening = async { Ok(host.calls(spec).await?) };
-    let calls = signals.unless(opening).await?;
+    let calls = Box::pin(signals.unless(opening)).await?;
     let cancel = CancellationToken::new();
     let calling = async { Ok(calls.call(&call, &cancel).await) };
     let report = signals.cancelling(&cancel, calling).await?;
