@@ -70,6 +70,9 @@ use keeper::Keeper;
 use open::Live;
 use requests::Ask;
 
+/// How long sessions have to end when the deadline of a shutdown has passed: each ends its turn in
+/// ten seconds where the database and the session answer.
+const LAST: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 15 });
 /// Messages that may wait at a keeper.
 const MAILBOX: usize = 64;
 
@@ -167,15 +170,19 @@ impl Manager {
     }
 
     /// Begins nothing any more, lets what runs come to its end for this long, ends the rest with
-    /// what came so far kept, and closes every session.
+    /// what came so far kept, and closes every session. A session that does not end within 15 s more
+    /// is left to the end of the process, as after a crash.
     pub async fn shutdown(&self, deadline: Duration) {
         self.inner.closing.cancel();
         self.inner.tasks.close();
         let ended = tokio::time::timeout(deadline, self.inner.tasks.wait()).await;
         if ended.is_err() {
             self.inner.ending.cancel();
-            // Each session bounds its own end.
-            self.inner.tasks.wait().await;
+            let ended = tokio::time::timeout(LAST, self.inner.tasks.wait()).await;
+            if ended.is_err() {
+                let left = self.inner.tasks.len();
+                tracing::error!("{left} tasks of sessions did not end; they end with the process");
+            }
         }
     }
 

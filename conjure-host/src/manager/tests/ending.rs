@@ -78,6 +78,23 @@ async fn a_shutdown_ends_what_takes_longer_and_keeps_what_came() {
 }
 
 #[tokio::test]
+async fn a_session_that_does_not_end_holds_no_shutdown_up() {
+    let stage = Stage::new(Script::new().reply(held("Nearly there", "middle"))).await;
+    let session = stage.session().await;
+    let turn = stage.manager.say(&session.id, Said::user("hello"), None);
+    turn.await.unwrap();
+    stage.model.reached("middle").await.unwrap();
+    let thread = session.thread.unwrap().id;
+    let live = stage.manager.inner.live.lock().unwrap()[&thread].clone();
+    live.session.stop_answering().await;
+    let down = stage.manager.shutdown(Duration::from_millis(10));
+    tokio::time::timeout(super::stage::PATIENCE, down)
+        .await
+        .expect("it ends without that session");
+    assert!(!stage.manager.inner.tasks.is_empty());
+}
+
+#[tokio::test]
 async fn runs_of_a_process_that_is_gone_are_interrupted() {
     let stage = Stage::new(always("x")).await;
     let session = stage.session().await;

@@ -158,8 +158,9 @@ impl Ready {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read as _;
     use std::process::Output;
+
+    use rustix::process::{WaitId, WaitIdOptions};
 
     use super::*;
 
@@ -239,8 +240,10 @@ mod tests {
         let shell = shell("/bin/sh");
         let mut ready = Ready::start(&shell, "m".to_owned()).unwrap();
         ready.child.kill().unwrap();
-        let mut end = ready.child.stdout.take().unwrap();
-        end.read_to_end(&mut Vec::new()).unwrap();
+        // Its files are closed one after the other, all of them before it counts as ended.
+        let pid = rustix::process::Pid::from_child(&ready.child);
+        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        rustix::process::waitid(WaitId::Pid(pid), ended).unwrap();
         assert!(ready.give(&shell, "true").is_none());
     }
 
