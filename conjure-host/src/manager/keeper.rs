@@ -106,6 +106,7 @@ impl Keeper {
 
     /// The last that it does.
     async fn wound_up(&mut self, left: RunState) {
+        self.open_anew();
         self.drop_waiting(left, GOING_DOWN).await;
         let was_running = self.running.is_some();
         self.leave().await;
@@ -304,18 +305,21 @@ impl Keeper {
 
     /// Begins the next turn that waits, if none runs.
     async fn begin_next(&mut self) {
-        if self.running.is_some() || self.opening.is_some() {
-            return;
-        }
         if self.inner.closing.is_cancelled() {
             self.drop_waiting(RunState::Interrupted, GOING_DOWN).await;
         }
-        let Some(turn) = self.waiting.pop_front() else {
-            return;
-        };
-        if self.waiting.is_empty() {
-            self.waiting.shrink_to_fit();
+        while self.running.is_none() && self.opening.is_none() {
+            let Some(turn) = self.waiting.pop_front() else {
+                return;
+            };
+            if self.waiting.is_empty() {
+                self.waiting.shrink_to_fit();
+            }
+            self.begin_or_open(turn).await;
         }
+    }
+
+    async fn begin_or_open(&mut self, turn: Waiting) {
         let fits =
             |open: &Open| !open.is_outdated && open.opened.live.session.thread() == &turn.thread;
         if self.open.as_ref().is_some_and(fits) {
@@ -365,26 +369,24 @@ impl Keeper {
         let Some(open) = &mut self.open else { return };
         open.is_at_rest = false;
         let live = open.opened.live.clone();
-        live.set_run(Some(turn.turn_id.clone()));
-        if let Err(error) = self
-            .inner
-            .store
-            .update_run(&turn.turn_id, RunState::Running, None)
-            .await
-        {
-            tracing::warn!(
+        let store = &self.inner.store;
+        let noted = store.update_run(&turn.turn_id, RunState::Running, None);
+        match noted.await {
+            Ok(true) => {}
+            // Another process took it for one of a process that is gone, and keeps what it says.
+            Ok(false) => {
+                tracing::warn!(run = turn.turn_id, "it was ended elsewhere");
+                return;
+            }
+            Err(error) => tracing::warn!(
                 run = turn.turn_id,
                 "the run was not noted as running: {error}"
-            );
+            ),
         }
-        let (turn_id, message) = (turn.turn_id.clone(), turn.message);
-        let session = live.session;
-        let answer = tokio::spawn(async move {
-            match message {
-                Some(message) => session.say_as(turn_id, message).await,
-                None => session.go_on_as(turn_id).await,
-            }
-        });
+        live.set_run(Some(turn.turn_id.clone()));
+        // Asked here, so that a cancel that comes next finds it.
+        let answer = live.session.begin(turn.turn_id.clone(), turn.message).await;
+        let answer = tokio::spawn(answer);
         self.running = Some(Running {
             turn_id: turn.turn_id,
             thread: turn.thread,
@@ -401,14 +403,23 @@ impl Keeper {
         let recorded = self
             .inner
             .record_failure(&turn.thread, &turn.turn_id, turn.message, error);
-        if let Err(why) = recorded.await {
-            tracing::warn!(
-                run = turn.turn_id,
-                "what was said is not in its thread: {why}"
-            );
+        match recorded.await {
+            Ok(()) => {
+                self.end_run(&turn.turn_id, RunState::Failed, None, Some(error))
+                    .await;
+            }
+            // The run keeps what was said until it is.
+            Err(why) => {
+                tracing::warn!(
+                    run = turn.turn_id,
+                    "what was said is not in its thread yet: {why}"
+                );
+                let failed = self.inner.store.fail_unwritten(&turn.turn_id, error);
+                if let Err(failed) = failed.await {
+                    tracing::error!(run = turn.turn_id, "its end was not noted: {failed}");
+                }
+            }
         }
-        self.end_run(&turn.turn_id, RunState::Failed, None, Some(error))
-            .await;
         self.inner.note_latest(&self.id, &turn.thread).await;
     }
 

@@ -4,7 +4,7 @@
 use conjure_core::chat::{ErrorEvent, Event, Message, Usage};
 use conjure_core::log::{Entry, EntryBody, Outcome};
 
-use super::Inner;
+use super::{Inner, lock};
 use crate::session::Recorder;
 use crate::store::{Run, RunState, StoreError, ThreadId};
 
@@ -21,11 +21,7 @@ impl Inner {
         error: &str,
     ) -> Result<(), StoreError> {
         let mut recorder = Recorder::open(&self.store, thread).await?;
-        let outcome = Outcome::Failed {
-            error: error.to_owned(),
-            kind: "session".to_owned(),
-        };
-        record(&mut recorder, turn_id, message, outcome, error);
+        record(&mut recorder, turn_id, message, failed(error), error);
         recorder.commit().await?;
         self.live_changed.send_modify(|changes| *changes += 1);
         Ok(())
@@ -34,32 +30,44 @@ impl Inner {
     /// Writes what was said in turns whose process ended before they began. One whose thread
     /// somebody writes now is written another time.
     pub(super) async fn record_unbegun(&self) -> Result<(), StoreError> {
-        for run in self.store.unwritten_runs(PAGE).await? {
-            match self.record_unbegun_run(&run).await {
-                Ok(()) | Err(StoreError::NoThread { .. }) => {
-                    self.store.run_is_written(&run.id).await?;
+        let mut after = None;
+        loop {
+            let runs = self.store.unwritten_runs(after.as_ref(), PAGE).await?;
+            let Some(last) = runs.last() else {
+                return Ok(());
+            };
+            after = Some(last.cursor());
+            for run in runs {
+                // Its session closes it some time.
+                if lock(&self.live).contains_key(&run.thread) || run.message.is_none() {
+                    continue;
                 }
-                Err(StoreError::Busy { .. }) => {}
-                Err(error) => tracing::warn!(
-                    run = run.id,
-                    thread = %run.thread,
-                    "what was said in it is not in its thread yet: {error}"
-                ),
+                match self.record_unbegun_run(&run).await {
+                    Ok(()) | Err(StoreError::NoThread { .. }) => {
+                        self.store.run_is_written(&run.id).await?;
+                    }
+                    Err(StoreError::Busy { .. }) => {}
+                    Err(error) => tracing::warn!(
+                        run = run.id,
+                        thread = %run.thread,
+                        "what was said in it is not in its thread yet: {error}"
+                    ),
+                }
             }
         }
-        Ok(())
     }
 
     async fn record_unbegun_run(&self, run: &Run) -> Result<(), StoreError> {
         let mut recorder = Recorder::open(&self.store, &run.thread).await?;
         let began = |entry: &Entry| matches!(&entry.body, EntryBody::TurnStarted { turn_id } if turn_id == &run.id);
         if !recorder.entries().iter().any(began) {
-            let why = match run.state {
-                RunState::Lost => "its session broke before it began",
-                _ => "the host ended before it began",
+            let (outcome, why) = match (run.state, &run.error) {
+                (RunState::Failed, Some(error)) => (failed(error), error.as_str()),
+                (RunState::Lost, _) => (Outcome::Interrupted, "its session broke before it began"),
+                _ => (Outcome::Interrupted, "the host ended before it began"),
             };
             let message = run.message.clone();
-            record(&mut recorder, &run.id, message, Outcome::Interrupted, why);
+            record(&mut recorder, &run.id, message, outcome, why);
             recorder.commit().await?;
         }
         drop(recorder);
@@ -79,6 +87,13 @@ impl Inner {
         if let Err(error) = noted.await {
             tracing::warn!(%thread, "the newest entry was not noted: {error}");
         }
+    }
+}
+
+fn failed(error: &str) -> Outcome {
+    Outcome::Failed {
+        error: error.to_owned(),
+        kind: "session".to_owned(),
     }
 }
 

@@ -103,6 +103,9 @@ impl Import {
 
     /// An argument of a program; `before` is the one before it.
     pub(super) fn argument(&mut self, server: &str, before: Option<&str>, value: &str) -> Text {
+        if value.contains("://") && secret::is_in_address(value) {
+            return self.address(server, value);
+        }
         // What names itself: `--option=value`, `NAME=value`, `Header: value`.
         let named = [('=', ""), (':', " ")].iter().find_map(|(sign, space)| {
             let (name, own) = value.split_once(*sign)?;

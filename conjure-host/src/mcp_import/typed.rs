@@ -83,9 +83,13 @@ pub(crate) fn secrets(server: &str, settings: &Value, before: &[&Value]) -> Vec<
         let arg = arg.as_str();
         if let Some(arg) = arg
             && let Text::Secret { prefix, .. } = Import::default().argument(server, before_it, arg)
-            && let Some(secret) = arg.strip_prefix(&prefix)
         {
-            take(format!("/args/{at}"), "ARG", &prefix, secret);
+            // What is written in another way than the prefix has it is a secret as a whole.
+            let (prefix, secret) = match arg.strip_prefix(&prefix) {
+                Some(secret) => (prefix.as_str(), secret),
+                None => ("", arg),
+            };
+            take(format!("/args/{at}"), "ARG", prefix, secret);
         }
         before_it = arg;
     }
@@ -187,6 +191,22 @@ mod tests {
         assert_eq!(typed("https://x.example/mcp"), Vec::<String>::new());
         let with = "https://x.example/mcp?api_key=1";
         assert_eq!(typed(with), [with]);
+    }
+
+    #[test]
+    fn a_secret_in_an_argument_is_found_however_it_is_written() {
+        let typed = |args: Value| sealed(&json!({ "args": args }), &[]).1;
+        for header in ["Authorization:Bearer abc", "Authorization:  Bearer abc"] {
+            assert_eq!(typed(json!(["--header", header])), [header]);
+        }
+        let header = "Authorization: Bearer abc";
+        assert_eq!(typed(json!(["--header", header])), ["abc"]);
+        for address in ["postgresql://me:pw@db/x", "https://x.example/sse?api_key=abc"] {
+            assert_eq!(typed(json!([address])), [address]);
+            assert_eq!(typed(json!(["--url", address])), [address]);
+        }
+        let plain = json!(["mcp-remote", "https://x.example/sse", "http://127.0.0.1:80", "a:b"]);
+        assert_eq!(typed(plain), Vec::<String>::new());
     }
 
     #[test]

@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::actor::{Actor, Answered, Start};
+use super::actor::{Actor, Start};
 use super::asking::{ApprovalMode, PendingApproval};
 use super::budget::SpentBefore;
 use super::compaction::UnfoldError;
@@ -168,34 +168,31 @@ impl Session {
     /// # Errors
     /// As there.
     pub async fn say(&self, message: Message) -> Result<Answer, ChatError> {
-        self.say_as(uuid::Uuid::now_v7().to_string(), message).await
+        let turn_id = uuid::Uuid::now_v7().to_string();
+        self.begin(turn_id, Some(message)).await.await
     }
 
-    /// The same in a turn of this id.
-    pub(crate) async fn say_as(
+    /// Begins a turn of this id, in which this is said, or nothing new. What comes back is its
+    /// answer; whatever is asked of the session from here on comes behind it.
+    pub(crate) async fn begin(
         &self,
         turn_id: String,
-        message: Message,
-    ) -> Result<Answer, ChatError> {
-        self.turn(|done| Command::Say {
-            turn_id,
-            message,
-            done,
-        })
-        .await
-    }
-
-    /// [`Session::go_on`] in a turn of this id.
-    pub(crate) async fn go_on_as(&self, turn_id: String) -> Result<Answer, ChatError> {
-        self.turn(|done| Command::GoOn { turn_id, done }).await
-    }
-
-    async fn turn(
-        &self,
-        command: impl FnOnce(oneshot::Sender<Answered>) -> Command,
-    ) -> Result<Answer, ChatError> {
-        let answer = self.ask(command).await;
-        answer.unwrap_or(Err(ChatError::Ended { reason: None }))
+        message: Option<Message>,
+    ) -> impl Future<Output = Result<Answer, ChatError>> + Send + use<> {
+        let (done, answer) = oneshot::channel();
+        let command = match message {
+            Some(message) => Command::Say {
+                turn_id,
+                message,
+                done,
+            },
+            None => Command::GoOn { turn_id, done },
+        };
+        self.tell(command).await;
+        async {
+            let answer = answer.await;
+            answer.unwrap_or(Err(ChatError::Ended { reason: None }))
+        }
     }
 
     /// Lets the model go on from where the thread ends, with nothing new said, as after a turn
@@ -205,7 +202,7 @@ impl Session {
     /// As there.
     pub async fn go_on(&self) -> Result<Answer, ChatError> {
         let turn_id = uuid::Uuid::now_v7().to_string();
-        self.turn(|done| Command::GoOn { turn_id, done }).await
+        self.begin(turn_id, None).await.await
     }
 
     /// Follows the thread's events: behind `after`, or from its beginning.

@@ -195,18 +195,11 @@ impl Run {
             ended_at_ms: column(row, "ended_at_ms")?,
             spent: Spent::of(row)?,
             error: text(row, "error")?,
-            message: said(row)?,
+            // One that this version cannot read holds up nothing else.
+            message: column::<Option<String>>(row, "message")?
+                .and_then(|message| serde_json::from_str(&message).ok()),
         })
     }
-}
-
-fn said(row: &QueryResult) -> Result<Option<Message>, StoreError> {
-    let message: Option<String> = column(row, "message")?;
-    let message = message.map(|message| serde_json::from_str(&message));
-    message.transpose().map_err(|error| StoreError::Corrupt {
-        what: READING,
-        reason: format!("what is said in a run is no message: {error}"),
-    })
 }
 
 impl Spent {
@@ -357,7 +350,7 @@ impl Store {
         state: RunState,
         spent: Option<Spent>,
     ) -> Result<bool, StoreError> {
-        self.change_run(id, state, spent, None).await
+        self.change_run(id, state, spent, None, false).await
     }
 
     /// Ends a run that is not over, with what it spent and why it failed. Whether it was this that
@@ -372,7 +365,17 @@ impl Store {
         spent: Option<Spent>,
         error: Option<&str>,
     ) -> Result<bool, StoreError> {
-        self.change_run(id, end, spent, error).await
+        self.change_run(id, end, spent, error, false).await
+    }
+
+    /// Ends a run as failed whose message could not be written to its thread, and keeps that for
+    /// [`Store::unwritten_runs`]. Whether it was this that ended it.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn fail_unwritten(&self, id: &str, error: &str) -> Result<bool, StoreError> {
+        let state = RunState::Failed;
+        self.change_run(id, state, None, Some(error), true).await
     }
 
     async fn change_run(
@@ -381,6 +384,7 @@ impl Store {
         state: RunState,
         spent: Option<Spent>,
         error: Option<&str>,
+        is_unwritten: bool,
     ) -> Result<bool, StoreError> {
         let now = now_ms(self.db().backend());
         let mut values: Vec<Value> = vec![
@@ -393,7 +397,8 @@ impl Store {
             sql += &format!(", ended_at_ms = {now}");
         }
         // Of a turn that came to an end it is in the thread, or nobody wants it there.
-        if state.is_over() && !matches!(state, RunState::Interrupted | RunState::Lost) {
+        let is_kept = is_unwritten || matches!(state, RunState::Interrupted | RunState::Lost);
+        if state.is_over() && !is_kept {
             sql += ", message = NULL";
         }
         if state == RunState::Running {
@@ -470,15 +475,22 @@ impl Store {
         Ok(ended)
     }
 
-    /// Runs that were interrupted or lost and may have said something that is not in their thread:
-    /// they waited, or had only begun. In the order in which they were queued.
+    /// Runs that are over and may have said something that is not in their thread: they waited,
+    /// could not begin, or had only begun. In the order in which they were queued, behind `after`,
+    /// at most `limit`.
     ///
     /// # Errors
     /// What the database says.
-    pub async fn unwritten_runs(&self, limit: u64) -> Result<Vec<Run>, StoreError> {
+    pub async fn unwritten_runs(
+        &self,
+        after: Option<&Cursor>,
+        limit: u64,
+    ) -> Result<Vec<Run>, StoreError> {
+        let (at_ms, id) = after.map_or((i64::MIN, ""), |after| (after.created_at_ms, &after.id));
         let sql = "SELECT * FROM runs WHERE message IS NOT NULL AND ended_at_ms IS NOT NULL \
-                   ORDER BY queued_at_ms, id LIMIT $1";
-        let rows = self.all(sql, [limit.into()]).await?;
+                   AND (queued_at_ms, id) > ($1, $2) ORDER BY queued_at_ms, id LIMIT $3";
+        let values = [at_ms.into(), without_nul(id).into(), limit.into()];
+        let rows = self.all(sql, values).await?;
         rows.iter().map(Run::of).collect()
     }
 

@@ -62,6 +62,8 @@ pub struct Cursor {
 
 /// After so many threads of one name the number says nothing any more.
 const MOST_OF_ONE_NAME: usize = 1_000;
+/// Threads that are looked through at once.
+const PAGE: u64 = 200;
 
 pub(crate) const COLUMNS: &str = "id, parent_thread_id, fork_from_seq, thread_label, cleared_upto, epoch, \
                        last_seq, last_turn, owner, created_at_ms, updated_at_ms, replies, input, \
@@ -130,12 +132,13 @@ impl Store {
                 Some(after) => (after.created_at_ms, after.id.replace('\0', "")),
                 None => (i64::MAX, String::new()),
             };
-            let left = limit.saturating_sub(found.len() as u64);
+            // A pattern may fit far more than the text.
+            let page = limit.max(PAGE);
             let values = [
                 at_ms.into(),
                 id.into(),
                 pattern(&wanted).into(),
-                left.into(),
+                page.into(),
             ];
             let rows = self.all(&sql, values).await?;
             for row in &rows {
@@ -144,9 +147,12 @@ impl Store {
                 // The database's own small letters may be those of ASCII only.
                 if thread.label.to_lowercase().contains(&wanted) {
                     found.push(thread);
+                    if found.len() as u64 >= limit {
+                        return Ok(found);
+                    }
                 }
             }
-            if (rows.len() as u64) < left || found.len() as u64 >= limit {
+            if (rows.len() as u64) < page {
                 return Ok(found);
             }
         }
@@ -361,7 +367,7 @@ fn pattern(text: &str) -> String {
         match c {
             '%' | '_' | '!' => pattern.extend(['!', c]),
             c if c.is_ascii() && c != '\0' => pattern.push(c),
-            _ if pattern.ends_with('%') => {}
+            _ if pattern.ends_with('%') && !pattern.ends_with("!%") => {}
             _ => pattern.push('%'),
         }
     }

@@ -7,3 +7,4 @@ mod elsewhere;
 mod ending;
 mod stage;
 mod threads;
+mod unbegun;

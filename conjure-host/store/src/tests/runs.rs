@@ -155,19 +155,19 @@ async fn what_a_run_says_is_kept_until_it_is_written_or_nobody_wants_it(bed: Bed
         other.begin_run(waits).await.unwrap();
     }
     other.begin_run(run("goes-on")).await.unwrap();
-    assert!(store.unwritten_runs(9).await.unwrap().is_empty());
+    assert!(store.unwritten_runs(None, 9).await.unwrap().is_empty());
     for (name, end) in ends {
         assert!(store.end_run(name, end, None, None).await.unwrap());
     }
     other.close().await;
     store.take_over_runs().await.unwrap();
     let unwritten = async || {
-        let runs = store.unwritten_runs(9).await.unwrap();
+        let runs = store.unwritten_runs(None, 9).await.unwrap();
         let said = runs.into_iter().map(|run| run.message.unwrap().text());
         said.collect::<Vec<_>>()
     };
     assert_eq!(unwritten().await, ["lost", "first \0", "second"]);
-    assert_eq!(store.unwritten_runs(1).await.unwrap().len(), 1);
+    assert_eq!(store.unwritten_runs(None, 1).await.unwrap().len(), 1);
     for name in ["lost", "waits-0", "nothing"] {
         store.run_is_written(name).await.unwrap();
     }

@@ -64,8 +64,11 @@ async fn unlink(
     if tx.execute(sql, [id.clone(), owner.into()]).await? == 0 {
         return Err(taken_meanwhile(thread));
     }
-    tx.execute("DELETE FROM events WHERE thread_id = $1", [id])
+    tx.execute("DELETE FROM events WHERE thread_id = $1", [id.clone()])
         .await?;
+    // What turns that are over would still write into it.
+    let sql = "UPDATE runs SET message = NULL WHERE thread_id = $1 AND ended_at_ms IS NOT NULL";
+    tx.execute(sql, [id]).await?;
     let mut next = Some(thread.as_str().to_owned());
     while let Some(thread) = next {
         prune(tx, &thread).await?;
