@@ -12,7 +12,11 @@ use super::keeper::Keeper;
 use super::questions::{Approval, Scope};
 use super::spec::MadeOf;
 use super::view::SessionPatch;
-use crate::store::{Session as Row, ThreadId};
+use crate::session::SessionSpec;
+use crate::store::{Session as Row, StoreError, ThreadId};
+
+/// How often a change is tried that others overtake.
+const TRIES: usize = 5;
 
 impl Keeper {
     pub(super) async fn approvals(&self) -> Vec<Approval> {
@@ -76,18 +80,33 @@ impl Keeper {
         Ok(())
     }
 
+    /// Changes what is saved; once more where somebody else changed it meanwhile.
+    async fn change_row(&self, change: impl Fn(&mut Row)) -> Result<Row, StoreError> {
+        let mut tries = 0;
+        loop {
+            let mut row = self.inner.store.session(&self.id).await?;
+            change(&mut row);
+            tries += 1;
+            match self.inner.store.update_session(row).await {
+                Err(StoreError::Changed { .. }) if tries < TRIES => {}
+                done => return done,
+            }
+        }
+    }
+
     /// Saves a rule with the session, for the next time that it is opened.
     async fn save_rule(&mut self, rule: &Rule) -> Result<(), ManagerError> {
-        let mut row = self.inner.store.session(&self.id).await?;
         let list = match rule.decision {
             Rules::Allow => "allow",
             Rules::Deny => "deny",
             Rules::Ask => "ask",
         };
-        let tools = row.tools.0.as_object_mut();
-        let policy = tools.map(|tools| tools.entry("policy").or_insert_with(|| json!({})));
-        let policy = policy.and_then(Value::as_object_mut);
-        if let Some(policy) = policy {
+        let add = |row: &mut Row| {
+            let tools = row.tools.0.as_object_mut();
+            let policy = tools.map(|tools| tools.entry("policy").or_insert_with(|| json!({})));
+            let Some(policy) = policy.and_then(Value::as_object_mut) else {
+                return;
+            };
             let rules = policy.entry(list).or_insert_with(|| json!([]));
             let pattern = Value::from(rule.pattern.to_string());
             if let Some(rules) = rules.as_array_mut()
@@ -95,8 +114,8 @@ impl Keeper {
             {
                 rules.push(pattern);
             }
-        }
-        let row = self.inner.store.update_session(row).await?;
+        };
+        let row = self.change_row(add).await?;
         if let Some(open) = &mut self.open
             && let Ok(spec) = super::spec::tools(&row.tools.0)
         {
@@ -106,11 +125,12 @@ impl Keeper {
         Ok(())
     }
 
-    pub(super) async fn update(
-        &mut self,
+    /// Saves a change. The row, what it is opened with, and that with its credentials where the open
+    /// session can take it over.
+    async fn save(
+        &self,
         patch: &SessionPatch,
-        when: When,
-    ) -> Result<Row, ManagerError> {
+    ) -> Result<(Row, MadeOf, Option<SessionSpec>), ManagerError> {
         let mut row = self.inner.store.session(&self.id).await?;
         let auth = self.inner.patched(&mut row, patch).await?;
         let spec = self.inner.spec_with(&row, &auth)?;
@@ -124,6 +144,23 @@ impl Keeper {
             false => None,
         };
         let row = self.inner.store.update_session(row).await?;
+        Ok((row, made, credentials))
+    }
+
+    pub(super) async fn update(
+        &mut self,
+        patch: &SessionPatch,
+        when: When,
+    ) -> Result<Row, ManagerError> {
+        let mut tries = 0;
+        let (row, made, credentials) = loop {
+            tries += 1;
+            match self.save(patch).await {
+                // Where somebody was to be the only one, the next try says so.
+                Err(ManagerError::Store(StoreError::Changed { .. })) if tries < TRIES => {}
+                done => break done?,
+            }
+        };
         self.inner.tell_saved(&self.id);
         if when == When::Now {
             self.open_anew();
@@ -151,10 +188,11 @@ impl Keeper {
     }
 
     pub(super) async fn choose(&mut self, thread: &ThreadId) -> Result<Row, ManagerError> {
-        let mut row = self.inner.store.session(&self.id).await?;
-        row.chat_thread_id = Some(thread.to_string());
-        row.latest_chat_entry_id = None;
-        self.inner.store.update_session(row).await?;
+        let choose = |row: &mut Row| {
+            row.chat_thread_id = Some(thread.to_string());
+            row.latest_chat_entry_id = None;
+        };
+        self.change_row(choose).await?;
         self.inner.note_latest(&self.id, thread).await;
         self.inner.tell_saved(&self.id);
         Ok(self.inner.store.session(&self.id).await?)

@@ -201,11 +201,19 @@ mod tests {
         }
         let header = "Authorization: Bearer abc";
         assert_eq!(typed(json!(["--header", header])), ["abc"]);
-        for address in ["postgresql://me:pw@db/x", "https://x.example/sse?api_key=abc"] {
+        for address in [
+            "postgresql://me:pw@db/x",
+            "https://x.example/sse?api_key=abc",
+        ] {
             assert_eq!(typed(json!([address])), [address]);
             assert_eq!(typed(json!(["--url", address])), [address]);
         }
-        let plain = json!(["mcp-remote", "https://x.example/sse", "http://127.0.0.1:80", "a:b"]);
+        let plain = json!([
+            "mcp-remote",
+            "https://x.example/sse",
+            "http://127.0.0.1:80",
+            "a:b"
+        ]);
         assert_eq!(typed(plain), Vec::<String>::new());
     }
 

@@ -187,20 +187,22 @@ impl Store {
         self.list::<Entity>(after, limit).await
     }
 
-    /// Saves a session over the one with its id, its newest entry included.
+    /// Saves a session over the one with its id, its newest entry included, if nobody changed that
+    /// since this one was read.
     ///
     /// # Errors
-    /// [`StoreError::BadName`], [`StoreError::NameTaken`], [`StoreError::NotFound`] when there is
+    /// [`StoreError::Changed`], [`StoreError::BadName`], [`StoreError::NameTaken`], [`StoreError::NotFound`] when there is
     /// no such session, authentication or thread, and what the database says.
     pub async fn update_session(&self, session: Model) -> Result<Model, StoreError> {
         session.is_named_well()?;
         let called = session.called();
-        let updated_at_ms = after_ms(session.updated_at_ms);
+        let seen_ms = session.updated_at_ms;
         let session = Model {
-            updated_at_ms,
+            updated_at_ms: after_ms(seen_ms),
             ..session
         };
-        self.update::<Entity, _>(session, &called).await
+        self.update_seen::<Entity, _>(session, &called, seen_ms)
+            .await
     }
 
     /// Takes note of the newest entry of a session's thread. Whether it did: a session that has

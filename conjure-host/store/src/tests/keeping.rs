@@ -75,9 +75,13 @@ async fn sessions_personas_and_servers_are_made_changed_listed_and_removed(bed: 
     let changed = store.update_session(session.clone()).await.unwrap();
     assert!(changed.updated_at_ms > session.updated_at_ms);
     assert_eq!(store.session(&session.id).await.unwrap(), changed);
+    // Whoever has not seen that change does not undo it.
+    let error = store.update_session(session.clone()).await.unwrap_err();
+    assert!(matches!(error, StoreError::Changed { .. }), "{error}");
+    assert_eq!(store.session(&session.id).await.unwrap(), changed);
     let lost = Session {
         auth_id: "nobody".to_owned(),
-        ..session.clone()
+        ..changed
     };
     let error = store.update_session(lost).await.unwrap_err();
     assert!(matches!(error, StoreError::NotFound { .. }), "{error}");
