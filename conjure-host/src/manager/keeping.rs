@@ -8,8 +8,8 @@ use conjure_core::turn::{Decision, When};
 use serde_json::{Value, json};
 
 use super::ManagerError;
+use super::approvals::{Approval, Scope};
 use super::keeper::Keeper;
-use super::questions::{Approval, Scope};
 use super::spec::MadeOf;
 use super::view::SessionPatch;
 use crate::session::SessionSpec;

@@ -18,7 +18,7 @@
 //! # Ok(()) }
 //! ```
 
-mod asked;
+mod approvals;
 mod changes;
 mod error;
 mod files;
@@ -50,12 +50,12 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use asked::{Question, QuestionReply};
+pub use approvals::{Approval, Scope};
 pub use changes::{Change, Changes};
 pub use error::ManagerError;
 pub(crate) use files::{FetchError, Fetched};
 pub use following::EventStream;
-pub use questions::{Approval, Scope};
+pub use questions::{Question, QuestionReply};
 pub use runs::Turn;
 pub(crate) use spec::spec_of;
 pub use view::{

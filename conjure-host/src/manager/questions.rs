@@ -1,76 +1,53 @@
-//! Calls that wait for a person, and what is decided about them.
+//! Questions of plugins and servers that wait for a person, and the answers to them.
 
-use conjure_core::chat::CallAnnounced;
-use conjure_core::routing::Pattern;
-use conjure_core::turn::Decision;
-use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
-use super::requests::Ask;
-use super::{Manager, ManagerError};
+use super::{Manager, ManagerError, lock};
+use crate::session::{NotTaken, Questions};
 
-/// A call that waits for a decision.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Approval {
-    /// The call.
-    pub call: CallAnnounced,
-    /// The rule that asks.
-    pub reason: String,
-    /// After how many milliseconds it is denied.
-    pub denied_in_ms: Option<u64>,
-}
-
-/// How far a decision goes. What goes further than the call is saved with the session.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Scope {
-    /// This call.
-    #[default]
-    Once,
-    /// Every call of this tool in the session, from now on.
-    Tool,
-    /// Every call in the session that fits a pattern, from now on.
-    Pattern {
-        /// As in a policy.
-        pattern: Pattern,
-    },
-}
+pub use crate::session::{Question, QuestionReply};
 
 impl Manager {
-    /// The calls of a session that wait for a decision.
+    /// The questions of a session that wait for an answer, the oldest first.
     ///
     /// # Errors
     /// [`ManagerError::NotFound`], and the store's.
-    pub async fn approvals(&self, session: &str) -> Result<Vec<Approval>, ManagerError> {
+    pub async fn questions(&self, session: &str) -> Result<Vec<Question>, ManagerError> {
         let session = self.id_of(session).await?;
-        Ok(self
-            .ask_kept(&session, Ask::Approvals)
-            .await
-            .unwrap_or_default())
+        let questions = self.questions_of(&session);
+        Ok(questions.iter().flat_map(|one| one.pending()).collect())
     }
 
-    /// Decides about a call that waits. The first decision counts.
+    /// Answers a question that waits. The first answer counts.
     ///
     /// # Errors
-    /// [`ManagerError::NotFound`] when that call waits for nobody (any more), and the store's.
-    pub async fn decide(
+    /// [`ManagerError::NotFound`] when that question waits for nobody (any more),
+    /// [`ManagerError::Invalid`] when the answer does not fit the form, and the store's.
+    pub async fn answer(
         &self,
         session: &str,
-        call_id: &str,
-        decision: Decision,
-        scope: Scope,
+        question: &str,
+        reply: QuestionReply,
     ) -> Result<(), ManagerError> {
         let session = self.id_of(session).await?;
-        let decided = self.ask_kept(&session, |done| Ask::Decide {
-            call_id: call_id.to_owned(),
-            decision,
-            scope,
-            done,
-        });
-        decided.await.unwrap_or_else(|| {
-            Err(ManagerError::NotFound {
-                kind: "call that waits for a decision",
-                id: call_id.to_owned(),
-            })
+        for questions in self.questions_of(&session) {
+            match questions.answer(question, reply.clone()) {
+                Ok(()) => return Ok(()),
+                Err(NotTaken::Gone) => {}
+                Err(NotTaken::Unfit(message)) => return Err(ManagerError::Invalid { message }),
+            }
+        }
+        Err(ManagerError::NotFound {
+            kind: "question that waits for an answer",
+            id: question.to_owned(),
         })
+    }
+
+    /// Those of the threads that a session has open.
+    fn questions_of(&self, session: &str) -> Vec<Arc<Questions>> {
+        let live = lock(&self.inner.live);
+        let own = live.values().filter(|live| live.owner == session);
+        own.filter_map(|live| live.session.questions().cloned())
+            .collect()
     }
 }

@@ -7,7 +7,7 @@ use conjure_core::routing::RoutingTable;
 use conjure_core::turn::{Decision, When};
 use tokio::sync::oneshot;
 
-use super::questions::{Approval, Scope};
+use super::approvals::{Approval, Scope};
 use super::runs::Turn;
 use super::{ManagerError, SessionPatch};
 use crate::store::{Session as Row, ThreadId};

@@ -12,6 +12,7 @@ use conjure_core::chat::{Event, QuestionAsked};
 use conjure_skill_sdk::protocol::{Elicit, Elicited};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use serde::Serialize;
 use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -33,12 +34,14 @@ pub(crate) struct Questions {
     actor: OnceLock<Reports>,
 }
 
-/// A question that waits.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct PendingQuestion {
-    pub(crate) asked: QuestionAsked,
+/// A question that waits for an answer.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Question {
+    /// What is asked.
+    #[serde(flatten)]
+    pub asked: QuestionAsked,
     /// After how many milliseconds it is cancelled.
-    pub(crate) cancelled_in_ms: u64,
+    pub cancelled_in_ms: u64,
 }
 
 struct Open {
@@ -47,14 +50,14 @@ struct Open {
     answer: oneshot::Sender<Elicited>,
 }
 
-/// What is answered.
+/// What a person answers.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Reply {
-    /// The form, filled in; nothing of a page that was visited.
+pub enum QuestionReply {
+    /// The form, filled in; nothing where a page was to be visited.
     Accept(Map<String, Value>),
-    /// The person does not want to.
+    /// They do not want to.
     Decline,
-    /// The person looked away.
+    /// They looked away.
     Cancel,
 }
 
@@ -88,10 +91,10 @@ impl Questions {
     }
 
     /// Those that wait, the oldest first.
-    pub(crate) fn pending(&self) -> Vec<PendingQuestion> {
+    pub(crate) fn pending(&self) -> Vec<Question> {
         let now = Instant::now();
         let open = self.lock();
-        let pending = open.values().map(|open| PendingQuestion {
+        let pending = open.values().map(|open| Question {
             asked: open.asked.clone(),
             cancelled_in_ms: u64::try_from(open.until.saturating_duration_since(now).as_millis())
                 .unwrap_or(u64::MAX),
@@ -100,19 +103,19 @@ impl Questions {
     }
 
     /// Answers one that waits. The first answer counts.
-    pub(crate) fn answer(&self, id: &str, reply: Reply) -> Result<(), NotTaken> {
+    pub(crate) fn answer(&self, id: &str, reply: QuestionReply) -> Result<(), NotTaken> {
         let asked = {
             let open = self.lock();
             let open = open.get(id).ok_or(NotTaken::Gone)?;
             open.asked.clone()
         };
         let elicited = match reply {
-            Reply::Accept(content) => Elicited {
+            QuestionReply::Accept(content) => Elicited {
                 action: "accept".to_owned(),
                 content: fitting(&asked, content).map_err(NotTaken::Unfit)?,
             },
-            Reply::Decline => ended("decline"),
-            Reply::Cancel => ended("cancel"),
+            QuestionReply::Decline => ended("decline"),
+            QuestionReply::Cancel => ended("cancel"),
         };
         // The form was looked at without the lock: somebody else may have been first.
         let open = self.lock().remove(id).ok_or(NotTaken::Gone)?;
@@ -365,8 +368,8 @@ mod tests {
         let pending = questions.pending();
         assert_eq!(pending[0].asked, asked);
         assert!(pending[0].cancelled_in_ms <= 60_000);
-        questions.answer(&asked.id, Reply::Decline).unwrap();
-        let second = questions.answer(&asked.id, Reply::Cancel);
+        questions.answer(&asked.id, QuestionReply::Decline).unwrap();
+        let second = questions.answer(&asked.id, QuestionReply::Cancel);
         assert_eq!(second, Err(NotTaken::Gone));
         assert_eq!(asking.await.unwrap().action, "decline");
         let over = |told: Option<Box<Internal>>| match told.map(|told| *told) {

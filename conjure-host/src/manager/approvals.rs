@@ -1,0 +1,76 @@
+//! Calls that wait for a person, and what is decided about them.
+
+use conjure_core::chat::CallAnnounced;
+use conjure_core::routing::Pattern;
+use conjure_core::turn::Decision;
+use serde::{Deserialize, Serialize};
+
+use super::requests::Ask;
+use super::{Manager, ManagerError};
+
+/// A call that waits for a decision.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Approval {
+    /// The call.
+    pub call: CallAnnounced,
+    /// The rule that asks.
+    pub reason: String,
+    /// After how many milliseconds it is denied.
+    pub denied_in_ms: Option<u64>,
+}
+
+/// How far a decision goes. What goes further than the call is saved with the session.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Scope {
+    /// This call.
+    #[default]
+    Once,
+    /// Every call of this tool in the session, from now on.
+    Tool,
+    /// Every call in the session that fits a pattern, from now on.
+    Pattern {
+        /// As in a policy.
+        pattern: Pattern,
+    },
+}
+
+impl Manager {
+    /// The calls of a session that wait for a decision.
+    ///
+    /// # Errors
+    /// [`ManagerError::NotFound`], and the store's.
+    pub async fn approvals(&self, session: &str) -> Result<Vec<Approval>, ManagerError> {
+        let session = self.id_of(session).await?;
+        Ok(self
+            .ask_kept(&session, Ask::Approvals)
+            .await
+            .unwrap_or_default())
+    }
+
+    /// Decides about a call that waits. The first decision counts.
+    ///
+    /// # Errors
+    /// [`ManagerError::NotFound`] when that call waits for nobody (any more), and the store's.
+    pub async fn decide(
+        &self,
+        session: &str,
+        call_id: &str,
+        decision: Decision,
+        scope: Scope,
+    ) -> Result<(), ManagerError> {
+        let session = self.id_of(session).await?;
+        let decided = self.ask_kept(&session, |done| Ask::Decide {
+            call_id: call_id.to_owned(),
+            decision,
+            scope,
+            done,
+        });
+        decided.await.unwrap_or_else(|| {
+            Err(ManagerError::NotFound {
+                kind: "call that waits for a decision",
+                id: call_id.to_owned(),
+            })
+        })
+    }
+}
