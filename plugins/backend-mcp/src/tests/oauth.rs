@@ -1,12 +1,11 @@
 //! Logins: how they go, how tokens are renewed, and authorization servers that are hostile.
 
 use std::collections::BTreeMap;
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use conjure_kit::visit;
 use conjure_skill_sdk::protocol::{Elicit, Elicited};
 use conjure_skill_sdk::testkit::{Outcome, TestHostBuilder};
 use serde_json::{Value, json};
@@ -15,20 +14,6 @@ use tempfile::TempDir;
 use super::listening::Listening;
 use super::stage::{Stage, failure, log, until, with};
 use crate::oauth::{Auth, Client};
-
-/// What the browser gets from a page of this machine: where it is sent next, or nothing.
-fn visit(url: &str) -> Option<String> {
-    let (address, path) = url.strip_prefix("http://")?.split_once('/')?;
-    let mut stream = TcpStream::connect(address).ok()?;
-    let request = format!("GET /{path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).ok()?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).ok()?;
-    let location = answer
-        .lines()
-        .find_map(|line| line.strip_prefix("location: "));
-    location.map(|location| location.trim().to_owned())
-}
 
 fn answered(action: &str, address: Option<String>) -> Elicited {
     let content = address.map(|address| ("address".to_owned(), json!(address)));
@@ -273,7 +258,7 @@ fn a_token_that_is_refused_is_renewed_once() {
             assert_eq!(place.granted(), format!("1 {times}"), "{traits:?}");
         }
         let resources = place.log("token");
-        let url = format!("http://{}/mcp", place.server.address);
+        let url = place.server.url();
         assert!(resources.iter().all(|token| token["resource"] == url));
     }
 }
@@ -328,7 +313,7 @@ fn a_login_that_is_over_is_not_tried_again_and_again() {
     let used = format!("{before}\"refresh_token\":\"refresh-0\"{rest}");
     std::fs::write(place.kept().unwrap(), used).unwrap();
     place.server.ask("POST /expire");
-    let url = format!("http://{}/mcp", place.server.address);
+    let url = place.server.url();
     let auth = Auth::new("s", &url, Client::default(), Some(place.data.path())).unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {

@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use conjure_kit::build_bin;
+use conjure_kit::MockMcp;
 use conjure_skill_sdk::protocol::{CatalogReply, Elicited, Sampled, ToolDecl};
 use conjure_skill_sdk::testkit::{Outcome, Plugin, RunningCall, TestHost, TestHostBuilder};
 use serde_json::{Value, json};
@@ -185,7 +185,7 @@ pub(super) fn with(mut server: Value, more: Value) -> Value {
 
 /// The program.
 pub(super) fn mock() -> PathBuf {
-    build_bin("conjure-mock-mcp", "mock-mcp").unwrap()
+    MockMcp::program().unwrap()
 }
 
 /// What a server wrote into its log.

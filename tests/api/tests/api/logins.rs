@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use conjure_kit::{MockMcp, visit};
 use conjure_mock_llm::Message;
 use serde_json::{Value, json};
 
 use crate::events::Client;
-use crate::mcp::{OverHttp, saved, visit, workspace};
+use crate::mcp::{saved, workspace};
 use crate::saved::files_without;
 use crate::server::{PATIENCE, Server};
 use crate::stage::{Stage, text};
@@ -26,7 +27,7 @@ fn over(server: &Server, login: &str) -> Value {
 
 #[test]
 fn a_login_is_begun_visited_looked_at_and_forgotten() {
-    let mcp = OverHttp::new(&["oauth"]);
+    let mcp = MockMcp::over_http(&["oauth"]).unwrap();
     let workspace = workspace();
     let server = Server::with(&workspace, "", &[("CONJURE_LOG", "trace")]);
     let path = saved(&server, "notes", &json!({ "url": mcp.url() }));
@@ -79,7 +80,7 @@ fn a_login_is_begun_visited_looked_at_and_forgotten() {
 
 #[test]
 fn a_login_is_finished_with_an_address_cancelled_and_refused() {
-    let mcp = OverHttp::new(&["oauth"]);
+    let mcp = MockMcp::over_http(&["oauth"]).unwrap();
     let server = Server::with(&workspace(), "", &[]);
     let path = saved(&server, "notes", &json!({ "url": mcp.url() }));
     let login = format!("{path}/login");
@@ -116,13 +117,13 @@ fn a_login_is_finished_with_an_address_cancelled_and_refused() {
 
 #[test]
 fn a_server_that_wants_a_login_during_a_call_asks_for_it_as_a_page_to_visit() {
-    let mcp = OverHttp::new(&["oauth", "steps"]);
+    let mcp = MockMcp::over_http(&["oauth", "steps"]).unwrap();
     let stage = Stage::on(Server::with(&workspace(), "", &[]));
     let server = &stage.server;
     let settings = json!({ "url": mcp.url() });
     let login = format!("{}/login", saved(server, "notes", &settings));
     let begun = server.ask("POST", &login, &[], "").is(202).json();
-    visit(&visit(&text(&begun["url"])).unwrap());
+    assert_eq!(visit(&visit(&text(&begun["url"])).unwrap()), None);
     assert_eq!(over(server, &login)["state"], "done");
     let session = stage.session(&json!({
         "mcps": { "notes": settings }, "tools": { "policy": { "allow": ["*"] } },
@@ -137,7 +138,7 @@ fn a_server_that_wants_a_login_during_a_call_asks_for_it_as_a_page_to_visit() {
     let page = text(&question["url"]);
     assert!(page.contains("write"), "{page}");
     // Nobody answers: the browser comes to where the plugin waits, and that is enough.
-    visit(&visit(&page).unwrap());
+    assert_eq!(visit(&visit(&page).unwrap()), None);
     let over = client.until("question_over").pop().unwrap();
     assert_eq!(over.data["id"], question["id"]);
     let result = client.until("function_call_output").pop().unwrap();

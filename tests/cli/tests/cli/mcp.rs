@@ -1,10 +1,6 @@
 //! `conjure mcp`: the servers of a session file.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
-
-use conjure_kit::{Redactor, Workspace, build_bin};
+use conjure_kit::{MockMcp, Redactor, Workspace, visit};
 use insta::assert_snapshot;
 
 use crate::stage::{conjure, json, workspace};
@@ -12,7 +8,7 @@ use crate::stage::{conjure, json, workspace};
 const MCP: &str = "conjure-backend-mcp";
 
 fn server() -> String {
-    let program = build_bin("conjure-mock-mcp", "mock-mcp").unwrap();
+    let program = MockMcp::program().unwrap();
     program.display().to_string()
 }
 
@@ -148,44 +144,6 @@ fn without_a_session_file_or_servers_it_says_what_to_do() {
     ");
 }
 
-/// A server over HTTP that wants a login; dropping it ends it.
-struct Listening(Child, String);
-
-impl Listening {
-    fn new() -> Self {
-        let mut child = Command::new(server())
-            .args(["--http", "oauth"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut address = String::new();
-        let mut lines = BufReader::new(child.stdout.take().unwrap());
-        lines.read_line(&mut address).unwrap();
-        Self(child, address.trim().to_owned())
-    }
-}
-
-impl Drop for Listening {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Where a page of this machine sends the browser.
-fn visit(url: &str) -> Option<String> {
-    let (address, path) = url.strip_prefix("http://")?.split_once('/')?;
-    let mut stream = TcpStream::connect(address).ok()?;
-    let request = format!("GET /{path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).ok()?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).ok()?;
-    let location = answer
-        .lines()
-        .find_map(|line| line.strip_prefix("location: "));
-    location.map(|location| location.trim().to_owned())
-}
-
 /// The address of the login that a running verb shows.
 fn shown(text: &str) -> String {
     let line = text
@@ -197,8 +155,8 @@ fn shown(text: &str) -> String {
 
 #[test]
 fn a_login_is_done_here_or_elsewhere_and_kept() {
-    let server = Listening::new();
-    let workspace = place(&[("web", format!("url = \"http://{}/mcp\"", server.1))]);
+    let server = MockMcp::over_http(&["oauth"]).unwrap();
+    let workspace = place(&[("web", format!("url = \"{}\"", server.url()))]);
     let doctor = || conjure(&workspace, "mcp doctor").run().unwrap();
     let before = doctor();
     assert_eq!(before.code, Some(1));

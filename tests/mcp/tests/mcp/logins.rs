@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use conjure_kit::{Cli, Workspace, cli};
+use conjure_kit::{Cli, MockMcp, Workspace, cli, visit};
 
-use crate::own::{OverHttp, http, session_of};
+use crate::own::session_of;
 
 /// How often tokens are renewed.
 const ROUNDS: usize = 5;
@@ -13,15 +13,6 @@ fn conjure(workspace: &Workspace, verb: &str) -> Cli {
     let arguments = verb.split(' ').chain(["--config", "session.toml"]);
     let conjure = cli(arguments).workspace(workspace);
     conjure.deadline(Duration::from_secs(60))
-}
-
-/// Where a page of this machine sends the browser.
-fn visit(url: &str) -> Option<String> {
-    let (address, path) = url.strip_prefix("http://")?.split_once('/')?;
-    let answer = http(address, &format!("GET /{path} HTTP/1.1"), "", "");
-    let mut lines = answer.lines();
-    let location = lines.find_map(|line| line.strip_prefix("location: "));
-    location.map(|location| location.trim().to_owned())
 }
 
 fn log_in(workspace: &Workspace) {
@@ -37,16 +28,16 @@ fn log_in(workspace: &Workspace) {
 #[test]
 fn two_processes_that_renew_at_once_burn_no_refresh_token() {
     // A second use of a refresh token ends everything that was given.
-    let server = OverHttp::new(&["oauth", "rotates"]);
-    let workspace = session_of(&format!("url = \"http://{}/mcp\"", server.address));
+    let server = MockMcp::over_http(&["oauth", "rotates"]).unwrap();
+    let workspace = session_of(&format!("url = \"{}\"", server.url()));
     log_in(&workspace);
     for round in 1..=ROUNDS {
-        server.ask("POST /expire");
+        server.ask("POST /expire").unwrap();
         let both = [(); 2].map(|()| conjure(&workspace, "mcp doctor").start().unwrap());
         for process in both {
             let output = process.wait().unwrap();
             assert_eq!(output.code, Some(0), "round {round}: {}", output.stdout);
         }
-        assert_eq!(server.ask("GET /granted"), format!("1 {round}"));
+        assert_eq!(server.ask("GET /granted").unwrap(), format!("1 {round}"));
     }
 }

@@ -4,10 +4,10 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use conjure_kit::{Workspace, cli, conjure_bin};
+use conjure_kit::{MockMcp, Workspace, cli, conjure_bin};
 use serde_json::{Value, json};
 
-use crate::own::{http, program, session_of};
+use crate::own::{http, session_of};
 
 /// The most that a server may run.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -15,7 +15,10 @@ const LIMIT: Duration = Duration::from_secs(120);
 const TOOL: &str = "echo";
 
 fn workspace() -> Workspace {
-    session_of(&format!("command = {:?}\nera = \"legacy\"", program()))
+    session_of(&format!(
+        "command = {:?}\nera = \"legacy\"",
+        MockMcp::program().unwrap()
+    ))
 }
 
 /// The tool of a list, which has to be what the server behind says, word for word.

@@ -1,16 +1,9 @@
 //! Our own difficult server, `mock-mcp`, and what talks to it from outside.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 
-use conjure_kit::{Workspace, build_bin};
-
-/// The program.
-pub(crate) fn program() -> PathBuf {
-    build_bin("conjure-mock-mcp", "mock-mcp").unwrap()
-}
+use conjure_kit::Workspace;
 
 /// A directory with the MCP plugin and a session of one server, `s`, from lines of TOML.
 pub(crate) fn session_of(server: &str) -> Workspace {
@@ -21,41 +14,6 @@ pub(crate) fn session_of(server: &str) -> Workspace {
     );
     workspace.write("session.toml", session).unwrap();
     workspace
-}
-
-/// The server over HTTP, until this is dropped.
-pub(crate) struct OverHttp {
-    child: Child,
-    pub(crate) address: String,
-}
-
-impl OverHttp {
-    pub(crate) fn new(traits: &[&str]) -> Self {
-        let mut child = Command::new(program())
-            .arg("--http")
-            .args(traits)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut address = String::new();
-        let mut lines = BufReader::new(child.stdout.take().unwrap());
-        lines.read_line(&mut address).unwrap();
-        let address = address.trim().to_owned();
-        Self { child, address }
-    }
-
-    /// What it says to a request without a body.
-    pub(crate) fn ask(&self, request: &str) -> String {
-        let answer = http(&self.address, &format!("{request} HTTP/1.1"), "", "");
-        answer.rsplit("\r\n\r\n").next().unwrap().trim().to_owned()
-    }
-}
-
-impl Drop for OverHttp {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 /// The whole answer to a request, on a connection of its own; `more` are lines of headers.
