@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
-use conjure_chaos::{Chain, Random};
-use conjure_core::chat::{Event, EventId, Message as Said};
+use conjure_chaos::Random;
+use conjure_core::chat::{Event, Message as Said};
 use conjure_host::Host;
 use conjure_host::auths::{Auths, Keys, NewAuth};
 use conjure_host::manager::{Manager, NewSession, Options};
 use conjure_host::store::{Options as StoreOptions, Place, RunState, Store, ThreadId};
 use conjure_mock_llm::{Message, MockLlm, Reply, Script, Step};
 use conjure_vault::Credential;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
+
+use crate::seen::Seen;
 
 const SESSIONS: usize = 200;
 /// Turns of each.
@@ -45,22 +47,13 @@ async fn manager(dir: &tempfile::TempDir, model: &MockLlm) -> Manager {
         .unwrap()
 }
 
-/// What a client saw.
-struct Seen {
-    chain: Chain,
-    all: Vec<(EventId, Value)>,
-    returns: usize,
-}
-
 /// Follows a thread until it has seen so many turns come to their end, and returns what it saw. It
 /// drops its stream at least every 20 to 200 ms, and comes back with the number that it saw last.
 async fn client(manager: Manager, thread: ThreadId, mut random: Random) -> Seen {
-    let mut chain = Chain::default();
-    let mut all = Vec::new();
-    let mut seen: Option<EventId> = None;
-    let (mut done, mut returns) = (0, 0);
+    let mut seen = Seen::default();
+    let mut done = 0;
     loop {
-        let mut events = manager.events(&thread, seen).await.unwrap();
+        let mut events = manager.events(&thread, seen.last()).await.unwrap();
         let stay = Duration::from_millis(20 + random.below(180));
         let leaves = tokio::time::sleep(stay);
         tokio::pin!(leaves);
@@ -69,19 +62,11 @@ async fn client(manager: Manager, thread: ThreadId, mut random: Random) -> Seen 
                 () = &mut leaves => break,
                 event = events.next() => event.unwrap().expect("the manager is there"),
             };
-            assert!(Some(event.id) > seen, "{} came again", event.id);
-            seen = Some(event.id);
-            let body = serde_json::to_value(&event.event).unwrap();
-            chain.add(event.id, &body);
-            all.push((event.id, body));
+            seen.add(event.id, serde_json::to_value(&event.event).unwrap());
             if matches!(event.event, Event::Done { .. }) {
                 done += 1;
                 if done == TURNS {
-                    return Seen {
-                        chain,
-                        all,
-                        returns,
-                    };
+                    return seen;
                 }
             }
             // Some leave just when something came: what is behind it may be in the log already,
@@ -91,7 +76,7 @@ async fn client(manager: Manager, thread: ThreadId, mut random: Random) -> Seen 
             }
         }
         drop(events);
-        returns += 1;
+        seen.returns += 1;
         // Back at once, or away for a moment in which the turn goes on.
         if random.percent(50) {
             tokio::time::sleep(Duration::from_millis(random.below(60))).await;
@@ -142,15 +127,7 @@ async fn every_client_of_200_streaming_sessions_that_drops_and_returns_sees_ever
     for (_, thread, following) in clients {
         let following = tokio::time::timeout(PATIENCE, following);
         let seen = following.await.expect("it sees the end").unwrap();
-        let mut kept = Chain::default();
-        let events = manager.store().events_after(&thread, None, usize::MAX);
-        for (place, (id, event)) in events.await.unwrap().into_iter().enumerate() {
-            let event = serde_json::to_value(&event).unwrap();
-            kept.add(id, &event);
-            assert_eq!(seen.all.get(place), Some(&(id, event)), "thread {thread}");
-        }
-        assert_eq!(seen.chain, kept, "thread {thread}");
-        assert!(kept.len() > TURNS * 20, "thread {thread} streamed");
+        seen.is_all_of(manager.store(), &thread, TURNS * 20).await;
         returns += seen.returns;
     }
     assert!(

@@ -10,4 +10,5 @@
 
 mod followers;
 mod kills;
+mod seen;
 mod streams;

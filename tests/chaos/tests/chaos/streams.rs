@@ -5,12 +5,13 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use conjure_chaos::{Api, Chain, Postgres, Random};
-use conjure_core::chat::EventId;
+use conjure_chaos::{Api, Postgres, Random};
 use conjure_host::store::{Options as StoreOptions, Place, Store, ThreadId};
 use conjure_kit::{Running, Signal, Workspace, cli};
 use conjure_mock_llm::{Message, MockLlm, Reply, Script, Step};
 use serde_json::{Value, json};
+
+use crate::seen::Seen;
 
 const SESSIONS: usize = 200;
 /// Turns of each.
@@ -20,25 +21,14 @@ const PATIENCE: Duration = Duration::from_secs(180);
 /// How long a client stays at most, in milliseconds.
 const STAYS: u64 = 2_500;
 
-/// What a client saw.
-struct Seen {
-    chain: Chain,
-    all: Vec<(EventId, Value)>,
-    returns: usize,
-}
-
 /// Follows a thread until it has seen so many turns come to their end.
 fn client(api: Api, thread: &str, mut random: Random) -> Seen {
-    let mut seen = Seen {
-        chain: Chain::default(),
-        all: Vec::new(),
-        returns: 0,
-    };
-    let (mut last, mut done) = (None, 0);
+    let mut seen = Seen::default();
+    let mut done = 0;
     let until = Instant::now() + PATIENCE;
     while done < TURNS {
         assert!(Instant::now() < until, "thread {thread} does not end");
-        let mut events = api.follow(thread, last).unwrap();
+        let mut events = api.follow(thread, seen.last()).unwrap();
         let leaves = Instant::now() + Duration::from_millis(50 + random.below(STAYS));
         loop {
             let (id, event) = match events.next(leaves) {
@@ -47,13 +37,10 @@ fn client(api: Api, thread: &str, mut random: Random) -> Seen {
                 Err(error) if error.kind() == ErrorKind::InvalidData => panic!("{error}"),
                 Err(_) => break,
             };
-            assert!(Some(id) > last, "{id} came again");
-            last = Some(id);
-            seen.chain.add(id, &event);
             if event["type"] == "done" {
                 done += 1;
             }
-            seen.all.push((id, event));
+            seen.add(id, event);
             // Some leave just when something came.
             if done == TURNS || Instant::now() >= leaves || random.percent(2) {
                 break;
@@ -137,15 +124,7 @@ fn every_client_sees_every_event_once(database: &str, workspace: &Workspace) {
     let mut returns = 0;
     for ((_, thread), seen) in sessions.iter().zip(all) {
         let thread = ThreadId::parse(thread).unwrap();
-        let mut kept = Chain::default();
-        let events = store.events_after(&thread, None, usize::MAX);
-        for (place, (id, event)) in runtime.block_on(events).unwrap().into_iter().enumerate() {
-            let event = serde_json::to_value(&event).unwrap();
-            kept.add(id, &event);
-            assert_eq!(seen.all.get(place), Some(&(id, event)), "thread {thread}");
-        }
-        assert_eq!(seen.chain, kept, "thread {thread}");
-        assert!(kept.len() > TURNS * 20, "thread {thread} streamed");
+        runtime.block_on(seen.is_all_of(&store, &thread, TURNS * 20));
         returns += seen.returns;
     }
     assert!(
