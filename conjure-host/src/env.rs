@@ -123,3 +123,8 @@ pub fn secrets() -> std::collections::BTreeMap<String, secrecy::SecretString> {
         })
         .collect()
 }
+
+/// Whether the environment has a secret for plugins of this name.
+pub(crate) fn has_secret(name: &str) -> bool {
+    std::env::var_os(format!("{SECRET_PREFIX}{name}")).is_some()
+}

@@ -33,7 +33,7 @@ pub(super) fn check(name: &str, kind: AuthKind, has_address: bool) -> Result<(),
 
 impl Auths {
     /// Seals a secret of MCP servers and saves it under this name, or with the first number from 2
-    /// on where another one has it.
+    /// on where another one has it, here or in the environment, which would win.
     ///
     /// # Errors
     /// [`AuthError`]: no key to seal with, and what the database says.
@@ -51,10 +51,13 @@ impl Auths {
             .await?;
         let store = self.store().await?;
         for number in 2..ATTEMPTS {
-            match store.create_auth(auth.clone()).await {
-                Err(StoreError::NameTaken { .. }) => auth.name = format!("{name}_{number}"),
-                saved => return Ok(saved?),
+            if !crate::env::has_secret(&auth.name) {
+                match store.create_auth(auth.clone()).await {
+                    Err(StoreError::NameTaken { .. }) => {}
+                    saved => return Ok(saved?),
+                }
             }
+            auth.name = format!("{name}_{number}");
         }
         Ok(store.create_auth(auth).await?)
     }

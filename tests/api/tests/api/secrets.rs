@@ -16,7 +16,12 @@ const SECRET: &str = "nobody-sees-this-either-9876543210";
 #[test]
 fn a_secret_typed_into_settings_is_in_no_answer_file_or_line() {
     let workspace = workspace();
-    let server = Server::with(&workspace, "", &[("CONJURE_LOG", "trace")]);
+    let environment = [
+        ("CONJURE_LOG", "trace"),
+        // Of another server: what is typed gets another name.
+        ("CONJURE_SECRET_MCP_FAR_X_OWN", "of-the-environment"),
+    ];
+    let server = Server::with(&workspace, "", &environment);
     let stage = Stage::on(server);
     let server = &stage.server;
     let typed = |number: u32| format!("{SECRET}-{number}");
@@ -51,6 +56,10 @@ fn a_secret_typed_into_settings_is_in_no_answer_file_or_line() {
     assert_eq!(
         replies[2].json()["settings"]["headers"]["Authorization"],
         json!({ "secret": "MCP_FAR_AUTHORIZATION", "prefix": "Bearer " })
+    );
+    assert_eq!(
+        replies[2].json()["settings"]["headers"]["X-Own"],
+        json!({ "secret": "MCP_FAR_X_OWN_2" })
     );
     // A name that is taken saves nothing.
     let saved = |server: &Server| server.get("/api/v1/auths?limit=200").is(200);
