@@ -218,20 +218,23 @@ impl Host {
     }
 
     /// Fetches files of a thread that nobody has open, by handle, from the backends of this
-    /// specification; one that is here already stays where it is. Writes nothing to the log.
+    /// specification; one that is here already stays where it is. Writes nothing to the log. Nobody
+    /// can open the thread meanwhile: backends know a session by its thread.
     ///
     /// # Errors
-    /// [`SessionError`] when there is no such thread or its backends cannot be made ready. A file
-    /// that is not to be had is an error of its own.
+    /// [`SessionError`] when there is no such thread, somebody has it open, or its backends cannot
+    /// be made ready. A file that is not to be had is an error of its own.
     pub async fn fetch_files(
         &self,
         spec: SessionSpec,
         thread: &ThreadId,
         handles: &[String],
     ) -> Result<BTreeMap<String, Result<PathBuf, FileError>>, SessionError> {
+        // Opening makes a thread that is not there.
         let entries = self.entries(thread).await?;
         let spec = self.shared.with_auths(spec, false).await?;
         let shared = Arc::clone(&self.shared);
+        let _alone = self.shared.log.open(thread).await?;
         crate::session::fetch_files(shared, spec, thread, &entries, handles).await
     }
 

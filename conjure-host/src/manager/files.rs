@@ -3,6 +3,9 @@
 
 use std::path::PathBuf;
 
+use tokio::time::Instant;
+
+use super::opening::AGAIN;
 use super::{Manager, ManagerError, lock};
 use crate::artifacts::FileError;
 use crate::session::{SessionError, SessionSpec};
@@ -38,8 +41,30 @@ pub(crate) enum FetchError {
 impl Manager {
     /// Where a file of a thread is on this machine, once the backend that made it has given it:
     /// through the session that has the thread open, else through `session`, else, where none is
-    /// named, through one that chose the thread or last spoke in it.
+    /// named, through one that chose the thread or last spoke in it. A thread that somebody is
+    /// about to open or to close is waited for.
     pub(crate) async fn fetch_file(
+        &self,
+        thread: &ThreadId,
+        file: &str,
+        backend: &str,
+        session: Option<&str>,
+    ) -> Result<Fetched, FetchError> {
+        let until = Instant::now() + self.inner.options.patience;
+        loop {
+            let fetched = Box::pin(self.fetch_file_now(thread, file, backend, session));
+            match fetched.await {
+                Err(FetchError::Manager(ManagerError::Store(StoreError::Busy { .. })))
+                    if Instant::now() < until =>
+                {
+                    tokio::time::sleep(AGAIN).await;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    async fn fetch_file_now(
         &self,
         thread: &ThreadId,
         file: &str,

@@ -13,7 +13,7 @@ use crate::session::{ApprovalMode, Saved, SessionError, SessionSpec, SpentBefore
 use crate::store::{Session as Row, StoreError, ThreadId};
 
 /// How long is waited before a thread that another session writes is asked for again.
-const AGAIN: Duration = Duration::from_millis(100);
+pub(super) const AGAIN: Duration = Duration::from_millis(100);
 
 /// A session's thread that is open, and what it was opened with.
 pub(super) struct Opened {

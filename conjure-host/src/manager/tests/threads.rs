@@ -1,11 +1,48 @@
 //! Threads of sessions: new ones, forks, one that two sessions want, and clearing.
 
+use std::time::Duration;
+
 use conjure_core::chat::{Event, Message as Said};
 use conjure_mock_llm::{Message, Script, Step};
 
 use super::stage::{Stage, always, held};
+use crate::artifacts::FileError;
 use crate::manager::{Change, NewSession, ThreadChoice, lock};
-use crate::store::RunState;
+use crate::session::{SessionError, SessionSpec};
+use crate::store::{RunState, StoreError};
+
+#[tokio::test]
+async fn files_of_a_thread_are_fetched_while_nobody_has_it_open_and_nobody_can() {
+    let script = Script::new().reply(held("Nearly there", "middle"));
+    let stage = Stage::new(script).await;
+    let session = stage.session().await;
+    let thread = session.thread.clone().unwrap().id;
+    let turn = stage.manager.say(&session.id, Said::user("hello"), None);
+    let turn = turn.await.unwrap();
+    stage.model.reached("middle").await.unwrap();
+    let fetch = || {
+        let spec = SessionSpec::calls(&[], None);
+        let host = stage.manager.host().clone();
+        let thread = thread.clone();
+        async move {
+            host.fetch_files(spec, &thread, &["file-1".to_owned()])
+                .await
+        }
+    };
+    let error = fetch().await.unwrap_err();
+    let is_busy = matches!(&error, SessionError::Store(StoreError::Busy { .. }));
+    assert!(is_busy, "{error}");
+    stage.model.release("middle");
+    assert_eq!(stage.wait(&turn.id).await.state, RunState::Completed);
+    stage.manager.shutdown(Duration::from_secs(10)).await;
+    let fetched = fetch().await.unwrap();
+    assert!(matches!(
+        fetched["file-1"],
+        Err(FileError::FileNotFound { .. })
+    ));
+    // It is free again.
+    assert!(fetch().await.is_ok());
+}
 
 #[tokio::test]
 async fn two_sessions_on_one_thread_take_turns() {
