@@ -294,9 +294,12 @@ impl Subscription {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
+
+    use futures_util::future::BoxFuture;
 
     use super::*;
-    use crate::store::{InMemory, Record};
+    use crate::store::{InMemory, Record, ThreadLog};
 
     fn id(seq: u64) -> EventId {
         EventId { epoch: 1, seq }
@@ -395,6 +398,49 @@ mod tests {
             let rest = seen(&mut late, 12 - after as usize).await;
             assert_eq!(rest, all[after as usize..]);
         }
+    }
+
+    /// A log whose events cannot be read so many times.
+    struct Failing(Arc<InMemory>, AtomicUsize);
+
+    impl Log for Failing {
+        fn open<'a>(
+            &'a self,
+            thread: &'a ThreadId,
+        ) -> BoxFuture<'a, Result<Box<dyn ThreadLog>, StoreError>> {
+            self.0.open(thread)
+        }
+
+        fn read<'a>(
+            &'a self,
+            thread: &'a ThreadId,
+        ) -> BoxFuture<'a, Result<Vec<Record>, StoreError>> {
+            let left = self
+                .1
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
+                    left.checked_sub(1)
+                });
+            match left {
+                Ok(_) => Box::pin(std::future::ready(Err(StoreError::Closed))),
+                Err(_) => self.0.read(thread),
+            }
+        }
+
+        fn threads(&self) -> BoxFuture<'_, Result<Vec<ThreadId>, StoreError>> {
+            self.0.threads()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_log_that_cannot_be_read_is_read_again() {
+        let mut thread = Thread::new().await;
+        thread.publish(vec![turn(1), stamped(2)]).await;
+        thread.hub.rest();
+        let log = Failing(Arc::clone(&thread.log), AtomicUsize::new(2));
+        let mut late = thread.hub.subscribe(None, Arc::new(log), thread.id.clone());
+        assert!(late.next_until_closed().await.is_err());
+        assert!(late.try_next().is_none());
+        assert_eq!(seen(&mut late, 2).await, [1, 2]);
     }
 
     #[tokio::test]
