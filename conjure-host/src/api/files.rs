@@ -1,7 +1,8 @@
 //! The files of a thread: what there are, and their bytes.
 //!
 //! A file is found by its handle among those that the thread's entries name; nothing of a request
-//! becomes a path. One that is still with its backend is fetched when its bytes are asked for. Bytes are given as something to save, never to be shown in the server's name.
+//! becomes a path. One that is still with its backend is fetched when its bytes are asked for.
+//! Bytes are given as something to save, never to be shown in the server's name.
 
 use std::path::Path;
 

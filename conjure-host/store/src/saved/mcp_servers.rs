@@ -84,7 +84,8 @@ impl Store {
     /// Saves an MCP server over the one with its id, as it was read.
     ///
     /// # Errors
-    /// [`StoreError::Changed`] when it was changed since, [`StoreError::NotFound`], [`StoreError::NameTaken`], and what the database says.
+    /// [`StoreError::Changed`] when it was changed since, [`StoreError::NotFound`],
+    /// [`StoreError::NameTaken`], and what the database says.
     pub async fn update_mcp_server(&self, server: Model) -> Result<Model, StoreError> {
         let name = server.name.clone();
         let seen_ms = server.updated_at_ms;

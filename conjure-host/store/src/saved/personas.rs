@@ -88,7 +88,8 @@ impl Store {
     /// Saves a persona over the one with its id, as it was read.
     ///
     /// # Errors
-    /// [`StoreError::Changed`] when it was changed since, [`StoreError::NotFound`], [`StoreError::NameTaken`], and what the database says.
+    /// [`StoreError::Changed`] when it was changed since, [`StoreError::NotFound`],
+    /// [`StoreError::NameTaken`], and what the database says.
     pub async fn update_persona(&self, persona: Model) -> Result<Model, StoreError> {
         let name = persona.name.clone();
         let seen_ms = persona.updated_at_ms;

@@ -191,8 +191,9 @@ impl Store {
     /// since this one was read.
     ///
     /// # Errors
-    /// [`StoreError::Changed`], [`StoreError::BadName`], [`StoreError::NameTaken`], [`StoreError::NotFound`] when there is
-    /// no such session, authentication or thread, and what the database says.
+    /// [`StoreError::Changed`], [`StoreError::BadName`], [`StoreError::NameTaken`],
+    /// [`StoreError::NotFound`] when there is no such session, authentication or thread, and what
+    /// the database says.
     pub async fn update_session(&self, session: Model) -> Result<Model, StoreError> {
         session.is_named_well()?;
         let called = session.called();
