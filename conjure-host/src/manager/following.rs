@@ -6,9 +6,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use conjure_core::chat::EventId;
-use tokio::sync::watch;
 
 use super::open::Live;
+use super::word::Word;
 use super::{Inner, Manager, ManagerError, lock};
 use crate::session::{Session, Stamped, Subscription};
 use crate::store::{StoreError, ThreadId};
@@ -27,7 +27,7 @@ pub struct EventStream {
     live: Option<Subscription>,
     /// What was followed last.
     followed: Weak<Session>,
-    live_changed: watch::Receiver<u64>,
+    word: Word,
 }
 
 impl Manager {
@@ -42,7 +42,7 @@ impl Manager {
     ) -> Result<EventStream, ManagerError> {
         self.inner.store.thread(thread).await?;
         Ok(EventStream {
-            live_changed: self.inner.live_changed.subscribe(),
+            word: self.inner.words.follow(thread),
             inner: Arc::clone(&self.inner),
             thread: thread.clone(),
             seen: after,
@@ -72,7 +72,7 @@ impl EventStream {
                 }
                 self.live = None;
             }
-            self.live_changed.mark_unchanged();
+            self.word.mark_known();
             let open = lock(&self.inner.live).get(&self.thread).cloned();
             if let Some(open) = open.filter(|open| !self.is_over(open)) {
                 self.live = Some(open.follow(self.seen));
@@ -86,7 +86,7 @@ impl EventStream {
                 return Ok(None);
             }
             tokio::select! {
-                _ = self.live_changed.changed() => {}
+                () = self.word.told() => {}
                 () = tokio::time::sleep(LOOK) => match self.inner.store.thread(&self.thread).await {
                     Err(StoreError::NoThread { .. }) => return Ok(None),
                     found => drop(found?),

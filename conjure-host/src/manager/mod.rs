@@ -38,6 +38,7 @@ mod spec;
 mod threads;
 mod unbegun;
 mod view;
+mod word;
 
 #[cfg(test)]
 mod tests;
@@ -46,7 +47,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -69,6 +70,7 @@ use changes::States;
 use keeper::Keeper;
 use open::Live;
 use requests::Ask;
+use word::Words;
 
 /// How long sessions have to end when the deadline of a shutdown has passed: each ends its turn in
 /// ten seconds where the database and the session answer.
@@ -122,8 +124,8 @@ pub(crate) struct Inner {
     keepers: Mutex<HashMap<String, mpsc::Sender<Box<Ask>>>>,
     /// Threads that are open here.
     live: Mutex<HashMap<ThreadId, Live>>,
-    /// Counts the changes of that.
-    live_changed: watch::Sender<u64>,
+    /// Tells of changes of that.
+    words: Words,
     states: States,
     /// Nothing new is begun.
     closing: CancellationToken,
@@ -146,7 +148,7 @@ impl Manager {
             options,
             keepers: Mutex::default(),
             live: Mutex::default(),
-            live_changed: watch::Sender::new(0),
+            words: Words::default(),
             states: States::default(),
             closing: CancellationToken::new(),
             ending: CancellationToken::new(),

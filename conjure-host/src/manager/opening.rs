@@ -71,8 +71,8 @@ impl Inner {
     /// A thread is open.
     pub(super) fn opened(&self, live: &Live) {
         let thread = live.session.thread().clone();
-        lock(&self.live).insert(thread, live.clone());
-        self.live_changed.send_modify(|changes| *changes += 1);
+        lock(&self.live).insert(thread.clone(), live.clone());
+        self.words.of(&thread);
     }
 
     /// Asks the session that has a thread open to close it.
@@ -102,6 +102,6 @@ impl Inner {
             all.remove(thread);
         }
         drop(all);
-        self.live_changed.send_modify(|changes| *changes += 1);
+        self.words.of(thread);
     }
 }

@@ -23,7 +23,7 @@ impl Inner {
         let mut recorder = Recorder::open(&self.store, thread).await?;
         record(&mut recorder, turn_id, message, failed(error), error);
         recorder.commit().await?;
-        self.live_changed.send_modify(|changes| *changes += 1);
+        self.words.of(thread);
         Ok(())
     }
 
@@ -71,7 +71,7 @@ impl Inner {
             recorder.commit().await?;
         }
         drop(recorder);
-        self.live_changed.send_modify(|changes| *changes += 1);
+        self.words.of(&run.thread);
         if let Some(session) = &run.session_id {
             self.note_latest(session, &run.thread).await;
         }

@@ -18,7 +18,7 @@ use sqlx::sqlite::{
     SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous,
 };
 use sqlx::{ConnectOptions as _, Connection as _};
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::{Mutex, MutexGuard, Semaphore};
 
 use crate::{Place, StoreError, files};
 
@@ -28,6 +28,9 @@ const BUSY: Duration = Duration::from_secs(5);
 const ACQUIRE: Duration = Duration::from_secs(15);
 /// Connections that read.
 const READERS: u32 = 4;
+/// Transactions that may wait for the connection that writes ahead of the writer of threads, for
+/// whom all open threads wait.
+const AHEAD: usize = 4;
 /// Connections that nobody used for so long are closed.
 const IDLE: Duration = Duration::from_secs(60);
 /// What is left of the write-ahead log when it has been taken into the file, in bytes at most.
@@ -40,6 +43,8 @@ pub(crate) struct Database {
     file: Option<PathBuf>,
     read: DatabaseConnection,
     write: Mutex<Writing>,
+    /// Who may wait for that ahead of the writer of threads: a permit each.
+    others: Semaphore,
     #[cfg(test)]
     pub(crate) crash: crate::tests::Crash,
     #[cfg(test)]
@@ -110,6 +115,7 @@ impl Database {
                 db: write,
                 forces: true,
             }),
+            others: Semaphore::new(AHEAD),
             #[cfg(test)]
             crash: crate::tests::Crash::default(),
             #[cfg(test)]
@@ -160,7 +166,26 @@ impl Database {
         durable: bool,
         what: &'static str,
     ) -> Result<Transaction<'_>, StoreError> {
-        let mut writing = self.write.lock().await;
+        let writing = self.in_turn().await;
+        self.begin_with(writing, durable, what).await
+    }
+
+    /// The same ahead of nearly everybody who waits: for the writer of threads.
+    pub(crate) async fn begin_ahead(
+        &self,
+        durable: bool,
+        what: &'static str,
+    ) -> Result<Transaction<'_>, StoreError> {
+        let writing = self.write.lock().await;
+        self.begin_with(writing, durable, what).await
+    }
+
+    async fn begin_with<'a>(
+        &self,
+        mut writing: MutexGuard<'a, Writing>,
+        durable: bool,
+        what: &'static str,
+    ) -> Result<Transaction<'a>, StoreError> {
         let tx = begin(&mut writing, self.backend, durable)
             .await
             .map_err(StoreError::of(what))?;
@@ -182,14 +207,42 @@ impl Database {
         values: Vec<Value>,
         what: &'static str,
     ) -> Result<u64, StoreError> {
+        let writing = self.in_turn().await;
+        self.execute_with(writing, durable, sql, values, what).await
+    }
+
+    /// The same ahead of nearly everybody who waits: for the writer of threads.
+    pub(crate) async fn execute_ahead(
+        &self,
+        durable: bool,
+        sql: &str,
+        values: Vec<Value>,
+        what: &'static str,
+    ) -> Result<u64, StoreError> {
+        let writing = self.write.lock().await;
+        self.execute_with(writing, durable, sql, values, what).await
+    }
+
+    async fn execute_with(
+        &self,
+        mut writing: MutexGuard<'_, Writing>,
+        durable: bool,
+        sql: &str,
+        values: Vec<Value>,
+        what: &'static str,
+    ) -> Result<u64, StoreError> {
         #[cfg(test)]
         self.crash.step()?;
-        let mut writing = self.write.lock().await;
         let done = async {
             force(&mut writing, self.backend, durable).await?;
             writing.db.execute_raw(self.statement(sql, values)).await
         };
         Ok(done.await.map_err(StoreError::of(what))?.rows_affected())
+    }
+
+    async fn in_turn(&self) -> MutexGuard<'_, Writing> {
+        let _turn = self.others.acquire().await;
+        self.write.lock().await
     }
 
     /// The connection that writes, outside of a transaction: for what may not be in one.

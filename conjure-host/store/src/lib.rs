@@ -14,6 +14,7 @@ mod error;
 mod files;
 mod id;
 mod idempotency;
+mod labels;
 mod ledger;
 mod lineage;
 mod maestro;

@@ -1,10 +1,10 @@
 //! Threads: making, forking, naming and listing them.
 
 use conjure_core::chat::Usage;
-use conjure_core::label::numbered;
 use sea_orm::{QueryResult, Value};
 
 use crate::database::{for_update, now_ms};
+use crate::labels::name;
 use crate::lineage::Shown;
 use crate::row::{column, number, text};
 use crate::{Store, StoreError, ThreadId};
@@ -60,8 +60,6 @@ pub struct Cursor {
     pub id: String,
 }
 
-/// After so many threads of one name the number says nothing any more.
-const MOST_OF_ONE_NAME: usize = 1_000;
 /// Threads that are looked through at once.
 const PAGE: u64 = 200;
 
@@ -267,58 +265,6 @@ impl Store {
         }
         tx.commit().await
     }
-
-    /// Gives a thread a label. Earlier ones are kept as its history; the newest is shown.
-    ///
-    /// # Errors
-    /// [`StoreError::NoThread`], and what the database says.
-    pub async fn rename_thread(&self, thread: &ThreadId, label: &str) -> Result<(), StoreError> {
-        let tx = self.db().begin(false, "name the thread").await?;
-        name(&tx, thread, label).await?;
-        tx.commit().await
-    }
-
-    /// Gives a thread that has no label this one, with the first number from 2 on where another
-    /// thread has it.
-    ///
-    /// # Errors
-    /// [`StoreError::NoThread`], and what the database says.
-    pub async fn name_if_nameless(&self, thread: &ThreadId, label: &str) -> Result<(), StoreError> {
-        let tx = self.db().begin(false, "name the thread").await?;
-        let sql = format!(
-            "SELECT thread_label FROM threads WHERE id = $1 AND removed = FALSE{}",
-            for_update(tx.backend())
-        );
-        let row = tx.one(&sql, [thread.as_str().into()]).await?;
-        let row = row.ok_or_else(|| StoreError::NoThread {
-            thread: thread.clone(),
-        })?;
-        if !column::<String>(&row, "thread_label")?.is_empty() {
-            return Ok(());
-        }
-        let mut free = label.to_owned();
-        for next in 2..MOST_OF_ONE_NAME {
-            let sql = "SELECT id FROM threads WHERE thread_label = $1 AND removed = FALSE LIMIT 1";
-            if tx.one(sql, [free.as_str().into()]).await?.is_none() {
-                break;
-            }
-            free = numbered(label, next);
-        }
-        name(&tx, thread, &free).await?;
-        tx.commit().await
-    }
-
-    /// A thread's labels with their times in milliseconds since 1970, the oldest first.
-    ///
-    /// # Errors
-    /// What the database says.
-    pub async fn thread_labels(&self, thread: &ThreadId) -> Result<Vec<(i64, String)>, StoreError> {
-        let sql = "SELECT at_ms, label FROM thread_labels WHERE thread_id = $1 ORDER BY number";
-        let rows = self.all(sql, [thread.as_str().into()]).await?;
-        rows.iter()
-            .map(|row| Ok((column(row, "at_ms")?, column(row, "label")?)))
-            .collect()
-    }
 }
 
 impl Thread {
@@ -375,29 +321,6 @@ fn pattern(text: &str) -> String {
         pattern.push('%');
     }
     pattern
-}
-
-async fn name(
-    tx: &crate::database::Transaction<'_>,
-    thread: &ThreadId,
-    label: &str,
-) -> Result<(), StoreError> {
-    let label = label.replace('\0', "");
-    let values = [label.as_str().into(), thread.as_str().into()];
-    let sql = "UPDATE threads SET thread_label = $1 WHERE id = $2 AND removed = FALSE";
-    if tx.execute(sql, values).await? == 0 {
-        return Err(StoreError::NoThread {
-            thread: thread.clone(),
-        });
-    }
-    let sql = format!(
-        "INSERT INTO thread_labels (thread_id, number, label, at_ms) VALUES ($1, \
-         (SELECT COALESCE(MAX(number), 0) + 1 FROM thread_labels WHERE thread_id = $1), $2, {})",
-        now_ms(tx.backend())
-    );
-    tx.execute(&sql, [thread.as_str().into(), label.into()])
-        .await?;
-    Ok(())
 }
 
 #[cfg(test)]

@@ -196,12 +196,15 @@ async fn a_follower_sees_a_thread_that_opens_and_closes_without_a_gap() {
     for text in ["one", "two", "three"] {
         stage.say(&session, text).await;
         let inner = &stage.manager.inner;
-        let mut opened_or_closed = inner.live_changed.subscribe();
-        let closed = opened_or_closed.wait_for(|_| lock(&inner.live).is_empty());
+        let mut word = inner.words.follow(&thread);
+        let closed = async {
+            while !lock(&inner.live).is_empty() {
+                word.told().await;
+            }
+        };
         tokio::time::timeout(super::stage::PATIENCE, closed)
             .await
-            .expect("it is closed when it was idle for a while")
-            .unwrap();
+            .expect("it is closed when it was idle for a while");
     }
     let seen = tokio::time::timeout(super::stage::PATIENCE, follower)
         .await

@@ -5,6 +5,7 @@ mod faults;
 mod idempotency;
 mod keeping;
 mod kills;
+mod labels;
 mod maestro;
 mod migrations;
 mod model;

@@ -7,7 +7,7 @@ use sea_orm::{ConnectionTrait as _, Database};
 
 use crate::Place;
 
-use super::{Bed, idempotency, keeping, runs, runtime, threads, transfer, writing};
+use super::{Bed, idempotency, keeping, labels, runs, runtime, threads, transfer, writing};
 
 /// A server, which ends with this value where this test began it.
 pub(crate) struct Server(Postgres);
@@ -55,6 +55,7 @@ fn every_case_holds_over_postgres_too() {
     let Some(server) = Server::get() else { return };
     let all = [
         threads::ALL,
+        labels::ALL,
         writing::ALL,
         keeping::ALL,
         runs::ALL,

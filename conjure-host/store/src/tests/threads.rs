@@ -17,7 +17,6 @@ cases! {
     clearing_deletes_what_no_fork_shows_and_keeps_numbers
     removing_a_thread_keeps_what_its_forks_show_until_they_go
     the_ledger_knows_each_call
-    labels_are_kept_and_the_newest_wins
     threads_are_found_by_a_part_of_their_label
     long_bodies_and_odd_text_come_back
     numbers_come_back_to_their_last_digit
@@ -430,36 +429,6 @@ async fn the_ledger_knows_each_call(bed: Bed) {
     store.fork(&id("t"), 5, &id("f")).await.unwrap();
     let of_fork = store.tool_calls(&id("f")).await.unwrap();
     assert_eq!(of_fork.len(), 2, "{of_fork:?}");
-}
-
-async fn labels_are_kept_and_the_newest_wins(bed: Bed) {
-    let store = bed.open().await;
-    store.create_thread(&id("t"), "First").await.unwrap();
-    store.rename_thread(&id("t"), "Second").await.unwrap();
-    store.rename_thread(&id("t"), "Third").await.unwrap();
-    assert_eq!(store.thread(&id("t")).await.unwrap().label, "Third");
-    let labels = store.thread_labels(&id("t")).await.unwrap();
-    let labels: Vec<_> = labels.iter().map(|(_, label)| label.as_str()).collect();
-    assert_eq!(labels, ["First", "Second", "Third"]);
-    let error = store.create_thread(&id("t"), "").await.unwrap_err();
-    assert!(matches!(error, StoreError::ThreadExists { .. }), "{error}");
-    for n in 0..5 {
-        store
-            .create_thread(&id(&format!("n{n}")), "")
-            .await
-            .unwrap();
-    }
-    let mut all = Vec::new();
-    let mut cursor = None;
-    loop {
-        let page = store.thread_page(cursor.as_ref(), 2).await.unwrap();
-        let Some(last) = page.last() else { break };
-        cursor = Some(last.cursor());
-        all.extend(page.into_iter().map(|thread| thread.id));
-    }
-    let mut expected = store.threads().await.unwrap();
-    expected.reverse();
-    assert_eq!(all, expected);
 }
 
 async fn threads_are_found_by_a_part_of_their_label(bed: Bed) {

@@ -9,6 +9,8 @@ use super::{Bed, cases, entry, event, id, open, read};
 
 cases! {
     appends_that_wait_are_one_group_and_resolve_in_order
+    threads_that_are_opened_at_once_are_each_opened_or_refused
+    appends_wait_for_few_of_the_transactions_of_others
     a_second_writer_is_told_who_has_the_thread_until_it_is_closed
     a_silent_writer_loses_its_threads_and_can_write_no_more
     two_hosts_that_want_each_others_threads_do_not_stop_each_other
@@ -50,6 +52,76 @@ async fn appends_that_wait_are_one_group_and_resolve_in_order(bed: Bed) {
     for thread in ["a", "b", "c"] {
         assert_eq!(read(&store, thread).await.len(), 30);
     }
+}
+
+async fn threads_that_are_opened_at_once_are_each_opened_or_refused(bed: Bed) {
+    let (store, other) = (bed.open().await, bed.open().await);
+    for seq in 1..=2 {
+        let mut log = open(&store, "known").await;
+        log.append(&[entry(seq)], true).await.unwrap();
+    }
+    let _elsewhere = open(&other, "elsewhere").await;
+    let _here = open(&store, "here").await;
+    drop(open(&store, "gone").await);
+    store.remove_thread(&id("gone")).await.unwrap();
+    let held = store.db().begin(false, "hold everything up").await.unwrap();
+    // The first alone, then all that came meanwhile.
+    let mut names: Vec<String> = (0..150).map(|number| format!("new{number}")).collect();
+    names.extend(["known", "elsewhere", "here", "gone", "twice", "twice"].map(str::to_owned));
+    let threads: Vec<_> = names.iter().map(|name| id(name)).collect();
+    let opening = futures_util::future::join_all(threads.iter().map(|thread| store.open(thread)));
+    let release = async {
+        tokio::task::yield_now().await;
+        held.commit().await.unwrap();
+    };
+    let (opened, ()) = futures_util::future::join(opening, release).await;
+    let mut twice = Vec::new();
+    for (name, opened) in names.iter().zip(opened) {
+        match (name.as_str(), opened) {
+            ("elsewhere" | "here", Err(StoreError::Busy { .. }))
+            | ("gone", Err(StoreError::NoThread { .. })) => {}
+            ("twice", opened) => twice.push(opened.is_ok()),
+            ("known", Ok(log)) => assert_eq!((log.epoch(), log.last_seq()), (3, 2)),
+            (_, Ok(mut log)) => {
+                assert_eq!((log.epoch(), log.last_seq()), (1, 0));
+                log.append(&[entry(1)], false).await.unwrap();
+            }
+            (name, Err(error)) => panic!("{name}: {error}"),
+        }
+    }
+    assert_eq!(twice, [true, false]);
+}
+
+async fn appends_wait_for_few_of_the_transactions_of_others(bed: Bed) {
+    let store = bed.open().await;
+    let mut log = open(&store, "t").await;
+    for number in 0..40 {
+        store
+            .create_thread(&id(&number.to_string()), "")
+            .await
+            .unwrap();
+    }
+    let held = store.db().begin(false, "hold everything up").await.unwrap();
+    let order = std::sync::Mutex::new(Vec::new());
+    let names: Vec<_> = (0..40).map(|number| id(&number.to_string())).collect();
+    let others = futures_util::future::join_all(names.iter().map(async |thread| {
+        store.rename_thread(thread, "other").await.unwrap();
+        order.lock().unwrap().push("other");
+    }));
+    let append = async {
+        // Behind all of them.
+        tokio::task::yield_now().await;
+        let written = log.append(&[event(1, 1)], false);
+        // The writer asks for the connection in a thread of its own.
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        held.commit().await.unwrap();
+        written.await.unwrap();
+        order.lock().unwrap().push("append");
+    };
+    futures_util::future::join(others, append).await;
+    let order = order.into_inner().unwrap();
+    let before = order.iter().position(|who| *who == "append").unwrap();
+    assert!(before < 20, "{before} of 40 were written before it");
 }
 
 async fn a_second_writer_is_told_who_has_the_thread_until_it_is_closed(bed: Bed) {

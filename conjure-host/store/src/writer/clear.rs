@@ -15,7 +15,7 @@ use super::lease::taken_meanwhile;
 impl Writer {
     /// Deletes what a thread shows, as far as no fork shows it.
     pub(super) async fn clear(&mut self, thread: &ThreadId) -> Result<(), StoreError> {
-        let tx = self.db.begin(true, "clear the thread").await?;
+        let tx = self.db.begin_ahead(true, "clear the thread").await?;
         let owner = self.nobody_else(&tx, thread).await?;
         unlink(&tx, thread, owner).await?;
         tx.commit().await?;
@@ -31,7 +31,7 @@ impl Writer {
                 owner: "this process".to_owned(),
             });
         }
-        let tx = self.db.begin(true, "remove the thread").await?;
+        let tx = self.db.begin_ahead(true, "remove the thread").await?;
         let owner = self.nobody_else(&tx, thread).await?;
         let id: Value = thread.as_str().into();
         let sql = "UPDATE sessions SET chat_thread_id = NULL WHERE chat_thread_id = $1";

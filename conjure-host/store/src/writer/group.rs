@@ -142,7 +142,7 @@ impl Writer {
             return self.execute(group).await;
         }
         let number = self.groups + 1;
-        let tx = self.db.begin(group.durable, APPENDING).await?;
+        let tx = self.db.begin_ahead(group.durable, APPENDING).await?;
         let sql = format!(
             "UPDATE writers SET beat_ms = {}, groups = $1 WHERE id = $2 AND lost = FALSE",
             now_ms(tx.backend())
@@ -188,7 +188,7 @@ impl Writer {
         let sql = self.statements.if_writer(&EVENTS, rows);
         if self
             .db
-            .execute(group.durable, sql, values, APPENDING)
+            .execute_ahead(group.durable, sql, values, APPENDING)
             .await?
             == 0
         {

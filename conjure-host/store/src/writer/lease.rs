@@ -6,21 +6,22 @@
 //! one row fences all threads of a process, and a group of appends to hundreds of threads costs
 //! one look.
 
+use std::sync::PoisonError;
 use std::time::Duration;
 
-use sea_orm::{DbBackend, QueryResult, Value};
+use sea_orm::{DbBackend, QueryResult};
 
 use crate::database::{Transaction, for_update, now_ms};
 use crate::platform::{Alive, Process};
-use crate::row::{number, text};
+use crate::row::text;
 use crate::{StoreError, ThreadId};
 
-use super::{Opened, Writer};
+use super::Writer;
 
 /// A writer that was silent for so long may be taken for dead.
 pub(crate) const SILENT: Duration = Duration::from_secs(15);
 /// What is said of a failure.
-const OPENING: &str = "open the thread";
+pub(super) const OPENING: &str = "open the thread";
 
 /// A thread that this writer has open: what comes next in it.
 pub(super) struct Lease {
@@ -38,61 +39,6 @@ pub(super) struct Position {
 }
 
 impl Writer {
-    pub(super) async fn open(&mut self, thread: &ThreadId) -> Result<Opened, StoreError> {
-        if self.leases.values().any(|lease| lease.thread == *thread) {
-            return Err(StoreError::Busy {
-                thread: thread.clone(),
-                owner: "this process".to_owned(),
-            });
-        }
-        self.register().await?;
-        // The epoch is on the disk before an event may carry it.
-        let tx = self.db.begin(true, OPENING).await?;
-        let sql = format!(
-            "INSERT INTO threads (id, created_at_ms, updated_at_ms) VALUES ($1, {now}, {now}) \
-             ON CONFLICT (id) DO NOTHING",
-            now = now_ms(tx.backend())
-        );
-        tx.execute(&sql, [thread.as_str().into()]).await?;
-        let owner = self.nobody_else(&tx, thread).await?;
-        let sql = "UPDATE threads SET owner = $1, epoch = epoch + 1 \
-                   WHERE id = $2 AND removed = FALSE AND (owner IS NULL OR owner = $3)";
-        let values: [Value; 3] = [
-            self.id.as_str().into(),
-            thread.as_str().into(),
-            owner.into(),
-        ];
-        if tx.execute(sql, values).await? == 0 {
-            return Err(taken_meanwhile(thread));
-        }
-        let sql = "SELECT epoch, last_seq, last_turn FROM threads WHERE id = $1";
-        let row = tx.one(sql, [thread.as_str().into()]).await?;
-        let row = row.ok_or_else(|| no_thread(thread))?;
-        let epoch = number(&row, "epoch")?;
-        let position = Position {
-            last_seq: number(&row, "last_seq")?,
-            last_turn: number(&row, "last_turn")?,
-            last_event: 0,
-        };
-        tx.commit().await?;
-        let lease = self.next_lease;
-        self.next_lease += 1;
-        let opened = Opened {
-            lease,
-            epoch,
-            last_seq: position.last_seq,
-        };
-        self.leases.insert(
-            lease,
-            Lease {
-                thread: thread.clone(),
-                epoch,
-                position,
-            },
-        );
-        Ok(opened)
-    }
-
     /// Who has the thread, which is this writer, nobody, or one that is dead and was fenced off:
     /// what is done next is done on the condition that it is still so. Rows of writers are locked
     /// before those of threads, as groups do, so that no two wait for each other.
@@ -125,13 +71,12 @@ impl Writer {
             return;
         };
         // When that fails, the thread is free once this writer is silent or gone.
-        if let Ok(tx) = self.db.begin(false, "close the thread").await {
-            let values = [lease.thread.as_str().into(), self.id.as_str().into()];
-            let sql = "UPDATE threads SET owner = NULL WHERE id = $1 AND owner = $2";
-            if tx.execute(sql, values).await.is_ok() {
-                let _ = tx.commit().await;
-            }
-        }
+        let values = vec![lease.thread.as_str().into(), self.id.as_str().into()];
+        let sql = "UPDATE threads SET owner = NULL WHERE id = $1 AND owner = $2";
+        let released = self
+            .db
+            .execute_ahead(false, sql, values, "close the thread");
+        let _ = released.await;
     }
 
     /// Says that this writer lives.
@@ -145,7 +90,10 @@ impl Writer {
             now_ms(self.db.backend())
         );
         let beat = async {
-            let tx = self.db.begin(false, "say that this process lives").await?;
+            let tx = self
+                .db
+                .begin_ahead(false, "say that this process lives")
+                .await?;
             let beaten = tx.execute(&sql, [self.id.as_str().into()]).await?;
             tx.commit().await?;
             Ok::<_, StoreError>(beaten)
@@ -161,6 +109,7 @@ impl Writer {
     pub(super) fn lost(&mut self) {
         self.leases.clear();
         self.id.clear();
+        self.share_id();
         self.alive = None;
     }
 
@@ -169,7 +118,7 @@ impl Writer {
         if self.id.is_empty() {
             return;
         }
-        if let Ok(tx) = self.db.begin(false, "close the store").await
+        if let Ok(tx) = self.db.begin_ahead(false, "close the store").await
             && forget(&tx, &self.id).await.is_ok()
         {
             let _ = tx.commit().await;
@@ -185,7 +134,7 @@ impl Writer {
         let id = uuid::Uuid::now_v7().to_string();
         let alive = Alive::new(&id);
         let this = Process::this();
-        let tx = self.db.begin(false, OPENING).await?;
+        let tx = self.db.begin_ahead(false, OPENING).await?;
         let sql = format!(
             "SELECT * FROM writers ORDER BY id{}",
             for_update(tx.backend())
@@ -210,9 +159,17 @@ impl Writer {
         tx.execute(&sql, values).await?;
         tx.commit().await?;
         self.id = id;
+        self.share_id();
         self.alive = Some(alive);
         self.groups = 0;
         Ok(())
+    }
+
+    fn share_id(&self) {
+        let shared = self.shared_id.write();
+        shared
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone_from(&self.id);
     }
 }
 

@@ -9,10 +9,11 @@ mod encode;
 mod group;
 mod insert;
 mod lease;
+mod opening;
 mod whole;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
@@ -47,10 +48,7 @@ const GROUP: usize = 8 * 1024 * 1024;
 /// What is asked of the writer.
 enum Command {
     Append(Box<Append>),
-    Open {
-        thread: ThreadId,
-        answer: oneshot::Sender<Result<Opened, StoreError>>,
-    },
+    Open(Opening),
     Release {
         lease: u64,
     },
@@ -80,6 +78,12 @@ struct Append {
     room: OwnedSemaphorePermit,
 }
 
+/// A thread that somebody wants to write.
+struct Opening {
+    thread: ThreadId,
+    answer: oneshot::Sender<Result<Opened, StoreError>>,
+}
+
 /// A thread that was opened.
 struct Opened {
     lease: u64,
@@ -95,6 +99,8 @@ pub(crate) struct Queue {
     room: Arc<Semaphore>,
     /// Told of appends that should not wait for others.
     urgent: Arc<Notify>,
+    /// The writer's id in the database; empty while it has none.
+    id: Arc<RwLock<String>>,
 }
 
 impl Queue {
@@ -106,10 +112,12 @@ impl Queue {
             commands,
             room: Arc::new(Semaphore::new(QUEUE)),
             urgent: Arc::default(),
+            id: Arc::default(),
         };
         let writer = Writer {
             db,
             id: String::new(),
+            shared_id: Arc::clone(&queue.id),
             alive: None,
             groups: 0,
             leases: HashMap::new(),
@@ -139,9 +147,9 @@ impl Queue {
             epoch,
             last_seq,
         } = self
-            .ask(|answer| Command::Open {
-                thread: thread.clone(),
-                answer,
+            .ask(|answer| {
+                let thread = thread.clone();
+                Command::Open(Opening { thread, answer })
             })
             .await?;
         Ok(OpenThread {
@@ -155,7 +163,15 @@ impl Queue {
 
     /// The writer's id in the database, under which this process owns threads and runs.
     pub(crate) async fn writer(&self) -> Result<String, StoreError> {
+        if let Some(id) = self.known_writer() {
+            return Ok(id);
+        }
         self.ask(|answer| Command::Register { answer }).await
+    }
+
+    fn known_writer(&self) -> Option<String> {
+        let id = self.id.read().unwrap_or_else(PoisonError::into_inner);
+        Some(id.clone()).filter(|id| !id.is_empty())
     }
 
     pub(crate) async fn clear(&self, thread: &ThreadId) -> Result<(), StoreError> {
@@ -264,6 +280,8 @@ struct Writer {
     db: Arc<Database>,
     /// Its id in the database; empty while it has no thread open.
     id: String,
+    /// The same, for those who ask for it.
+    shared_id: Arc<RwLock<String>>,
     alive: Option<Alive>,
     /// Transactions so far, as the database counts them.
     groups: u64,
@@ -315,7 +333,7 @@ impl Writer {
         first: Command,
         commands: &mut mpsc::UnboundedReceiver<Command>,
     ) -> Option<oneshot::Sender<()>> {
-        let mut appends = Vec::new();
+        let (mut appends, mut openings) = (Vec::new(), Vec::new());
         let mut size = 0;
         let mut next = Some(first);
         while let Some(command) = next {
@@ -327,8 +345,10 @@ impl Writer {
                         break;
                     }
                 }
+                Command::Open(opening) => openings.push(opening),
                 other => {
                     self.write(std::mem::take(&mut appends)).await;
+                    self.open_all(std::mem::take(&mut openings)).await;
                     if let Command::Close { answer } = other {
                         return Some(answer);
                     }
@@ -338,21 +358,12 @@ impl Writer {
             next = commands.try_recv().ok();
         }
         self.write(appends).await;
+        self.open_all(openings).await;
         None
     }
 
     async fn control(&mut self, command: Command) {
         match command {
-            Command::Open { thread, answer } => {
-                let opened = within(PATIENCE, "open the thread", self.open(&thread)).await;
-                let lease = opened.as_ref().map(|opened| opened.lease).ok();
-                // Whoever asked may have gone.
-                if answer.send(opened).is_err()
-                    && let Some(lease) = lease
-                {
-                    self.release(lease).await;
-                }
-            }
             Command::Release { lease } => {
                 let released = async {
                     self.release(lease).await;
@@ -373,7 +384,7 @@ impl Writer {
                 let removed = within(CLEARING, "remove the thread", self.remove(&thread)).await;
                 let _ = answer.send(removed);
             }
-            Command::Append(_) | Command::Close { .. } => {}
+            Command::Append(_) | Command::Open(_) | Command::Close { .. } => {}
         }
     }
 }

@@ -1,0 +1,107 @@
+//! Word of a thread to those who follow it: that it was opened or closed here, or written by
+//! somebody else than the session that has it open.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::watch;
+
+use super::lock;
+use crate::store::ThreadId;
+
+/// Who follows which thread. Word goes to those of the thread that it is of, and costs the others
+/// nothing.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Words(Arc<Mutex<HashMap<ThreadId, watch::Sender<()>>>>);
+
+impl Words {
+    /// Tells those who follow a thread to look again.
+    pub(super) fn of(&self, thread: &ThreadId) {
+        if let Some(followed) = lock(&self.0).get(thread) {
+            followed.send_replace(());
+        }
+    }
+
+    /// Follows a thread.
+    pub(super) fn follow(&self, thread: &ThreadId) -> Word {
+        let mut threads = lock(&self.0);
+        let followed = threads.entry(thread.clone()).or_default();
+        Word {
+            told: Some(followed.subscribe()),
+            thread: thread.clone(),
+            words: self.clone(),
+        }
+    }
+}
+
+/// Follows a thread.
+#[derive(Debug)]
+pub(super) struct Word {
+    /// Nothing only while it is dropped.
+    told: Option<watch::Receiver<()>>,
+    thread: ThreadId,
+    words: Words,
+}
+
+impl Word {
+    /// What was told so far is known.
+    pub(super) fn mark_known(&mut self) {
+        if let Some(told) = &mut self.told {
+            told.mark_unchanged();
+        }
+    }
+
+    /// Waits until something is told that is not known. Safe to drop and call again.
+    pub(super) async fn told(&mut self) {
+        let told = match &mut self.told {
+            Some(told) => told.changed().await,
+            None => Ok(()),
+        };
+        // The sender stays as long as anybody follows.
+        if told.is_err() {
+            std::future::pending().await
+        }
+    }
+}
+
+impl Drop for Word {
+    fn drop(&mut self) {
+        let mut threads = lock(&self.words.0);
+        self.told = None;
+        let is_followed = |followed: &watch::Sender<()>| followed.receiver_count() > 0;
+        if !threads.get(&self.thread).is_some_and(is_followed) {
+            threads.remove(&self.thread);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn word_goes_to_those_who_follow_the_thread_and_waits_for_them() {
+        let (words, one, two) = (Words::default(), ThreadId::fresh(), ThreadId::fresh());
+        let (mut first, mut second) = (words.follow(&one), words.follow(&one));
+        let mut other = words.follow(&two);
+        words.of(&one);
+        first.told().await;
+        assert!(first.told().now_or_never().is_none(), "it is told once");
+        second.mark_known();
+        assert!(second.told().now_or_never().is_none(), "it is known");
+        assert!(other.told().now_or_never().is_none(), "it is not of that");
+    }
+
+    #[test]
+    fn a_thread_that_nobody_follows_is_forgotten() {
+        let (words, thread) = (Words::default(), ThreadId::fresh());
+        words.of(&thread);
+        let (first, second) = (words.follow(&thread), words.follow(&thread));
+        drop(first);
+        assert_eq!(lock(&words.0).len(), 1);
+        drop(second);
+        assert!(lock(&words.0).is_empty());
+    }
+}
