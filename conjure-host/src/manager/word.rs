@@ -59,7 +59,7 @@ impl Word {
         };
         // The sender stays as long as anybody follows.
         if told.is_err() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }

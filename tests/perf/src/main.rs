@@ -9,6 +9,7 @@ mod figure;
 mod manager;
 mod mcp_client;
 mod measured;
+mod relay;
 mod samples;
 mod shipped;
 mod stream_server;
@@ -42,14 +43,18 @@ struct Args {
     /// Be the provider that streams
     #[arg(long, hide = true)]
     stream_server: bool,
+    /// Stand between a client and this server
+    #[arg(long, hide = true)]
+    relay: Option<std::path::PathBuf>,
 }
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let done = match &args.child {
+    let done = match (&args.child, &args.relay) {
         _ if args.stream_server => stream_server::serve(),
-        Some(name) => child(name),
-        None => parent(&args),
+        (_, Some(server)) => relay::run(server),
+        (Some(name), None) => child(name),
+        (None, None) => parent(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -144,7 +144,7 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
     },
     Benchmark {
         name: "mcp_gateway",
-        figures: &["mcp_gateway"],
+        figures: &["mcp_gateway", "mcp_gateway_ratio"],
         needs: &[Need::Program, Need::Mcp],
         slow: false,
         run: mcp_gateway::run,
