@@ -11,7 +11,7 @@ use crate::{Store, StoreError, ThreadId};
 
 /// After so many threads of one name the number says nothing any more.
 const MOST_OF_ONE_NAME: usize = 1 << 20;
-/// Labels that one statement looks for.
+/// Labels that one statement looks for: always as many, so that there is one statement to keep.
 const AT_ONCE: usize = 32;
 
 impl Store {
@@ -68,18 +68,18 @@ async fn free(tx: &Transaction<'_>, label: &str) -> Result<String, StoreError> {
         1 => label.replace('\0', ""),
         number => numbered(label, number).replace('\0', ""),
     };
+    let places: Vec<String> = (1..=AT_ONCE).map(|at| format!("${at}")).collect();
+    let sql = format!(
+        "SELECT DISTINCT thread_label FROM threads WHERE thread_label IN ({}) AND removed = FALSE",
+        places.join(", ")
+    );
     let (mut taken, mut free) = (0, MOST_OF_ONE_NAME);
     let mut asked: Vec<usize> = (0..).map(|power| 1 << power).take(AT_ONCE).collect();
     asked.retain(|number| *number < free);
     while !asked.is_empty() {
         let labels: Vec<String> = asked.iter().copied().map(labelled).collect();
-        let places: Vec<String> = (1..=labels.len()).map(|at| format!("${at}")).collect();
-        let sql = format!(
-            "SELECT DISTINCT thread_label FROM threads WHERE thread_label IN ({}) \
-             AND removed = FALSE",
-            places.join(", ")
-        );
-        let values = labels.iter().map(|label| Value::from(label.as_str()));
+        let values = labels.iter().cycle().take(AT_ONCE);
+        let values = values.map(|label| Value::from(label.as_str()));
         let rows = tx.all(&sql, values).await?;
         let found: Result<HashSet<String>, StoreError> =
             rows.iter().map(|row| column(row, "thread_label")).collect();

@@ -38,6 +38,10 @@ impl Writer {
             }
         }
         free.sort_unstable();
+        // There are few sizes of the statements, which are kept.
+        if let Some(last) = free.last().cloned() {
+            free.resize(free.len().next_power_of_two(), last);
+        }
         let mut taken = within(PATIENCE, OPENING, self.open_free(&free)).await;
         for Opening { thread, answer } in openings {
             let opened = match &mut taken {

@@ -94,12 +94,17 @@ fn h15_a_killed_host_leaves_no_container_after_the_next_start() {
     );
     workspace.write("session.toml", &session).unwrap();
     let run = |question: &str| {
-        conjure(
+        let run = conjure(
             &workspace,
             ["run", "--config", "session.toml", "--allow", "*", question],
         )
         .env("ANTHROPIC_BASE_URL", model.base_url())
-        .env("ANTHROPIC_API_KEY", "a-key-of-nobody")
+        .env("ANTHROPIC_API_KEY", "a-key-of-nobody");
+        // The one engine that the test looks at.
+        match std::env::var_os("DOCKER_HOST") {
+            Some(host) => run.env("DOCKER_HOST", host),
+            None => run,
+        }
     };
     model.calls("toolu_1", "docker_bash_tool", bash("echo begun; sleep 99"));
     let running = run("Wait.").start().unwrap();
