@@ -1,19 +1,20 @@
 //! A thread's id.
 
 use std::fmt;
+use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::StoreError;
 
-/// A thread's id; not a session's.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct ThreadId(String);
+/// A thread's id; not a session's. Cloning it is cheap: much that belongs to a thread has it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ThreadId(Arc<str>);
 
 impl ThreadId {
     /// A fresh id, in the order of time.
     pub fn fresh() -> Self {
-        Self(uuid::Uuid::now_v7().to_string())
+        Self(uuid::Uuid::now_v7().to_string().into())
     }
 
     /// An id that somebody wrote.
@@ -27,7 +28,7 @@ impl ThreadId {
                 .bytes()
                 .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
         if legal {
-            Ok(Self(text.to_owned()))
+            Ok(Self(text.into()))
         } else {
             Err(StoreError::BadId {
                 id: text.to_owned(),
@@ -37,7 +38,7 @@ impl ThreadId {
 
     /// An id out of the database, where only legal ones are.
     pub(crate) fn stored(text: String) -> Self {
-        Self(text)
+        Self(text.into())
     }
 
     /// The id as text.
@@ -49,6 +50,18 @@ impl ThreadId {
 impl fmt::Display for ThreadId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+impl Serialize for ThreadId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for ThreadId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self(String::deserialize(deserializer)?.into()))
     }
 }
 

@@ -39,6 +39,8 @@ mod hosted;
 #[cfg(test)]
 mod hot_add;
 #[cfg(test)]
+mod keyring;
+#[cfg(test)]
 mod mcp;
 #[cfg(test)]
 mod mcp_import;

@@ -1,0 +1,180 @@
+//! The key of saved auths in the keyring of the system: a real one, on a bus of the test's own.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use conjure_kit::{Cli, Model, Output, Workspace};
+use conjure_mock_llm::Message;
+
+use crate::stage::{conjure, workspace};
+
+/// Programs, and Debian's packages that have them.
+const NEEDED: [(&str, &str); 3] = [
+    ("dbus-daemon", "dbus-x11"),
+    ("dbus-send", "dbus-bin"),
+    ("gnome-keyring-daemon", "gnome-keyring"),
+];
+const SECRET: &str = "sk-in-the-keyring-0123456789-abcdef";
+const BUS: &str = "<busconfig><type>session</type>LISTEN<auth>EXTERNAL</auth>\
+    <policy context=\"default\"><allow send_destination=\"*\" eavesdrop=\"true\"/>\
+    <allow eavesdrop=\"true\"/><allow own=\"*\"/></policy></busconfig>";
+const KEY_FILE: &str = ".local/share/conjure/vault.key";
+const PATIENCE: Duration = Duration::from_secs(50);
+
+/// A bus and a keyring on it, which end with this value.
+struct Keyring {
+    bus: Child,
+    daemon: Child,
+    address: String,
+}
+
+impl Keyring {
+    /// The keyring of a home directory, unlocked; nothing where none is installed.
+    fn unlocked(home: &Path) -> Option<Self> {
+        for (program, package) in NEEDED {
+            let found = Command::new(program).arg("--version").output();
+            if found.is_err() {
+                println!("LEFT OUT: keyring: {program} is not installed (Debian: {package})");
+                return None;
+            }
+        }
+        // Nothing is started by being asked for: there is one keyring, and it is this one.
+        let config = home.join("bus.conf");
+        let listen = format!("<listen>unix:dir={}</listen>", home.display());
+        std::fs::write(&config, BUS.replace("LISTEN", &listen)).unwrap();
+        let mut bus = Command::new("dbus-daemon")
+            .args(["--nofork", "--nopidfile", "--print-address"])
+            .arg(format!("--config-file={}", config.display()))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut address = String::new();
+        let said = bus.stdout.take().unwrap();
+        BufReader::new(said).read_line(&mut address).unwrap();
+        let address = address.trim().to_owned();
+        // A keyring that asks too early asks again after 25 seconds.
+        let until = Instant::now() + PATIENCE;
+        while has_owner(&address, "org.freedesktop.DBus").is_none() {
+            assert!(Instant::now() < until, "the bus does not answer");
+        }
+        let mut daemon = Command::new("gnome-keyring-daemon")
+            .args(["--foreground", "--unlock", "--components=secrets"])
+            .arg(format!("--control-directory={}", home.display()))
+            .env("HOME", home)
+            .env("XDG_DATA_HOME", home.join("keyrings"))
+            .env("DBUS_SESSION_BUS_ADDRESS", &address)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut password = daemon.stdin.take().unwrap();
+        password.write_all(b"a password").unwrap();
+        drop(password);
+        while has_owner(&address, "org.freedesktop.secrets") != Some(true) {
+            assert!(Instant::now() < until, "the keyring is not on its bus");
+        }
+        Some(Self {
+            bus,
+            daemon,
+            address,
+        })
+    }
+
+    fn conjure(&self, workspace: &Workspace, args: &str) -> Cli {
+        conjure(workspace, args).env("DBUS_SESSION_BUS_ADDRESS", &self.address)
+    }
+}
+
+impl Drop for Keyring {
+    fn drop(&mut self) {
+        for child in [&mut self.daemon, &mut self.bus] {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Whether anybody has a name on a bus; nothing where that does not answer.
+fn has_owner(address: &str, name: &str) -> Option<bool> {
+    let asked = Command::new("dbus-send")
+        .arg(format!("--bus={address}"))
+        .args(["--print-reply", "--dest=org.freedesktop.DBus", "/"])
+        .arg("org.freedesktop.DBus.NameHasOwner")
+        .arg(format!("string:{name}"))
+        .output()
+        .unwrap();
+    let answer = String::from_utf8_lossy(&asked.stdout).into_owned();
+    asked.status.success().then(|| answer.contains("true"))
+}
+
+fn fine(cli: Cli) -> Output {
+    let output = cli.run().unwrap();
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert!(!format!("{output:?}").contains(SECRET), "{output:?}");
+    output
+}
+
+/// Files below a directory that have the secret in them.
+fn with_secret(dir: &Path, found: &mut Vec<String>) {
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            with_secret(&path, found);
+        } else if path.is_file() {
+            let bytes = std::fs::read(&path).unwrap();
+            let has = bytes
+                .windows(SECRET.len())
+                .any(|part| part == SECRET.as_bytes());
+            found.extend(has.then(|| path.display().to_string()));
+        }
+    }
+}
+
+#[test]
+fn the_key_of_saved_auths_is_in_the_keyring_of_the_system() {
+    let home = Workspace::new().unwrap();
+    let Some(keyring) = Keyring::unlocked(home.root()) else {
+        return;
+    };
+    let (workspace, model) = (workspace(&[]), Model::start().unwrap());
+    let add = format!(
+        "auth add work --provider anthropic --kind api_key --base-url {}",
+        model.base_url()
+    );
+    fine(
+        keyring
+            .conjure(&workspace, &add)
+            .stdin(format!("{SECRET}\n")),
+    );
+    let ask = "run --auth anthropic/api_key/work --model m Hi.";
+    model.says(Message::new().text("Hello."));
+    assert_eq!(fine(keyring.conjure(&workspace, ask)).stdout, "Hello.\n");
+    assert_eq!(model.last_request().header("x-api-key"), Some(SECRET));
+    let rotated = fine(keyring.conjure(&workspace, "auth rotate"));
+    assert!(
+        rotated.stdout.contains("1 sealed with the new key"),
+        "{rotated:?}"
+    );
+    assert!(rotated.stdout.contains("the keyring"), "{rotated:?}");
+    assert!(!workspace.root().join(KEY_FILE).exists());
+    // The next login finds it again.
+    drop(keyring);
+    let keyring = Keyring::unlocked(home.root()).unwrap();
+    model.says(Message::new().text("Again."));
+    assert_eq!(fine(keyring.conjure(&workspace, ask)).stdout, "Again.\n");
+    assert_eq!(model.last_request().header("x-api-key"), Some(SECRET));
+    // Without the keyring what is sealed stays sealed, and no other key is made in its place.
+    drop(keyring);
+    let output = conjure(&workspace, ask).run().unwrap();
+    assert_ne!(output.code, Some(0), "{output:?}");
+    assert!(output.stderr.contains("keyring"), "{output:?}");
+    assert!(!workspace.root().join(KEY_FILE).exists());
+    let mut found = Vec::new();
+    with_secret(workspace.root(), &mut found);
+    with_secret(home.root(), &mut found);
+    assert_eq!(found, [""; 0]);
+}
