@@ -45,6 +45,9 @@ pub(crate) struct Database {
     write: Mutex<Writing>,
     /// Who may wait for that ahead of the writer of threads: a permit each.
     others: Semaphore,
+    /// How often the writer of threads asked for it.
+    #[cfg(test)]
+    pub(crate) asked_ahead: std::sync::atomic::AtomicUsize,
     #[cfg(test)]
     pub(crate) crash: crate::tests::Crash,
     #[cfg(test)]
@@ -117,6 +120,8 @@ impl Database {
             }),
             others: Semaphore::new(AHEAD),
             #[cfg(test)]
+            asked_ahead: 0.into(),
+            #[cfg(test)]
             crash: crate::tests::Crash::default(),
             #[cfg(test)]
             is_mute: false.into(),
@@ -176,7 +181,7 @@ impl Database {
         durable: bool,
         what: &'static str,
     ) -> Result<Transaction<'_>, StoreError> {
-        let writing = self.write.lock().await;
+        let writing = self.ahead().await;
         self.begin_with(writing, durable, what).await
     }
 
@@ -219,7 +224,7 @@ impl Database {
         values: Vec<Value>,
         what: &'static str,
     ) -> Result<u64, StoreError> {
-        let writing = self.write.lock().await;
+        let writing = self.ahead().await;
         self.execute_with(writing, durable, sql, values, what).await
     }
 
@@ -243,6 +248,25 @@ impl Database {
     async fn in_turn(&self) -> MutexGuard<'_, Writing> {
         let _turn = self.others.acquire().await;
         self.write.lock().await
+    }
+
+    async fn ahead(&self) -> MutexGuard<'_, Writing> {
+        let writing = self.write.lock();
+        #[cfg(test)]
+        let writing = async {
+            tokio::pin!(writing);
+            // Its place in the queue is taken first.
+            let first =
+                std::future::poll_fn(|cx| std::task::Poll::Ready(writing.as_mut().poll(cx)));
+            let first = first.await;
+            self.asked_ahead
+                .fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            match first {
+                std::task::Poll::Ready(writing) => writing,
+                std::task::Poll::Pending => writing.await,
+            }
+        };
+        writing.await
     }
 
     /// The connection that writes, outside of a transaction: for what may not be in one.

@@ -26,7 +26,7 @@ impl Store {
     }
 
     /// Gives a thread that has no label this one, with a number from 2 on where another thread has
-    /// it: the next one where none before it is free.
+    /// it: one that is free, and the next one where no number before it is free.
     ///
     /// # Errors
     /// [`StoreError::NoThread`], and what the database says.

@@ -48,6 +48,11 @@ impl Crash {
         self.0.store(statements + 1, Ordering::SeqCst);
     }
 
+    /// How many still pass.
+    pub(crate) fn left(&self) -> i64 {
+        self.0.load(Ordering::SeqCst) - 1
+    }
+
     pub(crate) fn step(&self) -> Result<(), StoreError> {
         let before = self
             .0

@@ -1,5 +1,7 @@
 //! Who writes a thread, and how what waits is written.
 
+use std::sync::atomic::Ordering;
+
 use futures_util::FutureExt as _;
 
 use crate::{Log as _, Store, StoreError};
@@ -14,6 +16,7 @@ cases! {
     a_second_writer_is_told_who_has_the_thread_until_it_is_closed
     a_silent_writer_loses_its_threads_and_can_write_no_more
     two_hosts_that_want_each_others_threads_do_not_stop_each_other
+    two_hosts_that_want_many_threads_of_each_other_do_not_stop_each_other
     a_queue_that_is_full_refuses_and_goes_on_when_there_is_room
 }
 
@@ -62,10 +65,15 @@ async fn threads_that_are_opened_at_once_are_each_opened_or_refused(bed: Bed) {
     }
     let _elsewhere = open(&other, "elsewhere").await;
     let _here = open(&store, "here").await;
-    drop(open(&store, "gone").await);
+    // A thread whose fork keeps its row.
+    let mut gone = open(&store, "gone").await;
+    gone.append(&[entry(1)], true).await.unwrap();
+    drop(gone);
+    store.fork(&id("gone"), 1, &id("fork")).await.unwrap();
     store.remove_thread(&id("gone")).await.unwrap();
     let held = store.db().begin(false, "hold everything up").await.unwrap();
-    // The first alone, then all that came meanwhile.
+    const MANY: i64 = 1_000_000;
+    store.db().crash.after(MANY);
     let mut names: Vec<String> = (0..150).map(|number| format!("new{number}")).collect();
     names.extend(["known", "elsewhere", "here", "gone", "twice", "twice"].map(str::to_owned));
     let threads: Vec<_> = names.iter().map(|name| id(name)).collect();
@@ -75,6 +83,7 @@ async fn threads_that_are_opened_at_once_are_each_opened_or_refused(bed: Bed) {
         held.commit().await.unwrap();
     };
     let (opened, ()) = futures_util::future::join(opening, release).await;
+    let statements = MANY - store.db().crash.left();
     let mut twice = Vec::new();
     for (name, opened) in names.iter().zip(opened) {
         match (name.as_str(), opened) {
@@ -90,6 +99,9 @@ async fn threads_that_are_opened_at_once_are_each_opened_or_refused(bed: Bed) {
         }
     }
     assert_eq!(twice, [true, false]);
+    // The first alone, then all that came meanwhile.
+    let each = i64::try_from(names.len()).unwrap();
+    assert!(statements < each, "{statements} statements");
 }
 
 async fn appends_wait_for_few_of_the_transactions_of_others(bed: Bed) {
@@ -111,9 +123,13 @@ async fn appends_wait_for_few_of_the_transactions_of_others(bed: Bed) {
     let append = async {
         // Behind all of them.
         tokio::task::yield_now().await;
+        let asked = || store.db().asked_ahead.load(Ordering::SeqCst);
+        let before = asked();
         let written = log.append(&[event(1, 1)], false);
         // The writer asks for the connection in a thread of its own.
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        while asked() == before {
+            tokio::task::yield_now().await;
+        }
         held.commit().await.unwrap();
         written.await.unwrap();
         order.lock().unwrap().push("append");
@@ -207,6 +223,45 @@ async fn two_hosts_that_want_each_others_threads_do_not_stop_each_other(bed: Bed
     for thread in ["a", "b"] {
         assert_eq!(read(&one, thread).await.len(), 120);
     }
+}
+
+async fn two_hosts_that_want_many_threads_of_each_other_do_not_stop_each_other(bed: Bed) {
+    let stores = [bed.open().await, bed.open().await];
+    let names = |host: usize| (0..4).map(move |number| id(&format!("h{host}t{number}")));
+    let mut writing = Vec::new();
+    for (host, store) in stores.iter().enumerate() {
+        let opening = names(host).map(async |thread| store.open(&thread).await.unwrap());
+        writing.push(futures_util::future::join_all(opening).await);
+    }
+    let write = async |logs: &mut Vec<Box<dyn crate::ThreadLog>>| {
+        for seq in 1..=30 {
+            // In another order each time.
+            logs.rotate_left(1);
+            let entries = logs.iter_mut().map(|log| log.append(&[entry(seq)], false));
+            for written in futures_util::future::join_all(entries).await {
+                written.unwrap();
+            }
+        }
+    };
+    let want = async |store: &Store, host: usize| {
+        for _ in 0..30 {
+            let names: Vec<_> = names(host).collect();
+            let opened = names.iter().map(|thread| store.open(thread));
+            for opened in futures_util::future::join_all(opened).await {
+                let error = opened.err().unwrap();
+                assert!(matches!(error, StoreError::Busy { .. }), "{error}");
+            }
+        }
+    };
+    let mut writing = writing.into_iter();
+    let (mut first, mut second) = (writing.next().unwrap(), writing.next().unwrap());
+    futures_util::future::join4(
+        write(&mut first),
+        write(&mut second),
+        want(&stores[0], 1),
+        want(&stores[1], 0),
+    )
+    .await;
 }
 
 async fn a_queue_that_is_full_refuses_and_goes_on_when_there_is_room(bed: Bed) {

@@ -332,7 +332,11 @@ impl Group {
              WHERE id = $11 AND epoch = $12 AND owner = $13",
             now_ms(tx.backend())
         );
-        for change in self.threads.values().filter(|change| change.has_changed) {
+        let changed = self.threads.values().filter(|change| change.has_changed);
+        let mut changed: Vec<&Change> = changed.collect();
+        // In their order, so that no two processes wait for each other.
+        changed.sort_unstable_by(|a, b| a.thread.cmp(&b.thread));
+        for change in changed {
             let Spent {
                 replies,
                 usage,

@@ -71,12 +71,13 @@ impl Writer {
             return;
         };
         // When that fails, the thread is free once this writer is silent or gone.
-        let values = vec![lease.thread.as_str().into(), self.id.as_str().into()];
-        let sql = "UPDATE threads SET owner = NULL WHERE id = $1 AND owner = $2";
-        let released = self
-            .db
-            .execute_ahead(false, sql, values, "close the thread");
-        let _ = released.await;
+        if let Ok(tx) = self.db.begin_ahead(false, "close the thread").await {
+            let values = [lease.thread.as_str().into(), self.id.as_str().into()];
+            let sql = "UPDATE threads SET owner = NULL WHERE id = $1 AND owner = $2";
+            if tx.execute(sql, values).await.is_ok() {
+                let _ = tx.commit().await;
+            }
+        }
     }
 
     /// Says that this writer lives.

@@ -82,11 +82,13 @@ struct Append {
 struct Opening {
     thread: ThreadId,
     answer: oneshot::Sender<Result<Opened, StoreError>>,
+    /// How it gives the thread back.
+    commands: mpsc::UnboundedSender<Command>,
 }
 
 /// A thread that was opened.
 struct Opened {
-    lease: u64,
+    held: Held,
     epoch: u64,
     last_seq: u64,
 }
@@ -143,19 +145,22 @@ impl Queue {
     /// Opens a thread.
     pub(crate) async fn open(&self, thread: &ThreadId) -> Result<OpenThread, StoreError> {
         let Opened {
-            lease,
+            held,
             epoch,
             last_seq,
         } = self
             .ask(|answer| {
-                let thread = thread.clone();
-                Command::Open(Opening { thread, answer })
+                Command::Open(Opening {
+                    thread: thread.clone(),
+                    answer,
+                    commands: self.commands.clone(),
+                })
             })
             .await?;
         Ok(OpenThread {
             queue: self.clone(),
             thread: thread.clone(),
-            lease,
+            held,
             epoch,
             last_seq,
         })
@@ -171,7 +176,8 @@ impl Queue {
 
     fn known_writer(&self) -> Option<String> {
         let id = self.id.read().unwrap_or_else(PoisonError::into_inner);
-        Some(id.clone()).filter(|id| !id.is_empty())
+        let known = !id.is_empty() && !self.commands.is_closed();
+        known.then(|| id.clone())
     }
 
     pub(crate) async fn clear(&self, thread: &ThreadId) -> Result<(), StoreError> {
@@ -210,7 +216,7 @@ impl Queue {
 pub(crate) struct OpenThread {
     queue: Queue,
     thread: ThreadId,
-    lease: u64,
+    held: Held,
     epoch: u64,
     last_seq: u64,
 }
@@ -250,7 +256,7 @@ impl OpenThread {
             .map_err(|_| StoreError::Behind { limit: QUEUE })?;
         let (answer, answered) = oneshot::channel();
         let append = Append {
-            lease: self.lease,
+            lease: self.held.lease,
             thread: self.thread.clone(),
             rows,
             durable,
@@ -268,10 +274,16 @@ impl OpenThread {
     }
 }
 
-impl Drop for OpenThread {
+/// A lease that somebody has; dropping it gives the thread back.
+struct Held {
+    lease: u64,
+    commands: mpsc::UnboundedSender<Command>,
+}
+
+impl Drop for Held {
     fn drop(&mut self) {
         let lease = self.lease;
-        let _ = self.queue.commands.send(Command::Release { lease });
+        let _ = self.commands.send(Command::Release { lease });
     }
 }
 

@@ -3,16 +3,17 @@
 //! That is for threads that nobody has. One whose owner is another writer is opened by itself:
 //! that writer has to be looked at, and fenced off if it is dead.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use sea_orm::{DbBackend, QueryResult, Value};
+use tokio::sync::mpsc;
 
 use crate::database::{Transaction, now_ms};
 use crate::row::{column, number};
 use crate::{StoreError, ThreadId};
 
 use super::lease::{Lease, OPENING, Position, taken_meanwhile};
-use super::{Opened, Opening, PATIENCE, Writer, within};
+use super::{Command, Held, Opened, Opening, PATIENCE, Writer, within};
 
 /// Threads that one transaction opens.
 const AT_ONCE: usize = 64;
@@ -38,26 +39,25 @@ impl Writer {
             }
         }
         free.sort_unstable();
-        // There are few sizes of the statements, which are kept.
-        if let Some(last) = free.last().cloned() {
-            free.resize(free.len().next_power_of_two(), last);
-        }
         let mut taken = within(PATIENCE, OPENING, self.open_free(&free)).await;
-        for Opening { thread, answer } in openings {
-            let opened = match &mut taken {
-                Ok(taken) => match taken.remove(&thread) {
-                    Some(opened) => Ok(opened),
-                    None => within(PATIENCE, OPENING, self.open(&thread)).await,
-                },
-                Err(error) => Err(error.clone()),
+        for Opening {
+            thread,
+            answer,
+            commands,
+        } in openings
+        {
+            let lease = match &mut taken {
+                Ok(taken) => taken.remove(&thread).map(Ok),
+                // One of them may be the reason, and the others are not to blame.
+                Err(error) if free.len() > 1 && is_of_a_row(error) => None,
+                Err(error) => (!self.has_open(&thread)).then(|| Err(error.clone())),
             };
-            let lease = opened.as_ref().map(|opened| opened.lease).ok();
-            // Whoever asked may have gone.
-            if answer.send(opened).is_err()
-                && let Some(lease) = lease
-            {
-                self.release(lease).await;
-            }
+            let lease = match lease {
+                Some(lease) => lease,
+                None => within(PATIENCE, OPENING, self.open(&thread)).await,
+            };
+            // Whoever asked may have gone; then the lease comes back by itself.
+            let _ = answer.send(lease.map(|lease| self.keep(lease, commands)));
         }
     }
 
@@ -65,46 +65,82 @@ impl Writer {
         self.leases.values().any(|lease| lease.thread == *thread)
     }
 
-    /// Opens those of these threads that no other writer has.
+    /// Opens those of these threads that no other writer has. Waits for nobody's row: what another
+    /// writer keeps is left out, too.
     async fn open_free(
         &mut self,
         threads: &[ThreadId],
-    ) -> Result<HashMap<ThreadId, Opened>, StoreError> {
+    ) -> Result<HashMap<ThreadId, Lease>, StoreError> {
         if threads.is_empty() {
             return Ok(HashMap::new());
         }
         self.register().await?;
         // The epochs are on the disk before an event may carry one.
         let tx = self.db.begin_ahead(true, OPENING).await?;
-        make(&tx, threads).await?;
-        let ids = || threads.iter().map(|thread| Value::from(thread.as_str()));
-        if tx.backend() == DbBackend::Postgres && threads.len() > 1 {
-            // In their order, as any other process does, so that no two wait for each other.
-            let sql = format!(
-                "SELECT id FROM threads WHERE id IN ({}) ORDER BY id FOR UPDATE",
-                places(1, threads.len())
-            );
-            tx.all(&sql, ids()).await?;
-        }
+        let free = "removed = FALSE AND (owner IS NULL OR owner = $1)";
+        let mut padded = threads.to_vec();
+        pad(&mut padded);
+        let places = places(2, padded.len());
+        let skip = match tx.backend() {
+            DbBackend::Postgres => " ORDER BY id FOR NO KEY UPDATE SKIP LOCKED",
+            _ => "",
+        };
         let sql = format!(
-            "UPDATE threads SET owner = $1, epoch = epoch + 1 WHERE id IN ({}) \
-             AND removed = FALSE AND (owner IS NULL OR owner = $1) RETURNING {READ}",
-            places(2, threads.len())
+            "UPDATE threads SET owner = $1, epoch = epoch + 1 WHERE id IN \
+             (SELECT id FROM threads WHERE id IN ({places}) AND {free}{skip}) AND {free} \
+             RETURNING {READ}"
         );
-        let values = [Value::from(self.id.as_str())].into_iter().chain(ids());
-        let found = tx.all(&sql, values).await?;
-        let found: Result<Vec<Lease>, StoreError> = found.iter().map(lease).collect();
-        let found = found?;
+        let ids = padded.iter().map(|thread| Value::from(thread.as_str()));
+        let values = [Value::from(self.id.as_str())].into_iter().chain(ids);
+        let mut found = tx.all(&sql, values).await?;
+        if found.len() < threads.len() {
+            found.extend(self.open_new(&tx, padded).await?);
+        }
+        let mut leases = HashMap::with_capacity(found.len());
+        for row in &found {
+            let lease = lease(row)?;
+            leases.insert(lease.thread.clone(), lease);
+        }
         tx.commit().await?;
-        let opened = found.into_iter().map(|lease| {
-            let thread = lease.thread.clone();
-            (thread, self.keep(lease))
-        });
-        Ok(opened.collect())
+        Ok(leases)
+    }
+
+    /// Makes and opens those of these threads that there are not.
+    async fn open_new(
+        &self,
+        tx: &Transaction<'_>,
+        mut new: Vec<ThreadId>,
+    ) -> Result<Vec<QueryResult>, StoreError> {
+        let sql = format!(
+            "SELECT id FROM threads WHERE id IN ({})",
+            places(1, new.len())
+        );
+        let ids = new.iter().map(|thread| thread.as_str().into());
+        let known = tx.all(&sql, ids).await?;
+        let known: Result<HashSet<String>, StoreError> =
+            known.iter().map(|row| column(row, "id")).collect();
+        let known = known?;
+        new.retain(|thread| !known.contains(thread.as_str()));
+        if new.is_empty() {
+            return Ok(Vec::new());
+        }
+        pad(&mut new);
+        let now = now_ms(tx.backend());
+        let rows: Vec<String> = (2..new.len() + 2)
+            .map(|at| format!("(${at}, $1, 1, {now}, {now})"))
+            .collect();
+        let sql = format!(
+            "INSERT INTO threads (id, owner, epoch, created_at_ms, updated_at_ms) VALUES {} \
+             ON CONFLICT (id) DO NOTHING RETURNING {READ}",
+            rows.join(", ")
+        );
+        let ids = new.iter().map(|thread| Value::from(thread.as_str()));
+        let values = [Value::from(self.id.as_str())].into_iter().chain(ids);
+        tx.all(&sql, values).await
     }
 
     /// Opens a thread that another writer has or had.
-    async fn open(&mut self, thread: &ThreadId) -> Result<Opened, StoreError> {
+    async fn open(&mut self, thread: &ThreadId) -> Result<Lease, StoreError> {
         if self.has_open(thread) {
             return Err(StoreError::Busy {
                 thread: thread.clone(),
@@ -113,7 +149,12 @@ impl Writer {
         }
         self.register().await?;
         let tx = self.db.begin_ahead(true, OPENING).await?;
-        make(&tx, std::slice::from_ref(thread)).await?;
+        let now = now_ms(tx.backend());
+        let sql = format!(
+            "INSERT INTO threads (id, created_at_ms, updated_at_ms) VALUES ($1, {now}, {now}) \
+             ON CONFLICT (id) DO NOTHING"
+        );
+        tx.execute(&sql, [thread.as_str().into()]).await?;
         let owner = self.nobody_else(&tx, thread).await?;
         let sql = format!(
             "UPDATE threads SET owner = $1, epoch = epoch + 1 WHERE id = $2 \
@@ -127,12 +168,15 @@ impl Writer {
         let row = tx.one(&sql, values).await?;
         let lease = lease(&row.ok_or_else(|| taken_meanwhile(thread))?)?;
         tx.commit().await?;
-        Ok(self.keep(lease))
+        Ok(lease)
     }
 
-    fn keep(&mut self, lease: Lease) -> Opened {
+    fn keep(&mut self, lease: Lease, commands: mpsc::UnboundedSender<Command>) -> Opened {
         let opened = Opened {
-            lease: self.next_lease,
+            held: Held {
+                lease: self.next_lease,
+                commands,
+            },
             epoch: lease.epoch,
             last_seq: lease.position.last_seq,
         };
@@ -142,26 +186,29 @@ impl Writer {
     }
 }
 
-/// Makes those of these threads that there are not.
-async fn make(tx: &Transaction<'_>, threads: &[ThreadId]) -> Result<(), StoreError> {
-    let now = now_ms(tx.backend());
-    let rows: Vec<String> = (1..=threads.len())
-        .map(|at| format!("(${at}, {now}, {now})"))
-        .collect();
-    let sql = format!(
-        "INSERT INTO threads (id, created_at_ms, updated_at_ms) VALUES {} \
-         ON CONFLICT (id) DO NOTHING",
-        rows.join(", ")
-    );
-    let ids = threads.iter().map(|thread| thread.as_str().into());
-    tx.execute(&sql, ids).await?;
-    Ok(())
-}
-
 /// So many placeholders from a number on.
 fn places(first: usize, count: usize) -> String {
     let places: Vec<String> = (first..first + count).map(|at| format!("${at}")).collect();
     places.join(", ")
+}
+
+/// Whether an error may be about one thread and not about the database.
+fn is_of_a_row(error: &StoreError) -> bool {
+    !matches!(
+        error,
+        StoreError::Full { .. }
+            | StoreError::ReadOnly { .. }
+            | StoreError::Unreachable { .. }
+            | StoreError::Closed
+    )
+}
+
+/// Repeats the last one until there are as many as a power of two: statements are kept, and so there
+/// are few.
+fn pad(threads: &mut Vec<ThreadId>) {
+    if let Some(last) = threads.last().cloned() {
+        threads.resize(threads.len().next_power_of_two(), last);
+    }
 }
 
 /// A thread from its row.

@@ -25,8 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(50);
 
 /// A bus and a keyring on it, which end with this value.
 struct Keyring {
-    bus: Child,
-    daemon: Child,
+    children: Vec<Child>,
     address: String,
 }
 
@@ -51,13 +50,18 @@ impl Keyring {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let mut address = String::new();
         let said = bus.stdout.take().unwrap();
-        BufReader::new(said).read_line(&mut address).unwrap();
-        let address = address.trim().to_owned();
+        let mut keyring = Self {
+            children: vec![bus],
+            address: String::new(),
+        };
+        BufReader::new(said)
+            .read_line(&mut keyring.address)
+            .unwrap();
+        keyring.address.truncate(keyring.address.trim_end().len());
         // A keyring that asks too early asks again after 25 seconds.
         let until = Instant::now() + PATIENCE;
-        while has_owner(&address, "org.freedesktop.DBus").is_none() {
+        while keyring.has("org.freedesktop.DBus").is_none() {
             assert!(Instant::now() < until, "the bus does not answer");
         }
         let mut daemon = Command::new("gnome-keyring-daemon")
@@ -65,23 +69,34 @@ impl Keyring {
             .arg(format!("--control-directory={}", home.display()))
             .env("HOME", home)
             .env("XDG_DATA_HOME", home.join("keyrings"))
-            .env("DBUS_SESSION_BUS_ADDRESS", &address)
+            .env("DBUS_SESSION_BUS_ADDRESS", &keyring.address)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
         let mut password = daemon.stdin.take().unwrap();
+        keyring.children.push(daemon);
         password.write_all(b"a password").unwrap();
         drop(password);
-        while has_owner(&address, "org.freedesktop.secrets") != Some(true) {
+        while keyring.has("org.freedesktop.secrets") != Some(true) {
             assert!(Instant::now() < until, "the keyring is not on its bus");
         }
-        Some(Self {
-            bus,
-            daemon,
-            address,
-        })
+        Some(keyring)
+    }
+
+    /// Whether anybody has a name on the bus; nothing where that does not answer.
+    fn has(&self, name: &str) -> Option<bool> {
+        std::thread::sleep(Duration::from_millis(10));
+        let asked = Command::new("dbus-send")
+            .arg(format!("--bus={}", self.address))
+            .args(["--print-reply", "--dest=org.freedesktop.DBus", "/"])
+            .arg("org.freedesktop.DBus.NameHasOwner")
+            .arg(format!("string:{name}"))
+            .output()
+            .unwrap();
+        let answer = String::from_utf8_lossy(&asked.stdout).into_owned();
+        asked.status.success().then(|| answer.contains("true"))
     }
 
     fn conjure(&self, workspace: &Workspace, args: &str) -> Cli {
@@ -91,24 +106,11 @@ impl Keyring {
 
 impl Drop for Keyring {
     fn drop(&mut self) {
-        for child in [&mut self.daemon, &mut self.bus] {
+        for child in self.children.iter_mut().rev() {
             let _ = child.kill();
             let _ = child.wait();
         }
     }
-}
-
-/// Whether anybody has a name on a bus; nothing where that does not answer.
-fn has_owner(address: &str, name: &str) -> Option<bool> {
-    let asked = Command::new("dbus-send")
-        .arg(format!("--bus={address}"))
-        .args(["--print-reply", "--dest=org.freedesktop.DBus", "/"])
-        .arg("org.freedesktop.DBus.NameHasOwner")
-        .arg(format!("string:{name}"))
-        .output()
-        .unwrap();
-    let answer = String::from_utf8_lossy(&asked.stdout).into_owned();
-    asked.status.success().then(|| answer.contains("true"))
 }
 
 fn fine(cli: Cli) -> Output {
