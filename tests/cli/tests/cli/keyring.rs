@@ -59,7 +59,7 @@ impl Keyring {
             .read_line(&mut keyring.address)
             .unwrap();
         keyring.address.truncate(keyring.address.trim_end().len());
-        // A keyring that asks too early asks again after 25 seconds.
+        // Who asks before the bus is up may wait for half a minute.
         let until = Instant::now() + PATIENCE;
         while keyring.has("org.freedesktop.DBus").is_none() {
             assert!(Instant::now() < until, "the bus does not answer");
@@ -90,7 +90,8 @@ impl Keyring {
         std::thread::sleep(Duration::from_millis(10));
         let asked = Command::new("dbus-send")
             .arg(format!("--bus={}", self.address))
-            .args(["--print-reply", "--dest=org.freedesktop.DBus", "/"])
+            .args(["--print-reply", "--reply-timeout=500"])
+            .args(["--dest=org.freedesktop.DBus", "/"])
             .arg("org.freedesktop.DBus.NameHasOwner")
             .arg(format!("string:{name}"))
             .output()
