@@ -72,7 +72,7 @@ impl Inner {
     pub(super) fn opened(&self, live: &Live) {
         let thread = live.session.thread().clone();
         lock(&self.live).insert(thread.clone(), live.clone());
-        self.words.of(&thread);
+        self.words.tell(&thread);
     }
 
     /// Asks the session that has a thread open to close it.
@@ -102,6 +102,6 @@ impl Inner {
             all.remove(thread);
         }
         drop(all);
-        self.words.of(thread);
+        self.words.tell(thread);
     }
 }

@@ -23,7 +23,7 @@ impl Inner {
         let mut recorder = Recorder::open(&self.store, thread).await?;
         record(&mut recorder, turn_id, message, failed(error), error);
         recorder.commit().await?;
-        self.words.of(thread);
+        self.words.tell(thread);
         Ok(())
     }
 
@@ -71,7 +71,7 @@ impl Inner {
             recorder.commit().await?;
         }
         drop(recorder);
-        self.words.of(&run.thread);
+        self.words.tell(&run.thread);
         if let Some(session) = &run.session_id {
             self.note_latest(session, &run.thread).await;
         }

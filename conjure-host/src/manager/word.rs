@@ -16,7 +16,7 @@ pub(super) struct Words(Arc<Mutex<HashMap<ThreadId, watch::Sender<()>>>>);
 
 impl Words {
     /// Tells those who follow a thread to look again.
-    pub(super) fn of(&self, thread: &ThreadId) {
+    pub(super) fn tell(&self, thread: &ThreadId) {
         if let Some(followed) = lock(&self.0).get(thread) {
             followed.send_replace(());
         }
@@ -86,7 +86,7 @@ mod tests {
         let (words, one, two) = (Words::default(), ThreadId::fresh(), ThreadId::fresh());
         let (mut first, mut second) = (words.follow(&one), words.follow(&one));
         let mut other = words.follow(&two);
-        words.of(&one);
+        words.tell(&one);
         first.told().await;
         assert!(first.told().now_or_never().is_none(), "it is told once");
         second.mark_known();
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn a_thread_that_nobody_follows_is_forgotten() {
         let (words, thread) = (Words::default(), ThreadId::fresh());
-        words.of(&thread);
+        words.tell(&thread);
         let (first, second) = (words.follow(&thread), words.follow(&thread));
         drop(first);
         assert_eq!(lock(&words.0).len(), 1);

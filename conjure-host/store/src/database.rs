@@ -449,6 +449,12 @@ where
     Statement::from_sql_and_values(backend, sql, signed)
 }
 
+/// So many placeholders from a number on: `$2, $3, $4`.
+pub(crate) fn places(first: usize, count: usize) -> String {
+    let places: Vec<String> = (first..first + count).map(|at| format!("${at}")).collect();
+    places.join(", ")
+}
+
 /// The database's clock, in milliseconds since 1970, as SQL: hosts that share a server share it.
 pub(crate) fn now_ms(backend: DbBackend) -> &'static str {
     match backend {

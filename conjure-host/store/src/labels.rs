@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use conjure_core::label::numbered;
 use sea_orm::Value;
 
-use crate::database::{Transaction, for_update, now_ms};
+use crate::database::{Transaction, for_update, now_ms, places};
 use crate::row::column;
 use crate::{Store, StoreError, ThreadId};
 
@@ -68,10 +68,9 @@ async fn free(tx: &Transaction<'_>, label: &str) -> Result<String, StoreError> {
         1 => label.replace('\0', ""),
         number => numbered(label, number).replace('\0', ""),
     };
-    let places: Vec<String> = (1..=AT_ONCE).map(|at| format!("${at}")).collect();
     let sql = format!(
         "SELECT DISTINCT thread_label FROM threads WHERE thread_label IN ({}) AND removed = FALSE",
-        places.join(", ")
+        places(1, AT_ONCE)
     );
     let (mut taken, mut free) = (0, MOST_OF_ONE_NAME);
     let mut asked: Vec<usize> = (0..).map(|power| 1 << power).take(AT_ONCE).collect();

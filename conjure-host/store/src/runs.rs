@@ -7,7 +7,7 @@
 use conjure_core::chat::{Message, Usage};
 use sea_orm::{QueryResult, Value};
 
-use crate::database::{for_update, now_ms};
+use crate::database::{for_update, now_ms, places};
 use crate::row::{column, number, text};
 use crate::threads::Cursor;
 use crate::writer::{is_gone, lock_writer};
@@ -430,13 +430,12 @@ impl Store {
         let backend = self.db().backend();
         let mut beaten = 0;
         for ids in ids.chunks(AT_ONCE) {
-            let marks: Vec<String> = (1..=ids.len()).map(|n| format!("${n}")).collect();
             // Locked in one order, so that two that touch the same runs do not wait for each other.
             let sql = format!(
                 "UPDATE runs SET beat_ms = {} WHERE id IN (SELECT id FROM runs WHERE id IN ({}) \
                  AND ended_at_ms IS NULL ORDER BY id{})",
                 now_ms(backend),
-                marks.join(", "),
+                places(1, ids.len()),
                 for_update(backend)
             );
             let values = ids.iter().map(|id| without_nul(id).into()).collect();

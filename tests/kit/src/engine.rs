@@ -57,6 +57,16 @@ impl Engine {
         run(Command::new("docker").args(arguments))
     }
 
+    /// Whether it is Podman behind Docker's API.
+    ///
+    /// # Errors
+    /// As [`Engine::docker`].
+    pub fn is_podman(&self) -> Result<bool, KitError> {
+        let parts = "{{range .Server.Components}}{{.Name}} {{end}}";
+        let parts = self.docker(["version", "--format", parts])?;
+        Ok(parts.contains("Podman"))
+    }
+
     /// The ids of all containers with a label, running or not.
     ///
     /// # Errors

@@ -12,6 +12,7 @@ mod mock_mcp;
 mod model;
 mod postgres;
 mod redact;
+mod search;
 mod terminal;
 mod threads;
 mod workspace;
@@ -28,6 +29,7 @@ pub use mock_mcp::{MockMcp, visit};
 pub use model::Model;
 pub use postgres::Postgres;
 pub use redact::Redactor;
+pub use search::{Search, search};
 pub use threads::{thread_ids, thread_log};
 pub use workspace::Workspace;
 

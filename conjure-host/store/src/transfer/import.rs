@@ -9,7 +9,7 @@ use sea_orm::Value;
 use serde_json::{Map, Value as Json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-use crate::database::Transaction;
+use crate::database::{Transaction, places};
 use crate::row::column;
 use crate::{Store, StoreError, ThreadId, body};
 
@@ -209,14 +209,11 @@ impl Import<'_, '_> {
             })?);
             names.push(name.as_str());
         }
-        let marks: Vec<String> = (1..=values.len())
-            .map(|number| format!("${number}"))
-            .collect();
         let sql = format!(
             "INSERT INTO {} ({}) VALUES ({}) ON CONFLICT DO NOTHING",
             table.name,
             names.join(", "),
-            marks.join(", ")
+            places(1, values.len())
         );
         Ok(self.tx.execute(&sql, values).await?)
     }

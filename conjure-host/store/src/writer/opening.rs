@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use sea_orm::{DbBackend, QueryResult, Value};
 use tokio::sync::mpsc;
 
-use crate::database::{Transaction, now_ms};
+use crate::database::{Transaction, now_ms, places};
 use crate::row::{column, number};
 use crate::{StoreError, ThreadId};
 
@@ -38,6 +38,7 @@ impl Writer {
                 free.push(thread.clone());
             }
         }
+        // In their order, so that no two processes that make threads wait for each other.
         free.sort_unstable();
         let mut taken = within(PATIENCE, OPENING, self.open_free(&free)).await;
         for Opening {
@@ -184,12 +185,6 @@ impl Writer {
         self.next_lease += 1;
         opened
     }
-}
-
-/// So many placeholders from a number on.
-fn places(first: usize, count: usize) -> String {
-    let places: Vec<String> = (first..first + count).map(|at| format!("${at}")).collect();
-    places.join(", ")
 }
 
 /// Whether an error may be about one thread and not about the database.

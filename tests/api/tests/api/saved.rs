@@ -1,6 +1,5 @@
 //! What people save: auths, personas, MCP servers; and what the host has: providers, plugins.
 
-use std::fs;
 use std::path::Path;
 
 use conjure_kit::{Signal, Workspace, build_bin};
@@ -67,21 +66,9 @@ fn a_secret_goes_in_and_never_comes_out() {
 
 /// Looks through all files below a directory for a text. How many there were.
 pub(crate) fn files_without(dir: &Path, text: &str) -> usize {
-    let mut seen = 0;
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            seen += files_without(&path, text);
-        } else {
-            let bytes = fs::read(&path).unwrap();
-            let found = bytes
-                .windows(text.len())
-                .any(|part| part == text.as_bytes());
-            assert!(!found, "{}", path.display());
-            seen += 1;
-        }
-    }
-    seen
+    let search = conjure_kit::search(dir, text).unwrap();
+    assert!(search.found.is_empty(), "{search:?}");
+    search.files
 }
 
 #[test]

@@ -1,9 +1,7 @@
 //! `conjure auth`, and sessions that ask with a saved auth. Mostly about what must never be seen.
 
-use std::path::Path;
-
 use conjure_host::store::{Options, Place, Store};
-use conjure_kit::{Cli, Model, Output, Signal, Workspace, thread_ids, thread_log};
+use conjure_kit::{Cli, Model, Output, Signal, Workspace, search, thread_ids, thread_log};
 use conjure_mock_llm::{ErrorReply, Message};
 use insta::assert_snapshot;
 use serde_json::Value;
@@ -35,25 +33,6 @@ fn without_secret(output: &Output) {
     for text in [&output.stdout, &output.stderr] {
         assert!(!text.contains(SECRET), "{text}");
     }
-}
-
-/// Whether a secret is in a file below a directory; how many were looked at.
-fn look_through(dir: &Path) -> usize {
-    let mut seen = 0;
-    for entry in std::fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            seen += look_through(&path);
-        } else if path.is_file() {
-            let bytes = std::fs::read(&path).unwrap();
-            let found = bytes
-                .windows(SECRET.len())
-                .any(|part| part == SECRET.as_bytes());
-            assert!(!found, "{}", path.display());
-            seen += 1;
-        }
-    }
-    seen
 }
 
 /// Answers once with the secret, and once with an error that repeats it.
@@ -156,7 +135,9 @@ async fn a_secret_put_in_in_each_way_is_nowhere_to_be_seen() {
     store.export(&data.join("an-export")).await.unwrap();
     drop(store);
     // The database, its backup, the export and the key at least.
-    assert!(look_through(workspace.root()) >= 4);
+    let search = search(workspace.root(), SECRET).unwrap();
+    assert!(search.files >= 4, "{search:?}");
+    assert!(search.found.is_empty(), "{search:?}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use conjure_kit::{Cli, Model, Output, Workspace};
+use conjure_kit::{Cli, Model, Output, Workspace, search};
 use conjure_mock_llm::Message;
 
 use crate::stage::{conjure, workspace};
@@ -121,22 +121,6 @@ fn fine(cli: Cli) -> Output {
     output
 }
 
-/// Files below a directory that have the secret in them.
-fn with_secret(dir: &Path, found: &mut Vec<String>) {
-    for entry in std::fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            with_secret(&path, found);
-        } else if path.is_file() {
-            let bytes = std::fs::read(&path).unwrap();
-            let has = bytes
-                .windows(SECRET.len())
-                .any(|part| part == SECRET.as_bytes());
-            found.extend(has.then(|| path.display().to_string()));
-        }
-    }
-}
-
 #[test]
 fn the_key_of_saved_auths_is_in_the_keyring_of_the_system() {
     let home = Workspace::new().unwrap();
@@ -176,8 +160,8 @@ fn the_key_of_saved_auths_is_in_the_keyring_of_the_system() {
     assert_ne!(output.code, Some(0), "{output:?}");
     assert!(output.stderr.contains("keyring"), "{output:?}");
     assert!(!workspace.root().join(KEY_FILE).exists());
-    let mut found = Vec::new();
-    with_secret(workspace.root(), &mut found);
-    with_secret(home.root(), &mut found);
-    assert_eq!(found, [""; 0]);
+    for dir in [workspace.root(), home.root()] {
+        let search = search(dir, SECRET).unwrap();
+        assert!(search.files > 0 && search.found.is_empty(), "{search:?}");
+    }
 }
