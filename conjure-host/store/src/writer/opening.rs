@@ -40,26 +40,32 @@ impl Writer {
         }
         // In their order, so that no two processes that make threads wait for each other.
         free.sort_unstable();
-        let mut taken = within(PATIENCE, OPENING, self.open_free(&free)).await;
-        for Opening {
-            thread,
-            answer,
-            commands,
-        } in openings
-        {
-            let lease = match &mut taken {
-                Ok(taken) => taken.remove(&thread).map(Ok),
-                // One of them may be the reason, and the others are not to blame.
-                Err(error) if free.len() > 1 && is_of_a_row(error) => None,
-                Err(error) => (!self.has_open(&thread)).then(|| Err(error.clone())),
-            };
-            let lease = match lease {
-                Some(lease) => lease,
-                None => within(PATIENCE, OPENING, self.open(&thread)).await,
-            };
-            // Whoever asked may have gone; then the lease comes back by itself.
-            let _ = answer.send(lease.map(|lease| self.keep(lease, commands)));
+        let (mut taken, failed) = match within(PATIENCE, OPENING, self.open_free(&free)).await {
+            Ok(taken) => (taken, None),
+            // One of them may be the reason, and the others are not to blame.
+            Err(error) if free.len() > 1 && is_of_a_row(&error) => (HashMap::new(), None),
+            Err(error) => (HashMap::new(), Some(error)),
+        };
+        let mut left = Vec::new();
+        for opening in openings {
+            match taken.remove(&opening.thread) {
+                Some(lease) => self.answer(opening, Ok(lease)),
+                None => left.push(opening),
+            }
         }
+        for opening in left {
+            let opened = match &failed {
+                Some(error) if !self.has_open(&opening.thread) => Err(error.clone()),
+                _ => within(PATIENCE, OPENING, self.open(&opening.thread)).await,
+            };
+            self.answer(opening, opened);
+        }
+    }
+
+    fn answer(&mut self, opening: Opening, opened: Result<Lease, StoreError>) {
+        let opened = opened.map(|lease| self.keep(lease, opening.commands));
+        // Whoever asked may have gone; then the lease comes back by itself.
+        let _ = opening.answer.send(opened);
     }
 
     fn has_open(&self, thread: &ThreadId) -> bool {
