@@ -149,6 +149,7 @@ pub struct BackendPlugin<B> {
     config_schema: Option<Value>,
     requires: Vec<String>,
     threads: usize,
+    starts_in_place: bool,
     permissions: Permissions,
     extras: Vec<(&'static [&'static str], Handler<B>)>,
     takes_files: bool,
@@ -168,6 +169,7 @@ impl<B: Backend> BackendPlugin<B> {
             config_schema: None,
             requires: Vec::new(),
             threads: THREADS,
+            starts_in_place: false,
             permissions: Permissions::default(),
             extras: Vec::new(),
             takes_files: false,
@@ -187,6 +189,16 @@ impl<B: Backend> BackendPlugin<B> {
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads;
+        self
+    }
+
+    /// Operations begin on the host's thread that asks for them, and go to the runtime where they
+    /// first wait: a call changes threads less often. For code that gets to its first `await` in
+    /// microseconds and never blocks before it. The host uses a thread of its own for the next ones
+    /// where that is not so.
+    #[must_use]
+    pub fn starts_in_place(mut self) -> Self {
+        self.starts_in_place = true;
         self
     }
 
@@ -403,6 +415,7 @@ impl<B: Backend> Exported for BackendPlugin<B> {
             make,
             extras,
             threads,
+            starts_in_place,
             ..
         } = self;
         let instance = OnRuntime::new(&name, threads, move || {
@@ -411,7 +424,10 @@ impl<B: Backend> Exported for BackendPlugin<B> {
                 extras,
             })
         })?;
-        Ok(object(instance))
+        Ok(object(match starts_in_place {
+            true => instance.starting_in_place(),
+            false => instance,
+        }))
     }
 }
 

@@ -39,6 +39,8 @@ pub mod export;
 pub mod frames;
 mod guard;
 mod output;
+#[cfg(feature = "async")]
+mod parked;
 pub mod protocol;
 #[cfg(feature = "async")]
 mod runtime;

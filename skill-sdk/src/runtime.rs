@@ -1,6 +1,6 @@
 //! The runtime of an asynchronous plugin: it belongs to the instance and ends with it.
 
-use std::future::Future;
+use std::future::{Future, ready};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use crate::dispatch::Dispatch;
 use crate::error::{Error, Result, to_fault};
 use crate::guard::{Caught, guard};
+use crate::parked::{Begun, Parked};
 
 /// Threads of a runtime, unless the author says otherwise.
 pub(crate) const THREADS: usize = 2;
@@ -29,6 +30,8 @@ pub(crate) trait AsyncDispatch: Send + Sync + 'static {
 pub(crate) struct OnRuntime<A: AsyncDispatch> {
     inner: Option<Arc<A>>,
     runtime: Option<tokio::runtime::Runtime>,
+    /// The operations that began in place, where they do.
+    parked: Option<Arc<Parked>>,
 }
 
 impl<A: AsyncDispatch> OnRuntime<A> {
@@ -52,6 +55,7 @@ impl<A: AsyncDispatch> OnRuntime<A> {
             Ok(inner) => Ok(Self {
                 inner: Some(Arc::new(inner)),
                 runtime: Some(runtime),
+                parked: None,
             }),
             Err(error) => {
                 // Dropping it would wait for whatever the constructor spawned.
@@ -61,12 +65,24 @@ impl<A: AsyncDispatch> OnRuntime<A> {
         }
     }
 
+    /// The same, whose operations run on the thread that starts them until they first wait.
+    pub(crate) fn starting_in_place(mut self) -> Self {
+        self.parked = (self.runtime.as_ref()).map(|runtime| Parked::new(runtime.handle()));
+        self
+    }
+
+    fn answer(&self, op: &str, json: &[u8], cx: CallContext) -> Result<Caught<Vec<u8>>> {
+        let inner = self.inner.as_ref();
+        let inner = inner.ok_or_else(|| Error::with_code(code::GONE, "the instance is over"))?;
+        Ok(Caught::new(Arc::clone(inner).answer(op, json, cx)))
+    }
+
     fn spawn(&self, op: &str, json: &[u8], cx: CallContext) -> Result<Joined> {
-        let (Some(inner), Some(runtime)) = (&self.inner, &self.runtime) else {
-            return Err(Error::with_code(code::GONE, "the instance is over"));
-        };
-        let answer = Arc::clone(inner).answer(op, json, cx);
-        Ok(Joined(runtime.spawn(Caught::new(answer))))
+        let answer = self.answer(op, json, cx)?;
+        let runtime = self.runtime.as_ref();
+        let runtime =
+            runtime.ok_or_else(|| Error::with_code(code::GONE, "the instance is over"))?;
+        Ok(Joined(runtime.spawn(answer)))
     }
 }
 
@@ -76,18 +92,28 @@ impl<A: AsyncDispatch> Dispatch for OnRuntime<A> {
     }
 
     fn start(&self, op: &str, json: &[u8], cx: CallContext) -> FfiFuture<Reply> {
-        let joined = self.spawn(op, json, cx);
-        async move {
-            let answer = match joined {
-                Ok(joined) => joined.await,
-                Err(error) => Err(error),
-            };
-            match answer {
-                Ok(bytes) => RResult::ROk(bytes.into()),
-                Err(error) => RResult::RErr(to_fault(error)),
+        let Some(parked) = &self.parked else {
+            let joined = self.spawn(op, json, cx);
+            return async move {
+                match joined {
+                    Ok(joined) => reply(joined.await),
+                    Err(error) => reply(Err(error)),
+                }
             }
+            .into_ffi();
+        };
+        match self.answer(op, json, cx).map(|answer| parked.begin(answer)) {
+            Ok(Begun::Waits(rest)) => async move { reply(rest.await) }.into_ffi(),
+            Ok(Begun::Done(done)) => ready(reply(done)).into_ffi(),
+            Err(error) => ready(reply(Err(error))).into_ffi(),
         }
-        .into_ffi()
+    }
+}
+
+fn reply(answer: Result<Vec<u8>>) -> Reply {
+    match answer {
+        Ok(bytes) => RResult::ROk(bytes.into()),
+        Err(error) => RResult::RErr(to_fault(error)),
     }
 }
 
@@ -96,9 +122,11 @@ impl<A: AsyncDispatch> Drop for OnRuntime<A> {
         // The dropping thread is the host's: it neither waits nor runs author code, so the
         // author's destructor runs on a thread of the runtime's, as its tasks' do.
         if let (Some(runtime), Some(inner)) = (self.runtime.take(), self.inner.take()) {
+            let parked = self.parked.take();
+            let waiting = parked.map(|parked| parked.take());
             runtime.spawn_blocking(move || {
                 guard(|| {
-                    drop(inner);
+                    drop((waiting, inner));
                     Ok(())
                 })
             });

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use conjure_core::chat::FunctionCall;
 use conjure_skill_sdk::protocol::PromptGet;
+use futures_util::future::BoxFuture;
 #[expect(deprecated, reason = "clients of the old era still set a level")]
 use rmcp::model::SetLevelRequestParams;
 use rmcp::model::{
@@ -79,57 +80,62 @@ impl Handler {
         Arc::clone(own)
     }
 
-    /// Begins a request's work, or goes on with it, and follows it.
-    async fn fly<F>(
-        &self,
-        session: &ClientSession,
-        context: &RequestContext<RoleServer>,
+    /// Begins a request's work, or goes on with it, and follows it. In a box of its own: it is
+    /// large, and the SDK moves the future of a request several times.
+    fn fly<'a, F>(
+        &'a self,
+        session: &'a ClientSession,
+        context: &'a RequestContext<RoleServer>,
         request: Request,
-        lane: Option<&str>,
-        work: impl FnOnce(Work) -> F,
-    ) -> Result<Flown, ErrorData>
+        lane: Option<&'a str>,
+        work: impl FnOnce(Work) -> F + Send + 'a,
+    ) -> BoxFuture<'a, Result<Flown, ErrorData>>
     where
         F: Future<Output = Done> + Send + 'static,
     {
-        let modern = is_modern(context);
-        let outlet = outlet(session, context, modern, &request.what.name);
-        let flight: Flight = match request.state {
-            Some(state) => {
-                let responses = request.responses.unwrap_or_default();
-                let resumed = session.suspended.resume(&state, &request.what, &responses);
-                resumed.map_err(|error| refused(&error))?
-            }
-            None => {
-                let capabilities = context.client_capabilities();
-                let start = Start {
-                    what: request.what,
-                    capabilities: capabilities.as_ref(),
-                    ready: request.responses.unwrap_or_default(),
-                    lane,
-                };
-                session.start(start, work).await?
-            }
-        };
-        let answer_timeout = session.common.options.answer_timeout;
-        let served = Served {
-            context,
-            outlet,
-            modern,
-            answer_timeout,
-        };
-        match flight.drive(served).await? {
-            Outcome::Input(flight, requests) => {
-                let state = session.suspended.keep(*flight, answer_timeout);
-                Ok(Flown::Input(input_required(requests, state)))
-            }
-            Outcome::Done(done, call) => {
-                let missing = call.missing().filter(|_| modern && done.failed());
-                match missing {
-                    Some(missing) => Err(ErrorData::missing_required_client_capability(missing)),
-                    None => Ok(Flown::Done(done)),
+        Box::pin(async move {
+            let modern = is_modern(context);
+            let outlet = outlet(session, context, modern, &request.what.name);
+            let flight: Flight = match request.state {
+                Some(state) => {
+                    let responses = request.responses.unwrap_or_default();
+                    let resumed = session.suspended.resume(&state, &request.what, &responses);
+                    resumed.map_err(|error| refused(&error))?
+                }
+                None => {
+                    let capabilities = context.client_capabilities();
+                    let start = Start {
+                        what: request.what,
+                        capabilities: capabilities.as_ref(),
+                        ready: request.responses.unwrap_or_default(),
+                        lane,
+                    };
+                    session.start(start, work).await?
+                }
+            };
+            let answer_timeout = session.common.options.answer_timeout;
+            let served = Served {
+                context,
+                outlet,
+                modern,
+                answer_timeout,
+            };
+            match flight.drive(served).await? {
+                Outcome::Input(flight, requests) => {
+                    let state = session.suspended.keep(*flight, answer_timeout);
+                    Ok(Flown::Input(input_required(requests, state)))
+                }
+                Outcome::Done(done, call) => {
+                    let missing = call.missing().filter(|_| modern && done.failed());
+                    match missing {
+                        Some(missing) => {
+                            Err(ErrorData::missing_required_client_capability(missing))
+                        }
+                        None => Ok(Flown::Done(done)),
+                    }
                 }
             }
-        }
+        })
     }
 
     async fn call(

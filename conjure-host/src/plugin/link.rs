@@ -19,12 +19,19 @@ use tokio::sync::oneshot;
 use super::call::Call;
 use super::pool::POOL;
 
-/// How long a `start` may take that only hands a task to the plugin's runtime.
+/// A `start` that takes no longer hands a task to the plugin's runtime and does little more. It
+/// counts one point for doing without a thread of its own.
 const QUICK: Duration = Duration::from_micros(100);
-/// After so many of them in a row the next one needs no thread of its own.
-const MANY: u32 = 64;
-/// One without a thread that took longer was not quick.
-const SLOW: Duration = Duration::from_millis(1);
+/// From so many points on the next one needs none.
+const ENOUGH: u32 = 64;
+/// More are not kept.
+const MOST: u32 = 256;
+/// What longer ones cost. A busy machine makes some of any plugin's long; one that takes longer
+/// than these takes all points.
+const COSTS: [(Duration, u32); 2] = [
+    (Duration::from_millis(1), 4),
+    (Duration::from_millis(10), 32),
+];
 /// A request with more bytes always has a thread: the plugin reads it before it starts.
 const SMALL: usize = 16 * 1024;
 
@@ -76,13 +83,13 @@ impl Link for InProcess {
     fn request(&self, op: &str, json: Vec<u8>, call: Arc<Call>) -> BoxFuture<'static, Answer> {
         let asynchronous = self.asynchronous;
         if asynchronous && json.len() <= SMALL && self.object.starts.are_quick() {
-            let started = self.object.run(op, &json, &call, asynchronous, SLOW);
+            let started = self.object.run(op, &json, &call, asynchronous);
             return Box::pin(started.answer());
         }
         let (sender, receiver) = oneshot::channel();
         let (held, op) = (Arc::clone(&self.object), op.to_owned());
         let job = move || {
-            let _ = sender.send(held.run(&op, &json, &call, asynchronous, QUICK));
+            let _ = sender.send(held.run(&op, &json, &call, asynchronous));
         };
         if let Err(error) = POOL.run(job) {
             return Box::pin(std::future::ready(Answer::NoThread(error.to_string())));
@@ -130,22 +137,28 @@ impl Started {
     }
 }
 
-/// How an instance's starts were, of which the plugin's contract says that they only hand a task to
-/// its own runtime. A thread for one costs two changes of thread.
+/// How an instance's starts were, of which the plugin's contract says that they take microseconds. A
+/// thread for one costs two changes of thread.
 #[derive(Default)]
 struct Starts(AtomicU32);
 
 impl Starts {
     /// Whether the next one may run on whatever thread asks for it.
     fn are_quick(&self) -> bool {
-        self.0.load(Ordering::Relaxed) >= MANY
+        self.0.load(Ordering::Relaxed) >= ENOUGH
     }
 
-    fn note(&self, is_quick: bool) {
-        if !is_quick {
-            self.0.store(0, Ordering::Relaxed);
-        } else if !self.are_quick() {
-            self.0.fetch_add(1, Ordering::Relaxed);
+    fn note(&self, took: Duration) {
+        let points = self.0.load(Ordering::Relaxed);
+        let after = if took <= QUICK {
+            MOST.min(points + 1)
+        } else {
+            let cost = COSTS.iter().find(|(limit, _)| took <= *limit);
+            cost.map_or(0, |(_, cost)| points.saturating_sub(*cost))
+        };
+        // Whoever notes at the same moment may win: it is a rule of thumb.
+        if after != points {
+            self.0.store(after, Ordering::Relaxed);
         }
     }
 }
@@ -160,18 +173,11 @@ struct Held {
 
 impl Held {
     /// Calls the plugin, and notes how long that took.
-    fn run(
-        &self,
-        op: &str,
-        json: &[u8],
-        call: &Arc<Call>,
-        asynchronous: bool,
-        limit: Duration,
-    ) -> Started {
+    fn run(&self, op: &str, json: &[u8], call: &Arc<Call>, asynchronous: bool) -> Started {
         let begun = Instant::now();
         let started = self.enter(op, json, call, asynchronous);
         let took = begun.elapsed();
-        self.starts.note(took <= limit);
+        self.starts.note(took);
         let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         call.took.store(took, Ordering::Relaxed);
         call.leave();
@@ -227,23 +233,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn starts_need_no_thread_after_many_quick_ones_until_one_is_slow() {
+    fn starts_need_no_thread_after_many_quick_ones_until_too_many_are_slow() {
+        let [quick, longer, slow] = [100, 1_000, 10_000].map(Duration::from_micros);
         let starts = Starts::default();
         for _ in 0..2 {
-            for _ in 0..MANY - 1 {
-                starts.note(true);
+            for _ in 0..ENOUGH - 1 {
+                starts.note(quick);
             }
             assert!(!starts.are_quick());
-            starts.note(true);
-            starts.note(true);
+            starts.note(quick);
             assert!(starts.are_quick());
-            starts.note(false);
+            // One that really waits is one too many.
+            starts.note(slow + Duration::from_nanos(1));
             assert!(!starts.are_quick());
         }
-        starts.note(true);
-        starts.note(false);
-        for _ in 0..MANY - 1 {
-            starts.note(true);
+        for _ in 0..10 * MOST {
+            starts.note(quick);
+        }
+        for _ in 0..6 {
+            starts.note(slow);
+            assert!(starts.are_quick());
+        }
+        starts.note(slow);
+        assert!(!starts.are_quick());
+        starts.note(slow);
+        // Where one in four is not quick, the rest makes up for nothing.
+        for _ in 0..1_000 {
+            for took in [quick, quick, quick, longer] {
+                starts.note(took);
+            }
         }
         assert!(!starts.are_quick());
     }

@@ -44,6 +44,7 @@ use crate::backend::Mcp;
 fn plugin() -> BackendPlugin<Mcp> {
     BackendPlugin::new("mcp", "Tools of MCP servers", |setup| Mcp::new(&setup))
         .threads(1)
+        .starts_in_place()
         .config_schema(config::schema())
         .permissions(Permissions {
             secrets: vec!["MCP_*".to_owned()],

@@ -49,7 +49,9 @@ impl Backend for Endless {
     }
 }
 
-fn endless() -> (
+fn endless(
+    starts_in_place: bool,
+) -> (
     Receiver<ThreadId>,
     impl Fn() -> BackendPlugin<Endless> + Send + Sync + 'static,
 ) {
@@ -57,14 +59,24 @@ fn endless() -> (
     let tell = Mutex::new(tell);
     (told, move || {
         let instance = Tells(tell.lock().unwrap().clone());
-        BackendPlugin::new("endless", "", move |_setup| Ok(Endless { instance }))
+        let plugin = BackendPlugin::new("endless", "", move |_setup| Ok(Endless { instance }));
+        match starts_in_place {
+            true => plugin.starts_in_place(),
+            false => plugin,
+        }
     })
+}
+
+/// Both transports, with operations that start in place and others.
+fn ways() -> impl Iterator<Item = (Transport, bool)> {
+    let both = Transport::BOTH.into_iter();
+    both.flat_map(|transport| [(transport, false), (transport, true)])
 }
 
 #[test]
 fn dropping_the_future_of_start_runs_no_author_code_on_the_dropping_thread() {
-    for transport in Transport::BOTH {
-        let (dropped, plugin) = endless();
+    for (transport, starts_in_place) in ways() {
+        let (dropped, plugin) = endless(starts_in_place);
         let host = TestHost::builder().transport(transport).build().unwrap();
         let plugin = host.link(plugin).unwrap();
         while dropped.try_recv().is_ok() {
@@ -81,8 +93,8 @@ fn dropping_the_future_of_start_runs_no_author_code_on_the_dropping_thread() {
 
 #[test]
 fn dropping_an_instance_runs_no_author_code_on_the_dropping_thread_and_ends_its_calls() {
-    for transport in Transport::BOTH {
-        let (dropped, plugin) = endless();
+    for (transport, starts_in_place) in ways() {
+        let (dropped, plugin) = endless(starts_in_place);
         let host = TestHost::builder().transport(transport).build().unwrap();
         let plugin = host.link(plugin).unwrap();
         while dropped.try_recv().is_ok() {
@@ -101,6 +113,92 @@ fn dropping_an_instance_runs_no_author_code_on_the_dropping_thread_and_ends_its_
             "{code:?}"
         );
     }
+}
+
+/// Tells on which thread it begins, goes on and ends.
+struct Wanders {
+    told: Mutex<Sender<(&'static str, ThreadId)>>,
+    tells: Sender<ThreadId>,
+}
+
+impl Backend for Wanders {
+    async fn open(&self, _cx: Cx, _request: Open) -> Result<()> {
+        Ok(())
+    }
+
+    async fn catalog(&self, _cx: Cx) -> Result<CatalogReply> {
+        Ok(CatalogReply::default())
+    }
+
+    async fn call(&self, cx: Cx, request: BackendCall) -> Result<ToolResult> {
+        let told = self.told.lock().unwrap().clone();
+        let tell = move |what| told.send((what, thread::current().id())).unwrap();
+        tell("begins");
+        let _here = Tells(self.tells.clone());
+        match request.name.as_str() {
+            "at once" => return Ok(ToolResult::text("done")),
+            "for ever" => {
+                cx.stdout_async(b"running").await?;
+                std::future::pending::<()>().await;
+            }
+            // Woken before it waits.
+            "not yet" => tokio::task::yield_now().await,
+            // Of the plugin's own runtime, which the thread that asks is none of.
+            _ => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+        let joined = tokio::spawn(async { "task" }).await.unwrap();
+        tell("goes on");
+        Ok(ToolResult::text(joined))
+    }
+
+    async fn close(&self, _cx: Cx) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn an_operation_that_starts_in_place_goes_on_and_ends_on_the_plugins_threads() {
+    let (tell, told) = channel();
+    let (tells, dropped) = channel();
+    let both = Mutex::new((tell, tells));
+    let host = TestHost::builder().build().unwrap();
+    let plugin = host.link(move || {
+        let (tell, tells) = both.lock().unwrap().clone();
+        BackendPlugin::new("wanders", "", move |_setup| {
+            let told = Mutex::new(tell);
+            Ok(Wanders { told, tells })
+        })
+        .starts_in_place()
+    });
+    let plugin = plugin.unwrap();
+    let started = |what: &str| plugin.start("backend.call", json!({ "name": what }));
+    let here = thread::current().id();
+
+    let next = || told.recv_timeout(DEADLINE).unwrap();
+
+    for waits in ["for a while", "not yet"] {
+        assert_eq!(started(waits).wait().text(), "task");
+        assert_eq!(next(), ("begins", here));
+        let (_, after) = next();
+        assert_ne!(after, here);
+        assert_eq!(dropped.recv_timeout(DEADLINE).unwrap(), after);
+    }
+
+    assert_eq!(started("at once").wait().text(), "done");
+    assert_eq!(next(), ("begins", here));
+    assert_eq!(dropped.recv_timeout(DEADLINE).unwrap(), here);
+
+    let running = started("for ever");
+    assert!(running.until(|seen| seen.stdout == b"running"));
+    assert_eq!(next(), ("begins", here));
+    assert_eq!(running.release().code(), Some(code::CANCELLED));
+    assert_ne!(dropped.recv_timeout(DEADLINE).unwrap(), here);
+
+    // The ABI's `call` is for threads that may wait, and uses the runtime for all of it.
+    let request = json!({ "name": "at once" });
+    assert_eq!(plugin.call("backend.call", request).text(), "done");
+    let (_, begun) = next();
+    assert_ne!(begun, here);
 }
 
 #[test]

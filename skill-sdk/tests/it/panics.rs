@@ -227,12 +227,24 @@ impl Backend for Serves {
 
 #[test]
 fn b22_a_panic_in_a_backend_is_contained() {
+    let ordinary = || BackendPlugin::new("panics", "", |_setup| Ok(Serves));
+    let in_place = move || ordinary().starts_in_place();
     for transport in Transport::BOTH {
-        let plugin = link(transport, || {
-            BackendPlugin::new("panics", "", |_setup| Ok(Serves))
-        })
-        .unwrap();
-        let call = |what: &str| plugin.call("backend.call", json!({ "name": what }));
+        for plugin in [link(transport, ordinary), link(transport, in_place)] {
+            backend_panics(&plugin.unwrap());
+        }
+    }
+}
+
+fn backend_panics(plugin: &Plugin) {
+    for is_started in [false, true] {
+        let call = |what: &str| {
+            let request = json!({ "name": what });
+            match is_started {
+                true => plugin.start("backend.call", request).wait(),
+                false => plugin.call("backend.call", request),
+            }
+        };
         survives(call, Outcome::text);
         assert_panicked(&call("local"), "dropped on purpose");
         let catalog = plugin.call("backend.catalog", json!({}));

@@ -1,0 +1,157 @@
+//! Operations that wait and are no tasks yet.
+//!
+//! An operation that starts in place is polled on the thread that asks for it. A task of the
+//! runtime made of the rest at once would wake one of the runtime's threads for nothing: there is
+//! nothing to do before what it waits for comes. So it is put by, and becomes a task when it is
+//! woken, which is a thing of the runtime's threads as a rule.
+
+use std::collections::HashMap;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use crate::error::{Error, Result};
+use crate::guard::Caught;
+
+/// What an operation came to.
+type Done = Result<Vec<u8>>;
+
+/// The operations of one instance that wait.
+pub(crate) struct Parked {
+    runtime: Handle,
+    waiting: Mutex<HashMap<u64, Waiting>>,
+    next: AtomicU64,
+}
+
+/// An operation, and where its result goes.
+pub(crate) struct Waiting {
+    operation: Caught<Vec<u8>>,
+    reply: oneshot::Sender<Done>,
+}
+
+impl Waiting {
+    /// The rest of it, until it is done or nobody waits for it.
+    async fn rest(self) {
+        let Self {
+            mut operation,
+            mut reply,
+        } = self;
+        let done = poll_fn(|cx| {
+            if reply.poll_closed(cx).is_ready() {
+                return Poll::Ready(None);
+            }
+            Pin::new(&mut operation).poll(cx).map(Some)
+        });
+        if let Some(done) = done.await {
+            // Whoever asked may have gone just now.
+            let _ = reply.send(done);
+        }
+    }
+}
+
+/// An operation that was begun.
+pub(crate) enum Begun {
+    Done(Done),
+    Waits(Reply),
+}
+
+/// The result of an operation that waits. Dropping it cancels the operation, on the runtime.
+pub(crate) struct Reply {
+    result: oneshot::Receiver<Done>,
+    place: Arc<Place>,
+}
+
+/// Where an operation is while it is no task.
+struct Place {
+    number: u64,
+    woken: AtomicBool,
+    parked: Arc<Parked>,
+}
+
+impl Parked {
+    pub(crate) fn new(runtime: &Handle) -> Arc<Self> {
+        Arc::new(Self {
+            runtime: runtime.clone(),
+            waiting: Mutex::default(),
+            next: AtomicU64::new(0),
+        })
+    }
+
+    /// Polls an operation once, here.
+    pub(crate) fn begin(self: &Arc<Self>, mut operation: Caught<Vec<u8>>) -> Begun {
+        let place = Arc::new(Place {
+            number: self.next.fetch_add(1, Ordering::Relaxed),
+            woken: AtomicBool::new(false),
+            parked: Arc::clone(self),
+        });
+        let polled = {
+            let _entered = self.runtime.enter();
+            let waker = Waker::from(Arc::clone(&place));
+            Pin::new(&mut operation).poll(&mut Context::from_waker(&waker))
+        };
+        if let Poll::Ready(done) = polled {
+            return Begun::Done(done);
+        }
+        let (reply, result) = oneshot::channel();
+        let waiting = Waiting { operation, reply };
+        self.lock().insert(place.number, waiting);
+        // It may have been woken before it could be found.
+        if place.woken.load(Ordering::SeqCst) {
+            place.go_on();
+        }
+        Begun::Waits(Reply { result, place })
+    }
+
+    /// All that wait, for whoever ends them.
+    pub(crate) fn take(&self) -> Vec<Waiting> {
+        self.lock().drain().map(|(_, waiting)| waiting).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Waiting>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place {
+    /// Makes the operation a task, unless it is one.
+    fn go_on(&self) {
+        let waiting = self.parked.lock().remove(&self.number);
+        if let Some(waiting) = waiting {
+            self.parked.runtime.spawn(waiting.rest());
+        }
+    }
+}
+
+impl Wake for Place {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.woken.store(true, Ordering::SeqCst);
+        self.go_on();
+    }
+}
+
+impl Future for Reply {
+    type Output = Done;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Done> {
+        let result = Pin::new(&mut self.result).poll(cx);
+        // The operation catches its own panics; what is left is that it was cancelled.
+        result.map(|done| done.unwrap_or_else(|_| Err(Error::cancelled())))
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        self.result.close();
+        // One that waits has to see that nobody waits for it.
+        self.place.go_on();
+    }
+}
