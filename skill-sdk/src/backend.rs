@@ -192,10 +192,10 @@ impl<B: Backend> BackendPlugin<B> {
         self
     }
 
-    /// Operations begin on the host's thread that asks for them, and go to the runtime where they
-    /// first wait: a call changes threads less often. For code that gets to its first `await` in
-    /// microseconds and never blocks before it. The host uses a thread of its own for the next ones
-    /// where that is not so.
+    /// Calls begin on the host's thread that asks for them, and go to the runtime where they first
+    /// wait, so that a call changes threads less often. For code that gets to its first `await` in
+    /// microseconds and never blocks before it; it is no task until then. The host uses a thread of
+    /// its own for the next calls where that is not so.
     #[must_use]
     pub fn starts_in_place(mut self) -> Self {
         self.starts_in_place = true;

@@ -29,7 +29,7 @@ pub(crate) struct Parked {
 }
 
 /// An operation, and where its result goes.
-pub(crate) struct Waiting {
+struct Waiting {
     operation: Caught<Vec<u8>>,
     reply: oneshot::Sender<Done>,
 }
@@ -86,7 +86,9 @@ impl Parked {
     pub(crate) fn begin(self: &Arc<Self>, mut operation: Caught<Vec<u8>>) -> Begun {
         let place = Arc::new(Place {
             number: self.next.fetch_add(1, Ordering::Relaxed),
-            woken: AtomicBool::new(false),
+            // A runtime of the same library may be about to wake it and then be left with that, so
+            // there it waits for nothing. One of another library knows nothing of it.
+            woken: AtomicBool::new(Handle::try_current().is_ok()),
             parked: Arc::clone(self),
         });
         let polled = {
@@ -107,9 +109,11 @@ impl Parked {
         Begun::Waits(Reply { result, place })
     }
 
-    /// All that wait, for whoever ends them.
-    pub(crate) fn take(&self) -> Vec<Waiting> {
-        self.lock().drain().map(|(_, waiting)| waiting).collect()
+    /// All that wait, for whoever ends them. Those who wait for their results hear of it here.
+    pub(crate) fn take(&self) -> Vec<Caught<Vec<u8>>> {
+        let waiting = std::mem::take(&mut *self.lock());
+        let waiting = waiting.into_values();
+        waiting.map(|waiting| waiting.operation).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Waiting>> {
@@ -120,8 +124,9 @@ impl Parked {
 impl Place {
     /// Makes the operation a task, unless it is one.
     fn go_on(&self) {
-        let waiting = self.parked.lock().remove(&self.number);
-        if let Some(waiting) = waiting {
+        // Under the lock, so that whoever ends the runtime finds it here or the runtime has it.
+        let mut waiting = self.parked.lock();
+        if let Some(waiting) = waiting.remove(&self.number) {
             self.parked.runtime.spawn(waiting.rest());
         }
     }

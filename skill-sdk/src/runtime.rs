@@ -13,6 +13,7 @@ use crate::dispatch::Dispatch;
 use crate::error::{Error, Result, to_fault};
 use crate::guard::{Caught, guard};
 use crate::parked::{Begun, Parked};
+use crate::protocol::op as names;
 
 /// Threads of a runtime, unless the author says otherwise.
 pub(crate) const THREADS: usize = 2;
@@ -30,7 +31,7 @@ pub(crate) trait AsyncDispatch: Send + Sync + 'static {
 pub(crate) struct OnRuntime<A: AsyncDispatch> {
     inner: Option<Arc<A>>,
     runtime: Option<tokio::runtime::Runtime>,
-    /// The operations that began in place, where they do.
+    /// The calls that began in place, where they do.
     parked: Option<Arc<Parked>>,
 }
 
@@ -65,7 +66,7 @@ impl<A: AsyncDispatch> OnRuntime<A> {
         }
     }
 
-    /// The same, whose operations run on the thread that starts them until they first wait.
+    /// The same, whose calls run on the thread that starts them until they first wait.
     pub(crate) fn starting_in_place(mut self) -> Self {
         self.parked = (self.runtime.as_ref()).map(|runtime| Parked::new(runtime.handle()));
         self
@@ -92,7 +93,8 @@ impl<A: AsyncDispatch> Dispatch for OnRuntime<A> {
     }
 
     fn start(&self, op: &str, json: &[u8], cx: CallContext) -> FfiFuture<Reply> {
-        let Some(parked) = &self.parked else {
+        let in_place = self.parked.as_ref();
+        let Some(parked) = in_place.filter(|_| op == names::BACKEND_CALL) else {
             let joined = self.spawn(op, json, cx);
             return async move {
                 match joined {

@@ -123,6 +123,8 @@ impl Mcp {
     /// What is done to a server and not by it: `login` and `logout`. No tool of a server's comes
     /// without its name, so no model can call these.
     async fn managed(&self, cx: &Cx, request: &BackendCall) -> Result<ToolResult> {
+        // Files are read and clients made, which is nothing for the host's thread.
+        tokio::task::yield_now().await;
         let session = self.session(cx)?;
         let server = request.arguments.get("server").and_then(Value::as_str);
         let server = server.ok_or_else(|| Error::invalid("`server` is missing"))?;

@@ -202,6 +202,30 @@ fn an_operation_that_starts_in_place_goes_on_and_ends_on_the_plugins_threads() {
 }
 
 #[test]
+fn a_call_that_is_given_up_while_its_instance_ends_runs_no_author_code_on_either_thread() {
+    for transport in Transport::BOTH {
+        for _ in 0..100 {
+            let (dropped, plugin) = endless(true);
+            let host = TestHost::builder().transport(transport).build().unwrap();
+            let plugin = host.link(plugin).unwrap();
+            while dropped.try_recv().is_ok() {
+                // The builder that only gave its manifest.
+            }
+            let running = plugin.start("backend.call", json!({ "name": "x" }));
+            assert!(running.until(|seen| seen.stdout == b"running"));
+            let gives_up = thread::spawn(move || running.release().code());
+            let gave_up = gives_up.thread().id();
+            drop(plugin);
+            for _ in ["call", "instance"] {
+                let thread = dropped.recv_timeout(DEADLINE).unwrap();
+                assert!(![gave_up, thread::current().id()].contains(&thread));
+            }
+            gives_up.join().unwrap();
+        }
+    }
+}
+
+#[test]
 fn calls_from_many_threads_at_once_are_not_mixed_up() {
     let skill = || {
         Skill::new("echo", "").execute("TEXT", |cx, command: Execute| {
