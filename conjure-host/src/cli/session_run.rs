@@ -1,6 +1,6 @@
 //! `conjure run --session`: one question in a saved session.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::io::IsTerminal as _;
 
 use conjure_core::chat::{Event, EventId, QuestionAsked};
@@ -15,7 +15,7 @@ use super::args::Global;
 use super::exit::{Exit, Failure};
 use super::output;
 use super::person::{Terminal, ask};
-use super::sessions::{Begun, Sessions};
+use super::sessions::{Begun, Events, Sessions};
 use super::signals::Signals;
 use super::thread::id;
 use super::transcript::{Asked, Transcript};
@@ -183,7 +183,8 @@ impl Following<'_> {
 
     async fn until_over(&mut self, turn: &Begun) -> Result<BTreeSet<String>, Failure> {
         let after = before(self.sessions, &turn.thread).await?;
-        let mut events = self.sessions.events(&turn.thread, after).await?;
+        let events = self.sessions.events(&turn.thread, after).await?;
+        let mut events = Ahead::new(events);
         let (mut began, mut cancelled) = (false, false);
         let mut made = BTreeSet::new();
         loop {
@@ -201,24 +202,24 @@ impl Following<'_> {
             let Some(event) = event else {
                 return Ok(made);
             };
-            began |= matches!(&event.event, Event::TurnStarted { turn_id } if *turn_id == turn.id);
+            began |= matches!(&event, Event::TurnStarted { turn_id } if *turn_id == turn.id);
             if !began {
                 continue;
             }
-            if let Event::File { artifact, .. } = &event.event {
+            if let Event::File { artifact, .. } = &event {
                 made.insert(artifact.id.clone());
             }
-            let asked = self.transcript.show(&event.event, self.attended);
+            let asked = self.transcript.show(&event, self.attended);
             if let Some(asked) = asked.filter(|_| !cancelled) {
-                cancelled |= self.decide(&asked).await?;
+                cancelled |= self.decide(&asked, &mut events).await?;
             }
-            if let Event::Question(question) = &event.event
+            if let Event::Question(question) = &event
                 && self.attended
                 && !cancelled
             {
-                cancelled |= self.answer(question).await?;
+                cancelled |= self.answer(question, &mut events).await?;
             }
-            if matches!(&event.event, Event::Done { turn_id, .. } if *turn_id == turn.id) {
+            if matches!(&event, Event::Done { turn_id, .. } if *turn_id == turn.id) {
                 return Ok(made);
             }
         }
@@ -226,7 +227,11 @@ impl Following<'_> {
 
     /// Lets the person answer a question of a plugin, until the answer fits the form; whether they
     /// ended the turn instead.
-    async fn answer(&mut self, question: &QuestionAsked) -> Result<bool, Failure> {
+    async fn answer(
+        &mut self,
+        question: &QuestionAsked,
+        events: &mut Ahead,
+    ) -> Result<bool, Failure> {
         loop {
             let asked = Elicit {
                 message: question.message.clone(),
@@ -239,6 +244,11 @@ impl Following<'_> {
                 _ = self.signals.next() => {
                     self.sessions.cancel(self.session).await?;
                     return Ok(true);
+                }
+                over = events.until_over(&question.id) => {
+                    over?;
+                    output::aside(SETTLED);
+                    return Ok(false);
                 }
                 answer = Terminal.elicit(question.plugin.clone(), asked) => answer,
             };
@@ -254,12 +264,17 @@ impl Following<'_> {
     }
 
     /// Lets the person decide about a call; whether they ended the turn instead.
-    async fn decide(&mut self, asked: &Asked) -> Result<bool, Failure> {
+    async fn decide(&mut self, asked: &Asked, events: &mut Ahead) -> Result<bool, Failure> {
         let decided = tokio::select! {
             biased;
             _ = self.signals.next() => {
                 self.sessions.cancel(self.session).await?;
                 return Ok(true);
+            }
+            over = events.until_over(&asked.call_id) => {
+                over?;
+                output::aside(SETTLED);
+                return Ok(false);
             }
             decided = ask(asked) => decided,
         };
@@ -273,6 +288,61 @@ impl Following<'_> {
             .decide(self.session, call, decision, scope)
             .await?;
         Ok(false)
+    }
+}
+
+/// What a person reads whose question has an answer from elsewhere, below the prompt.
+const SETTLED: &str = "\n  It was settled elsewhere.";
+
+/// A turn's events, some of which may be looked at before they are shown.
+struct Ahead {
+    events: Events,
+    seen: VecDeque<Event>,
+}
+
+impl Ahead {
+    fn new(events: Events) -> Self {
+        Self {
+            events,
+            seen: VecDeque::new(),
+        }
+    }
+
+    /// The next event; nothing when none comes any more.
+    async fn next(&mut self) -> Result<Option<Event>, Failure> {
+        if let Some(event) = self.seen.pop_front() {
+            return Ok(Some(event));
+        }
+        Ok(self.events.next().await?.map(|stamped| stamped.event))
+    }
+
+    /// Waits until a call or a question, by its id, waits for nobody any more. What comes until
+    /// then is shown later.
+    async fn until_over(&mut self, id: &str) -> Result<(), Failure> {
+        let mut looked_at = 0;
+        loop {
+            while let Some(event) = self.seen.get(looked_at) {
+                if settles(event, id) {
+                    return Ok(());
+                }
+                looked_at += 1;
+            }
+            match self.events.next().await? {
+                Some(stamped) => self.seen.push_back(stamped.event),
+                None => return Ok(()),
+            }
+        }
+    }
+}
+
+/// Whether what waited for a person does so no longer, after this.
+fn settles(event: &Event, id: &str) -> bool {
+    match event {
+        Event::QuestionOver { id: over, .. } => over == id,
+        Event::CallStarted { call_id, .. } => call_id == id,
+        Event::FunctionCallOutput(output) => output.call_id == id,
+        Event::Done { .. } => true,
+        _ => false,
     }
 }
 

@@ -1,10 +1,19 @@
 //! Saved sessions from the command line.
 
-use conjure_kit::{Cli, Model, Output, Signal, Workspace};
+use conjure_core::chat::Event;
+use conjure_core::turn::Decision;
+use conjure_host::client::Server;
+use conjure_host::manager::Scope;
+use conjure_host::store::ThreadId;
+use conjure_kit::{Cli, MockMcp, Model, Output, Signal, Workspace};
 use conjure_mock_llm::{Message, Position, Reply};
+use conjure_skill_sdk::protocol::Elicited;
 use serde_json::{Value, json};
 
 use crate::stage::{LOCAL, conjure, json as parsed, json_lines, workspace};
+
+/// The directory of the data, below the home directory.
+const DATA: &str = ".local/share/conjure";
 
 /// Runs a verb and gives what it printed.
 fn done(workspace: &Workspace, args: &str) -> Output {
@@ -403,6 +412,71 @@ fn a_call_is_decided_about_on_the_terminal_wherever_it_runs() {
     running.wait_for_stdout("Allow it?").unwrap();
     running.send_line("y").unwrap();
     let output = running.wait().unwrap();
+    assert!(output.stdout.contains("Done."), "{output:?}");
+    assert_eq!(workspace.read("lamp").unwrap(), "lit\n");
+    server.signal(Signal::TERM);
+    server.wait().unwrap();
+}
+
+#[test]
+fn a_prompt_goes_when_somebody_else_has_settled_it() {
+    let model = Model::start().unwrap();
+    let workspace = stage(&model);
+    workspace.add_plugin("conjure-backend-mcp").unwrap();
+    let server = server(&workspace, "");
+    let program = MockMcp::program().unwrap();
+    let mcps = json!({ "asker": { "command": program.display().to_string() } }).to_string();
+    let create = [
+        "session",
+        "create",
+        "work",
+        "--auth",
+        "claude",
+        "--model",
+        "claude-sonnet-4-5",
+        "--mcps",
+        &mcps,
+    ];
+    ok(conjure_kit::cli(create).workspace(&workspace));
+    let thread = show(&workspace, "work")["thread"]["id"].take();
+    let thread: ThreadId = serde_json::from_value(thread).unwrap();
+    model.calls("call-1", "asker_ask", json!({}));
+    model.calls(
+        "call-2",
+        "local_bash_tool",
+        json!({ "command": "echo lit > lamp" }),
+    );
+    model.says(Message::new().text("Done."));
+    let mut running = asks(&workspace, &["--session", "work"], "Ask, and light it")
+        .on_terminal()
+        .start()
+        .unwrap();
+    running.wait_for_stdout("Allow it?").unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let elsewhere = Server::find(&workspace.home().join(DATA)).unwrap();
+        let mut events = elsewhere.events(&thread, None);
+        let allowed = elsewhere.decide("work", "call-1", &Decision::Allow, &Scope::Once);
+        allowed.await.unwrap();
+        let question = loop {
+            if let Event::Question(question) = events.next().await.unwrap().event {
+                break question.id;
+            }
+        };
+        tokio::task::block_in_place(|| running.wait_for_stdout("Go on?").unwrap());
+        let declined = Elicited {
+            action: "decline".to_owned(),
+            ..Elicited::default()
+        };
+        let answered = elsewhere.answer("work", &question, &declined);
+        answered.await.unwrap();
+    });
+    // What is typed now is for the question that is still open.
+    running.wait_for_stdout("echo lit > lamp").unwrap();
+    running.send_line("y").unwrap();
+    let output = running.wait().unwrap();
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert_eq!(output.stdout.matches("settled elsewhere").count(), 2);
     assert!(output.stdout.contains("Done."), "{output:?}");
     assert_eq!(workspace.read("lamp").unwrap(), "lit\n");
     server.signal(Signal::TERM);
