@@ -294,6 +294,9 @@ impl Following<'_> {
 /// What a person reads whose question has an answer from elsewhere, below the prompt.
 const SETTLED: &str = "\n  It was settled elsewhere.";
 
+/// The most events that are kept while a person is asked.
+const MOST_AHEAD: usize = 4096;
+
 /// A turn's events, some of which may be looked at before they are shown.
 struct Ahead {
     events: Events,
@@ -317,7 +320,7 @@ impl Ahead {
     }
 
     /// Waits until a call or a question, by its id, waits for nobody any more. What comes until
-    /// then is shown later.
+    /// then is shown later; behind more than it keeps it is not found.
     async fn until_over(&mut self, id: &str) -> Result<(), Failure> {
         let mut looked_at = 0;
         loop {
@@ -326,6 +329,9 @@ impl Ahead {
                     return Ok(());
                 }
                 looked_at += 1;
+            }
+            if self.seen.len() >= MOST_AHEAD {
+                return std::future::pending().await;
             }
             match self.events.next().await? {
                 Some(stamped) => self.seen.push_back(stamped.event),
