@@ -118,11 +118,7 @@ impl Door {
     fn checked_host(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
         let mut named = headers.get_all(header::HOST).iter();
         let (Some(host), None) = (named.next(), named.next()) else {
-            return Err(Problem::new(
-                StatusCode::BAD_REQUEST,
-                "malformed",
-                "a request has one `Host` header",
-            ));
+            return Err(Problem::malformed("a request has one `Host` header"));
         };
         let host = host.to_str().ok().and_then(|host| host.parse().ok());
         let known = host.is_some_and(|host| self.knows(&host))

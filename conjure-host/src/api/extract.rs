@@ -16,6 +16,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::problem::Problem;
 use super::state::App;
+use super::wording;
 
 /// The most bytes of a body that is no import.
 pub(super) const BODY: usize = 1024 * 1024;
@@ -38,17 +39,7 @@ impl<T: DeserializeOwned> FromRequest<App> for Sent<T> {
             ));
         }
         let body = whole(&parts.headers, body, BODY, app.options.body_timeout).await?;
-        serde_json::from_slice(&body).map(Self).map_err(|error| {
-            if error.is_data() {
-                Problem::invalid(format!("the body is not as it should be: {error}"))
-            } else {
-                Problem::new(
-                    StatusCode::BAD_REQUEST,
-                    "malformed",
-                    format!("the body is no JSON: {error}"),
-                )
-            }
-        })
+        wording::read(&body).map(Self)
     }
 }
 
@@ -130,13 +121,8 @@ pub(super) async fn whole(
         let mut only: Option<Bytes> = None;
         let mut whole = Vec::new();
         while let Some(piece) = stream.next().await {
-            let piece = piece.map_err(|error| {
-                Problem::new(
-                    StatusCode::BAD_REQUEST,
-                    "malformed",
-                    format!("the body broke off: {error}"),
-                )
-            })?;
+            let piece = piece
+                .map_err(|error| Problem::malformed(format!("the body broke off: {error}")))?;
             let length = only.as_ref().map_or(whole.len(), Bytes::len);
             if length + piece.len() > limit {
                 return Err(too_large());

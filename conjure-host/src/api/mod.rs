@@ -35,6 +35,7 @@ mod threads;
 mod transfer;
 mod turns;
 mod versions;
+mod wording;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

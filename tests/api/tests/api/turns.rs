@@ -182,6 +182,10 @@ fn a_call_waits_for_a_decision_that_any_client_can_make() {
     let decide = |call: &str, body: &Value| stage.server.post(&format!("{all}/{call}"), body);
     decide("call-9", &json!({ "decision": "allow" })).is(404);
     decide("call-1", &json!({ "decision": "perhaps" })).is(422);
+    let guessed = decide("call-1", &json!({ "decision": "allow", "scope": "once" }));
+    let detail = text(&guessed.is(422).json()["detail"]);
+    let why = "`scope`: invalid type: string \"once\", expected an object with its `kind`";
+    assert!(detail.contains(why), "{detail}");
     let bad = json!({ "decision": "allow", "scope": { "kind": "pattern", "pattern": "" } });
     decide("call-1", &bad).is(422);
     decide(
