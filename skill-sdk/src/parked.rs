@@ -160,3 +160,52 @@ impl Drop for Reply {
         self.place.go_on();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::sync::mpsc::{Sender, channel};
+    use std::thread::{self, ThreadId};
+
+    use super::*;
+
+    struct Tells(Sender<ThreadId>);
+
+    impl Drop for Tells {
+        fn drop(&mut self) {
+            let _ = self.0.send(thread::current().id());
+        }
+    }
+
+    #[test]
+    fn one_that_is_given_up_as_its_runtime_ends_is_dropped_on_neither_of_those_threads() {
+        for _ in 0..2_000 {
+            let mut runtime = tokio::runtime::Builder::new_multi_thread();
+            let runtime = runtime.worker_threads(1).build().unwrap();
+            let parked = Parked::new(runtime.handle());
+            let (tell, told) = channel();
+            let operation = Caught::new(Box::pin(async move {
+                let _here = Tells(tell);
+                std::future::pending().await
+            }));
+            let Begun::Waits(reply) = parked.begin(operation) else {
+                panic!("it is done");
+            };
+            let both = Arc::new(Barrier::new(2));
+            let gives_up = thread::spawn({
+                let both = Arc::clone(&both);
+                move || {
+                    both.wait();
+                    drop(reply);
+                }
+            });
+            both.wait();
+            let waiting = parked.take();
+            runtime.spawn_blocking(move || drop(waiting));
+            runtime.shutdown_background();
+            let dropped = told.recv().unwrap();
+            assert!(![gives_up.thread().id(), thread::current().id()].contains(&dropped));
+            gives_up.join().unwrap();
+        }
+    }
+}

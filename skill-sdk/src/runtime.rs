@@ -73,16 +73,13 @@ impl<A: AsyncDispatch> OnRuntime<A> {
     }
 
     fn answer(&self, op: &str, json: &[u8], cx: CallContext) -> Result<Caught<Vec<u8>>> {
-        let inner = self.inner.as_ref();
-        let inner = inner.ok_or_else(|| Error::with_code(code::GONE, "the instance is over"))?;
+        let inner = self.inner.as_ref().ok_or_else(gone)?;
         Ok(Caught::new(Arc::clone(inner).answer(op, json, cx)))
     }
 
     fn spawn(&self, op: &str, json: &[u8], cx: CallContext) -> Result<Joined> {
         let answer = self.answer(op, json, cx)?;
-        let runtime = self.runtime.as_ref();
-        let runtime =
-            runtime.ok_or_else(|| Error::with_code(code::GONE, "the instance is over"))?;
+        let runtime = self.runtime.as_ref().ok_or_else(gone)?;
         Ok(Joined(runtime.spawn(answer)))
     }
 }
@@ -110,6 +107,10 @@ impl<A: AsyncDispatch> Dispatch for OnRuntime<A> {
             Err(error) => ready(reply(Err(error))).into_ffi(),
         }
     }
+}
+
+fn gone() -> Error {
+    Error::with_code(code::GONE, "the instance is over")
 }
 
 fn reply(answer: Result<Vec<u8>>) -> Reply {

@@ -184,6 +184,16 @@ fn an_operation_that_starts_in_place_goes_on_and_ends_on_the_plugins_threads() {
         assert_eq!(dropped.recv_timeout(DEADLINE).unwrap(), after);
     }
 
+    // A runtime of this program's own that was about to wake it is left with that.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let running = runtime.block_on(async { started("not yet") });
+    assert_eq!(next(), ("begins", here));
+    assert_eq!(next().0, "goes on");
+    assert_eq!(running.wait().text(), "task");
+    assert_ne!(dropped.recv_timeout(DEADLINE).unwrap(), here);
+
     assert_eq!(started("at once").wait().text(), "done");
     assert_eq!(next(), ("begins", here));
     assert_eq!(dropped.recv_timeout(DEADLINE).unwrap(), here);
