@@ -68,7 +68,12 @@ enum Verdict {
 
 /// How far a decision goes. What goes further than the call is saved with the session.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(
+    tag = "kind",
+    rename_all = "snake_case",
+    deny_unknown_fields,
+    expecting = "an object with its `kind`"
+)]
 #[schema(as = DecisionScope)]
 enum Scope {
     /// This call.

@@ -242,7 +242,12 @@ struct ChangeSession {
 
 /// Which thread a session goes on with.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(
+    tag = "kind",
+    rename_all = "snake_case",
+    deny_unknown_fields,
+    expecting = "an object with its `kind`"
+)]
 enum ThreadChoice {
     /// A fresh one.
     New {},

@@ -291,8 +291,8 @@ impl Following<'_> {
     }
 }
 
-/// What a person reads whose question has an answer from elsewhere, below the prompt.
-const SETTLED: &str = "\n  It was settled elsewhere.";
+/// What a person reads below a prompt that is taken away: somebody else answered, or the turn ended.
+const SETTLED: &str = "\n  No answer is needed any more.";
 
 /// The most events that are kept while a person is asked.
 const MOST_AHEAD: usize = 4096;

@@ -476,7 +476,13 @@ fn a_prompt_goes_when_somebody_else_has_settled_it() {
     running.send_line("y").unwrap();
     let output = running.wait().unwrap();
     assert_eq!(output.code, Some(0), "{output:?}");
-    assert_eq!(output.stdout.matches("settled elsewhere").count(), 2);
+    assert_eq!(
+        output
+            .stdout
+            .matches("No answer is needed any more.")
+            .count(),
+        2
+    );
     assert!(output.stdout.contains("Done."), "{output:?}");
     assert_eq!(workspace.read("lamp").unwrap(), "lit\n");
     server.signal(Signal::TERM);
