@@ -181,9 +181,10 @@ impl Running<'_> {
                 Phase::Killed(_) => now + TICK,
                 Phase::Drains(until) => until,
             };
-            let entered = matches!((phase, next), (Phase::Runs, Phase::Drains(_)));
+            let drains = |phase| matches!(phase, Phase::Drains(_));
+            let entered = drains(next) && !drains(phase);
             phase = next;
-            // A command that is over has often closed its pipes already.
+            // A command that is over has often closed its pipes already, and then nothing comes.
             if entered && self.pipes.are_closed() {
                 continue;
             }
@@ -199,10 +200,8 @@ impl Running<'_> {
     }
 
     fn is_gone(&mut self) -> bool {
-        if self.status.is_some() && self.world.children.are_none() {
-            return true;
-        }
-        self.tree.is_gone(&self.world.children)
+        let children = &self.world.children;
+        children.is_gone(self.pid) || self.tree.is_gone(children)
     }
 
     fn signal(&mut self, signal: Signal) {

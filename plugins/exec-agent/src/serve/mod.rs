@@ -195,17 +195,13 @@ impl Server {
         }
         let (world, calls) = (Arc::clone(&self.world), Arc::clone(&self.calls));
         let begun = self.workers.run(move || {
-            let (shell, done) = match run(&world, &call, request) {
-                Ok((shell, reply)) => (shell, Frame::Reply(reply.encode())),
-                Err(error) => (None, Frame::Fault(error)),
+            let done = match run(&world, &call, request) {
+                Ok(reply) => Frame::Reply(reply.encode()),
+                Err(error) => Frame::Fault(error),
             };
             // Whoever has the answer may begin the next call.
             lock(&calls).remove(&number);
             call.send_last(&done);
-            // Behind the answer: nobody waits for it.
-            if let Some(shell) = shell {
-                world.children.make_ready(&shell);
-            }
         });
         begun.map_err(|error| {
             lock(&self.calls).remove(&number);
@@ -217,13 +213,12 @@ impl Server {
     }
 }
 
-/// Carries out a request. After a command it says which shell the next one is likely to want.
-fn run(world: &World, call: &Arc<Call>, request: Request) -> Result<(Option<Shell>, Reply)> {
-    let reply = match request {
+/// Carries out a request.
+fn run(world: &World, call: &Arc<Call>, request: Request) -> Result<Reply> {
+    Ok(match request {
         Request::Bash(bash) => {
             let shell = Shell::of(&bash, world.sent_to())?;
-            let ended = command::run(world, call, &shell, &bash)?;
-            return Ok((Some(shell), Reply::Bash(ended)));
+            Reply::Bash(command::run(world, call, &shell, &bash)?)
         }
         Request::View { path, range } => {
             let viewed = view(&world.roots()?, &path, range, || call.check())?;
@@ -243,8 +238,7 @@ fn run(world: &World, call: &Arc<Call>, request: Request) -> Result<(Option<Shel
             transfer::written(&str_replace(&world.roots()?, &path, &old, &new)?)
         }
         Request::Get { path } => transfer::get(&world.roots()?, call, &path)?,
-    };
-    Ok((None, reply))
+    })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

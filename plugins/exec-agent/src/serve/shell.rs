@@ -16,9 +16,10 @@ use crate::message::Bash;
 
 /// The kernel takes no argument longer than this.
 const MAX_COMMAND: usize = 128 * 1024 - 1;
-/// A shell reads its input byte by byte, and a pipe takes so much at once: a longer command is
-/// faster as an argument.
-const MAX_GIVEN: usize = 2 * 1024;
+/// A shell reads its input byte by byte: a longer command is faster as an argument of a new one.
+const MAX_GIVEN: usize = 512;
+/// What `bash` runs when it starts. What that does is a command's doing, and never done ahead.
+const STARTS_WITH: &str = "BASH_ENV";
 /// The shells that are known to take a command so, by the names of their files.
 const KNOWN: [&str; 4] = ["sh", "dash", "ash", "bash"];
 /// Reads the command to the end of the input, and lets nothing of that be seen by it: its standard
@@ -89,11 +90,13 @@ impl Shell {
         shell.spawn()
     }
 
-    fn can_wait(&self) -> bool {
+    /// Whether it can wait for its command.
+    pub(super) fn can_wait(&self) -> bool {
         let name = Path::new(&self.path).file_name();
-        KNOWN
-            .iter()
-            .any(|known| name.is_some_and(|it| it == *known))
+        let known = |known: &&str| name.is_some_and(|name| name == *known);
+        let does_something = std::env::var_os(STARTS_WITH).is_some()
+            || self.env.iter().any(|(name, _)| name == STARTS_WITH);
+        KNOWN.iter().any(known) && !does_something
     }
 }
 
@@ -233,6 +236,9 @@ mod tests {
             shell.path = path.to_owned();
             assert_eq!(shell.can_wait(), path == "sh/", "{path}");
         }
+        let mut shell = shell.clone();
+        shell.env.push(("BASH_ENV".to_owned(), "/x".to_owned()));
+        assert!(!shell.can_wait());
     }
 
     #[test]

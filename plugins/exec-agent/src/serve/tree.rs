@@ -10,7 +10,7 @@ use std::fs;
 
 use rustix::process::{Pid, Signal, getpid, kill_process, kill_process_group};
 
-use super::children::Children;
+use super::children::{Children, Whose};
 
 /// The environment variable that marks the processes of a command.
 pub(super) const MARK: &str = "CONJURE_CALL";
@@ -58,7 +58,7 @@ impl Tree {
     /// Signals all of it.
     pub(super) fn signal(&mut self, signal: Signal, children: &Children) {
         // No command begins while everything is ended.
-        if signal == Signal::KILL && children.if_alone(end_container) {
+        if signal == Signal::KILL && children.if_alone(self.leader, end_container) {
             return;
         }
         let lines = below(getpid().as_raw_nonzero().get(), &read_all());
@@ -75,10 +75,10 @@ impl Tree {
     fn look(&mut self, children: &Children) -> Vec<Process> {
         let lines = below(getpid().as_raw_nonzero().get(), &read_all());
         // Asked after the look: what began before it is known to the table by now.
-        let members: Vec<Process> = if children.if_alone(|| true) {
-            lines.iter().map(|line| line.process).collect()
-        } else {
-            self.own(&lines)
+        let members: Vec<Process> = match children.whose(self.leader) {
+            Whose::Others => Vec::new(),
+            Whose::Its => lines.iter().map(|line| line.process).collect(),
+            Whose::Shared => self.own(&lines),
         };
         self.known.extend(&members);
         members

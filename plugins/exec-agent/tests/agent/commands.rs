@@ -208,6 +208,11 @@ fn a_shell_waits_for_the_next_command_and_no_command_meets_it() {
     let long = agent.start("echo begun; while [ ! -e go ]; do sleep 0.01; done", 15_000);
     assert_eq!(agent.frame(long), Frame::Stdout(b"begun\n".to_vec()));
     assert_eq!(agent.bash("true").ended.exit_code, Some(0));
+    let no_shell = agent.begin(&Request::Bash(Bash {
+        shell: "/no/shell".into(),
+        ..Bash::default()
+    }));
+    agent.ran(no_shell).unwrap_err();
     assert_eq!(waiting(&agent), [""; 0]);
     fs::write(agent.work("go"), "").unwrap();
     assert_eq!(agent.ran(long).unwrap().ended.exit_code, Some(0));
@@ -254,6 +259,33 @@ fn a_time_out_ends_a_command_in_a_shell_that_waited() {
     let ran = agent.ran(call).unwrap();
     assert!(ran.ended.timed_out);
     assert!(!runs(&ran.out()) && !runs(&shell));
+}
+
+/// The shell that waits for the next command is there as soon as nothing of the last one is, and
+/// whatever was about to end that must not end the shell.
+#[test]
+fn what_ends_a_command_at_its_very_end_never_reaches_the_next() {
+    let mut agent = Agent::new();
+    for round in 0..200 {
+        let call = agent.begin(&Request::Bash(Bash {
+            shell: "/bin/sh".into(),
+            command: "true & true".into(),
+            env: vec![("GIVEN".into(), "yes".into())],
+            time_ms: round % 5,
+            grace_ms: 0,
+        }));
+        if round % 2 == 0 {
+            agent.send(call, &Frame::Cancel);
+        }
+        // It came to its end or not.
+        let _ = agent.ran(call);
+        let next = agent.bash("echo on");
+        assert_eq!(
+            (next.out().as_str(), next.ended.exit_code),
+            ("on\n", Some(0)),
+            "{round}"
+        );
+    }
 }
 
 #[test]

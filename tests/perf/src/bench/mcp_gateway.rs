@@ -11,13 +11,17 @@ use crate::mcp_client::McpClient;
 use crate::samples::{Samples, us};
 use crate::shipped::Shipped;
 
-/// Microseconds that it may add, and those of the same call to the server itself on the machine for
-/// which that was said.
+/// Microseconds that it may add where the same call to the server itself takes so many: what is
+/// held against the figure is their ratio, since machines differ by more than that.
 const TARGET: f64 = 100.0;
 const BARE: f64 = 34.0;
 
-const ROUNDS: usize = 3_000;
-const WARM_UP: usize = 300;
+/// How many calls one way are made before the next way has its turn, how many of the first do not
+/// count, and how often each way has a turn: what one way left in the caches is not charged to
+/// another, and what else the machine does hits all of them.
+const TURN: usize = 120;
+const WARM_UP: usize = 20;
+const TURNS: usize = 30;
 
 pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
     let (plugin, server) = (shipped.mcp()?.to_owned(), shipped.mcp_server()?.to_owned());
@@ -52,19 +56,21 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
         let text = "x".repeat(100);
         let ways = [&direct, &relay, &gateway];
         let mut took = ways.map(|_| Samples::default());
-        for round in 0..WARM_UP + ROUNDS {
+        for _ in 0..TURNS {
             for (way, took) in ways.iter().zip(&mut took) {
-                let begun = Instant::now();
-                way.echo("echo", &text).await?;
-                if round >= WARM_UP {
-                    took.push(us(begun.elapsed()));
+                for call in 0..TURN {
+                    let begun = Instant::now();
+                    way.echo("echo", &text).await?;
+                    if call >= WARM_UP {
+                        took.push(us(begun.elapsed()));
+                    }
                 }
             }
         }
         let [bare, copied, through] = took.map(|took| took.median());
         let method = "A call with 100 bytes by the official Rust SDK's client through `conjure mcp \
                       serve --stdio` to a stdio server, less the same call to the server itself, \
-                      in turn; the difference of the medians.";
+                      in turns of 100; the difference of the medians.";
         let note = format!(
             "{} µs against {} µs; a program in its place that only copies the bytes adds {} µs.",
             short(through),
@@ -75,9 +81,7 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
         let ratio = "What it adds, divided by the same call to the server itself: the machine for \
                      which 100 µs were said does that in 34 µs.";
         Ok(vec![
-            Figure::single("mcp_gateway", "µs", added, method)
-                .at_most(TARGET)
-                .note(note),
+            Figure::single("mcp_gateway", "µs", added, method).note(note),
             Figure::single("mcp_gateway_ratio", "times", added / bare, ratio)
                 .at_most(TARGET / BARE),
         ])

@@ -88,7 +88,7 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
     },
     Benchmark {
         name: "docker_command",
-        figures: &["docker_command"],
+        figures: &["docker_command", "docker_command_ratio"],
         needs: &[Need::Docker],
         slow: false,
         run: docker_command::run,
