@@ -14,7 +14,6 @@ use conjure_core::chat::ArtifactRef;
 use conjure_skill_sdk::protocol::FileRef;
 use futures_util::future::BoxFuture;
 use serde::Serialize;
-use tokio::sync::OnceCell;
 
 pub(crate) use digest::digest_aside;
 pub use names::{media_type, safe_name};
@@ -118,7 +117,8 @@ pub struct Artifacts {
 struct Held {
     artifact: Mutex<Artifact>,
     remote: Option<(String, Fetch)>,
-    fetched: OnceCell<PathBuf>,
+    /// Where it came to; held while it comes.
+    fetched: tokio::sync::Mutex<Option<PathBuf>>,
 }
 
 impl Artifacts {
@@ -252,7 +252,7 @@ impl Artifacts {
         let held = Held {
             artifact: Mutex::new(artifact.clone()),
             remote,
-            fetched: OnceCell::new(),
+            fetched: tokio::sync::Mutex::default(),
         };
         files.insert(artifact.id.clone(), Arc::new(held));
         Ok(artifact)
@@ -287,7 +287,7 @@ impl Artifacts {
             let held = Held {
                 artifact: Mutex::new(artifact),
                 remote: file.remote.clone().zip(fetch(source)),
-                fetched: OnceCell::new(),
+                fetched: tokio::sync::Mutex::default(),
             };
             self.files
                 .lock()
@@ -387,7 +387,8 @@ impl Artifacts {
         Some(known.name.clone())
     }
 
-    /// Where a file is on this machine; a remote one is fetched first, once.
+    /// Where a file is on this machine; a remote one is fetched first, once, and again only when
+    /// what came is there no more.
     ///
     /// `file` is a handle, or a name: the newest file that has it.
     ///
@@ -412,23 +413,22 @@ impl Artifacts {
             file_id: artifact.id.clone(),
             reason,
         };
-        let path = held
-            .fetched
-            .get_or_try_init(|| async {
-                crate::fs::create_dir_all(&self.cache).map_err(|e| failed(e.to_string()))?;
-                let to = self
-                    .cache
-                    .join(format!("{}-{}", uuid::Uuid::now_v7(), artifact.name));
-                fetch(id.clone(), to.clone()).await.map_err(failed)?;
-                let (sha256, size) = digest_aside(&to).map_err(|e| failed(e.to_string()))?;
-                let mut known = held.artifact.lock().unwrap_or_else(PoisonError::into_inner);
-                known.sha256 = Some(sha256);
-                known.size = Some(size);
-                known.path = Some(to.clone());
-                Ok::<_, FileError>(to)
-            })
-            .await?;
-        Ok(path.clone())
+        let mut fetched = held.fetched.lock().await;
+        if let Some(path) = fetched.as_ref().filter(|path| path.is_file()) {
+            return Ok(path.clone());
+        }
+        crate::fs::create_dir_all(&self.cache).map_err(|e| failed(e.to_string()))?;
+        let to = self
+            .cache
+            .join(format!("{}-{}", uuid::Uuid::now_v7(), artifact.name));
+        fetch(id.clone(), to.clone()).await.map_err(failed)?;
+        let (sha256, size) = digest_aside(&to).map_err(|e| failed(e.to_string()))?;
+        *fetched = Some(to.clone());
+        let mut known = held.artifact.lock().unwrap_or_else(PoisonError::into_inner);
+        known.sha256 = Some(sha256);
+        known.size = Some(size);
+        known.path = Some(to.clone());
+        Ok(to)
     }
 
     fn find(&self, file: &str) -> Result<Arc<Held>, FileError> {

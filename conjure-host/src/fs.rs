@@ -282,6 +282,19 @@ pub fn copy_new(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<()> 
     Ok(())
 }
 
+/// Copies a file to a path; what is there is replaced once the copy is whole.
+///
+/// # Errors
+/// The system's, with the path; what was there is there still then.
+pub fn replace_with_copy(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<()> {
+    let to = to.as_ref();
+    let temporary = beside(to);
+    let copied = copy_new(from, &temporary).and_then(|()| {
+        std::fs::rename(&temporary, to).map_err(|error| named("replace", to, &error))
+    });
+    copied.inspect_err(|_| remove_file(&temporary))
+}
+
 /// Removes a file; one that is not there is gone already.
 pub fn remove_file(path: impl AsRef<Path>) {
     let _ = std::fs::remove_file(path);

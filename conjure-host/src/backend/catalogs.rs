@@ -11,6 +11,7 @@ use futures_util::future::join_all;
 
 use super::lease::ask;
 use super::toolbox::{Kind, Toolbox};
+use super::watching::Change;
 
 /// Time for a backend to say what it offers.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -24,9 +25,9 @@ impl Toolbox {
     }
 
     /// Asks the backends with a share in requests what they offer now, all at the same time. One
-    /// that fails keeps its catalog, and is said so in the log.
+    /// that fails keeps its catalog, and the person is told.
     pub(crate) async fn renew_catalogs(&mut self) {
-        let (around, whom) = (&self.around, &self.whom);
+        let (around, whom, changes) = (&self.around, &self.whom, &self.changes);
         let asking = self.attached.iter_mut().filter_map(|attached| {
             let Kind::Backend { lease, catalog } = &mut attached.kind else {
                 return None;
@@ -35,21 +36,23 @@ impl Toolbox {
             let name = &attached.name;
             contributes.then_some(async move {
                 let asked = ask(&lease.instance, around, op::BACKEND_CATALOG, whom.clone());
-                match tokio::time::timeout(LIMIT, asked).await {
+                let asked = tokio::time::timeout(LIMIT, asked).await;
+                let why = match asked {
                     Ok(Ok(now)) => {
                         let now: CatalogReply = now;
                         *catalog = Arc::new(now);
+                        return;
                     }
-                    Ok(Err(error)) => {
-                        tracing::warn!(backend = name, "keeps its catalog: {error}");
-                    }
-                    Err(_) => {
-                        tracing::warn!(
-                            backend = name,
-                            "keeps its catalog: no answer within {LIMIT:?}"
-                        );
-                    }
-                }
+                    Ok(Err(error)) => error.to_string(),
+                    Err(_) => format!("no answer within {LIMIT:?}"),
+                };
+                tracing::warn!(backend = name, "keeps its catalog: {why}");
+                changes.push(Change::Notice {
+                    text: format!(
+                        "{name}: what it offers with this model's provider is not known, so it \
+                         offers what it did before: {why}"
+                    ),
+                });
             })
         });
         join_all(asking).await;

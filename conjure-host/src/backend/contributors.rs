@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use conjure_core::chat::Event;
 use conjure_core::request::{ModelRequest, ProviderFragments};
 use conjure_skill_sdk::protocol::{
     Contribute, Contribution, Observation, Observe, RequestError, op,
@@ -33,12 +34,12 @@ impl Contributors {
         self.0.is_empty()
     }
 
-    /// The fragments for a request. A backend that fails has no part in it, and is said so in the
-    /// log.
-    pub(crate) async fn contribute(
+    /// The fragments for a request. A backend that fails has no part in it, and the person is told.
+    async fn contribute(
         &self,
         around: &Surroundings,
         request: &ModelRequest,
+        internal: &Reports,
     ) -> ProviderFragments {
         let mut fragments = ProviderFragments::default();
         for (name, lease) in &self.0 {
@@ -49,7 +50,14 @@ impl Contributors {
             let asked = ask(&lease.instance, around, op::BACKEND_CONTRIBUTE, body);
             match in_time(asked).await {
                 Ok(contribution) => merge(&mut fragments, contribution),
-                Err(error) => tracing::warn!(backend = name, "has no part in the request: {error}"),
+                Err(error) => {
+                    tracing::warn!(backend = name, "has no part in the request: {error}");
+                    let text = format!(
+                        "{name}: it has no part in this request, so the model is not offered what \
+                         it brings: {error}"
+                    );
+                    let _ = internal.send(Internal::Event(Event::Notice { text })).await;
+                }
             }
         }
         fragments
@@ -153,7 +161,14 @@ impl Share {
     /// The request with the fragments of now.
     pub(crate) async fn prepared(&self) -> ModelRequest {
         self.observed.clone().wait().await;
-        let contribution = self.contributors.contribute(&self.around, &self.request);
+        let Self {
+            contributors,
+            around,
+            internal,
+            request,
+            ..
+        } = self;
+        let contribution = contributors.contribute(around, request, internal);
         ModelRequest {
             contribution: contribution.await,
             ..self.request.clone()

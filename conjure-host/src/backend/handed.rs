@@ -1,14 +1,15 @@
 //! Files of a session that a call hands to a backend.
 //!
 //! The model names them in the argument `files`; the backend gets each with its path on this
-//! machine. What is elsewhere is fetched first, once.
+//! machine, and with the hash and the size of what is there now: it may have changed since somebody
+//! told of it. What is elsewhere is fetched first, once.
 
 use std::path::Path;
 
 use conjure_skill_sdk::protocol::FileRef;
 use serde_json::Value;
 
-use crate::artifacts::Artifacts;
+use crate::artifacts::{Artifacts, digest_aside};
 
 /// The files that a call's arguments name: by handle, by name, or by a path in the session's
 /// directories.
@@ -23,8 +24,11 @@ pub(super) async fn handed(
     let mut files: Vec<FileRef> = Vec::new();
     let named = arguments.get("files").and_then(Value::as_array);
     for name in named.into_iter().flatten().filter_map(Value::as_str) {
-        let file = match artifacts.resolve(name).await {
-            Ok(path) => known(artifacts, &path),
+        let (path, mut file) = match artifacts.resolve(name).await {
+            Ok(path) => {
+                let file = known(artifacts, &path);
+                (path, file)
+            }
             Err(error) => {
                 let path = working_dir.join(name);
                 if !(artifacts.contains(&path) && path.is_file()) {
@@ -33,9 +37,14 @@ pub(super) async fn handed(
                          in the working directory"
                     ));
                 }
-                FileRef::at(path.display().to_string())
+                let file = FileRef::at(path.display().to_string());
+                (path, file)
             }
         };
+        let read = digest_aside(&path);
+        let (sha256, size) = read.map_err(|error| format!("`{name}` cannot be read: {error}"))?;
+        file.sha256 = Some(sha256);
+        file.size = Some(size);
         if !files.contains(&file) {
             files.push(file);
         }
@@ -51,8 +60,6 @@ fn known(artifacts: &Artifacts, path: &Path) -> FileRef {
         file.name.clone_from(&artifact.name);
         file.id = Some(artifact.id.clone());
         file.media_type = Some(artifact.media_type.clone());
-        file.size = artifact.size;
-        file.sha256.clone_from(&artifact.sha256);
     }
     file
 }
@@ -84,6 +91,12 @@ mod tests {
         let names: Vec<_> = files.iter().map(|file| file.name.as_str()).collect();
         assert_eq!(names, ["a.csv", "b.csv"]);
         assert_eq!(files[0].sha256, made.sha256);
+        assert_eq!((files[1].size, files[1].sha256.is_some()), (Some(1), true));
+        // Changed by nobody who told of it.
+        std::fs::write(work.join("a.csv"), "other").unwrap();
+        let now = named(json!([made.id])).await.unwrap();
+        assert_eq!(now[0].size, Some(5));
+        assert_ne!(now[0].sha256, made.sha256);
         for outside in ["../secret", "/etc/passwd", "no-such-file"] {
             let refused = named(json!([outside])).await.unwrap_err();
             assert!(refused.contains(outside), "{refused}");

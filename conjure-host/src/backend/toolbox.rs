@@ -40,7 +40,7 @@ pub struct Toolbox {
     naming: Naming,
     /// What backends handed out earlier in this thread.
     states: BTreeMap<String, Value>,
-    changes: Arc<Changes>,
+    pub(super) changes: Arc<Changes>,
     pub(super) attached: Vec<Attached>,
     /// The native skills that this session uses, by plugin.
     leases: HashMap<PluginId, Arc<SkillLease>>,

@@ -45,7 +45,7 @@ pub(crate) enum Change {
 }
 
 impl Changes {
-    fn push(&self, change: Change) {
+    pub(crate) fn push(&self, change: Change) {
         {
             let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
             if waiting.contains(&change) {

@@ -199,7 +199,7 @@ async fn save(session: &Session, wanted: &str) {
         return;
     };
     let saved = match session.resolve(&known.id).await {
-        Ok(path) => files::save(known, &path, std::path::Path::new(dir.trim())),
+        Ok(path) => files::save(known, &path, std::path::Path::new(dir.trim()), false),
         Err(error) => Err(error.to_string()),
     };
     match saved {

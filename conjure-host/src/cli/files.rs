@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::args::{Global, SessionArgs};
 use super::exit::{Exit, Failure};
+use super::files_remote;
 use super::output::{self, Table, aside, clean, line, size};
 use super::thread::{id, keeper};
 
@@ -31,11 +32,14 @@ enum Verb {
         #[arg(value_name = "ID")]
         thread: String,
     },
-    /// Save copies; nothing is ever replaced
+    /// Save copies; nothing is replaced unless asked
     ///
     /// What is on this machine is copied. What is still with its backend, such as a hosted skill or
     /// an MCP server, is fetched first: that needs the session file that the thread was held with.
     Save(Box<Save>),
+    /// The files that Anthropic keeps for hosted skills
+    #[command(subcommand)]
+    Remote(files_remote::Remote),
 }
 
 #[derive(clap::Args)]
@@ -49,6 +53,9 @@ struct Save {
     /// The directory that they are saved in
     #[arg(long, value_name = "DIR", default_value = ".")]
     to: PathBuf,
+    /// Replace files of the same name; without this a copy gets another name
+    #[arg(long)]
+    replace: bool,
     #[command(flatten)]
     session: SessionArgs,
 }
@@ -61,6 +68,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
             Ok(Exit::Fine)
         }
         Verb::Save(args) => save_all(global, *args).await,
+        Verb::Remote(verb) => files_remote::run(global, &verb).await,
     }
 }
 
@@ -118,7 +126,7 @@ async fn save_all(global: &Global, args: Save) -> Result<Exit, Failure> {
             (None, Some(fetched)) => fetched.map_err(|error| error.to_string()),
             (None, None) => Err("nobody has it any more".to_owned()),
         };
-        match path.and_then(|path| save(file, &path, &args.to)) {
+        match path.and_then(|path| save(file, &path, &args.to, args.replace)) {
             Ok(to) if global.json => told.push(json!({ "file": file.id, "saved": to })),
             Ok(to) => line(format_args!(
                 "{}  {}",
@@ -167,13 +175,26 @@ pub(crate) fn named<'a>(known: &'a [Artifact], name: &str) -> Option<&'a Artifac
     by_handle.or_else(|| known.iter().rev().find(|file| file.name == name))
 }
 
-/// Saves a copy in a directory, under its name, or with its handle in front where that is taken.
-pub(crate) fn save(file: &Artifact, from: &Path, dir: &Path) -> Result<PathBuf, String> {
+/// Saves a copy in a directory, under its name, or with its handle in front where that is taken and
+/// not to be replaced.
+pub(crate) fn save(
+    file: &Artifact,
+    from: &Path,
+    dir: &Path,
+    replace: bool,
+) -> Result<PathBuf, String> {
     let name = conjure_host::artifacts::safe_name(&file.name);
-    let mut to = dir.join(&name);
-    if to.symlink_metadata().is_ok() {
-        to = dir.join(format!("{}-{name}", file.id));
+    let to = dir.join(&name);
+    let taken = to.symlink_metadata().is_ok();
+    if taken && replace {
+        return fs::replace_with_copy(from, &to)
+            .map(|()| to)
+            .map_err(|error| error.to_string());
     }
+    let to = match taken {
+        true => dir.join(format!("{}-{name}", file.id)),
+        false => to,
+    };
     fs::copy_new(from, &to).map_err(|error| error.to_string())?;
     Ok(to)
 }

@@ -6,27 +6,13 @@ use clap::Subcommand;
 use conjure_core::skill_folder::{Severity, validate_upload};
 use conjure_host::fs;
 use conjure_host::provider::{HttpProvider, ProviderError, RemoteSkill, SkillUpload};
-use conjure_host::session::SessionSpec;
 use serde_json::json;
 
 use super::args::{Global, shown};
 use super::exit::{Exit, Failure};
-use super::output::{self, RED, RESET, Table, clean};
+use super::output::{self, Table, clean};
+use super::remote::{self, Place};
 use super::skill;
-
-/// Where the skills are kept.
-#[derive(clap::Args)]
-pub(crate) struct Place {
-    /// The provider, as a session names it
-    #[arg(long, value_name = "NAME", default_value = "anthropic")]
-    provider: String,
-    /// Where the provider is, when not at its usual place
-    #[arg(long, value_name = "URL")]
-    base_url: Option<String>,
-    /// A session file (TOML) that describes providers
-    #[arg(long, short, value_name = "FILE")]
-    config: Option<PathBuf>,
-}
 
 /// What is uploaded.
 #[derive(clap::Args)]
@@ -103,21 +89,12 @@ pub(crate) fn remote(global: &Global, verb: &Remote) -> Result<Exit, Failure> {
             source,
             place,
         } => list(global, &place.provider()?, source.as_deref()),
-        Remote::Delete { id, place } => delete(global, &place.provider()?, id),
-    }
-}
-
-impl Place {
-    fn provider(&self) -> Result<HttpProvider, Failure> {
-        let mut spec = match &self.config {
-            Some(path) => SessionSpec::read(path)?,
-            None => SessionSpec::default(),
-        };
-        if self.base_url.is_some() {
-            spec.provider = Some(self.provider.clone());
-            spec.base_url.clone_from(&self.base_url);
+        Remote::Delete { id, place } => {
+            let provider = place.provider()?;
+            let deleting =
+                remote::delete_each(global, id, async |id| provider.delete_skill(id).await);
+            Ok(runtime()?.block_on(deleting))
         }
-        Ok(HttpProvider::of(&self.provider, &spec)?)
     }
 }
 
@@ -192,40 +169,16 @@ fn versions(global: &Global, provider: &HttpProvider, id: &str) -> Result<Exit, 
     Ok(Exit::Fine)
 }
 
-/// What could not be deleted is told, and the rest is deleted all the same.
-fn delete(global: &Global, provider: &HttpProvider, ids: &[String]) -> Result<Exit, Failure> {
-    let mut deleted = Vec::new();
-    let mut exit = Exit::Fine;
-    for id in ids {
-        match waited(provider.delete_skill(id)) {
-            Ok(()) => {
-                if !global.json {
-                    output::line(format_args!("Deleted {}.", clean(id)));
-                }
-                deleted.push(id);
-            }
-            Err(failure) => {
-                exit = failure.exit;
-                output::aside(format_args!(
-                    "{RED}error:{RESET} {}",
-                    clean(&failure.message)
-                ));
-            }
-        }
-    }
-    if global.json {
-        output::json(&json!({ "deleted": deleted }));
-    }
-    Ok(exit)
-}
-
 /// Waits for the provider.
 fn waited<T>(asking: impl Future<Output = Result<T, ProviderError>>) -> Result<T, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    runtime()?
+        .block_on(asking)
+        .map_err(|error| remote::refused(&error))
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::host(format!("no runtime: {error}")))?;
-    runtime
-        .block_on(asking)
-        .map_err(|error| Failure::new(Exit::Provider, error.to_string()))
+        .map_err(|error| Failure::host(format!("no runtime: {error}")))
 }

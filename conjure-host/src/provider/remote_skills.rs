@@ -97,7 +97,7 @@ impl HttpProvider {
         upload: &SkillUpload,
         of: Option<&str>,
     ) -> Result<(String, Option<String>), ProviderError> {
-        self.has_skills()?;
+        self.keeps_things()?;
         let size: usize = upload.files.iter().map(|(_, bytes)| bytes.len()).sum();
         if size >= SKILL_BYTES {
             return Err(self.error(
@@ -166,13 +166,17 @@ impl HttpProvider {
         self.delete(&whole).await
     }
 
-    async fn delete(&self, resource: &str) -> Result<(), ProviderError> {
+    pub(super) async fn delete(&self, resource: &str) -> Result<(), ProviderError> {
         self.retried(Method::DELETE, resource).await.map(drop)
     }
 
     /// Every entry of a list, page by page.
-    async fn all(&self, resource: &str, filter: &str) -> Result<Vec<Value>, ProviderError> {
-        self.has_skills()?;
+    pub(super) async fn all(
+        &self,
+        resource: &str,
+        filter: &str,
+    ) -> Result<Vec<Value>, ProviderError> {
+        self.keeps_things()?;
         let mut all = Vec::new();
         let mut page = String::new();
         for _ in 0..PAGES {
@@ -215,21 +219,21 @@ impl HttpProvider {
         })
     }
 
-    fn has_skills(&self) -> Result<(), ProviderError> {
+    pub(super) fn keeps_things(&self) -> Result<(), ProviderError> {
         if self.wire() == Wire::Anthropic {
             return Ok(());
         }
         Err(self.error(
             "unsupported",
-            "it keeps no skills; only Anthropic has a Skills API".to_owned(),
+            "it keeps no skills and no files; only Anthropic has APIs for them".to_owned(),
         ))
     }
 
-    fn is_id(&self, id: &str) -> Result<(), ProviderError> {
+    pub(super) fn is_id(&self, id: &str) -> Result<(), ProviderError> {
         if is_word(id) {
             return Ok(());
         }
-        Err(self.error("bad_request", format!("`{id}` is no id of a skill")))
+        Err(self.error("bad_request", format!("`{id}` is no id")))
     }
 
     fn error(&self, kind: &str, message: String) -> ProviderError {
@@ -243,7 +247,7 @@ fn is_word(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(fits) && !text.starts_with('.')
 }
 
-fn text(value: &Value, name: &str) -> Option<String> {
+pub(super) fn text(value: &Value, name: &str) -> Option<String> {
     value.get(name)?.as_str().map(str::to_owned)
 }
 

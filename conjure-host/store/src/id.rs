@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::StoreError;
@@ -61,7 +62,7 @@ impl Serialize for ThreadId {
 
 impl<'de> Deserialize<'de> for ThreadId {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(Self(String::deserialize(deserializer)?.into()))
+        Self::parse(&String::deserialize(deserializer)?).map_err(D::Error::custom)
     }
 }
 
@@ -75,5 +76,8 @@ mod tests {
             assert!(ThreadId::parse(id).is_err(), "{id}");
         }
         assert_eq!(ThreadId::parse("a-b_1").unwrap().as_str(), "a-b_1");
+        let read = serde_json::from_str::<ThreadId>;
+        assert_eq!(read("\"a-b_1\"").unwrap().as_str(), "a-b_1");
+        assert!(read("\"../x\"").is_err());
     }
 }

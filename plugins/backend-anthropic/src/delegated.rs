@@ -23,8 +23,24 @@ pub(crate) struct NamedSkill {
     pub(crate) description: String,
 }
 
+/// The skills of a session, looked up when they are first wanted: where they ride in the requests,
+/// nobody asks what they are called.
+pub(crate) async fn skills(hosted: &Hosted, cx: &Cx) -> Result<Vec<NamedSkill>> {
+    let known = hosted
+        .sessions
+        .with(cx.session(), |session| session.skills.clone())?;
+    if let Some(known) = known {
+        return Ok(known);
+    }
+    let named = named(&hosted.api, cx, &hosted.settings).await?;
+    hosted
+        .sessions
+        .with(cx.session(), |session| session.skills = Some(named.clone()))?;
+    Ok(named)
+}
+
 /// What the skills of the workspace are called is asked for, unless the configuration says it.
-pub(crate) async fn named(api: &Api, cx: &Cx, settings: &Settings) -> Result<Vec<NamedSkill>> {
+async fn named(api: &Api, cx: &Cx, settings: &Settings) -> Result<Vec<NamedSkill>> {
     let mut all = Vec::with_capacity(settings.skills.len());
     for skill in &settings.skills {
         let (name, description) = match &skill.name {
@@ -96,9 +112,10 @@ pub(crate) async fn run(
     skill: &str,
     call: &BackendCall,
 ) -> Result<ToolResult> {
-    let (found, container) = hosted.sessions.with(cx.session(), |session| {
-        let found = session.skills.iter().find(|it| it.name == skill).cloned();
-        (found, session.kept.containers.get(skill).cloned())
+    let found = skills(hosted, cx).await?;
+    let found = found.into_iter().find(|it| it.name == skill);
+    let container = hosted.sessions.with(cx.session(), |session| {
+        session.kept.containers.get(skill).cloned()
     })?;
     let found = found.ok_or_else(|| Error::not_found(format!("no hosted skill `{skill}`")))?;
     let task = call.arguments.get("task").and_then(Value::as_str);

@@ -49,8 +49,7 @@ impl Hosted {
 
 impl Backend for Hosted {
     async fn open(&self, cx: Cx, request: Open) -> Result<()> {
-        let skills = delegated::named(&self.api, &cx, &self.settings).await?;
-        self.sessions.open(cx.session(), skills, request.state);
+        self.sessions.open(cx.session(), request.state);
         Ok(())
     }
 
@@ -62,7 +61,7 @@ impl Backend for Hosted {
         let tools = if self.is_inline(request.provider.as_deref()) {
             vec![inline::upload_tool()]
         } else {
-            let skills = self.sessions.with(cx.session(), |it| it.skills.clone())?;
+            let skills = delegated::skills(self, &cx).await?;
             skills.iter().map(delegated::tool).collect()
         };
         Ok(CatalogReply {

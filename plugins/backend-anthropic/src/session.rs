@@ -19,8 +19,8 @@ pub(crate) struct Sessions(Mutex<BTreeMap<String, Session>>);
 /// A session.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Session {
-    /// The skills, each with what its tool is called.
-    pub(crate) skills: Vec<NamedSkill>,
+    /// The skills, each with what its tool is called, once that was wanted.
+    pub(crate) skills: Option<Vec<NamedSkill>>,
     /// What outlives the session.
     pub(crate) kept: Kept,
     /// Files that were uploaded, by what their content is known by.
@@ -61,12 +61,11 @@ impl Kept {
 }
 
 impl Sessions {
-    pub(crate) fn open(&self, id: Option<&str>, skills: Vec<NamedSkill>, state: Option<Value>) {
+    pub(crate) fn open(&self, id: Option<&str>, state: Option<Value>) {
         let kept: Kept = state
             .and_then(|state| serde_json::from_value(state).ok())
             .unwrap_or_default();
         let session = Session {
-            skills,
             kept,
             ..Session::default()
         };

@@ -136,10 +136,17 @@ impl Plan<'_> {
                     },
                 ))))
             }
-            Err(_) => Err(Failed::Other(Error::new(format!(
-                "the container of the image `{}` runs and does not answer",
-                self.settings.image
-            )))),
+            Err(_) => {
+                let silent = Error::new(format!(
+                    "the container of the image `{}` runs and does not answer",
+                    self.settings.image
+                ));
+                // A stream that opens and carries nothing is none.
+                Err(match way {
+                    Way::Exec => Failed::Other(silent),
+                    Way::Attach | Way::Socket(_) => Failed::NotAttached(silent),
+                })
+            }
         }
     }
 

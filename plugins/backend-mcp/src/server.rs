@@ -69,7 +69,6 @@ impl Server {
             text.set_sensitive(true);
             headers.insert(name, text);
         }
-        let principal = digest(secrets.join("\n").as_bytes());
         let auth = match &url {
             Some(url) if !headers.contains_key(&AUTHORIZATION) => {
                 let client = Client::resolve(&config.oauth, cx, &mut secrets).await?;
@@ -77,6 +76,7 @@ impl Server {
             }
             _ => None,
         };
+        let principal = digest(secrets.join("\n").as_bytes());
         secrets.extend(url.as_deref().map(in_url).unwrap_or_default());
         Ok(Self {
             name: name.to_owned(),

@@ -1,8 +1,12 @@
 //! What goes wrong around a container, and that the next call goes on.
 
 use std::fs;
-use std::path::PathBuf;
+use std::io::{self, Read as _, Write as _};
+use std::net::Shutdown;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 use std::time::Duration;
 
 use conjure_skill_sdk::protocol::BashOutput;
@@ -139,6 +143,75 @@ fn an_engine_that_cannot_attach_runs_the_agent_by_one_exec_and_says_so() {
 }
 
 #[test]
+fn an_engine_that_refuses_to_attach_is_found_out_and_spoken_to_by_one_exec() {
+    let Some(world) = world(&json!({})) else {
+        return;
+    };
+    let Some(proxy) = Proxy::start(&world.path("engine.sock")) else {
+        return;
+    };
+    let Some(world) = super::world(&json!({ "engine": proxy })) else {
+        return;
+    };
+    let first = world.bash_within("echo hello", 30_000);
+    assert!(
+        format!("{:?}", first.events).contains("one exec"),
+        "{first:?}"
+    );
+    let ran: BashOutput = first.parse().unwrap();
+    assert_eq!(ran.stdout, "hello\n");
+    assert_eq!(world.inspect("{{len .ExecIDs}}"), "1");
+}
+
+/// The real engine at another address, where it lets nobody attach.
+struct Proxy;
+
+impl Proxy {
+    /// The address. Nothing where the engine is at no local socket.
+    fn start(at: &Path) -> Option<String> {
+        let engine = PathBuf::from("/var/run/docker.sock");
+        if !engine.exists() {
+            eprintln!("LEFT OUT: the engine is not at {}", engine.display());
+            return None;
+        }
+        let listener = UnixListener::bind(at).unwrap();
+        thread::spawn(move || {
+            for client in listener.incoming() {
+                let (client, engine) = (client.unwrap(), UnixStream::connect(&engine).unwrap());
+                let (mut answers, mut back) =
+                    (engine.try_clone().unwrap(), client.try_clone().unwrap());
+                thread::spawn(move || {
+                    let _ = io::copy(&mut answers, &mut back);
+                    let _ = back.shutdown(Shutdown::Write);
+                });
+                thread::spawn(move || Self::requests(client, engine));
+            }
+        });
+        Some(format!("unix://{}", at.display()))
+    }
+
+    fn requests(mut client: UnixStream, mut engine: UnixStream) {
+        let mut piece = vec![0; 64 * 1024];
+        while let Ok(length @ 1..) = client.read(&mut piece) {
+            let request = &piece[..length];
+            let line = request.split(|byte| *byte == b'\r').next().unwrap();
+            if String::from_utf8_lossy(line).contains("/attach?") {
+                let refusal = b"HTTP/1.1 501 Not Implemented\r\ncontent-type: application/json\r\n\
+                                content-length: 31\r\nconnection: close\r\n\r\n\
+                                {\"message\":\"nobody may attach\"}";
+                let _ = client.write_all(refusal);
+                let _ = client.shutdown(Shutdown::Both);
+                return;
+            }
+            if engine.write_all(request).is_err() {
+                return;
+            }
+        }
+        let _ = engine.shutdown(Shutdown::Write);
+    }
+}
+
+#[test]
 fn a_full_disk_is_said_and_nothing_is_half_written() {
     let Some(world) = world(&json!({ "tmp_mb": 1 })) else {
         return;
@@ -147,6 +220,7 @@ fn a_full_disk_is_said_and_nothing_is_half_written() {
     assert_eq!(ran.exit_code, Some(1));
     assert!(ran.stderr.contains("No space left"), "{}", ran.stderr);
     if !rustix::process::geteuid().is_root() {
+        eprintln!("LEFT OUT: only root can mount a small disk");
         return;
     }
     let small = Mounted::new(world.work("small"));
@@ -157,7 +231,7 @@ fn a_full_disk_is_said_and_nothing_is_half_written() {
         .docker(["rm", "-f", &world.container()])
         .unwrap();
     let error = world.error("executor.create_file", create);
-    assert!(error.contains("the disk is full"), "{error}");
+    assert!(error.contains("the disk is full: remove"), "{error}");
     assert_eq!(fs::read_dir(&small.0).unwrap().count(), 0);
 }
 

@@ -3,7 +3,6 @@
 //! Who the host is to an authorization server is what the person configured, else the document at
 //! an address that they configured, else what was registered before, else a new registration.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use conjure_skill_sdk::Cx;
@@ -25,6 +24,9 @@ use crate::secrets::beginning;
 const PATIENCE: Duration = Duration::from_secs(5 * 60);
 /// How the host is called where it registers itself.
 const NAME: &str = "Conjure";
+
+/// How many sessions are remembered to want no login; of more all are asked once more.
+const MOST_DECLINED: usize = 1000;
 
 /// A login that waits for the person.
 struct Asked {
@@ -52,7 +54,7 @@ impl Auth {
             // Somebody else did meanwhile.
             return Ok(());
         }
-        if self.declined.load(Ordering::Relaxed) {
+        if lock(&self.declined).contains(session(cx)) {
             return Err("the person did not log in when they were asked".to_owned());
         }
         self.log_in_now(cx).await
@@ -76,12 +78,16 @@ impl Auth {
         };
         match done.await {
             Ok(()) => {
-                self.declined.store(false, Ordering::Relaxed);
+                lock(&self.declined).clear();
                 *lock(&self.challenge) = None;
                 Ok(())
             }
             Err(Ended::Person(why)) => {
-                self.declined.store(true, Ordering::Relaxed);
+                let mut declined = lock(&self.declined);
+                if declined.len() >= MOST_DECLINED {
+                    declined.clear();
+                }
+                declined.insert(session(cx).to_owned());
                 Err(why)
             }
             Err(Ended::Failed(error)) => {
@@ -310,6 +316,10 @@ impl Auth {
         kept.put(asked.issuer, grant);
         self.store.save(&kept).map_err(|error| store_failed(&error))
     }
+}
+
+fn session(cx: &Cx) -> &str {
+    cx.session().unwrap_or_default()
 }
 
 /// Why there is no login.

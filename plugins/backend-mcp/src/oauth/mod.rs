@@ -9,8 +9,8 @@ mod login;
 mod revoke;
 mod store;
 
+use std::collections::HashSet;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -93,8 +93,8 @@ pub(crate) struct Auth {
     /// What the server said when it wanted other credentials.
     challenge: Mutex<Option<String>>,
     logging_in: tokio::sync::Mutex<()>,
-    /// The person did not want to; calls ask no more.
-    declined: AtomicBool,
+    /// The sessions whose persons did not want to; their calls ask no more.
+    declined: Mutex<HashSet<String>>,
 }
 
 /// What this process knows.
@@ -165,7 +165,7 @@ impl Auth {
             held: tokio::sync::Mutex::default(),
             challenge: Mutex::default(),
             logging_in: tokio::sync::Mutex::default(),
-            declined: AtomicBool::new(false),
+            declined: Mutex::default(),
         })
     }
 

@@ -195,7 +195,9 @@ impl Place {
             ErrorKind::PermissionDenied => "permission denied".to_owned(),
             ErrorKind::NotADirectory => "a part of its path is not a directory".to_owned(),
             ErrorKind::IsADirectory => "it is a directory".to_owned(),
-            ErrorKind::StorageFull => "the disk is full".to_owned(),
+            ErrorKind::StorageFull => {
+                "the disk is full: remove what is not needed, and try again".to_owned()
+            }
             _ if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
                 "a link is in the way that was not there a moment ago".to_owned()
             }

@@ -4,7 +4,7 @@
 //! dropped, and the file's last line says so.
 
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use conjure_skill_sdk::abi::EmitKind;
@@ -185,6 +185,8 @@ struct Spill {
     path: PathBuf,
     written: u64,
     discarded: u64,
+    /// Why something could not be written.
+    refused: Option<io::Error>,
 }
 
 impl Spill {
@@ -196,6 +198,7 @@ impl Spill {
             path: path.to_owned(),
             written: 0,
             discarded: 0,
+            refused: None,
         })
     }
 
@@ -210,7 +213,10 @@ impl Spill {
                 self.written += fits.len() as u64;
                 self.discarded += (bytes.len() - fits.len()) as u64;
             }
-            Err(_) => self.discarded += bytes.len() as u64,
+            Err(error) => {
+                self.discarded += bytes.len() as u64;
+                self.refused.get_or_insert(error);
+            }
         }
     }
 
@@ -218,11 +224,14 @@ impl Spill {
         let mut name = "output.txt";
         if self.discarded > 0 {
             name = "output-cut.txt";
-            let note = format!(
-                "\n[{} more bytes were discarded: at most {} MiB of output are kept]\n",
-                self.discarded,
-                FILE_LIMIT / 1024 / 1024
-            );
+            let why = match &self.refused {
+                Some(error) => format!("they could not be written: {error}"),
+                None => format!(
+                    "at most {} MiB of output are kept",
+                    FILE_LIMIT / 1024 / 1024
+                ),
+            };
+            let note = format!("\n[{} more bytes were discarded: {why}]\n", self.discarded);
             if self.file.write_all(note.as_bytes()).is_ok() {
                 self.written += note.len() as u64;
             }

@@ -68,6 +68,7 @@ struct World {
     /// Whether the agent works where commands begin.
     is_there: bool,
     children: Children,
+    arriving: transfer::Arriving,
 }
 
 impl World {
@@ -99,6 +100,7 @@ pub fn serve(place: Place, input: OwnedFd, output: OwnedFd) -> io::Result<()> {
         is_there: place.is_here(),
         place,
         children: Children::default(),
+        arriving: transfer::Arriving::default(),
     });
     let reaping = Arc::clone(&world);
     thread::Builder::new()
@@ -233,7 +235,7 @@ fn run(world: &World, call: &Arc<Call>, request: Request) -> Result<Reply> {
             }
         }
         Request::Create { path } => transfer::create(&world.roots()?, call, &path)?,
-        Request::Put { name } => transfer::put(&world.roots()?, call, &name)?,
+        Request::Put { name } => transfer::put(&world.roots()?, &world.arriving, call, &name)?,
         Request::Replace { path, old, new } => {
             transfer::written(&str_replace(&world.roots()?, &path, &old, &new)?)
         }

@@ -1,9 +1,12 @@
 //! Files that go in and out over the stream.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::sync::Mutex;
 
 use super::call::Call;
+use super::lock;
 use crate::PIECE;
 use crate::error::{Error, Result};
 use crate::files::{Opened, Roots, Written, create_file, open, open_file};
@@ -21,9 +24,37 @@ pub(super) fn create(roots: &Roots, call: &Call, path: &str) -> Result<Reply> {
     made.map(|done| written(&done))
 }
 
+/// The names of files that are being put: of two at once none has the other's.
+#[derive(Default)]
+pub(super) struct Arriving(Mutex<HashSet<String>>);
+
+/// A name that is one file's until it is there.
+struct Taken<'a> {
+    arriving: &'a Arriving,
+    name: String,
+}
+
+impl Arriving {
+    /// Takes a name, unless it is taken or a file has it.
+    fn take(&self, roots: &Roots, name: &str) -> Option<Taken<'_>> {
+        let mut names = lock(&self.0);
+        let there = roots.working_dir().join(name).symlink_metadata().is_ok();
+        (!there && names.insert(name.to_owned())).then(|| Taken {
+            arriving: self,
+            name: name.to_owned(),
+        })
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        lock(&self.arriving.0).remove(&self.name);
+    }
+}
+
 /// Writes a file from the call's data under a name that is not taken. When a file with such a name
 /// has the very content already, that one is it.
-pub(super) fn put(roots: &Roots, call: &Call, name: &str) -> Result<Reply> {
+pub(super) fn put(roots: &Roots, arriving: &Arriving, call: &Call, name: &str) -> Result<Reply> {
     let single = !name.is_empty() && !name.contains(['/', '\0']) && name != "." && name != "..";
     if !single {
         return Err(Error::invalid(format!(
@@ -42,15 +73,15 @@ pub(super) fn put(roots: &Roots, call: &Call, name: &str) -> Result<Reply> {
         let Some(name) = names.next() else {
             return Err(Error::new(format!("every name like `{name}` is taken")));
         };
-        match roots.working_dir().join(&name).symlink_metadata() {
-            Ok(_) => taken.push(name),
-            Err(_) => break name,
+        match arriving.take(roots, &name) {
+            None => taken.push(name),
+            Some(free) => break free,
         }
     };
-    let made = create(roots, call, &free)?;
+    let made = create(roots, call, &free.name)?;
     for name in taken {
-        if let Some(size) = same(roots, &name, &free) {
-            let _ = std::fs::remove_file(roots.working_dir().join(&free));
+        if let Some(size) = same(roots, &name, &free.name) {
+            let _ = std::fs::remove_file(roots.working_dir().join(&free.name));
             let place = roots.resolve(&name)?;
             return Ok(written(&Written {
                 path: place.shown(),

@@ -122,6 +122,27 @@ fn b23_a_file_that_comes_in_never_takes_anothers_name_or_place() {
 }
 
 #[test]
+fn b23_of_two_files_that_come_in_at_once_none_replaces_the_other() {
+    let mut agent = Agent::new();
+    let put = Request::Put { name: "a".into() };
+    let calls = [agent.begin(&put), agent.begin(&put)];
+    for (call, content) in calls.into_iter().zip([b"x", b"y"]) {
+        agent.send(call, &Frame::Data(content.to_vec()));
+    }
+    // The first is not there before the second has its name.
+    let mut read = Vec::new();
+    for call in calls.into_iter().rev() {
+        agent.send(call, &Frame::End);
+        let Ok(Reply::Written { path, .. }) = agent.answer(call).0 else {
+            panic!("it was not written");
+        };
+        read.push(fs::read_to_string(path).unwrap());
+    }
+    assert_eq!(read, ["y", "x"]);
+    assert_eq!(fs::read_dir(agent.work("")).unwrap().count(), 2);
+}
+
+#[test]
 fn a_cancelled_file_leaves_nothing() {
     let mut agent = Agent::new();
     let call = agent.begin(&Request::Create {

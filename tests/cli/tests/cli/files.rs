@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use conjure_mock_llm::{Hosted, Message, MockLlm, Script, Wire};
+use conjure_mock_llm::{Hosted, Message, MockLlm, Script, StoredFile, Wire};
+use insta::assert_snapshot;
 use serde_json::json;
 
 use crate::stage::{self, LOCAL, conjure, workspace};
@@ -36,7 +37,7 @@ fn made() -> Message {
 }
 
 #[test]
-fn the_files_of_a_thread_are_listed_and_saved_wherever_they_are() {
+fn p15_the_files_of_a_thread_are_listed_and_saved_and_nothing_is_replaced_unless_asked() {
     let script = Script::new()
         .reply(made())
         .reply(Message::new().text("Made."))
@@ -106,8 +107,64 @@ fn the_files_of_a_thread_are_listed_and_saved_wherever_they_are() {
     assert_eq!(second, 3);
     let third = run(&format!("{save} notes.txt --to out"));
     assert_eq!(third.code, Some(1), "{third:?}");
+    // Unless that is asked for.
+    workspace.write("out/notes.txt", "something else").unwrap();
+    let replaced = run(&format!("{save} notes.txt --to out --replace"));
+    assert_eq!(replaced.code, Some(0), "{replaced:?}");
+    assert_eq!(saved("notes.txt").unwrap(), b"abc");
+    assert_eq!(
+        fs::read_dir(workspace.work().join("out")).unwrap().count(),
+        3
+    );
     let unknown = run(&format!("{save} nothing"));
     assert_eq!(unknown.code, Some(2), "{unknown:?}");
     assert!(unknown.stderr.contains("no file `nothing`"), "{unknown:?}");
+    assert_eq!(mock.violations(), []);
+}
+
+#[test]
+fn p14_the_files_that_the_provider_keeps_are_listed_page_by_page_and_deleted() {
+    let mut hosted = Hosted::new().made_file("file_made", "report.xlsx", "PK table");
+    for number in 0..130 {
+        let name = format!("data-{number}.csv");
+        hosted = hosted.file(StoredFile::new(
+            &format!("file_{number}"),
+            &name,
+            "a,b",
+            false,
+        ));
+    }
+    let mock = MockLlm::start_blocking(Script::new().hosted(hosted)).unwrap();
+    let workspace = workspace(&[]);
+    let run = |args: &str| {
+        conjure(&workspace, args)
+            .env("ANTHROPIC_BASE_URL", mock.base_url())
+            .env("ANTHROPIC_API_KEY", "a-key-of-nobody")
+            .run()
+            .unwrap()
+    };
+    let listed = stage::json(&run("files remote list --json"));
+    assert_eq!(listed["files"].as_array().unwrap().len(), 131);
+    assert_eq!(mock.requests().len(), 2);
+    let many: Vec<String> = (0..129).map(|number| format!("file_{number}")).collect();
+    let deleted = run(&format!("files remote delete --json {}", many.join(" ")));
+    assert_eq!(deleted.code, Some(0), "{deleted:?}");
+    assert_snapshot!(run("files remote list").snapshot(), @"
+    exit code 0
+    --- stdout
+    ID         NAME          SIZE     MADE BY    CREATED
+    file_made  report.xlsx   8 bytes  a skill    [TIME]
+    file_129   data-129.csv  3 bytes  an upload  [TIME]
+    --- stderr
+    ");
+    assert_snapshot!(run("files remote delete ../x file_9 file_129").snapshot(), @"
+    exit code 3
+    --- stdout
+    Deleted file_129.
+    --- stderr
+    error: anthropic: `../x` is no id
+    error: anthropic: Anthropic gave no reply (HTTP status 404, not_found_error). File not found: file_9. Check the model's name and the base URL. (request req_mock_132)
+    ");
+    assert_eq!(mock.hosted().files().len(), 1);
     assert_eq!(mock.violations(), []);
 }

@@ -496,9 +496,10 @@ fn files() {
     Usage: conjure files [OPTIONS] <COMMAND>
 
     Commands:
-      list  List them: handle, name, size, which backend made it, and where it is
-      save  Save copies; nothing is ever replaced
-      help  Print this message or the help of the given subcommand(s)
+      list    List them: handle, name, size, which backend made it, and where it is
+      save    Save copies; nothing is replaced unless asked
+      remote  The files that Anthropic keeps for hosted skills
+      help    Print this message or the help of the given subcommand(s)
 
     Options:
           --data-dir <DIR>

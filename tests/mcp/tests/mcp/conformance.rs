@@ -91,12 +91,19 @@ fn client(requirements: &Requirements) {
             .arg("--command")
             .arg(&program);
         let output = finished(alone, LIMIT);
-        assert!(
-            output.status.success(),
-            "{name}: {}",
-            String::from_utf8_lossy(&output.stdout)
-        );
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && checked(&said), "{name}: {said}");
     }
+}
+
+/// Whether a scenario that ran alone checked something, and nothing of that failed: the line
+/// `Passed: 3/3, 0 failed, 0 warnings`.
+fn checked(said: &str) -> bool {
+    let counts = said.lines().find_map(|line| line.strip_prefix("Passed: "));
+    let counts = counts.and_then(|counts| counts.split_once('/'));
+    counts.is_some_and(|(passed, rest)| {
+        passed.parse::<usize>().is_ok_and(|passed| passed > 0) && rest.contains(", 0 failed")
+    })
 }
 
 fn server(requirements: &Requirements) {
@@ -215,4 +222,8 @@ fn what_the_suite_says_is_read_and_an_empty_pass_is_none() {
     };
     let passed = ["ping", "auth/var-1", "nothing", "absent"].map(judged);
     assert_eq!(passed, [true, false, false, false]);
+    let alone = |line: &str| checked(&format!("Test Results:\n{line}\n"));
+    assert!(alone("Passed: 3/3, 0 failed, 0 warnings"));
+    assert!(!alone("Passed: 0/0, 0 failed, 0 warnings"));
+    assert!(!alone("Passed: 2/3, 1 failed, 0 warnings") && !alone(""));
 }

@@ -1,0 +1,71 @@
+//! `conjure files remote`: files that Anthropic keeps.
+
+use clap::Subcommand;
+use conjure_host::provider::RemoteFile;
+use serde_json::json;
+
+use super::args::Global;
+use super::exit::{Exit, Failure};
+use super::output::{self, Table, clean, size};
+use super::remote::{Place, delete_each, refused};
+
+#[derive(Subcommand)]
+pub(crate) enum Remote {
+    /// List them: what was uploaded for hosted skills, and what those made
+    List {
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Delete some
+    ///
+    /// They are the workspace's, so they are gone for everybody in it. A thread that has one fetches
+    /// it no more.
+    Delete {
+        /// The files
+        #[arg(required = true)]
+        id: Vec<String>,
+        #[command(flatten)]
+        place: Place,
+    },
+}
+
+/// Looks at what is kept, or deletes it.
+pub(crate) async fn run(global: &Global, verb: &Remote) -> Result<Exit, Failure> {
+    match verb {
+        Remote::List { place } => {
+            let files = place.provider()?.remote_files().await;
+            list(global, &files.map_err(|error| refused(&error))?);
+            Ok(Exit::Fine)
+        }
+        Remote::Delete { id, place } => {
+            let provider = place.provider()?;
+            Ok(delete_each(global, id, async |id| provider.delete_file(id).await).await)
+        }
+    }
+}
+
+fn list(global: &Global, files: &[RemoteFile]) {
+    if global.json {
+        output::json(&json!({ "files": files }));
+        return;
+    }
+    if files.is_empty() {
+        output::line("No files.");
+        return;
+    }
+    let mut table = Table::new(["ID", "NAME", "SIZE", "MADE BY", "CREATED"]);
+    for file in files {
+        table.row([
+            clean(&file.id).into_owned(),
+            clean(&file.name).into_owned(),
+            file.size.map_or_else(|| "-".to_owned(), size),
+            match file.downloadable {
+                true => "a skill",
+                false => "an upload",
+            }
+            .to_owned(),
+            clean(file.created_at.as_deref().unwrap_or("-")).into_owned(),
+        ]);
+    }
+    table.print();
+}
