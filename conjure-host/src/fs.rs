@@ -179,6 +179,19 @@ pub fn create_new(path: impl AsRef<Path>) -> io::Result<std::fs::File> {
     std::fs::File::create_new(path).map_err(|e| named("make", path, &e))
 }
 
+/// Writes a file where nothing is yet.
+///
+/// # Errors
+/// The system's, with the path; what came of the file is removed then.
+pub fn write_new(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
+    use std::io::Write as _;
+    let path = path.as_ref();
+    create_new(path)?.write_all(bytes).map_err(|error| {
+        remove_file(path);
+        named("write", path, &error)
+    })
+}
+
 /// Makes a directory with its parents.
 ///
 /// # Errors

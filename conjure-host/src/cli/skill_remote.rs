@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use conjure_core::skill_folder::{Severity, validate_upload};
+use conjure_host::artifacts::safe_name;
 use conjure_host::fs;
 use conjure_host::provider::{HttpProvider, ProviderError, RemoteSkill, SkillUpload};
 use serde_json::json;
@@ -38,6 +39,19 @@ pub(crate) enum Remote {
         /// Only skills of this source
         #[arg(long, value_parser = ["custom", "anthropic"])]
         source: Option<String>,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Download a skill as a package; nothing is replaced
+    Download {
+        /// The skill
+        id: String,
+        /// The version [default: the latest]
+        #[arg(value_name = "VERSION")]
+        of: Option<String>,
+        /// The directory that it is saved in
+        #[arg(long, value_name = "DIR", default_value = ".")]
+        to: PathBuf,
         #[command(flatten)]
         place: Place,
     },
@@ -89,6 +103,9 @@ pub(crate) fn remote(global: &Global, verb: &Remote) -> Result<Exit, Failure> {
             source,
             place,
         } => list(global, &place.provider()?, source.as_deref()),
+        Remote::Download { id, of, to, place } => {
+            download(global, &place.provider()?, id, of.as_deref(), to)
+        }
         Remote::Delete { id, place } => {
             let provider = place.provider()?;
             let deleting =
@@ -165,6 +182,32 @@ fn versions(global: &Global, provider: &HttpProvider, id: &str) -> Result<Exit, 
             ]);
         }
         rows.print();
+    }
+    Ok(Exit::Fine)
+}
+
+fn download(
+    global: &Global,
+    provider: &HttpProvider,
+    id: &str,
+    version: Option<&str>,
+    dir: &Path,
+) -> Result<Exit, Failure> {
+    let package = waited(provider.download_skill(id, version))?;
+    let name = package.version.name.as_deref().unwrap_or(id);
+    let to = dir.join(format!("{}.skill", safe_name(name)));
+    let saved = fs::create_dir_all(dir).and_then(|()| fs::write_new(&to, &package.bytes));
+    saved.map_err(|error| Failure::new(Exit::No, error.to_string()))?;
+    let version = &package.version.version;
+    if global.json {
+        output::json(&json!({ "id": id, "version": version, "saved": to }));
+    } else {
+        output::line(format_args!(
+            "Saved {} of {} as {}. `conjure skill validate` says whether it is right.",
+            clean(version),
+            clean(id),
+            shown(&to)
+        ));
     }
     Ok(Exit::Fine)
 }

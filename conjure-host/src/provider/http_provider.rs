@@ -196,15 +196,16 @@ impl HttpProvider {
 
     /// Asks for a resource that is no answer of a model.
     pub(super) async fn get(&self, resource: &str) -> Result<reqwest::Response, Attempt> {
-        self.ask(reqwest::Method::GET, resource, None).await
+        self.ask(reqwest::Method::GET, resource, None, None).await
     }
 
-    /// The same with any method, and with a form.
+    /// The same with any method, with a form, and as in a beta of the provider's.
     pub(super) async fn ask(
         &self,
         method: reqwest::Method,
         resource: &str,
         form: Option<reqwest::multipart::Form>,
+        beta: Option<&'static str>,
     ) -> Result<reqwest::Response, Attempt> {
         // What the wire sends with every request, such as its version.
         let nothing = ModelRequest::empty(&self.target(""));
@@ -213,6 +214,10 @@ impl HttpProvider {
         if form.is_some() {
             // A form says itself what it is.
             headers.remove(reqwest::header::CONTENT_TYPE);
+        }
+        if let Some(beta) = beta {
+            let beta = reqwest::header::HeaderValue::from_static(beta);
+            headers.append("anthropic-beta", beta);
         }
         let builder = self.client.request(method, self.address.of(resource));
         let builder = builder.headers(headers);

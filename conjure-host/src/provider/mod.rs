@@ -27,7 +27,7 @@ pub use known::{KNOWN, Known};
 pub use model_facts::{ModelBook, ModelBookError, ModelFacts};
 pub use model_list::ListedModel;
 pub use remote_files::RemoteFile;
-pub use remote_skills::{RemoteSkill, RemoteVersion, SkillUpload};
+pub use remote_skills::{RemoteSkill, RemoteVersion, SkillPackage, SkillUpload};
 pub use reply::ReplySink;
 pub use scripted::{Script, ScriptError, Scripted};
 pub use tool_walk::ToolWalk;

@@ -73,7 +73,7 @@ fn too_large(bytes: usize) -> Cut {
 #[derive(Debug, PartialEq)]
 pub(crate) struct Cut {
     kind: &'static str,
-    reason: String,
+    pub(super) reason: String,
 }
 
 /// Reads at most so many bytes of a body, as far as it comes in time; what is behind them is left.

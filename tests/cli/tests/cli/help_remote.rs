@@ -39,9 +39,10 @@ fn skill_remote() {
     Usage: conjure skill remote [OPTIONS] <COMMAND>
 
     Commands:
-      list    List the skills, or the versions of one
-      delete  Delete skills with all their versions
-      help    Print this message or the help of the given subcommand(s)
+      list      List the skills, or the versions of one
+      download  Download a skill as a package; nothing is replaced
+      delete    Delete skills with all their versions
+      help      Print this message or the help of the given subcommand(s)
 
     Options:
           --data-dir <DIR>  Where threads, copies of plugins and their values are kept

@@ -21,6 +21,7 @@ const VERBS: &[&str] = &[
     "skill upload",
     "skill remote",
     "skill remote list",
+    "skill remote download",
     "skill remote delete",
     "skill trust",
     "mcp",

@@ -61,6 +61,26 @@ fn p13_b11_a_skill_is_uploaded_listed_given_a_version_and_deleted() {
             json(&again)["version"]
         );
 
+        // What was uploaded comes back, and is right; where it is already it stays.
+        let download = format!("skill remote download {} --to out --json", skill.id);
+        let saved = json(&run(&download));
+        assert_eq!(saved["version"], json(&again)["version"]);
+        let package = saved["saved"].as_str().unwrap();
+        assert!(package.ends_with("my-report.skill"), "{package}");
+        let right = run(&format!("skill validate {package}"));
+        assert_eq!(right.code, Some(0), "{right:?}");
+        let shown = run(&format!("skill show {package} --json"));
+        assert!(shown.stdout.contains("scripts/a.py"), "{shown:?}");
+        let twice = run(&download);
+        assert_eq!(twice.code, Some(1), "{twice:?}");
+        let first = &json(&run(&format!("skill remote list {} --json", skill.id)))["versions"][0];
+        let first = first["version"].as_str().unwrap().to_owned();
+        let older = format!(
+            "skill remote download {} {first} --to older --json",
+            skill.id
+        );
+        assert_eq!(json(&run(&older))["version"], first.as_str());
+
         let deleted = run(&format!("skill remote delete {}", skill.id));
         assert_eq!(deleted.stdout, format!("Deleted {}.\n", skill.id));
         assert_eq!(mock.hosted().skills().len(), 4);

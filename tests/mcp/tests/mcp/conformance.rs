@@ -91,8 +91,12 @@ fn client(requirements: &Requirements) {
             .arg("--command")
             .arg(&program);
         let output = finished(alone, LIMIT);
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success() && checked(&said), "{name}: {said}");
+        // What it says of one scenario it says there.
+        let (said, status) = (String::from_utf8_lossy(&output.stderr), output.status);
+        assert!(
+            status.success() && checked(&said),
+            "{name}, which ended with {status}: {said}"
+        );
     }
 }
 

@@ -1,6 +1,7 @@
 //! The Skills API: `/v1/skills`, in the shapes of today and of the beta.
 
 use std::collections::BTreeSet;
+use std::io::{self, Write as _};
 
 use serde_json::{Value, json};
 
@@ -88,6 +89,17 @@ impl StoredVersion {
         }
     }
 
+    /// Its files as a ZIP archive.
+    fn packed(&self) -> Option<Vec<u8>> {
+        let mut archive = zip::ZipWriter::new(io::Cursor::new(Vec::new()));
+        for (path, bytes) in &self.files {
+            let options = zip::write::SimpleFileOptions::default();
+            archive.start_file(path.as_str(), options).ok()?;
+            archive.write_all(bytes).ok()?;
+        }
+        Some(archive.finish().ok()?.into_inner())
+    }
+
     fn told(&self, skill: &str, old: bool) -> Value {
         let at = "2026-08-20T00:00:00Z";
         if old {
@@ -159,6 +171,14 @@ impl Hosted {
                 let found = versions.iter().find(|it| it.id == **version);
                 let missing = || Refused::not_found(format!("no version `{version}` of `{id}`"));
                 Ok(Body::Json(found.ok_or_else(missing)?.told(id, old)))
+            }
+            // The beta's alone.
+            ("GET", [_, id, "versions", version, "content"]) if old => {
+                let versions = &self.known(id)?.versions;
+                let found = versions.iter().find(|it| it.id == **version);
+                let packed = found.and_then(StoredVersion::packed);
+                let missing = || Refused::not_found(format!("no version `{version}` of `{id}`"));
+                Ok(Body::Bytes(packed.ok_or_else(missing)?))
             }
             ("DELETE", [_, id, "versions", version]) => {
                 let skill = self.known_mut(id)?;
