@@ -52,7 +52,7 @@ enum Verb {
     },
     /// Upload a skill to Anthropic, after checking it
     Upload(skill_remote::Upload),
-    /// Look at the skills that Anthropic keeps, and delete some
+    /// Look at the skills that Anthropic keeps, download or delete some
     #[command(subcommand)]
     Remote(skill_remote::Remote),
     /// Trust a project: its skills are used from now on

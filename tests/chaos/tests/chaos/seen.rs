@@ -27,8 +27,7 @@ impl Seen {
         self.all.push((id, event));
     }
 
-    /// Compares it with what the log holds, which is more than so many events: on a busy machine
-    /// much of a stream comes at once, but not all of it.
+    /// Compares it with what the log holds, which is more than so many events.
     pub(crate) async fn is_all_of(&self, store: &Store, thread: &ThreadId, more_than: usize) {
         let mut kept = Chain::default();
         let events = store.events_after(thread, None, usize::MAX).await;

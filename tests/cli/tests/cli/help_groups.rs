@@ -204,7 +204,7 @@ fn skill() {
       validate  Check a skill folder or package against every rule of the standard
       show      Show a skill: its front matter, its files and its instructions
       upload    Upload a skill to Anthropic, after checking it
-      remote    Look at the skills that Anthropic keeps, and delete some
+      remote    Look at the skills that Anthropic keeps, download or delete some
       trust     Trust a project: its skills are used from now on
       help      Print this message or the help of the given subcommand(s)
 

@@ -34,7 +34,7 @@ fn skill_upload() {
 #[test]
 fn skill_remote() {
     assert_snapshot!(help("skill remote"), @"
-    Look at the skills that Anthropic keeps, and delete some
+    Look at the skills that Anthropic keeps, download or delete some
 
     Usage: conjure skill remote [OPTIONS] <COMMAND>
 
