@@ -184,6 +184,11 @@ async fn h12_a_remote_file_is_fetched_once_when_it_is_needed_and_a_bad_id_is_ref
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "remote-7");
     assert_eq!(artifacts.resolve("report.txt").await.unwrap(), path);
     assert_eq!(count.load(Ordering::SeqCst), 1);
+    // What came is there no more.
+    std::fs::remove_file(&path).unwrap();
+    let again = artifacts.resolve("report.txt").await.unwrap();
+    assert_eq!(std::fs::read_to_string(&again).unwrap(), "remote-7");
+    assert_eq!(count.load(Ordering::SeqCst), 2);
     for bad in ["file-99", "../report.txt", "/etc/passwd", ""] {
         assert!(matches!(
             artifacts.resolve(bad).await,

@@ -321,6 +321,37 @@ async fn b11_a_skill_of_the_workspace_is_called_as_it_is_in_both_shapes_of_the_a
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_skill_is_looked_up_when_its_name_is_wanted_and_what_fails_then_is_told() {
+    let script = Script::new().step(says(Message::new().text("Hello.")));
+    let place = Place::new(script, &[]).await;
+    // Nobody has such a skill; inside Anthropic's own requests nobody asks what it is called.
+    let spec = place.spec("anthropic", [place.hosted(json!(["skill_gone"]))]);
+    let session = place.host.session(spec).await.unwrap();
+    assert_eq!(place.mock.requests().len(), 0);
+    let settings = Settings {
+        provider: Some("openai".to_owned()),
+        model: None,
+    };
+    let mut events = session.events_from_now();
+    in_time(session.change(settings, When::NextTurn))
+        .await
+        .unwrap();
+    in_time(session.chat("Hello.")).await.unwrap();
+    let told = async {
+        loop {
+            if let Event::Notice { text } = &events.next().await.event
+                && text.contains("skill_gone")
+            {
+                return text.clone();
+            }
+        }
+    };
+    let told = in_time(told).await;
+    assert!(told.starts_with("anthropic: "), "{told}");
+    assert!(told.contains("cannot be looked up"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn h16_the_tools_are_those_of_the_sessions_provider_also_after_a_switch() {
     let script = Script::new()
         .step(says(Message::new().text("One.")))
