@@ -174,6 +174,7 @@ pub struct ExecutorPlugin<E> {
     config_schema: Option<Value>,
     requires: Vec<String>,
     threads: usize,
+    starts_in_place: bool,
     permissions: Permissions,
     files: Option<FilesHandler<E>>,
 }
@@ -192,6 +193,7 @@ impl<E: Executor> ExecutorPlugin<E> {
             config_schema: None,
             requires: Vec::new(),
             threads: THREADS,
+            starts_in_place: false,
             permissions: Permissions::default(),
             files: None,
         }
@@ -210,6 +212,16 @@ impl<E: Executor> ExecutorPlugin<E> {
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads;
+        self
+    }
+
+    /// Commands begin on the host's thread that asks for them, and go to the runtime where they
+    /// first wait, so that a call changes threads less often. For code that gets to its first
+    /// `await` in microseconds and never blocks before it; it is no task until then. The host uses
+    /// a thread of its own for the next calls where that is not so.
+    #[must_use]
+    pub fn starts_in_place(mut self) -> Self {
+        self.starts_in_place = true;
         self
     }
 
@@ -284,6 +296,7 @@ impl<E: Executor> Exported for ExecutorPlugin<E> {
             make,
             files,
             threads,
+            starts_in_place,
             ..
         } = self;
         let instance = OnRuntime::new(&name, threads, move || {
@@ -292,7 +305,10 @@ impl<E: Executor> Exported for ExecutorPlugin<E> {
                 files,
             })
         })?;
-        Ok(object(instance))
+        Ok(object(match starts_in_place {
+            true => instance.starting_in_place(),
+            false => instance,
+        }))
     }
 }
 

@@ -90,8 +90,8 @@ impl<A: AsyncDispatch> Dispatch for OnRuntime<A> {
     }
 
     fn start(&self, op: &str, json: &[u8], cx: CallContext) -> FfiFuture<Reply> {
-        let in_place = self.parked.as_ref();
-        let Some(parked) = in_place.filter(|_| op == names::BACKEND_CALL) else {
+        let is_call = matches!(op, names::BACKEND_CALL | names::EXECUTOR_BASH);
+        let Some(parked) = self.parked.as_ref().filter(|_| is_call) else {
             let joined = self.spawn(op, json, cx);
             return async move {
                 match joined {

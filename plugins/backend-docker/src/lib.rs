@@ -14,6 +14,7 @@ mod container;
 mod engine;
 mod files;
 mod link;
+mod outgoing;
 mod owner;
 mod place;
 mod session;
@@ -155,6 +156,7 @@ fn plugin() -> ExecutorPlugin<Docker> {
         |setup| Docker::new(&setup),
     )
     .threads(1)
+    .starts_in_place()
     .config_schema(config::schema())
     .with_files()
 }

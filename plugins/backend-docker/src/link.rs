@@ -1,7 +1,8 @@
 //! The stream to the agent in one container: calls out, answers in, and its end.
 //!
-//! Many calls share it. Writing is one task's work, so that a call which is dropped half-way never
-//! leaves half a frame behind.
+//! Many calls share it. A frame is written where it is sent, as far as the stream takes it at once;
+//! the rest is one task's work, so that a call which is dropped half-way never leaves half a frame
+//! behind.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -15,10 +16,12 @@ use conjure_exec_agent::frame::{Frame, Frames};
 use conjure_exec_agent::message::Request;
 use conjure_exec_agent::{PIECE, VERSION, WINDOW};
 use futures_util::{Stream, StreamExt as _};
-use tokio::io::{AsyncWrite, AsyncWriteExt as _};
+use tokio::io::AsyncWrite;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+
+use crate::outgoing::Outgoing;
 
 /// How often the agent hears that somebody is there.
 const PING: Duration = Duration::from_secs(20);
@@ -39,9 +42,7 @@ pub(crate) type Input = Pin<Box<dyn AsyncWrite + Send>>;
 /// The stream. Dropping it ends the container.
 #[derive(Debug)]
 pub(crate) struct Link {
-    /// What waits in it is bounded: a call sends its request, what it has credit for, and a word or
-    /// two.
-    frames: UnboundedSender<Vec<u8>>,
+    outgoing: Arc<Outgoing>,
     shared: Arc<Shared>,
     next: AtomicU32,
     tasks: [JoinHandle<()>; 2],
@@ -94,11 +95,11 @@ impl Link {
             calls: Mutex::default(),
             state: watch::Sender::new(State::New),
         });
-        let (frames, waiting) = mpsc::unbounded_channel();
-        let writing = tokio::spawn(write(input, waiting));
+        let outgoing = Arc::new(Outgoing::new(input));
+        let writing = tokio::spawn(write(Arc::clone(&outgoing)));
         let reading = tokio::spawn(read(output, Arc::clone(&shared)));
         Self {
-            frames,
+            outgoing,
             shared,
             next: AtomicU32::new(1),
             tasks: [writing, reading],
@@ -209,8 +210,7 @@ impl Call {
     }
 
     pub(crate) fn send(&self, frame: &Frame) {
-        // When nobody takes it the stream is over, which whoever waits finds out.
-        let _ = self.link.frames.send(frame.encode(self.number));
+        self.link.outgoing.send(&frame.encode(self.number));
     }
 }
 
@@ -223,24 +223,15 @@ impl Drop for Call {
     }
 }
 
-async fn write(mut input: Input, mut frames: UnboundedReceiver<Vec<u8>>) {
+/// Writes what was not written where it was sent, and pings.
+async fn write(outgoing: Arc<Outgoing>) {
     let mut pings = tokio::time::interval(PING);
     pings.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     pings.reset();
     loop {
-        let frame = tokio::select! {
-            frame = frames.recv() => match frame {
-                Some(frame) => frame,
-                None => return,
-            },
-            _ = pings.tick() => Frame::Ping.encode(0),
-        };
-        let written = async {
-            input.write_all(&frame).await?;
-            input.flush().await
-        };
-        if written.await.is_err() {
-            return;
+        tokio::select! {
+            () = outgoing.left() => {}
+            _ = pings.tick() => outgoing.send(&Frame::Ping.encode(0)),
         }
     }
 }

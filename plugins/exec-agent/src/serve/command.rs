@@ -36,6 +36,9 @@ const DRAIN: Duration = Duration::from_millis(200);
 const TAKEN: Duration = Duration::from_secs(10);
 /// How long output waits for the end of its command, so that both go out at once.
 const TOGETHER: Duration = Duration::from_micros(500);
+/// How long a command's first output stays where it is: most commands are over by then, and are not
+/// held up by somebody who reads.
+const AT_FIRST: Duration = Duration::from_millis(2);
 /// How many bytes of names the reply may hold.
 const NAMES: usize = 2 * 1024 * 1024;
 
@@ -57,7 +60,7 @@ pub(super) fn run(world: &World, call: &Arc<Call>, shell: &Shell, bash: &Bash) -
         pipes: Pipes::new(child),
         status: None,
         ended: Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()),
-        held: None,
+        held: Some(Instant::now() + AT_FIRST),
     };
     let timed_out = running.see_to_its_end(deadline, grace);
     let status = running.status;
@@ -107,7 +110,7 @@ struct Running<'a> {
     /// Readable once the command ended, where the system has such a thing; else whoever collects
     /// it wakes the call.
     ended: Option<OwnedFd>,
-    /// Until when output is held.
+    /// Until when output is held, read or not.
     held: Option<Instant>,
 }
 

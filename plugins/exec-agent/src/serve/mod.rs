@@ -1,6 +1,9 @@
 //! The agent's own side of the stream: takes calls in, runs each on a thread of its own for
 //! as long as it lasts, and ends with the stream.
 //!
+//! Whoever reads a call carries it out, and another thread reads on: a call begins without a change
+//! of thread.
+//!
 //! It adopts every process that loses its parent, so that nothing a command starts gets away. When
 //! the stream ends, or nothing came for too long, it ends all of them and itself; as the first
 //! process of a container it takes the container with it.
@@ -19,6 +22,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -112,50 +116,67 @@ pub fn serve(place: Place, input: OwnedFd, output: OwnedFd) -> io::Result<()> {
             version: crate::VERSION,
         },
     );
-    let served = Server {
-        world: Arc::clone(&world),
+    let (over, ended) = channel();
+    let server = Arc::new(Server {
+        world,
         output,
-        calls: Arc::default(),
+        calls: Mutex::default(),
         workers: Workers::new(STACK),
-    }
-    .serve(File::from(input));
+        handed_on: Mutex::default(),
+    });
+    let begun = server.hand_on(Stream {
+        input: File::from(input),
+        frames: Frames::default(),
+        buffer: vec![0; 64 * 1024],
+        over,
+    });
+    let served = match begun {
+        Ok(()) => ended.recv().unwrap_or_else(|_| Err(unread())),
+        Err((_, error)) => Err(error),
+    };
     tree::end_all();
     served
 }
 
-type Calls = Mutex<HashMap<u32, Arc<Call>>>;
-
-struct Server {
-    world: Arc<World>,
-    output: Arc<Output>,
-    calls: Arc<Calls>,
-    workers: Workers,
+fn unread() -> io::Error {
+    io::Error::other("nobody reads the stream any more")
 }
 
-impl Server {
-    fn serve(&self, mut input: File) -> io::Result<()> {
-        let mut frames = Frames::default();
-        let mut buffer = vec![0; 64 * 1024];
-        while self.is_there(&input)? {
-            let length = match input.read(&mut buffer) {
-                Ok(0) => return Ok(()),
-                Ok(length) => length,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+/// What comes in, in the hands of whoever reads it.
+struct Stream {
+    input: File,
+    frames: Frames,
+    buffer: Vec<u8>,
+    /// Told how it ended, by whoever saw that.
+    over: Sender<io::Result<()>>,
+}
+
+impl Stream {
+    /// The next frame; nothing at the end, or when none came for so long.
+    fn next(&mut self, quiet: Duration) -> io::Result<Option<(u32, Frame)>> {
+        loop {
+            if let Some(frame) = self.frames.next_frame().map_err(io::Error::other)? {
+                return Ok(Some(frame));
+            }
+            if !self.is_there(quiet)? {
+                return Ok(None);
+            }
+            match self.input.read(&mut self.buffer) {
+                Ok(0) => return Ok(None),
+                Ok(length) => self
+                    .frames
+                    .push(self.buffer.get(..length).unwrap_or_default()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
-            };
-            frames.push(buffer.get(..length).unwrap_or_default());
-            while let Some((number, frame)) = frames.next_frame().map_err(io::Error::other)? {
-                self.take(number, frame);
             }
         }
-        Ok(())
     }
 
     /// Waits for bytes; false when none came for too long.
-    fn is_there(&self, input: &File) -> io::Result<bool> {
-        let quiet = Timespec::try_from(self.world.place.quiet).ok();
+    fn is_there(&self, quiet: Duration) -> io::Result<bool> {
+        let quiet = Timespec::try_from(quiet).ok();
         loop {
-            let mut fds = [PollFd::from_borrowed_fd(input.as_fd(), PollFlags::IN)];
+            let mut fds = [PollFd::from_borrowed_fd(self.input.as_fd(), PollFlags::IN)];
             match poll(&mut fds, quiet.as_ref()) {
                 Ok(count) => return Ok(count > 0),
                 Err(Errno::INTR) => {}
@@ -163,55 +184,112 @@ impl Server {
             }
         }
     }
+}
 
-    fn take(&self, number: u32, frame: Frame) {
-        match frame {
-            Frame::Call(bytes) => {
-                if let Err(error) = self.begin(number, &bytes) {
-                    self.output.send(number, &Frame::Fault(error));
-                }
+struct Server {
+    world: Arc<World>,
+    output: Arc<Output>,
+    calls: Mutex<HashMap<u32, Arc<Call>>>,
+    workers: Workers,
+    /// The stream, on its way to the thread that reads on.
+    handed_on: Mutex<Option<Stream>>,
+}
+
+impl Server {
+    /// Lets another thread read on.
+    ///
+    /// # Errors
+    /// When there is none; the stream comes back.
+    fn hand_on(self: &Arc<Self>, stream: Stream) -> std::result::Result<(), (Stream, io::Error)> {
+        *lock(&self.handed_on) = Some(stream);
+        let server = Arc::clone(self);
+        let reads = move || {
+            let stream = lock(&server.handed_on).take();
+            if let Some(stream) = stream {
+                server.read(stream);
             }
-            Frame::Ping => self.world.children.end_old(),
-            frame => {
-                let call = lock(&self.calls).get(&number).cloned();
-                // A call that is over already needs nothing any more.
-                if let Some(call) = call {
-                    call.take(frame);
+        };
+        match self.workers.run(reads) {
+            Ok(()) => Ok(()),
+            Err(error) => match lock(&self.handed_on).take() {
+                Some(stream) => Err((stream, error)),
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// Reads until a call comes, hands the stream on, and carries the call out.
+    fn read(self: &Arc<Self>, mut stream: Stream) {
+        loop {
+            let next = stream.next(self.world.place.quiet).transpose();
+            let (number, frame) = match next {
+                Some(Ok(next)) => next,
+                ended => {
+                    let ended = ended.map_or(Ok(()), |ended| ended.map(drop));
+                    // Nobody waits for it but who ends the agent.
+                    let _ = stream.over.send(ended);
+                    return;
+                }
+            };
+            let begun = match frame {
+                Frame::Call(bytes) => self.begin(number, &bytes),
+                frame => {
+                    self.take(number, frame);
+                    continue;
+                }
+            };
+            let (call, request) = match begun {
+                Ok(begun) => begun,
+                Err(error) => {
+                    self.output.send(number, &Frame::Fault(error));
+                    continue;
+                }
+            };
+            match self.hand_on(stream) {
+                Ok(()) => return self.carry_out(number, &call, request),
+                Err((back, error)) => {
+                    stream = back;
+                    lock(&self.calls).remove(&number);
+                    let busy = format!("there is no thread for the call: {error}");
+                    call.send_last(&Frame::Fault(Error::of(Kind::Busy, busy)));
                 }
             }
         }
     }
 
-    fn begin(&self, number: u32, bytes: &[u8]) -> Result<()> {
+    fn take(&self, number: u32, frame: Frame) {
+        if matches!(frame, Frame::Ping) {
+            return self.world.children.end_old();
+        }
+        let call = lock(&self.calls).get(&number).cloned();
+        // A call that is over already needs nothing any more.
+        if let Some(call) = call {
+            call.take(frame);
+        }
+    }
+
+    fn begin(&self, number: u32, bytes: &[u8]) -> Result<(Arc<Call>, Request)> {
         let request = Request::decode(bytes)?;
         let call = Arc::new(Call::new(number, Arc::clone(&self.output))?);
-        {
-            let mut calls = lock(&self.calls);
-            if calls.len() >= MOST_CALLS {
-                return Err(Error::of(
-                    Kind::Busy,
-                    format!("{MOST_CALLS} calls run already; wait for one of them to end"),
-                ));
-            }
-            calls.insert(number, Arc::clone(&call));
-        }
-        let (world, calls) = (Arc::clone(&self.world), Arc::clone(&self.calls));
-        let begun = self.workers.run(move || {
-            let done = match run(&world, &call, request) {
-                Ok(reply) => Frame::Reply(reply.encode()),
-                Err(error) => Frame::Fault(error),
-            };
-            // Whoever has the answer may begin the next call.
-            lock(&calls).remove(&number);
-            call.send_last(&done);
-        });
-        begun.map_err(|error| {
-            lock(&self.calls).remove(&number);
-            Error::of(
+        let mut calls = lock(&self.calls);
+        if calls.len() >= MOST_CALLS {
+            return Err(Error::of(
                 Kind::Busy,
-                format!("there is no thread for the call: {error}"),
-            )
-        })
+                format!("{MOST_CALLS} calls run already; wait for one of them to end"),
+            ));
+        }
+        calls.insert(number, Arc::clone(&call));
+        Ok((call, request))
+    }
+
+    fn carry_out(&self, number: u32, call: &Arc<Call>, request: Request) {
+        let done = match run(&self.world, call, request) {
+            Ok(reply) => Frame::Reply(reply.encode()),
+            Err(error) => Frame::Fault(error),
+        };
+        // Whoever has the answer may begin the next call.
+        lock(&self.calls).remove(&number);
+        call.send_last(&done);
     }
 }
 

@@ -1,0 +1,156 @@
+//! The way to the agent.
+//!
+//! What the stream takes at once is written by whoever sends it, on whatever thread that is: a call
+//! then reaches the agent without a change of thread. The rest waits here for the task that writes
+//! it, and so does all that is sent behind it.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
+
+use tokio::io::AsyncWrite;
+use tokio::sync::Notify;
+
+use crate::link::Input;
+
+/// Frames on their way out.
+pub(crate) struct Outgoing {
+    stream: Mutex<Stream>,
+    /// There is something for the task.
+    left: Notify,
+}
+
+struct Stream {
+    /// Nothing once it broke, which whoever reads from the agent finds out.
+    input: Option<Input>,
+    /// What was not taken. It is bounded: a call sends its request, what it has credit for, and a
+    /// word or two.
+    rest: VecDeque<u8>,
+    /// Whether the stream is the task's, until all of the rest is out.
+    is_tasks: bool,
+}
+
+impl Outgoing {
+    pub(crate) fn new(input: Input) -> Self {
+        Self {
+            stream: Mutex::new(Stream {
+                input: Some(input),
+                rest: VecDeque::new(),
+                is_tasks: false,
+            }),
+            left: Notify::new(),
+        }
+    }
+
+    /// Sends a frame, whole and behind those before it.
+    pub(crate) fn send(&self, frame: &[u8]) {
+        let mut stream = self.lock();
+        if stream.input.is_none() {
+            return;
+        }
+        stream.rest.extend(frame);
+        if !stream.is_tasks {
+            // Nobody is woken by this: what is left is the task's from then on.
+            let mut nobody = Context::from_waker(Waker::noop());
+            stream.is_tasks = stream.poll_out(&mut nobody).is_pending();
+            if stream.is_tasks {
+                self.left.notify_one();
+            }
+        }
+    }
+
+    /// Waits until something is left, and writes it.
+    pub(crate) async fn left(&self) {
+        if !self.lock().is_tasks {
+            self.left.notified().await;
+        }
+        poll_fn(|cx| {
+            let mut stream = self.lock();
+            ready!(stream.poll_out(cx));
+            stream.is_tasks = false;
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Stream> {
+        self.stream.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Stream {
+    /// Writes the rest as far as it is taken; pending when some is left.
+    fn poll_out(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(input) = &mut self.input else {
+            return Poll::Ready(());
+        };
+        let written = poll_all(input.as_mut(), &mut self.rest, cx);
+        if ready!(written).is_err() {
+            self.input = None;
+            self.rest = VecDeque::new();
+        }
+        Poll::Ready(())
+    }
+}
+
+fn poll_all(
+    mut input: Pin<&mut (dyn AsyncWrite + Send)>,
+    rest: &mut VecDeque<u8>,
+    cx: &mut Context<'_>,
+) -> Poll<std::io::Result<()>> {
+    while !rest.is_empty() {
+        let (bytes, _) = rest.as_slices();
+        match ready!(input.as_mut().poll_write(cx, bytes))? {
+            0 => return Poll::Ready(Err(std::io::ErrorKind::WriteZero.into())),
+            count => drop(rest.drain(..count)),
+        }
+    }
+    input.poll_flush(cx)
+}
+
+impl fmt::Debug for Outgoing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outgoing").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_fits_is_written_at_once_and_the_rest_by_the_task_in_order() {
+        let (input, mut output) = tokio::io::duplex(4);
+        let outgoing = Outgoing::new(Box::pin(input));
+        outgoing.send(b"abc");
+        // Nobody else has run since.
+        assert_eq!(output.read_u8().await.unwrap(), b'a');
+        outgoing.send(b"defg");
+        outgoing.send(b"h");
+        assert!(outgoing.lock().is_tasks);
+        let mut read = [0; 7];
+        let (_, all) = tokio::join!(outgoing.left(), output.read_exact(&mut read));
+        all.unwrap();
+        assert_eq!(&read, b"bcdefgh");
+        assert!(!outgoing.lock().is_tasks);
+        outgoing.send(b"i");
+        assert_eq!(output.read_u8().await.unwrap(), b'i');
+    }
+
+    #[tokio::test]
+    async fn nothing_waits_for_a_stream_that_broke() {
+        let (input, output) = tokio::io::duplex(4);
+        let outgoing = Outgoing::new(Box::pin(input));
+        outgoing.send(b"abcdef");
+        drop(output);
+        outgoing.left().await;
+        outgoing.send(b"x");
+        let stream = outgoing.lock();
+        assert!(stream.input.is_none() && stream.rest.is_empty() && !stream.is_tasks);
+    }
+}
