@@ -7,10 +7,13 @@ use std::time::Duration;
 
 use conjure_skill_sdk::abi::code;
 use conjure_skill_sdk::protocol::{
-    BackendCall, CatalogReply, Execute, HostInfo, Open, Progress, ToolResult,
+    BackendCall, Bash, BashOutput, CatalogReply, CreateFile, Execute, HostInfo, Open, Progress,
+    StrReplace, ToolResult, View, Viewed, Written,
 };
 use conjure_skill_sdk::testkit::{TestHost, Transport};
-use conjure_skill_sdk::{Backend, BackendPlugin, Cx, Error, Result, Skill};
+use conjure_skill_sdk::{
+    Backend, BackendPlugin, Cx, Error, Executor, ExecutorPlugin, Result, Skill,
+};
 use serde_json::json;
 
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -209,6 +212,52 @@ fn an_operation_that_starts_in_place_goes_on_and_ends_on_the_plugins_threads() {
     assert_eq!(plugin.call("backend.call", request).text(), "done");
     let (_, begun) = next();
     assert_ne!(begun, here);
+}
+
+/// Tells on which threads it runs.
+struct Commands(Sender<ThreadId>);
+
+impl Executor for Commands {
+    async fn bash(&self, _cx: Cx, _request: Bash) -> Result<BashOutput> {
+        self.0.send(thread::current().id()).unwrap();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        self.0.send(thread::current().id()).unwrap();
+        Ok(BashOutput::default())
+    }
+
+    async fn view(&self, _cx: Cx, _request: View) -> Result<Viewed> {
+        self.0.send(thread::current().id()).unwrap();
+        Ok(Viewed::default())
+    }
+
+    async fn create_file(&self, _cx: Cx, _request: CreateFile) -> Result<Written> {
+        Err(Error::new("no"))
+    }
+
+    async fn str_replace(&self, _cx: Cx, _request: StrReplace) -> Result<Written> {
+        Err(Error::new("no"))
+    }
+}
+
+#[test]
+fn a_command_that_starts_in_place_goes_on_on_the_plugins_threads_and_files_are_all_theirs() {
+    let (tell, told) = channel();
+    let tell = Mutex::new(tell);
+    let host = TestHost::builder().build().unwrap();
+    let plugin = host.link(move || {
+        let tell = tell.lock().unwrap().clone();
+        ExecutorPlugin::new("commands", "", move |_setup| Ok(Commands(tell))).starts_in_place()
+    });
+    let plugin = plugin.unwrap();
+    let here = thread::current().id();
+    let next = || told.recv_timeout(DEADLINE).unwrap();
+    let ran = plugin.start("executor.bash", json!({ "command": "x" }));
+    assert_eq!(ran.wait().code(), None);
+    assert_eq!(next(), here);
+    assert_ne!(next(), here);
+    let seen = plugin.start("executor.view", json!({ "path": "x" }));
+    assert_eq!(seen.wait().code(), None);
+    assert_ne!(next(), here);
 }
 
 #[test]

@@ -166,20 +166,24 @@ fn stdout(outcome: &Outcome) -> String {
 #[test]
 fn b22_a_panic_in_an_executor_is_contained() {
     for transport in Transport::BOTH {
-        let plugin = link(transport, || {
-            ExecutorPlugin::new("panics", "", |_setup| Ok(Runs))
-        })
-        .unwrap();
-        let bash = |what: &str| plugin.call("executor.bash", json!({ "command": what }));
-        survives(bash, stdout);
-        let bash = |what: &str| {
-            let command = json!({ "command": what });
-            plugin.start("executor.bash", command).wait()
-        };
-        survives(bash, stdout);
-        let view = |what: &str| plugin.call("executor.view", json!({ "path": what }));
-        survives(view, |outcome| outcome.parse::<Viewed>().unwrap().content);
+        let ordinary = || ExecutorPlugin::new("panics", "", |_setup| Ok(Runs));
+        let in_place = move || ordinary().starts_in_place();
+        for plugin in [link(transport, ordinary), link(transport, in_place)] {
+            executor_panics(&plugin.unwrap());
+        }
     }
+}
+
+fn executor_panics(plugin: &Plugin) {
+    let bash = |what: &str| plugin.call("executor.bash", json!({ "command": what }));
+    survives(bash, stdout);
+    let bash = |what: &str| {
+        let command = json!({ "command": what });
+        plugin.start("executor.bash", command).wait()
+    };
+    survives(bash, stdout);
+    let view = |what: &str| plugin.call("executor.view", json!({ "path": what }));
+    survives(view, |outcome| outcome.parse::<Viewed>().unwrap().content);
 }
 
 #[test]
