@@ -424,10 +424,7 @@ impl<B: Backend> Exported for BackendPlugin<B> {
                 extras,
             })
         })?;
-        Ok(object(match starts_in_place {
-            true => instance.starting_in_place(),
-            false => instance,
-        }))
+        Ok(object(instance.starting_in_place(starts_in_place)))
     }
 }
 

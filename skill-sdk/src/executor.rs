@@ -305,10 +305,7 @@ impl<E: Executor> Exported for ExecutorPlugin<E> {
                 files,
             })
         })?;
-        Ok(object(match starts_in_place {
-            true => instance.starting_in_place(),
-            false => instance,
-        }))
+        Ok(object(instance.starting_in_place(starts_in_place)))
     }
 }
 

@@ -66,9 +66,11 @@ impl<A: AsyncDispatch> OnRuntime<A> {
         }
     }
 
-    /// The same, whose calls run on the thread that starts them until they first wait.
-    pub(crate) fn starting_in_place(mut self) -> Self {
-        self.parked = (self.runtime.as_ref()).map(|runtime| Parked::new(runtime.handle()));
+    /// The same, whose calls run on the thread that starts them until they first wait, where
+    /// `does` says so.
+    pub(crate) fn starting_in_place(mut self, does: bool) -> Self {
+        let runtime = self.runtime.as_ref().filter(|_| does);
+        self.parked = runtime.map(|runtime| Parked::new(runtime.handle()));
         self
     }
 

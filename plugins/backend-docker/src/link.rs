@@ -230,7 +230,7 @@ async fn write(outgoing: Arc<Outgoing>) {
     pings.reset();
     loop {
         tokio::select! {
-            () = outgoing.left() => {}
+            () = outgoing.write_rest() => {}
             _ = pings.tick() => outgoing.send(&Frame::Ping.encode(0)),
         }
     }

@@ -63,7 +63,7 @@ impl Outgoing {
     }
 
     /// Waits until something is left, and writes it.
-    pub(crate) async fn left(&self) {
+    pub(crate) async fn write_rest(&self) {
         if !self.lock().is_tasks {
             self.left.notified().await;
         }
@@ -134,7 +134,7 @@ mod tests {
         outgoing.send(b"h");
         assert!(outgoing.lock().is_tasks);
         let mut read = [0; 7];
-        let (_, all) = tokio::join!(outgoing.left(), output.read_exact(&mut read));
+        let (_, all) = tokio::join!(outgoing.write_rest(), output.read_exact(&mut read));
         all.unwrap();
         assert_eq!(&read, b"bcdefgh");
         assert!(!outgoing.lock().is_tasks);
@@ -148,7 +148,7 @@ mod tests {
         let outgoing = Outgoing::new(Box::pin(input));
         outgoing.send(b"abcdef");
         drop(output);
-        outgoing.left().await;
+        outgoing.write_rest().await;
         outgoing.send(b"x");
         let stream = outgoing.lock();
         assert!(stream.input.is_none() && stream.rest.is_empty() && !stream.is_tasks);

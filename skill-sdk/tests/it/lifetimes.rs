@@ -15,6 +15,7 @@ use conjure_skill_sdk::{
     Backend, BackendPlugin, Cx, Error, Executor, ExecutorPlugin, Result, Skill,
 };
 use serde_json::json;
+use tokio::sync::Notify;
 
 const DEADLINE: Duration = Duration::from_secs(30);
 
@@ -214,19 +215,28 @@ fn an_operation_that_starts_in_place_goes_on_and_ends_on_the_plugins_threads() {
     assert_ne!(begun, here);
 }
 
-/// Tells on which threads it runs.
-struct Commands(Sender<ThreadId>);
+/// Tells on which threads it runs; a command waits until it may go on.
+struct Commands {
+    told: Sender<ThreadId>,
+    may_go_on: Arc<Notify>,
+}
+
+impl Commands {
+    fn tell(&self) {
+        self.told.send(thread::current().id()).unwrap();
+    }
+}
 
 impl Executor for Commands {
     async fn bash(&self, _cx: Cx, _request: Bash) -> Result<BashOutput> {
-        self.0.send(thread::current().id()).unwrap();
-        tokio::time::sleep(Duration::from_millis(20)).await;
-        self.0.send(thread::current().id()).unwrap();
+        self.tell();
+        self.may_go_on.notified().await;
+        self.tell();
         Ok(BashOutput::default())
     }
 
     async fn view(&self, _cx: Cx, _request: View) -> Result<Viewed> {
-        self.0.send(thread::current().id()).unwrap();
+        self.tell();
         Ok(Viewed::default())
     }
 
@@ -243,18 +253,23 @@ impl Executor for Commands {
 fn a_command_that_starts_in_place_goes_on_on_the_plugins_threads_and_files_are_all_theirs() {
     let (tell, told) = channel();
     let tell = Mutex::new(tell);
+    let go_on = Arc::new(Notify::new());
+    let may_go_on = Arc::clone(&go_on);
     let host = TestHost::builder().build().unwrap();
     let plugin = host.link(move || {
-        let tell = tell.lock().unwrap().clone();
-        ExecutorPlugin::new("commands", "", move |_setup| Ok(Commands(tell))).starts_in_place()
+        let told = tell.lock().unwrap().clone();
+        let may_go_on = Arc::clone(&may_go_on);
+        let commands = Commands { told, may_go_on };
+        ExecutorPlugin::new("commands", "", move |_setup| Ok(commands)).starts_in_place()
     });
     let plugin = plugin.unwrap();
     let here = thread::current().id();
     let next = || told.recv_timeout(DEADLINE).unwrap();
-    let ran = plugin.start("executor.bash", json!({ "command": "x" }));
-    assert_eq!(ran.wait().code(), None);
+    let runs = plugin.start("executor.bash", json!({ "command": "x" }));
     assert_eq!(next(), here);
+    go_on.notify_one();
     assert_ne!(next(), here);
+    assert_eq!(runs.wait().code(), None);
     let seen = plugin.start("executor.view", json!({ "path": "x" }));
     assert_eq!(seen.wait().code(), None);
     assert_ne!(next(), here);

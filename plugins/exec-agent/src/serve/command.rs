@@ -110,7 +110,7 @@ struct Running<'a> {
     /// Readable once the command ended, where the system has such a thing; else whoever collects
     /// it wakes the call.
     ended: Option<OwnedFd>,
-    /// Until when output is held, read or not.
+    /// Until when output is held back: left in its pipe at first, later read and not sent.
     held: Option<Instant>,
 }
 

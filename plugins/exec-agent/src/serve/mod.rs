@@ -13,31 +13,30 @@ mod children;
 mod command;
 mod hold;
 mod shell;
+mod stream;
 mod transfer;
 mod tree;
 mod workers;
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-
 use crate::error::{Error, Kind, Result};
 use crate::files::{Roots, str_replace, view};
-use crate::frame::{Frame, Frames};
+use crate::frame::Frame;
 use crate::message::{Reply, Request};
 use call::{Call, Output};
 use children::Children;
 pub use hold::{hold, let_go_at_end};
 use shell::Shell;
+use stream::Stream;
 use workers::Workers;
 
 /// How many calls run at once.
@@ -124,12 +123,7 @@ pub fn serve(place: Place, input: OwnedFd, output: OwnedFd) -> io::Result<()> {
         workers: Workers::new(STACK),
         handed_on: Mutex::default(),
     });
-    let begun = server.hand_on(Stream {
-        input: File::from(input),
-        frames: Frames::default(),
-        buffer: vec![0; 64 * 1024],
-        over,
-    });
+    let begun = server.hand_on(Stream::new(File::from(input), over));
     let served = match begun {
         Ok(()) => ended.recv().unwrap_or_else(|_| Err(unread())),
         Err((_, error)) => Err(error),
@@ -140,50 +134,6 @@ pub fn serve(place: Place, input: OwnedFd, output: OwnedFd) -> io::Result<()> {
 
 fn unread() -> io::Error {
     io::Error::other("nobody reads the stream any more")
-}
-
-/// What comes in, in the hands of whoever reads it.
-struct Stream {
-    input: File,
-    frames: Frames,
-    buffer: Vec<u8>,
-    /// Told how it ended, by whoever saw that.
-    over: Sender<io::Result<()>>,
-}
-
-impl Stream {
-    /// The next frame; nothing at the end, or when none came for so long.
-    fn next(&mut self, quiet: Duration) -> io::Result<Option<(u32, Frame)>> {
-        loop {
-            if let Some(frame) = self.frames.next_frame().map_err(io::Error::other)? {
-                return Ok(Some(frame));
-            }
-            if !self.is_there(quiet)? {
-                return Ok(None);
-            }
-            match self.input.read(&mut self.buffer) {
-                Ok(0) => return Ok(None),
-                Ok(length) => self
-                    .frames
-                    .push(self.buffer.get(..length).unwrap_or_default()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    /// Waits for bytes; false when none came for too long.
-    fn is_there(&self, quiet: Duration) -> io::Result<bool> {
-        let quiet = Timespec::try_from(quiet).ok();
-        loop {
-            let mut fds = [PollFd::from_borrowed_fd(self.input.as_fd(), PollFlags::IN)];
-            match poll(&mut fds, quiet.as_ref()) {
-                Ok(count) => return Ok(count > 0),
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
 }
 
 struct Server {
@@ -225,10 +175,7 @@ impl Server {
             let (number, frame) = match next {
                 Some(Ok(next)) => next,
                 ended => {
-                    let ended = ended.map_or(Ok(()), |ended| ended.map(drop));
-                    // Nobody waits for it but who ends the agent.
-                    let _ = stream.over.send(ended);
-                    return;
+                    return stream.end(ended.map_or(Ok(()), |ended| ended.map(drop)));
                 }
             };
             let begun = match frame {

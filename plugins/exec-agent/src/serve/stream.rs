@@ -1,0 +1,71 @@
+//! What comes in from outside: frame after frame, read by one thread at a time.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use crate::frame::{Frame, Frames};
+
+/// What comes in, in the hands of whoever reads it.
+pub(super) struct Stream {
+    input: File,
+    frames: Frames,
+    buffer: Vec<u8>,
+    /// Told how it ended, by whoever saw that.
+    over: Sender<io::Result<()>>,
+}
+
+impl Stream {
+    pub(super) fn new(input: File, over: Sender<io::Result<()>>) -> Self {
+        Self {
+            input,
+            frames: Frames::default(),
+            buffer: vec![0; 64 * 1024],
+            over,
+        }
+    }
+
+    /// The next frame; nothing at the end, or when none came for so long.
+    pub(super) fn next(&mut self, quiet: Duration) -> io::Result<Option<(u32, Frame)>> {
+        loop {
+            if let Some(frame) = self.frames.next_frame().map_err(io::Error::other)? {
+                return Ok(Some(frame));
+            }
+            if !self.is_there(quiet)? {
+                return Ok(None);
+            }
+            match self.input.read(&mut self.buffer) {
+                Ok(0) => return Ok(None),
+                Ok(length) => self
+                    .frames
+                    .push(self.buffer.get(..length).unwrap_or_default()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Says how it ended.
+    pub(super) fn end(self, ended: io::Result<()>) {
+        // Nobody waits for it but who ends the agent.
+        let _ = self.over.send(ended);
+    }
+
+    /// Waits for bytes; false when none came for too long.
+    fn is_there(&self, quiet: Duration) -> io::Result<bool> {
+        let quiet = Timespec::try_from(quiet).ok();
+        loop {
+            let mut fds = [PollFd::from_borrowed_fd(self.input.as_fd(), PollFlags::IN)];
+            match poll(&mut fds, quiet.as_ref()) {
+                Ok(count) => return Ok(count > 0),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
