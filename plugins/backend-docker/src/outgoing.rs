@@ -119,7 +119,12 @@ impl fmt::Debug for Outgoing {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
     use tokio::io::AsyncReadExt as _;
+    use tokio::task::yield_now;
+    use tokio::time::timeout;
 
     use super::*;
 
@@ -140,6 +145,32 @@ mod tests {
         assert!(!outgoing.lock().is_tasks);
         outgoing.send(b"i");
         assert_eq!(output.read_u8().await.unwrap(), b'i');
+    }
+
+    #[tokio::test]
+    async fn the_task_hears_of_the_rest_and_goes_on_whatever_is_sent_meanwhile() {
+        let (input, mut output) = tokio::io::duplex(4);
+        let outgoing = Arc::new(Outgoing::new(Box::pin(input)));
+        let writes = Arc::clone(&outgoing);
+        let task = tokio::spawn(async move {
+            loop {
+                writes.write_rest().await;
+            }
+        });
+        // It waits for something to do, and then for room.
+        yield_now().await;
+        outgoing.send(b"abcdefghij");
+        let reading = async {
+            let (mut begin, mut rest) = ([0; 5], [0; 6]);
+            output.read_exact(&mut begin).await.unwrap();
+            yield_now().await;
+            outgoing.send(b"k");
+            output.read_exact(&mut rest).await.unwrap();
+            (begin, rest)
+        };
+        let read = timeout(Duration::from_secs(30), reading).await;
+        assert_eq!(read, Ok((*b"abcde", *b"fghijk")));
+        task.abort();
     }
 
     #[tokio::test]
