@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use conjure_skill_sdk::protocol::BashOutput;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::world;
 
@@ -147,13 +147,29 @@ fn an_engine_that_refuses_to_attach_is_found_out_and_spoken_to_by_one_exec() {
     let Some(world) = world(&json!({})) else {
         return;
     };
-    let Some(proxy) = Proxy::start(&world.path("engine.sock")) else {
+    let Some(engine) = Attaching::Refused.start(&world.path("engine.sock")) else {
         return;
     };
-    let Some(world) = super::world(&json!({ "engine": proxy })) else {
+    speaks_by_one_exec(&json!({ "engine": engine }));
+}
+
+#[test]
+fn an_engine_whose_attached_stream_stays_silent_is_spoken_to_by_one_exec() {
+    let Some(world) = world(&json!({})) else {
         return;
     };
-    let first = world.bash_within("echo hello", 30_000);
+    let Some(engine) = Attaching::Silent.start(&world.path("engine.sock")) else {
+        return;
+    };
+    // As an engine elsewhere, to whose containers there is no other way.
+    speaks_by_one_exec(&json!({ "engine": engine, "files": "copy" }));
+}
+
+fn speaks_by_one_exec(config: &Value) {
+    let Some(world) = super::world(config) else {
+        return;
+    };
+    let first = world.bash_within("echo hello", 60_000);
     assert!(
         format!("{:?}", first.events).contains("one exec"),
         "{first:?}"
@@ -163,12 +179,18 @@ fn an_engine_that_refuses_to_attach_is_found_out_and_spoken_to_by_one_exec() {
     assert_eq!(world.inspect("{{len .ExecIDs}}"), "1");
 }
 
-/// The real engine at another address, where it lets nobody attach.
-struct Proxy;
+/// What the real engine does, at another address, with who wants to attach.
+#[derive(Clone, Copy)]
+enum Attaching {
+    /// It lets nobody.
+    Refused,
+    /// It lets everybody, and carries nothing.
+    Silent,
+}
 
-impl Proxy {
+impl Attaching {
     /// The address. Nothing where the engine is at no local socket.
-    fn start(at: &Path) -> Option<String> {
+    fn start(self, at: &Path) -> Option<String> {
         let engine = PathBuf::from("/var/run/docker.sock");
         if !engine.exists() {
             eprintln!("LEFT OUT: the engine is not at {}", engine.display());
@@ -184,22 +206,34 @@ impl Proxy {
                     let _ = io::copy(&mut answers, &mut back);
                     let _ = back.shutdown(Shutdown::Write);
                 });
-                thread::spawn(move || Self::requests(client, engine));
+                thread::spawn(move || self.requests(client, engine));
             }
         });
         Some(format!("unix://{}", at.display()))
     }
 
-    fn requests(mut client: UnixStream, mut engine: UnixStream) {
+    fn requests(self, mut client: UnixStream, mut engine: UnixStream) {
         let mut piece = vec![0; 64 * 1024];
         while let Ok(length @ 1..) = client.read(&mut piece) {
             let request = &piece[..length];
             let line = request.split(|byte| *byte == b'\r').next().unwrap();
             if String::from_utf8_lossy(line).contains("/attach?") {
-                let refusal = b"HTTP/1.1 501 Not Implemented\r\ncontent-type: application/json\r\n\
-                                content-length: 31\r\nconnection: close\r\n\r\n\
-                                {\"message\":\"nobody may attach\"}";
-                let _ = client.write_all(refusal);
+                let answer: &[u8] = match self {
+                    Self::Refused => {
+                        b"HTTP/1.1 501 Not Implemented\r\ncontent-type: application/json\r\n\
+                          content-length: 31\r\nconnection: close\r\n\r\n\
+                          {\"message\":\"nobody may attach\"}"
+                    }
+                    Self::Silent => {
+                        b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\
+                          Content-Type: application/vnd.docker.raw-stream\r\n\r\n"
+                    }
+                };
+                let _ = client.write_all(answer);
+                if matches!(self, Self::Silent) {
+                    // For as long as the other side has it open.
+                    let _ = io::copy(&mut client, &mut io::sink());
+                }
                 let _ = client.shutdown(Shutdown::Both);
                 return;
             }

@@ -243,6 +243,31 @@ fn a_person_who_does_not_want_to_is_asked_once() {
 }
 
 #[test]
+fn a_person_who_does_not_want_to_speaks_for_one_session() {
+    let place = Place::new(&["steps"]);
+    let times = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&times);
+    let stage = place.stage_with(json!({}), move |host| {
+        host.elicit(
+            move |question| match counted.fetch_add(1, Ordering::Relaxed) {
+                1 => answered("decline", None),
+                _ => logs_in(question),
+            },
+        )
+    });
+    assert_eq!(manage(&stage, "login").text(), "logged in");
+    assert_eq!(stage.failure("count", json!({})), "NeedsAuth");
+    stage.open("two");
+    let counted = stage.call_in("two", "s", "count", json!({}));
+    assert_eq!(counted.text(), "1", "the other session's person is asked");
+    assert_eq!(times.load(Ordering::Relaxed), 3);
+    // There is a login now that does for both.
+    assert!(!stage.call("count", json!({})).result().unwrap().is_error);
+    assert_eq!(times.load(Ordering::Relaxed), 3);
+    stage.close("two");
+}
+
+#[test]
 fn a_token_that_is_refused_is_renewed_once() {
     for traits in [&[][..], &["no-refresh"], &["rotates"]] {
         let place = Place::new(traits);

@@ -10,6 +10,7 @@
 
 mod abi;
 mod calls;
+mod contributing;
 mod in_place;
 mod lies;
 mod many;
