@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use conjure_skill_sdk::Cx;
 use conjure_skill_sdk::abi::EmitKind;
@@ -13,7 +13,7 @@ use rmcp::model::{
 };
 use rmcp::service::ServiceError;
 use serde_json::Value;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Notify, oneshot, watch};
 
 use crate::outside::Outside;
 use crate::wire::MESSAGE;
@@ -23,10 +23,14 @@ use crate::wire::MESSAGE;
 pub(crate) struct Link {
     outside: Arc<Outside>,
     closed: watch::Sender<Option<String>>,
+    /// The login with which it began.
+    login: OnceLock<String>,
     heard: AtomicBool,
     changes: watch::Sender<u64>,
     skipped: AtomicU64,
     underway: Mutex<BTreeMap<u64, Arc<Underway>>>,
+    /// Told when the last of them is over.
+    quiet: Notify,
     next: AtomicU64,
     /// Results that came and are not fetched yet, and those that are expected.
     results: Mutex<BTreeMap<i64, Option<Value>>>,
@@ -89,10 +93,12 @@ impl Link {
         Arc::new(Self {
             outside,
             closed: watch::Sender::new(None),
+            login: OnceLock::new(),
             heard: AtomicBool::new(false),
             changes: watch::Sender::new(0),
             skipped: AtomicU64::new(0),
             underway: Mutex::default(),
+            quiet: Notify::new(),
             next: AtomicU64::new(0),
             results: Mutex::default(),
         })
@@ -120,6 +126,28 @@ impl Link {
         match closed.wait_for(Option::is_some).await {
             Ok(why) => why.clone().unwrap_or_default(),
             Err(_) => String::new(),
+        }
+    }
+
+    /// Whether it began with this login. Without one before, it does now.
+    pub(crate) fn is_of(&self, login: &str) -> bool {
+        self.login.get_or_init(|| login.to_owned()) == login
+    }
+
+    /// Whether it began with a login, and with another one than this.
+    pub(crate) fn is_not_of(&self, login: Option<&str>) -> bool {
+        let begun = self.login.get();
+        begun.is_some_and(|begun| Some(begun.as_str()) != login)
+    }
+
+    /// Waits until no request waits for its answer.
+    pub(crate) async fn until_quiet(&self) {
+        loop {
+            let quiet = self.quiet.notified();
+            if self.lock().is_empty() {
+                return;
+            }
+            quiet.await;
         }
     }
 
@@ -365,7 +393,14 @@ impl Drop for Asking {
 
 impl Drop for Noted {
     fn drop(&mut self) {
-        if let Some(request) = self.link.lock().remove(&self.number)
+        let (request, is_last) = {
+            let mut underway = self.link.lock();
+            (underway.remove(&self.number), underway.is_empty())
+        };
+        if is_last {
+            self.link.quiet.notify_waiters();
+        }
+        if let Some(request) = request
             && let Some(number) = number(&request.id)
         {
             lock(&self.link.results).remove(&number);

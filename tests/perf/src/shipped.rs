@@ -199,9 +199,10 @@ pub(crate) fn cargo(dir: &Path) -> Command {
 /// When it cannot be made.
 pub(crate) fn place() -> Result<PathBuf> {
     let own = std::env::current_exe().context("this program has no path")?;
+    // The program is in the directory of its profile.
     let target = own
         .ancestors()
-        .find(|dir| dir.join("CACHEDIR.TAG").exists())
+        .nth(2)
         .context("this program is in no target directory of cargo's")?;
     let place = target.join("perf");
     fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;

@@ -4,7 +4,8 @@
 //! back to one a request for a server that answers 40 ms late on a kept one, which is what a
 //! server without TCP_NODELAY does. What a server sends is bounded and cleaned before rmcp reads
 //! it, and results pass it by, so that nothing is lost on the way. Tokens are put in here, and
-//! renewed once when the server does not take one.
+//! renewed once when the server does not take one; those of another login than the connection
+//! began with are not sent on it.
 
 mod answers;
 mod pace;
@@ -20,6 +21,7 @@ use futures_util::stream::BoxStream;
 use http::{HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
 use rmcp::model::ClientJsonRpcMessage;
+use rmcp::transport::auth::AuthError;
 use rmcp::transport::streamable_http_client::{
     SseError, StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpError,
     StreamableHttpPostResponse,
@@ -27,7 +29,7 @@ use rmcp::transport::streamable_http_client::{
 use sse_stream::Sse;
 
 use crate::link::Link;
-use crate::oauth::Auth;
+use crate::oauth::{Auth, Token};
 
 use answers::Answers;
 use pace::Pace;
@@ -101,8 +103,7 @@ impl Client {
             return send(own).await;
         };
         let token = auth.token().await?;
-        let sent = token.as_ref().map(|token| token.expose().to_owned());
-        let challenge = match send(sent).await {
+        let challenge = match send(self.sent(token.as_ref())?).await {
             Err(StreamableHttpError::AuthRequired(challenge)) => challenge,
             Err(StreamableHttpError::InsufficientScope(challenge)) => {
                 auth.challenged(&challenge.www_authenticate_header);
@@ -113,10 +114,19 @@ impl Client {
         if let Some(token) = token
             && let Some(another) = auth.instead_of(&token).await?
         {
-            return send(Some(another.expose().to_owned())).await;
+            return send(self.sent(Some(&another))?).await;
         }
         auth.challenged(&challenge.www_authenticate_header);
         Err(StreamableHttpError::AuthRequired(challenge))
+    }
+
+    /// A token as it is sent.
+    fn sent(&self, token: Option<&Token>) -> Result<Option<String>, Failed> {
+        if token.is_some_and(|token| !self.link.is_of(token.login())) {
+            let why = "somebody has logged in anew, maybe as somebody else".to_owned();
+            return Err(AuthError::AuthorizationFailed(why).into());
+        }
+        Ok(token.map(|token| token.expose().to_owned()))
     }
 }
 

@@ -19,6 +19,7 @@ use super::store::Grant;
 use super::{Auth, Live, TOLD, issuer_of, lock, store_failed};
 use crate::http::chain;
 use crate::secrets::beginning;
+use crate::server::digest;
 
 /// How long the person may take.
 const PATIENCE: Duration = Duration::from_secs(5 * 60);
@@ -40,7 +41,7 @@ struct Asked {
 
 impl Auth {
     /// Logs in for a call, if the session has a person who wants to. One who did not is asked no
-    /// more.
+    /// more. It counts as the login that there was: the same person wants to go on.
     ///
     /// # Errors
     /// Why there is no login.
@@ -57,23 +58,23 @@ impl Auth {
         if lock(&self.declined).contains(session(cx)) {
             return Err("the person did not log in when they were asked".to_owned());
         }
-        self.log_in_now(cx).await
+        self.log_in_now(cx, true).await
     }
 
-    /// Logs in with the person of a session.
+    /// Logs in with the person of a session, maybe as somebody else than before.
     ///
     /// # Errors
     /// Why there is no login; tokens from before stay as they are.
     pub(crate) async fn log_in(&self, cx: &Cx) -> Result<(), String> {
         let _one = self.logging_in.lock().await;
-        self.log_in_now(cx).await
+        self.log_in_now(cx, false).await
     }
 
-    async fn log_in_now(&self, cx: &Cx) -> Result<(), String> {
+    async fn log_in_now(&self, cx: &Cx, goes_on: bool) -> Result<(), String> {
         let done = async {
             let asked = self.ask().await?;
             let callback = self.answer(cx, &asked).await.map_err(Ended::Person)?;
-            self.exchange(asked, callback).await?;
+            self.exchange(asked, callback, goes_on).await?;
             Ok::<(), Ended>(())
         };
         match done.await {
@@ -199,10 +200,12 @@ impl Auth {
     ) -> Result<Grant, AuthError> {
         let redirect_uri = loopback.redirect_uri();
         let credentials = before.and_then(|grant| grant.credentials.clone());
+        let login = before.map(|grant| grant.login.clone()).unwrap_or_default();
         let grant = |id: &str, secret: Option<String>| Grant {
             client_id: id.to_owned(),
             client_secret: secret,
             redirect_uri: redirect_uri.clone(),
+            login: login.clone(),
             credentials: credentials.clone(),
         };
         if let Some(id) = &self.client.id {
@@ -290,7 +293,12 @@ impl Auth {
     }
 
     /// A token for the code.
-    async fn exchange(&self, asked: Asked, callback: Callback) -> Result<(), AuthError> {
+    async fn exchange(
+        &self,
+        asked: Asked,
+        callback: Callback,
+        goes_on: bool,
+    ) -> Result<(), AuthError> {
         let mut manager = asked.manager;
         let memory = InMemoryCredentialStore::new();
         manager.set_credential_store(memory.clone());
@@ -301,7 +309,10 @@ impl Auth {
                 callback.issuer.as_deref(),
             )
             .await?;
+        let before = self.login.borrow().clone().filter(|_| goes_on);
         let grant = Grant {
+            // A code is good for one login.
+            login: before.unwrap_or_else(|| digest(callback.code.as_bytes())),
             credentials: memory.load().await?,
             ..asked.grant
         };
@@ -312,7 +323,9 @@ impl Auth {
             .await
             .map_err(|error| store_failed(&error))?;
         let mut kept = self.store.load().map_err(|error| store_failed(&error))?;
-        held.live = Live::of(&grant);
+        if let Some(live) = Live::of(&grant) {
+            self.hold(&mut held, live);
+        }
         kept.put(asked.issuer, grant);
         self.store.save(&kept).map_err(|error| store_failed(&error))
     }

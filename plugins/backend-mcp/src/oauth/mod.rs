@@ -20,6 +20,7 @@ use rmcp::transport::auth::{
     InMemoryCredentialStore, OAuthClientConfig,
 };
 use serde_json::Value;
+use tokio::sync::watch;
 
 use crate::config::OAuthConfig;
 use crate::secrets::beginning;
@@ -33,12 +34,20 @@ const EARLY: Duration = Duration::from_secs(30);
 
 /// A token for requests. It can be sent and not shown.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Token(String);
+pub(crate) struct Token {
+    text: String,
+    login: String,
+}
 
 impl Token {
     /// The token itself.
     pub(crate) fn expose(&self) -> &str {
-        &self.0
+        &self.text
+    }
+
+    /// The login that it is from. Behind another one may be somebody else.
+    pub(crate) fn login(&self) -> &str {
+        &self.login
     }
 }
 
@@ -90,6 +99,8 @@ pub(crate) struct Auth {
     client: Client,
     store: Store,
     held: tokio::sync::Mutex<Held>,
+    /// The login that tokens are from, once there was one.
+    login: watch::Sender<Option<String>>,
     /// What the server said when it wanted other credentials.
     challenge: Mutex<Option<String>>,
     logging_in: tokio::sync::Mutex<()>,
@@ -133,7 +144,10 @@ impl Live {
         let text = |name: &str| response.get(name)?.as_str().map(str::to_owned);
         let lasts = response.get("expires_in").and_then(Value::as_u64);
         Some(Self {
-            access: Token(text("access_token")?),
+            access: Token {
+                text: text("access_token")?,
+                login: grant.login.clone(),
+            },
             refresh: text("refresh_token"),
             ends: stored.token_received_at.zip(lasts).map(|(at, s)| at + s),
         })
@@ -163,6 +177,7 @@ impl Auth {
             client,
             store: Store::new(data_dir, &name),
             held: tokio::sync::Mutex::default(),
+            login: watch::Sender::new(None),
             challenge: Mutex::default(),
             logging_in: tokio::sync::Mutex::default(),
             declined: Mutex::default(),
@@ -175,8 +190,10 @@ impl Auth {
     /// When it had to be renewed and that may work later.
     pub(crate) async fn token(&self) -> Result<Option<Token>, AuthError> {
         let mut held = self.held.lock().await;
-        if held.live.is_none() {
-            held.live = self.kept()?;
+        if held.live.is_none()
+            && let Some(kept) = self.kept()?
+        {
+            self.hold(&mut held, kept);
         }
         let Some(live) = held.live.clone() else {
             return Ok(None);
@@ -214,6 +231,22 @@ impl Auth {
         kept.is_some_and(|live| Some(&live.access) != sent)
     }
 
+    /// The login that tokens are from; another one after somebody has logged in, and none after
+    /// they have logged out.
+    pub(crate) fn login(&self) -> watch::Receiver<Option<String>> {
+        self.login.subscribe()
+    }
+
+    /// Goes on with these tokens.
+    fn hold(&self, held: &mut Held, live: Live) {
+        self.login.send_if_modified(|login| {
+            let is_another = login.as_deref() != Some(live.access.login());
+            *login = Some(live.access.login.clone());
+            is_another
+        });
+        held.live = Some(live);
+    }
+
     /// The server wants other credentials, and said this.
     pub(crate) fn challenged(&self, challenge: &str) {
         *lock(&self.challenge) = Some(challenge.to_owned());
@@ -236,6 +269,7 @@ impl Auth {
         let mut held = self.held.lock().await;
         let lock = self.store.lock().await.map_err(|error| error.to_string())?;
         *held = Held::default();
+        self.login.send_replace(None);
         // A damaged file has nothing that could be given back.
         let kept = self.store.load().unwrap_or_default();
         let removed = self.store.remove().map_err(|error| error.to_string())?;
@@ -279,8 +313,9 @@ impl Auth {
             return Ok(None);
         };
         if Some(&live.access) != refused && !live.ends_within(EARLY) {
-            held.live = Some(live.clone());
-            return Ok(Some(live.access));
+            let token = live.access.clone();
+            self.hold(held, live);
+            return Ok(Some(token));
         }
         let refresh = live.refresh.as_deref().map(|text| digest(text.as_bytes()));
         if refresh.is_none() || refresh == held.dead {
@@ -315,12 +350,17 @@ impl Auth {
             credentials: memory.load().await?,
             ..grant
         };
-        held.live = Live::of(&grant);
+        let renewed = Live::of(&grant);
+        let token = renewed.as_ref().map(|live| live.access.clone());
+        match renewed {
+            Some(renewed) => self.hold(held, renewed),
+            None => held.live = None,
+        }
         kept.put(issuer, grant);
         self.store
             .save(&kept)
             .map_err(|error| store_failed(&error))?;
-        Ok(held.live.as_ref().map(|live| live.access.clone()))
+        Ok(token)
     }
 }
 

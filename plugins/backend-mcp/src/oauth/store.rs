@@ -37,6 +37,9 @@ pub(super) struct Grant {
     #[serde(default)]
     pub(super) client_secret: Option<String>,
     pub(super) redirect_uri: String,
+    /// Which login it is from; a renewal is none.
+    #[serde(default)]
+    pub(super) login: String,
     /// Absent before the first login.
     #[serde(default)]
     pub(super) credentials: Option<StoredCredentials>,

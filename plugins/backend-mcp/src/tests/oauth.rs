@@ -244,7 +244,7 @@ fn a_person_who_does_not_want_to_is_asked_once() {
 
 #[test]
 fn a_person_who_does_not_want_to_speaks_for_one_session() {
-    let place = Place::new(&["steps"]);
+    let place = Place::new(&["steps", "modern"]);
     let times = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&times);
     let stage = place.stage_with(json!({}), move |host| {
@@ -256,15 +256,78 @@ fn a_person_who_does_not_want_to_speaks_for_one_session() {
         )
     });
     assert_eq!(manage(&stage, "login").text(), "logged in");
-    assert_eq!(stage.failure("count", json!({})), "NeedsAuth");
+    until("it may be shared", || stage.status()["shared"] == true);
     stage.open("two");
+    assert_eq!(stage.failure("count", json!({})), "NeedsAuth");
+    assert_eq!(stage.failure("count", json!({})), "NeedsAuth");
+    assert_eq!(times.load(Ordering::Relaxed), 2, "it was asked once");
     let counted = stage.call_in("two", "s", "count", json!({}));
     assert_eq!(counted.text(), "1", "the other session's person is asked");
-    assert_eq!(times.load(Ordering::Relaxed), 3);
     // There is a login now that does for both.
-    assert!(!stage.call("count", json!({})).result().unwrap().is_error);
+    assert_eq!(stage.text("count", json!({})), "2");
     assert_eq!(times.load(Ordering::Relaxed), 3);
     stage.close("two");
+}
+
+/// Whether a stateful call is told that the connection is another one now, before it is sent.
+fn begins_anew(stage: &Stage) {
+    let lost = stage.call("count", json!({}));
+    assert_eq!(failure(&lost), "SessionLost");
+    assert!(lost.text().contains("not sent"), "{}", lost.text());
+    assert!(!stage.call("count", json!({})).result().unwrap().is_error);
+}
+
+#[test]
+fn a_new_login_is_a_new_generation_and_one_for_a_call_goes_on() {
+    let place = Place::new(&["steps"]);
+    let stage = place.stage(json!({}), logs_in);
+    assert_eq!(manage(&stage, "login").text(), "logged in");
+    let first = stage.status()["generation"].clone();
+    assert_eq!(stage.text("count", json!({})), "1");
+    assert_eq!(place.log("authorize").len(), 2, "it wanted more rights");
+    assert_eq!(stage.status()["generation"], first);
+    for _ in 0..2 {
+        let before = stage.status()["generation"].as_u64();
+        assert_eq!(manage(&stage, "login").text(), "logged in");
+        begins_anew(&stage);
+        assert!(stage.status()["generation"].as_u64() > before);
+    }
+}
+
+#[test]
+fn who_logs_in_elsewhere_does_not_go_on_with_the_connection_here() {
+    let place = Place::new(&[]);
+    let stage = place.stage(json!({}), logs_in);
+    assert_eq!(manage(&stage, "login").text(), "logged in");
+    assert_eq!(stage.text("count", json!({})), "1");
+    let elsewhere = place.stage(json!({}), logs_in);
+    assert_eq!(manage(&elsewhere, "login").text(), "logged in");
+    // Renewals are no logins.
+    assert_eq!(elsewhere.text("count", json!({})), "2");
+    place.server.ask("POST /expire");
+    assert_eq!(elsewhere.text("count", json!({})), "3");
+    // Here it is noticed with the first token that is the other one's.
+    let noticed = stage.call("count", json!({}));
+    assert_eq!(failure(&noticed), "NotReady");
+    assert!(
+        noticed.text().contains("logged in anew"),
+        "{}",
+        noticed.text()
+    );
+    begins_anew(&stage);
+    assert_eq!(stage.text("count", json!({})), "5");
+}
+
+#[test]
+fn a_logout_ends_the_connection() {
+    let place = Place::new(&[]);
+    let stage = place.stage(json!({}), logs_in);
+    assert_eq!(manage(&stage, "login").text(), "logged in");
+    assert_eq!(stage.text("count", json!({})), "1");
+    assert_eq!(manage(&stage, "logout").text(), "logged out");
+    until("it wants a login", || {
+        stage.status()["state"] == "needs_auth"
+    });
 }
 
 #[test]

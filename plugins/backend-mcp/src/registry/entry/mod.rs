@@ -1,7 +1,8 @@
 //! One server of one session (or of several that share it): its connection over time.
 //!
-//! A task an entry connects, lists, sees the end, waits and connects again. Tools stay listed
-//! while it does.
+//! Tools stay listed while it connects anew.
+
+mod life;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,29 +15,20 @@ use conjure_skill_sdk::protocol::{PluginEvent, ToolMode};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::backoff::Backoff;
-use super::connect::{self, OpenError, Opening};
 use super::{Key, NotThere, Registry, State, Status};
 use crate::config::Start;
-use crate::connection::{Connection, Era, Trouble};
-use crate::failure::Failure;
+use crate::connection::Connection;
 use crate::hub::Hub;
 use crate::listing::{Listing, Tool};
-use crate::outside::Outside;
 use crate::server::Server;
 use crate::stdio::Tail;
-use crate::subscription;
 
-/// Changes that come together are one.
-const TOGETHER: Duration = Duration::from_millis(10);
 /// How many lines of standard error a status has.
 const LINES: usize = 10;
 /// After so many tries that failed in a row, calls do not wait for the next.
 const HOPELESS: u32 = 3;
 /// How long calls may go on after their entry was retired.
 const UNUSED: Duration = Duration::from_secs(30 * 60);
-/// How often it is looked whether somebody has logged in.
-const LOGIN: Duration = Duration::from_secs(2);
 /// How long the end of an entry may take.
 const CLOSING: Duration = Duration::from_secs(8);
 
@@ -131,7 +123,9 @@ impl Entry {
             let now = states.borrow_and_update().clone();
             match &now {
                 State::Ready(connection)
-                    if connection.generation > after && connection.link().closed().is_none() =>
+                    if connection.generation > after
+                        && connection.link().closed().is_none()
+                        && !self.is_anothers(connection) =>
                 {
                     return Ok(Arc::clone(connection));
                 }
@@ -146,6 +140,17 @@ impl Entry {
                 _ => return Err(now.not_there()),
             }
         }
+    }
+
+    /// Whether a connection began with another login than the one that there is now. Whoever was
+    /// behind that one may have left something in it.
+    fn is_anothers(&self, connection: &Connection) -> bool {
+        let auth = self.server.auth.as_ref();
+        auth.is_some_and(|auth| {
+            connection
+                .link()
+                .is_not_of(auth.login().borrow().as_deref())
+        })
     }
 
     /// A call runs on it until this is dropped.
@@ -319,231 +324,6 @@ impl Entry {
         matches!(*self.state.borrow(), State::Idle)
     }
 
-    async fn supervise(self: Arc<Self>, registry: Arc<Registry>) {
-        let mut stop = self.stop.subscribe();
-        let mut backoff = Backoff::default();
-        if self.server.config.start == Start::Lazy {
-            let mut wanted = self.wanted.subscribe();
-            tokio::select! {
-                _ = wanted.wait_for(|wanted| *wanted > 0) => {}
-                _ = stop.wait_for(|stop| *stop) => {}
-            }
-        }
-        while !*stop.borrow() {
-            self.set(&registry, State::Starting);
-            let opened = tokio::select! {
-                biased;
-                _ = stop.wait_for(|stop| *stop) => break,
-                opened = self.open(&registry) => opened,
-            };
-            let why = match opened {
-                Ok(connection) => {
-                    backoff.reset();
-                    let connection = Arc::new(connection);
-                    let end = self.serve(&registry, &connection, &mut stop).await;
-                    let status = connection.end().await;
-                    if *stop.borrow() {
-                        break;
-                    }
-                    let why = match end {
-                        End::Over(why) => why,
-                        End::NeedsAuth(why) => {
-                            self.stuck(&registry, State::NeedsAuth(why), &mut stop)
-                                .await;
-                            continue;
-                        }
-                    };
-                    let why = self.with_last_words(why, status);
-                    self.notice(&registry, "warn", &format!("its connection ended: {why}"));
-                    why
-                }
-                Err(OpenError::Transient(why)) => {
-                    if backoff.tries() == 0 {
-                        self.notice(&registry, "warn", &format!("it did not start: {why}"));
-                    }
-                    registry.learn_era(&self.server.hash, None);
-                    why
-                }
-                Err(OpenError::NeedsAuth(why)) => {
-                    self.stuck(&registry, State::NeedsAuth(why), &mut stop)
-                        .await;
-                    continue;
-                }
-                Err(OpenError::Permanent(why)) => {
-                    self.stuck(&registry, State::Failed(why), &mut stop).await;
-                    continue;
-                }
-            };
-            let wait = backoff.next();
-            let tries = backoff.tries();
-            self.set(&registry, State::Backoff { tries, wait, why });
-            tokio::select! {
-                () = tokio::time::sleep(wait) => {}
-                _ = stop.wait_for(|stop| *stop) => {}
-            }
-        }
-        self.set(&registry, State::Closed);
-    }
-
-    /// Waits until somebody wants it, or has logged in.
-    async fn stuck(&self, registry: &Registry, state: State, stop: &mut watch::Receiver<bool>) {
-        let mut wanted = self.wanted.subscribe();
-        let text = match &state {
-            State::NeedsAuth(why) if self.server.auth.is_some() => {
-                let name = &self.server.name;
-                format!("it wants a login ({why}): `conjure mcp login {name}`")
-            }
-            other => other.why(),
-        };
-        let is_login = matches!(state, State::NeedsAuth(_));
-        self.notice(registry, "error", &text);
-        self.set(registry, state);
-        let login = async {
-            let Some(auth) = self.server.auth.as_ref().filter(|_| is_login) else {
-                return std::future::pending().await;
-            };
-            loop {
-                tokio::time::sleep(LOGIN).await;
-                if auth.may_be_taken().await {
-                    return;
-                }
-            }
-        };
-        tokio::select! {
-            _ = wanted.changed() => {}
-            () = login => {}
-            _ = stop.wait_for(|stop| *stop) => {}
-        }
-    }
-
-    async fn open(&self, registry: &Registry) -> Result<Connection, OpenError> {
-        let closed = |_| OpenError::Transient("the registry is closed".to_owned());
-        let _turn = registry.starting.acquire().await.map_err(closed)?;
-        let users = self.users();
-        let hub = Arc::clone(&registry.hub);
-        let (name, secrets) = (&self.server.name, self.server.secrets.clone());
-        let outside = Outside::new(name, secrets, {
-            let (hub, users) = (Arc::clone(&hub), users.clone());
-            move |event: &PluginEvent| hub.send(&users, event)
-        });
-        let opening = Opening {
-            server: &self.server,
-            working_dir: self.working_dir.as_deref(),
-            guardian: &registry.guardian,
-            outside: Arc::new(outside),
-            standing: Arc::new(move || hub.one_of(&users)),
-            generation: self.generation() + 1,
-            serial: registry.serial(),
-            tail: &self.tail,
-            known: registry.known_era(&self.server.hash),
-        };
-        let connection = connect::open(&opening).await?;
-        registry.learn_era(&self.server.hash, Some(connection.era));
-        self.generation
-            .store(connection.generation, Ordering::Relaxed);
-        Ok(connection)
-    }
-
-    /// Lists, and again with every change, until the connection is over.
-    async fn serve(
-        self: &Arc<Self>,
-        registry: &Arc<Registry>,
-        connection: &Arc<Connection>,
-        stop: &mut watch::Receiver<bool>,
-    ) -> End {
-        let mut changes = connection.link().changes();
-        let _subscribed =
-            (connection.era == Era::Modern).then(|| subscription::keep(Arc::clone(connection)));
-        self.set(registry, State::Ready(Arc::clone(connection)));
-        let (talks, config) = (Arc::clone(connection), Arc::clone(&self.server));
-        tokio::spawn(async move {
-            // A server that does not listen says what it likes.
-            let _ = talks.want_messages(&config.config).await;
-        });
-        loop {
-            tokio::select! {
-                biased;
-                _ = stop.wait_for(|stop| *stop) => return End::Over(String::new()),
-                listed = self.list(registry, connection) => if let Err(why) = listed {
-                    return End::NeedsAuth(why);
-                },
-            }
-            tokio::select! {
-                biased;
-                _ = stop.wait_for(|stop| *stop) => return End::Over(String::new()),
-                why = connection.link().until_closed() => return End::Over(why),
-                _ = changes.changed() => {}
-            }
-            tokio::time::sleep(TOGETHER).await;
-            changes.mark_unchanged();
-        }
-    }
-
-    /// Reads the lists anew.
-    ///
-    /// # Errors
-    /// Why the server wants a login first.
-    async fn list(
-        self: &Arc<Self>,
-        registry: &Arc<Registry>,
-        connection: &Connection,
-    ) -> Result<(), String> {
-        let listing = match Listing::load(connection, &self.server).await {
-            Ok(listing) => listing,
-            Err(Trouble::Lost(_)) => return Ok(()),
-            Err(Trouble::Failed(Failure::NeedsAuth { why, .. })) => return Err(why),
-            Err(trouble) => {
-                let why = trouble.why();
-                self.notice(
-                    registry,
-                    "warn",
-                    &format!("its tools were not listed: {why}"),
-                );
-                // What was listed before stays.
-                self.listed.send_modify(|listed| listed.error = Some(why));
-                return Ok(());
-            }
-        };
-        if listing.tools.iter().any(is_stateful) {
-            self.require_session();
-        }
-        let config = &self.server.config;
-        let has_a_place = config.url.is_some() || config.cwd.is_some();
-        // One that had a stateful tool may get it again.
-        let had_stateful = self.session_required.load(Ordering::Relaxed);
-        let may_be_shared = connection.era == Era::Modern && !had_stateful && has_a_place;
-        let before = self.listed().listing;
-        let is_new = before.as_deref() != Some(&listing);
-        for quarantined in &listing.quarantined {
-            let known = before.as_ref().map(|before| before.quarantined.as_slice());
-            if !known.unwrap_or_default().contains(quarantined) {
-                let text = format!("{} is left out: {}", quarantined.name, quarantined.why);
-                self.notice(registry, "warn", &text);
-            }
-        }
-        let listing = Arc::new(listing);
-        self.keep(registry, connection.era, &listing);
-        self.listed.send_replace(Listed {
-            listing: Some(listing),
-            error: None,
-        });
-        registry.place(self, connection.era, may_be_shared);
-        if is_new {
-            registry.hub.catalog_changed(&self.users());
-        }
-        Ok(())
-    }
-
-    /// Keeps a list for the next time; that it cannot be is no trouble of a session.
-    fn keep(&self, registry: &Arc<Registry>, era: Era, listing: &Listing) {
-        if let Some(note) = registry.cache.note(&self.server, era, listing) {
-            let registry = Arc::clone(registry);
-            tokio::task::spawn_blocking(move || {
-                let _ = registry.cache.write(&note);
-            });
-        }
-    }
-
     fn set(&self, registry: &Registry, state: State) {
         let event = PluginEvent::State {
             state: state.name().to_owned(),
@@ -568,13 +348,6 @@ impl Entry {
         };
         self.tail.after(&text, 3)
     }
-}
-
-/// How a connection ended.
-enum End {
-    Over(String),
-    /// The server lists nothing without a login.
-    NeedsAuth(String),
 }
 
 /// A call that runs on an entry.
