@@ -21,6 +21,7 @@ use tokio::time::Instant;
 use crate::cache::Cache;
 use crate::calls::{Call, arguments};
 use crate::config::Settings;
+use crate::connection::Trouble;
 use crate::failure::Failure;
 use crate::hub::Hub;
 use crate::oauth::LoggedOut;
@@ -32,6 +33,8 @@ use crate::session::Session;
 
 /// The most bytes of a resource that becomes a file.
 const MOST_BYTES: usize = 64 * 1024 * 1024;
+/// How long the connection of an earlier login may take to end.
+const GIVING_UP: Duration = Duration::from_secs(5);
 
 /// One instance of the backend.
 pub(crate) struct Mcp {
@@ -83,17 +86,22 @@ impl Mcp {
         let limits = entry.server.config.limits();
         let until = Instant::now() + limits.idle;
         let _used = entry.in_use();
-        let connection = entry.ready(0, until).await;
-        let connection = connection.map_err(|not_there| Error::new(not_there.why))?;
-        let rounds = Rounds {
-            server: &entry.server,
-            connection: &connection,
-            cx,
-            limits,
-            trace: None,
-        };
-        let sent = rounds.run(request).await;
-        sent.map_err(|trouble| Error::new(trouble.why()))
+        let mut may_again = true;
+        loop {
+            let connection = entry.ready(0, until).await;
+            let connection = connection.map_err(|not_there| Error::new(not_there.why))?;
+            let rounds = Rounds {
+                server: &entry.server,
+                connection: &connection,
+                cx,
+                limits,
+                trace: None,
+            };
+            match rounds.run(request.clone()).await {
+                Err(Trouble::Unsent(_)) if may_again => may_again = false,
+                sent => return sent.map_err(|trouble| Error::new(trouble.why())),
+            }
+        }
     }
 
     /// The entry whose server lists this; the only one when there is one only.
@@ -141,7 +149,7 @@ impl Mcp {
                 // What the server says to a request tells what it wants.
                 entry.until_listed().await;
                 auth.log_in(cx).await.map_err(Error::new)?;
-                let until = Instant::now() + entry.server.config.initialize();
+                let until = Instant::now() + GIVING_UP + entry.server.config.initialize();
                 let ready = entry.ready(0, until).await;
                 ready.map_err(|not_there| Error::new(not_there.why))?;
                 let _ = tokio::time::timeout_at(until, entry.until_listed()).await;

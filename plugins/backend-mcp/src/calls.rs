@@ -101,6 +101,14 @@ impl Call<'_> {
             .await
             .map_err(|trouble| match trouble {
                 Trouble::Failed(failure) => failure,
+                Trouble::Unsent(why) if self.entry.is_anothers(&connection) => {
+                    self.session.unpin(server);
+                    Failure::SessionLost {
+                        server: server.to_owned(),
+                        why,
+                        sent: "The call was not sent.",
+                    }
+                }
                 Trouble::Unsent(why) => self.not_ready(&why),
                 Trouble::Broken(why) => self.connection_lost(why, &connection),
                 Trouble::Lost(why) => {

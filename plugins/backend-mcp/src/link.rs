@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use conjure_skill_sdk::Cx;
 use conjure_skill_sdk::abi::EmitKind;
@@ -15,6 +15,7 @@ use rmcp::service::ServiceError;
 use serde_json::Value;
 use tokio::sync::{Notify, oneshot, watch};
 
+use crate::oauth::Token;
 use crate::outside::Outside;
 use crate::wire::MESSAGE;
 
@@ -23,8 +24,8 @@ use crate::wire::MESSAGE;
 pub(crate) struct Link {
     outside: Arc<Outside>,
     closed: watch::Sender<Option<String>>,
-    /// The login with which it began.
-    login: OnceLock<String>,
+    /// The newest token with which the server did something.
+    token: Mutex<Option<Token>>,
     heard: AtomicBool,
     changes: watch::Sender<u64>,
     skipped: AtomicU64,
@@ -93,7 +94,7 @@ impl Link {
         Arc::new(Self {
             outside,
             closed: watch::Sender::new(None),
-            login: OnceLock::new(),
+            token: Mutex::default(),
             heard: AtomicBool::new(false),
             changes: watch::Sender::new(0),
             skipped: AtomicU64::new(0),
@@ -129,15 +130,28 @@ impl Link {
         }
     }
 
-    /// Whether it began with this login. Without one before, it does now.
-    pub(crate) fn is_of(&self, login: &str) -> bool {
-        self.login.get_or_init(|| login.to_owned()) == login
+    /// The server did something with this token.
+    pub(crate) fn served(&self, token: &Token) {
+        let mut newest = lock(&self.token);
+        if newest
+            .as_ref()
+            .is_none_or(|own| own.login() == token.login())
+        {
+            *newest = Some(token.clone());
+        }
     }
 
-    /// Whether it began with a login, and with another one than this.
-    pub(crate) fn is_not_of(&self, login: Option<&str>) -> bool {
-        let begun = self.login.get();
-        begun.is_some_and(|begun| Some(begun.as_str()) != login)
+    /// The newest token with which the server did something.
+    pub(crate) fn token(&self) -> Option<Token> {
+        lock(&self.token).clone()
+    }
+
+    /// Whether the server did something for a login, and that is another one than this.
+    pub(crate) fn is_not_of(&self, login: Option<u64>) -> bool {
+        let token = lock(&self.token);
+        token
+            .as_ref()
+            .is_some_and(|token| Some(token.login()) != login)
     }
 
     /// Waits until no request waits for its answer.

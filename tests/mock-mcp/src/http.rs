@@ -178,6 +178,9 @@ fn events(lines: mpsc::UnboundedReceiver<String>, until: Option<Value>) -> Respo
 }
 
 async fn stream_of(State(http): State<Http>, headers: HeaderMap) -> Response {
+    if let Some(refusal) = http.login.refusal(&headers, &Value::Null) {
+        return refusal;
+    }
     let id = headers
         .get("mcp-session-id")
         .and_then(|id| id.to_str().ok());
@@ -191,13 +194,16 @@ async fn stream_of(State(http): State<Http>, headers: HeaderMap) -> Response {
     }
 }
 
-async fn end(State(http): State<Http>, headers: HeaderMap) -> StatusCode {
+async fn end(State(http): State<Http>, headers: HeaderMap) -> Response {
+    if let Some(refusal) = http.login.refusal(&headers, &Value::Null) {
+        return refusal;
+    }
     let id = headers
         .get("mcp-session-id")
         .and_then(|id| id.to_str().ok());
     http.server.note(&json!({ "deleted": id }));
     http.sessions().remove(id.unwrap_or_default());
-    StatusCode::OK
+    StatusCode::OK.into_response()
 }
 
 async fn forget(State(http): State<Http>) -> StatusCode {

@@ -4,8 +4,8 @@
 //! back to one a request for a server that answers 40 ms late on a kept one, which is what a
 //! server without TCP_NODELAY does. What a server sends is bounded and cleaned before rmcp reads
 //! it, and results pass it by, so that nothing is lost on the way. Tokens are put in here, and
-//! renewed once when the server does not take one; those of another login than the connection
-//! began with are not sent on it.
+//! renewed once when the server does not take one; a connection that was served with one gets none
+//! of another login, and no request without.
 
 mod answers;
 mod pace;
@@ -103,7 +103,7 @@ impl Client {
             return send(own).await;
         };
         let token = auth.token().await?;
-        let challenge = match send(self.sent(token.as_ref())?).await {
+        let challenge = match self.sent(token.as_ref(), &send).await {
             Err(StreamableHttpError::AuthRequired(challenge)) => challenge,
             Err(StreamableHttpError::InsufficientScope(challenge)) => {
                 auth.challenged(&challenge.www_authenticate_header);
@@ -114,19 +114,30 @@ impl Client {
         if let Some(token) = token
             && let Some(another) = auth.instead_of(&token).await?
         {
-            return send(self.sent(Some(&another))?).await;
+            return self.sent(Some(&another), &send).await;
         }
         auth.challenged(&challenge.www_authenticate_header);
         Err(StreamableHttpError::AuthRequired(challenge))
     }
 
-    /// A token as it is sent.
-    fn sent(&self, token: Option<&Token>) -> Result<Option<String>, Failed> {
-        if token.is_some_and(|token| !self.link.is_of(token.login())) {
-            let why = "somebody has logged in anew, maybe as somebody else".to_owned();
+    /// Sends with a token or without, if the connection is of that login.
+    async fn sent<T, F>(
+        &self,
+        token: Option<&Token>,
+        send: impl Fn(Option<String>) -> F,
+    ) -> Result<T, Failed>
+    where
+        F: Future<Output = Result<T, Failed>>,
+    {
+        if self.link.is_not_of(token.map(Token::login)) {
+            let why = "somebody has logged in or out".to_owned();
             return Err(AuthError::AuthorizationFailed(why).into());
         }
-        Ok(token.map(|token| token.expose().to_owned()))
+        let done = send(token.map(|token| token.expose().to_owned())).await;
+        if let (Ok(_), Some(token)) = (&done, token) {
+            self.link.served(token);
+        }
+        done
     }
 }
 
@@ -198,7 +209,11 @@ impl StreamableHttpClient for Client {
                 sent.await.map_err(anonymous)
             }
         };
-        self.with_token(auth_header, send).await
+        // It ends with the login that it was served with, whoever has logged in since.
+        match self.link.token() {
+            Some(token) => send(Some(token.expose().to_owned())).await,
+            None => self.with_token(auth_header, send).await,
+        }
     }
 
     async fn get_stream(

@@ -58,7 +58,8 @@ impl Auth {
         if lock(&self.declined).contains(session(cx)) {
             return Err("the person did not log in when they were asked".to_owned());
         }
-        self.log_in_now(cx, true).await
+        let goes_on = *self.logins.borrow();
+        self.log_in_now(cx, Some(goes_on)).await
     }
 
     /// Logs in with the person of a session, maybe as somebody else than before.
@@ -67,14 +68,15 @@ impl Auth {
     /// Why there is no login; tokens from before stay as they are.
     pub(crate) async fn log_in(&self, cx: &Cx) -> Result<(), String> {
         let _one = self.logging_in.lock().await;
-        self.log_in_now(cx, false).await
+        self.log_in_now(cx, None).await
     }
 
-    async fn log_in_now(&self, cx: &Cx, goes_on: bool) -> Result<(), String> {
+    /// Logs in; in place of the login with this number, if that is still the last one.
+    async fn log_in_now(&self, cx: &Cx, in_place_of: Option<u64>) -> Result<(), String> {
         let done = async {
             let asked = self.ask().await?;
             let callback = self.answer(cx, &asked).await.map_err(Ended::Person)?;
-            self.exchange(asked, callback, goes_on).await?;
+            self.exchange(asked, callback, in_place_of).await?;
             Ok::<(), Ended>(())
         };
         match done.await {
@@ -297,7 +299,7 @@ impl Auth {
         &self,
         asked: Asked,
         callback: Callback,
-        goes_on: bool,
+        in_place_of: Option<u64>,
     ) -> Result<(), AuthError> {
         let mut manager = asked.manager;
         let memory = InMemoryCredentialStore::new();
@@ -309,13 +311,13 @@ impl Auth {
                 callback.issuer.as_deref(),
             )
             .await?;
-        let before = self.login.borrow().clone().filter(|_| goes_on);
-        let grant = Grant {
-            // A code is good for one login.
-            login: before.unwrap_or_else(|| digest(callback.code.as_bytes())),
+        let mut grant = Grant {
             credentials: memory.load().await?,
             ..asked.grant
         };
+        if let Some(live) = Live::of(&grant) {
+            grant.login = digest(live.access.expose().as_bytes());
+        }
         let mut held = self.held.lock().await;
         let _lock = self
             .store
@@ -324,6 +326,10 @@ impl Auth {
             .map_err(|error| store_failed(&error))?;
         let mut kept = self.store.load().map_err(|error| store_failed(&error))?;
         if let Some(live) = Live::of(&grant) {
+            self.follow(&mut held, &kept);
+            if in_place_of == Some(*self.logins.borrow()) {
+                held.login = Some(live.login.clone());
+            }
             self.hold(&mut held, live);
         }
         kept.put(asked.issuer, grant);

@@ -10,6 +10,7 @@ mod revoke;
 mod store;
 
 use std::collections::HashSet;
+use std::fmt;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -25,7 +26,7 @@ use tokio::sync::watch;
 use crate::config::OAuthConfig;
 use crate::secrets::beginning;
 use crate::server::{digest, value};
-use store::{Grant, Store};
+use store::{Grant, Kept, Stamp, Store};
 
 /// The most bytes of a reason.
 const TOLD: usize = 500;
@@ -33,10 +34,22 @@ const TOLD: usize = 500;
 const EARLY: Duration = Duration::from_secs(30);
 
 /// A token for requests. It can be sent and not shown.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub(crate) struct Token {
     text: String,
-    login: String,
+    login: u64,
+}
+
+impl PartialEq for Token {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token")
+    }
 }
 
 impl Token {
@@ -45,9 +58,10 @@ impl Token {
         &self.text
     }
 
-    /// The login that it is from. Behind another one may be somebody else.
-    pub(crate) fn login(&self) -> &str {
-        &self.login
+    /// The login that it is from, as [`Auth::logins`] counts them. Behind another one may be
+    /// somebody else.
+    pub(crate) fn login(&self) -> u64 {
+        self.login
     }
 }
 
@@ -99,8 +113,8 @@ pub(crate) struct Auth {
     client: Client,
     store: Store,
     held: tokio::sync::Mutex<Held>,
-    /// The login that tokens are from, once there was one.
-    login: watch::Sender<Option<String>>,
+    /// How many logins and logouts there were, as far as it is known here.
+    logins: watch::Sender<u64>,
     /// What the server said when it wanted other credentials.
     challenge: Mutex<Option<String>>,
     logging_in: tokio::sync::Mutex<()>,
@@ -112,6 +126,9 @@ pub(crate) struct Auth {
 #[derive(Default)]
 struct Held {
     live: Option<Live>,
+    /// The login that is kept, and the file in which it was seen last.
+    login: Option<String>,
+    seen: Option<Stamp>,
     /// A refresh token that was refused for good, by its digest.
     dead: Option<String>,
     /// A token that the server did not take.
@@ -130,6 +147,8 @@ impl Held {
 #[derive(Clone)]
 struct Live {
     access: Token,
+    /// The login that it is from, as it is kept.
+    login: String,
     refresh: Option<String>,
     /// Seconds since 1970.
     ends: Option<u64>,
@@ -146,8 +165,9 @@ impl Live {
         Some(Self {
             access: Token {
                 text: text("access_token")?,
-                login: grant.login.clone(),
+                login: 0,
             },
+            login: grant.login.clone(),
             refresh: text("refresh_token"),
             ends: stored.token_received_at.zip(lasts).map(|(at, s)| at + s),
         })
@@ -177,7 +197,7 @@ impl Auth {
             client,
             store: Store::new(data_dir, &name),
             held: tokio::sync::Mutex::default(),
-            login: watch::Sender::new(None),
+            logins: watch::Sender::new(0),
             challenge: Mutex::default(),
             logging_in: tokio::sync::Mutex::default(),
             declined: Mutex::default(),
@@ -231,20 +251,43 @@ impl Auth {
         kept.is_some_and(|live| Some(&live.access) != sent)
     }
 
-    /// The login that tokens are from; another one after somebody has logged in, and none after
-    /// they have logged out.
-    pub(crate) fn login(&self) -> watch::Receiver<Option<String>> {
-        self.login.subscribe()
+    /// Counts the logins, and the logouts.
+    pub(crate) fn logins(&self) -> watch::Receiver<u64> {
+        self.logins.subscribe()
+    }
+
+    /// Looks whether somebody has logged in or out elsewhere, such as in another process.
+    pub(crate) async fn look(&self) {
+        let mut held = self.held.lock().await;
+        let seen = self.store.stamp();
+        let is_as_before = seen.is_some() && held.seen == seen;
+        if held.login.is_none() || is_as_before {
+            return;
+        }
+        // One that is damaged says nothing.
+        let Ok(kept) = self.store.load() else { return };
+        held.seen = seen;
+        self.follow(&mut held, &kept);
+    }
+
+    /// Takes note of the login that is kept. Tokens of another one are forgotten.
+    fn follow(&self, held: &mut Held, kept: &Kept) {
+        let login = kept.current().map(|(_, grant)| grant.login.clone());
+        if held.login != login {
+            held.login = login;
+            held.live = None;
+            self.logins.send_modify(|logins| *logins += 1);
+        }
     }
 
     /// Goes on with these tokens.
-    fn hold(&self, held: &mut Held, live: Live) {
-        self.login.send_if_modified(|login| {
-            let is_another = login.as_deref() != Some(live.access.login());
-            *login = Some(live.access.login.clone());
-            is_another
-        });
-        held.live = Some(live);
+    fn hold(&self, held: &mut Held, mut live: Live) -> Token {
+        if held.login.as_deref() != Some(&live.login) {
+            held.login = Some(live.login.clone());
+            self.logins.send_modify(|logins| *logins += 1);
+        }
+        live.access.login = *self.logins.borrow();
+        held.live.insert(live).access.clone()
     }
 
     /// The server wants other credentials, and said this.
@@ -269,7 +312,7 @@ impl Auth {
         let mut held = self.held.lock().await;
         let lock = self.store.lock().await.map_err(|error| error.to_string())?;
         *held = Held::default();
-        self.login.send_replace(None);
+        self.logins.send_modify(|logins| *logins += 1);
         // A damaged file has nothing that could be given back.
         let kept = self.store.load().unwrap_or_default();
         let removed = self.store.remove().map_err(|error| error.to_string())?;
@@ -304,8 +347,8 @@ impl Auth {
             .await
             .map_err(|error| store_failed(&error))?;
         let mut kept = self.store.load().map_err(|error| store_failed(&error))?;
+        self.follow(held, &kept);
         let Some((issuer, grant)) = kept.current() else {
-            held.live = None;
             return Ok(None);
         };
         let Some(live) = Live::of(grant) else {
@@ -313,9 +356,7 @@ impl Auth {
             return Ok(None);
         };
         if Some(&live.access) != refused && !live.ends_within(EARLY) {
-            let token = live.access.clone();
-            self.hold(held, live);
-            return Ok(Some(token));
+            return Ok(Some(self.hold(held, live)));
         }
         let refresh = live.refresh.as_deref().map(|text| digest(text.as_bytes()));
         if refresh.is_none() || refresh == held.dead {
@@ -350,12 +391,8 @@ impl Auth {
             credentials: memory.load().await?,
             ..grant
         };
-        let renewed = Live::of(&grant);
-        let token = renewed.as_ref().map(|live| live.access.clone());
-        match renewed {
-            Some(renewed) => self.hold(held, renewed),
-            None => held.live = None,
-        }
+        held.live = None;
+        let token = Live::of(&grant).map(|live| self.hold(held, live));
         kept.put(issuer, grant);
         self.store
             .save(&kept)

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub(super) struct Grant {
     #[serde(default)]
     pub(super) client_secret: Option<String>,
     pub(super) redirect_uri: String,
-    /// Which login it is from; a renewal is none.
+    /// Unlike that of any other login; a renewal is none.
     #[serde(default)]
     pub(super) login: String,
     /// Absent before the first login.
@@ -72,6 +72,10 @@ pub(super) struct Store {
     memory: Mutex<Kept>,
 }
 
+/// By what a file is known to be another one.
+#[derive(PartialEq, Eq)]
+pub(super) struct Stamp(u64, u64, i64, i64);
+
 /// Held by whoever reads, renews and saves.
 pub(super) struct Lock(#[expect(dead_code, reason = "it is held, not used")] Option<File>);
 
@@ -99,6 +103,13 @@ impl Store {
             let what = io::Error::other("it is damaged; log out and in again");
             named(file, &what)
         })
+    }
+
+    /// Which file there is; nothing when there is none.
+    pub(super) fn stamp(&self) -> Option<Stamp> {
+        let file = self.file.as_ref()?.metadata().ok()?;
+        let (inode, size) = (file.ino(), file.size());
+        Some(Stamp(inode, size, file.mtime(), file.mtime_nsec()))
     }
 
     /// Replaces what is kept. The lock must be held.

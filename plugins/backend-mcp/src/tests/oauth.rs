@@ -1,9 +1,11 @@
 //! Logins: how they go, how tokens are renewed, and authorization servers that are hostile.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 
 use conjure_kit::visit;
 use conjure_skill_sdk::protocol::{Elicit, Elicited};
@@ -140,6 +142,9 @@ fn a_logout_forgets_the_login() {
     assert_eq!(manage(&stage, "logout").text(), "logged out");
     assert_eq!(manage(&stage, "logout").text(), "not logged in");
     assert_eq!(place.kept(), None);
+    until("it is connected no more", || {
+        stage.status()["state"] == "needs_auth"
+    });
 }
 
 #[test]
@@ -269,7 +274,8 @@ fn a_person_who_does_not_want_to_speaks_for_one_session() {
     stage.close("two");
 }
 
-/// Whether a stateful call is told that the connection is another one now, before it is sent.
+/// A stateful call is told that the connection is another one now, before it is sent, and that
+/// once.
 fn begins_anew(stage: &Stage) {
     let lost = stage.call("count", json!({}));
     assert_eq!(failure(&lost), "SessionLost");
@@ -277,57 +283,124 @@ fn begins_anew(stage: &Stage) {
     assert!(!stage.call("count", json!({})).result().unwrap().is_error);
 }
 
+fn generation(stage: &Stage) -> u64 {
+    let generation = Cell::new(None);
+    until("it is ready", || {
+        // Only what is ready has one.
+        generation.set(stage.status()["generation"].as_u64());
+        generation.get().is_some()
+    });
+    generation.get().unwrap()
+}
+
 #[test]
 fn a_new_login_is_a_new_generation_and_one_for_a_call_goes_on() {
     let place = Place::new(&["steps"]);
     let stage = place.stage(json!({}), logs_in);
     assert_eq!(manage(&stage, "login").text(), "logged in");
-    let first = stage.status()["generation"].clone();
+    let first = generation(&stage);
     assert_eq!(stage.text("count", json!({})), "1");
     assert_eq!(place.log("authorize").len(), 2, "it wanted more rights");
-    assert_eq!(stage.status()["generation"], first);
-    for _ in 0..2 {
-        let before = stage.status()["generation"].as_u64();
+    assert_eq!(stage.text("count", json!({})), "2");
+    assert_eq!(generation(&stage), first);
+    for times in 1..=2 {
         assert_eq!(manage(&stage, "login").text(), "logged in");
         begins_anew(&stage);
-        assert!(stage.status()["generation"].as_u64() > before);
+        assert_eq!(generation(&stage), first + times);
+        // With the token of before.
+        assert_eq!(place.log("deleted").len() as u64, times);
     }
 }
 
 #[test]
-fn who_logs_in_elsewhere_does_not_go_on_with_the_connection_here() {
+fn what_was_sent_before_a_new_login_gets_its_answer() {
     let place = Place::new(&[]);
     let stage = place.stage(json!({}), logs_in);
     assert_eq!(manage(&stage, "login").text(), "logged in");
-    assert_eq!(stage.text("count", json!({})), "1");
-    let elsewhere = place.stage(json!({}), logs_in);
-    assert_eq!(manage(&elsewhere, "login").text(), "logged in");
-    // Renewals are no logins.
-    assert_eq!(elsewhere.text("count", json!({})), "2");
-    place.server.ask("POST /expire");
-    assert_eq!(elsewhere.text("count", json!({})), "3");
-    // Here it is noticed with the first token that is the other one's.
-    let noticed = stage.call("count", json!({}));
-    assert_eq!(failure(&noticed), "NotReady");
-    assert!(
-        noticed.text().contains("logged in anew"),
-        "{}",
-        noticed.text()
-    );
-    begins_anew(&stage);
-    assert_eq!(stage.text("count", json!({})), "5");
+    let first = generation(&stage);
+    let slow = json!({ "steps": 1, "ms": 400 });
+    let call = stage.begin("progress", slow);
+    until("it was sent", || {
+        let sent = place.log("message");
+        sent.iter().any(|sent| sent["params"]["name"] == "progress")
+    });
+    assert_eq!(manage(&stage, "login").text(), "logged in");
+    assert_eq!(call.wait().text(), "arrived");
+    assert_eq!(generation(&stage), first + 1);
 }
 
 #[test]
-fn a_logout_ends_the_connection() {
+fn who_logs_in_or_out_elsewhere_does_not_go_on_with_the_connection_here() {
     let place = Place::new(&[]);
     let stage = place.stage(json!({}), logs_in);
     assert_eq!(manage(&stage, "login").text(), "logged in");
-    assert_eq!(stage.text("count", json!({})), "1");
-    assert_eq!(manage(&stage, "logout").text(), "logged out");
+    let elsewhere = place.stage(json!({}), logs_in);
+    for refused in [false, true] {
+        let before = generation(&stage);
+        assert!(!stage.call("count", json!({})).result().unwrap().is_error);
+        assert_eq!(manage(&elsewhere, "login").text(), "logged in");
+        if refused {
+            // The next request has to find another token, which is the new login's.
+            place.server.ask("POST /expire");
+        } else {
+            until("it is noticed", || generation(&stage) > before);
+        }
+        begins_anew(&stage);
+        assert_eq!(generation(&stage), before + 1);
+    }
+    // Renewals elsewhere are no logins.
+    let before = generation(&stage);
+    place.server.ask("POST /expire");
+    assert_eq!(elsewhere.text("echo", json!({ "text": "a" })), "a");
+    assert!(!stage.call("count", json!({})).result().unwrap().is_error);
+    assert_eq!(generation(&stage), before);
+    assert_eq!(manage(&elsewhere, "logout").text(), "logged out");
     until("it wants a login", || {
         stage.status()["state"] == "needs_auth"
     });
+}
+
+#[test]
+fn who_logs_in_for_a_call_after_a_logout_elsewhere_begins_anew() {
+    let place = Place::new(&[]);
+    let stage = place.stage(json!({}), logs_in);
+    assert_eq!(manage(&stage, "login").text(), "logged in");
+    let before = generation(&stage);
+    assert_eq!(stage.text("count", json!({})), "1");
+    let elsewhere = place.stage(json!({}), |_| answered("cancel", None));
+    assert_eq!(manage(&elsewhere, "logout").text(), "logged out");
+    place.server.ask("POST /expire");
+    begins_anew(&stage);
+    assert_eq!(place.log("authorize").len(), 2);
+    assert_eq!(generation(&stage), before + 1);
+}
+
+#[test]
+fn a_login_for_a_call_goes_on_with_no_login_that_came_between() {
+    let place = Place::new(&["steps"]);
+    let (asked, is_asked) = channel();
+    let (go, may_go) = channel();
+    let may_go = Mutex::new(may_go);
+    let times = AtomicUsize::new(0);
+    let stage = place.stage_with(json!({}), move |host| {
+        host.elicit(move |question| {
+            if times.fetch_add(1, Ordering::Relaxed) == 1 {
+                asked.send(()).unwrap();
+                may_go.lock().unwrap().recv().unwrap();
+            }
+            logs_in(question)
+        })
+    });
+    assert_eq!(manage(&stage, "login").text(), "logged in");
+    let call = stage.begin("count", json!({}));
+    is_asked.recv().unwrap();
+    let elsewhere = place.stage(json!({}), logs_in);
+    assert_eq!(manage(&elsewhere, "login").text(), "logged in");
+    go.send(()).unwrap();
+    let lost = call.wait();
+    assert_eq!(failure(&lost), "SessionLost");
+    assert!(lost.text().contains("not sent"), "{}", lost.text());
+    assert_eq!(stage.text("count", json!({})), "1");
 }
 
 #[test]

@@ -56,8 +56,14 @@ impl Entry {
                     let why = match end {
                         End::Over(why) => why,
                         End::Anothers => {
-                            let text = "somebody has logged in or out, so it is connected anew";
-                            self.notice(&registry, "info", text);
+                            let auth = self.server.auth.as_ref();
+                            if auth.is_some_and(|auth| auth.is_logged_in()) {
+                                let text = "somebody has logged in, so it is connected anew";
+                                self.notice(&registry, "info", text);
+                            } else {
+                                let state = State::NeedsAuth("somebody has logged out".to_owned());
+                                self.stuck(&registry, state, &mut stop).await;
+                            }
                             continue;
                         }
                         End::NeedsAuth(why) => {
@@ -173,11 +179,13 @@ impl Entry {
             // A server that does not listen says what it likes.
             let _ = talks.want_messages(&config.config).await;
         });
+        let anothers = self.until_anothers(registry, connection);
+        tokio::pin!(anothers);
         loop {
             tokio::select! {
                 biased;
                 _ = stop.wait_for(|stop| *stop) => return End::Over(String::new()),
-                () = self.until_anothers(connection) => return End::Anothers,
+                () = &mut anothers => return End::Anothers,
                 listed = self.list(registry, connection) => if let Err(why) = listed {
                     return End::NeedsAuth(why);
                 },
@@ -185,7 +193,7 @@ impl Entry {
             tokio::select! {
                 biased;
                 _ = stop.wait_for(|stop| *stop) => return End::Over(String::new()),
-                () = self.until_anothers(connection) => return End::Anothers,
+                () = &mut anothers => return End::Anothers,
                 why = connection.link().until_closed() => return End::Over(why),
                 _ = changes.changed() => {}
             }
@@ -204,6 +212,8 @@ impl Entry {
         connection: &Connection,
     ) -> Result<(), String> {
         let listing = match Listing::load(connection, &self.server).await {
+            // Part of it may have been refused.
+            _ if self.is_anothers(connection) => return Ok(()),
             Ok(listing) => listing,
             Err(Trouble::Lost(_)) => return Ok(()),
             Err(Trouble::Failed(Failure::NeedsAuth { why, .. })) => return Err(why),
@@ -261,12 +271,16 @@ impl Entry {
 
     /// Waits until the connection is another login's than the one that there is, and until what
     /// was sent with that has its answers.
-    async fn until_anothers(&self, connection: &Connection) {
+    async fn until_anothers(&self, registry: &Registry, connection: &Connection) {
         let Some(auth) = &self.server.auth else {
             return std::future::pending().await;
         };
-        let is_anothers = |now: &Option<String>| connection.link().is_not_of(now.as_deref());
-        let _ = auth.login().wait_for(is_anothers).await;
+        let mut logins = auth.logins();
+        while !self.is_anothers(connection) {
+            let _ = tokio::time::timeout(LOGIN, logins.changed()).await;
+            auth.look().await;
+        }
+        self.set(registry, State::Starting);
         let _ = tokio::time::timeout(ANSWERS, connection.link().until_quiet()).await;
     }
 }
@@ -274,7 +288,7 @@ impl Entry {
 /// How a connection ended.
 enum End {
     Over(String),
-    /// It began with another login than there is now.
+    /// It has served another login than there is now.
     Anothers,
     /// The server lists nothing without a login.
     NeedsAuth(String),

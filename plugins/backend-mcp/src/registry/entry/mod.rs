@@ -142,15 +142,11 @@ impl Entry {
         }
     }
 
-    /// Whether a connection began with another login than the one that there is now. Whoever was
+    /// Whether a connection has served another login than the one that there is now. Whoever was
     /// behind that one may have left something in it.
-    fn is_anothers(&self, connection: &Connection) -> bool {
+    pub(crate) fn is_anothers(&self, connection: &Connection) -> bool {
         let auth = self.server.auth.as_ref();
-        auth.is_some_and(|auth| {
-            connection
-                .link()
-                .is_not_of(auth.login().borrow().as_deref())
-        })
+        auth.is_some_and(|auth| connection.link().is_not_of(Some(*auth.logins().borrow())))
     }
 
     /// A call runs on it until this is dropped.
