@@ -51,8 +51,9 @@ impl Auth {
             one = self.logging_in.lock() => one,
             () = cx.until_cancelled() => return Err("it was cancelled".to_owned()),
         };
+        self.look().await;
         if self.access().await != before {
-            // Somebody else did meanwhile.
+            // Somebody else did meanwhile, here or elsewhere.
             return Ok(());
         }
         if lock(&self.declined).contains(session(cx)) {

@@ -376,6 +376,29 @@ fn who_logs_in_for_a_call_after_a_logout_elsewhere_begins_anew() {
 }
 
 #[test]
+fn nobody_is_asked_for_what_another_session_was_given() {
+    let place = Place::new(&["steps"]);
+    let stage = place.stage(json!({}), logs_in);
+    stage.open("two");
+    assert_eq!(manage(&stage, "login").text(), "logged in");
+    let in_two = |tool: &str| stage.call_in("two", "s", tool, json!({ "text": "two" }));
+    until("the other session has its tools", || {
+        in_two("echo").text() == "two"
+    });
+    assert_eq!(stage.text("count", json!({})), "1");
+    assert_eq!(place.log("authorize").len(), 2);
+    let lost = in_two("count");
+    assert_eq!(
+        failure(&lost),
+        "SessionLost",
+        "its connection was another login's"
+    );
+    assert_eq!(in_two("count").text(), "2");
+    assert_eq!(place.log("authorize").len(), 2);
+    stage.close("two");
+}
+
+#[test]
 fn a_login_for_a_call_goes_on_with_no_login_that_came_between() {
     let place = Place::new(&["steps"]);
     let (asked, is_asked) = channel();
