@@ -415,15 +415,22 @@ fn a_login_for_a_call_goes_on_with_no_login_that_came_between() {
         })
     });
     assert_eq!(manage(&stage, "login").text(), "logged in");
+    let first = generation(&stage);
     let call = stage.begin("count", json!({}));
     is_asked.recv().unwrap();
     let elsewhere = place.stage(json!({}), logs_in);
     assert_eq!(manage(&elsewhere, "login").text(), "logged in");
+    until("that is noticed", || generation(&stage) > first);
     go.send(()).unwrap();
     let lost = call.wait();
     assert_eq!(failure(&lost), "SessionLost");
     assert!(lost.text().contains("not sent"), "{}", lost.text());
     assert_eq!(stage.text("count", json!({})), "1");
+    assert_eq!(
+        generation(&stage),
+        first + 2,
+        "a connection for each of them"
+    );
 }
 
 #[test]
