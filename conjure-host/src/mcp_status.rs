@@ -99,7 +99,36 @@ async fn statuses(alone: &Alone) -> Result<Vec<Value>, CallFailure> {
 fn is_settled(status: &Value) -> bool {
     match status.get("state").and_then(Value::as_str) {
         Some("starting") => false,
-        Some("ready") => status.get("tools").is_some() || status.get("list_error").is_some(),
+        Some("ready") => {
+            // Tools of an earlier time are there at once.
+            let is_listing = status.get("listing") == Some(&Value::Bool(true));
+            !is_listing && (status.get("tools").is_some() || status.get("list_error").is_some())
+        }
         _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_has_settled_once_its_own_lists_were_read() {
+        for (status, settled) in [
+            (json!({ "state": "starting" }), false),
+            (json!({ "state": "ready" }), false),
+            (
+                json!({ "state": "ready", "tools": 2, "listing": true }),
+                false,
+            ),
+            (json!({ "state": "ready", "tools": 2 }), true),
+            (
+                json!({ "state": "ready", "list_error": "it said so" }),
+                true,
+            ),
+            (json!({ "state": "failed", "tools": 2 }), true),
+        ] {
+            assert_eq!(is_settled(&status), settled, "{status}");
+        }
     }
 }

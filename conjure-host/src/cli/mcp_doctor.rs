@@ -82,7 +82,7 @@ fn print(server: &Seen) {
         }
     };
     field("program", server.text("program"));
-    if !server.text("why").contains("PATH=") {
+    if server.text("program").is_empty() && !server.text("why").contains("PATH=") {
         field("PATH", &path(server).unwrap_or_default());
     }
     let number = |name: &str| server.member(name).and_then(Value::as_u64);
@@ -134,7 +134,7 @@ fn print(server: &Seen) {
     field("do", &remedy(server).unwrap_or_default());
 }
 
-/// Where its program is looked for; only said where that may matter.
+/// Where its program is looked for first.
 fn path(server: &Seen) -> Option<String> {
     let command = server.config.get("command")?.as_str()?;
     if command.contains('/') || server.status.is_none() {

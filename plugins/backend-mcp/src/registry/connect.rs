@@ -27,7 +27,7 @@ use crate::link::Link;
 use crate::outside::Outside;
 use crate::secrets::beginning;
 use crate::server::Server;
-use crate::stdio::{Guardian, Launch, Pipe, Process, Tail, launch};
+use crate::stdio::{Guardian, Launch, LoginShell, Pipe, Process, Program, Tail, launch};
 
 /// How long the last words of a server that failed may take to arrive.
 const LAST_WORDS: Duration = Duration::from_millis(100);
@@ -41,6 +41,7 @@ pub(super) struct Opening<'a> {
     pub(super) server: &'a Server,
     pub(super) working_dir: Option<&'a Path>,
     pub(super) guardian: &'a Arc<Guardian>,
+    pub(super) login_shell: &'a LoginShell,
     pub(super) standing: Standing,
     pub(super) outside: Arc<Outside>,
     pub(super) generation: u64,
@@ -48,6 +49,13 @@ pub(super) struct Opening<'a> {
     pub(super) tail: &'a Tail,
     /// The era that the server spoke before.
     pub(super) known: Option<Era>,
+}
+
+/// Whom a connection is made to.
+#[derive(Clone, Copy)]
+enum Peer<'a> {
+    Endpoint(&'a str),
+    Program(&'a Program),
 }
 
 /// Why there is no connection.
@@ -69,21 +77,30 @@ pub(super) async fn open(opening: &Opening<'_>) -> Result<Connection, OpenError>
         EraChoice::Modern => Some(Era::Modern),
         EraChoice::Auto => opening.known,
     };
+    // Ahead of all else, so that nothing of it counts as the server's silence.
+    let program;
+    let peer = match &opening.server.url {
+        Some(url) => Peer::Endpoint(url),
+        None => {
+            program = opening.find().await?;
+            Peer::Program(&program)
+        }
+    };
     match chosen {
         Some(era) => {
             let link = Link::new(Arc::clone(&opening.outside));
-            opening.attempt(Some(era), link).await
+            opening.attempt(peer, Some(era), link).await
         }
-        None => opening.probe().await,
+        None => opening.probe(peer).await,
     }
 }
 
 impl Opening<'_> {
     /// Asks for the modern era. Beside a server that is silent for too long a second one is
     /// started, with the handshake: the first may only be slow, and then it is still first.
-    async fn probe(&self) -> Result<Connection, OpenError> {
+    async fn probe(&self, peer: Peer<'_>) -> Result<Connection, OpenError> {
         let link = Link::new(Arc::clone(&self.outside));
-        let mut asked = Box::pin(self.attempt(None, Arc::clone(&link)));
+        let mut asked = Box::pin(self.attempt(peer, None, Arc::clone(&link)));
         let silent = async {
             tokio::time::sleep(self.server.config.probe()).await;
             link.heard_something()
@@ -92,8 +109,10 @@ impl Opening<'_> {
             asked = &mut asked => Some(asked),
             heard = silent => if heard { Some(asked.as_mut().await) } else { None },
         };
-        let handshake =
-            || Box::pin(self.attempt(Some(Era::Legacy), Link::new(Arc::clone(&self.outside))));
+        let handshake = || {
+            let link = Link::new(Arc::clone(&self.outside));
+            Box::pin(self.attempt(peer, Some(Era::Legacy), link))
+        };
         match probed {
             Some(Err(OpenError::Transient(probed))) => {
                 handshake().await.map_err(|error| both(error, &probed))
@@ -120,7 +139,12 @@ impl Opening<'_> {
     }
 
     /// One start and one handshake, of one era or, for `None`, of the newer that the server knows.
-    async fn attempt(&self, era: Option<Era>, link: Arc<Link>) -> Result<Connection, OpenError> {
+    async fn attempt(
+        &self,
+        peer: Peer<'_>,
+        era: Option<Era>,
+        link: Arc<Link>,
+    ) -> Result<Connection, OpenError> {
         let config = &self.server.config;
         let policy = Policy::new(&self.server.name, config);
         let handler = Handler::new(Arc::clone(&link), policy, Arc::clone(&self.standing));
@@ -135,21 +159,24 @@ impl Opening<'_> {
             },
         };
         let begun = Instant::now();
-        let (service, program) = if let Some(url) = &self.server.url {
-            let auth = self.server.auth.clone();
-            let client = http::Client::new(Arc::clone(&link), auth, config.max_message_bytes)
-                .map_err(|error| OpenError::Permanent(http::chain(&error)))?;
-            let settings =
-                http::transport(url, self.server.headers.clone(), config.max_message_bytes);
-            let transport = StreamableHttpClientTransport::with_client(client, settings);
-            let serving = serve_client_with_lifecycle(handler, transport, lifecycle);
-            (self.served(serving, &link).await?, None)
-        } else {
-            let (process, pipe) = self.start(&link)?;
-            let input = pipe.input().clone();
-            let serving = serve_client_with_lifecycle(handler, pipe, lifecycle);
-            let service = self.served(serving, &link).await?;
-            (service, Some((process, input)))
+        let (service, process) = match peer {
+            Peer::Endpoint(url) => {
+                let auth = self.server.auth.clone();
+                let client = http::Client::new(Arc::clone(&link), auth, config.max_message_bytes)
+                    .map_err(|error| OpenError::Permanent(http::chain(&error)))?;
+                let settings =
+                    http::transport(url, self.server.headers.clone(), config.max_message_bytes);
+                let transport = StreamableHttpClientTransport::with_client(client, settings);
+                let serving = serve_client_with_lifecycle(handler, transport, lifecycle);
+                (self.served(serving, &link).await?, None)
+            }
+            Peer::Program(program) => {
+                let (process, pipe) = self.start(program, &link)?;
+                let input = pipe.input().clone();
+                let serving = serve_client_with_lifecycle(handler, pipe, lifecycle);
+                let service = self.served(serving, &link).await?;
+                (service, Some((process, input)))
+            }
         };
         let version = service.peer().peer_info();
         let says_modern =
@@ -167,27 +194,33 @@ impl Opening<'_> {
             numbers,
             era,
             service,
-            program,
+            process,
             (link, tail),
             begun,
         );
         connection.map_err(OpenError::Transient)
     }
 
-    fn start(&self, link: &Arc<Link>) -> Result<(Process, Pipe), OpenError> {
+    fn launch(&self) -> Launch<'_> {
         let config = &self.server.config;
-        let dir = match &config.cwd {
-            Some(dir) => Some(Path::new(dir)),
-            None => self.working_dir,
-        };
-        let how = Launch {
+        Launch {
             command: config.command.as_deref().unwrap_or_default(),
             args: &self.server.args,
             env: &self.server.env,
             pass_env: &config.pass_env,
-            cwd: dir,
-        };
-        let (process, pipes) = launch(&how, self.guardian).map_err(|error| match error.kind() {
+            cwd: config.cwd.as_deref().map(Path::new).or(self.working_dir),
+        }
+    }
+
+    async fn find(&self) -> Result<Program, OpenError> {
+        let launch = self.launch();
+        let found = launch.find(self.login_shell, self.guardian).await;
+        found.map_err(|error| OpenError::Permanent(error.to_string()))
+    }
+
+    fn start(&self, program: &Program, link: &Arc<Link>) -> Result<(Process, Pipe), OpenError> {
+        let launched = launch(&self.launch(), program, self.guardian);
+        let (process, pipes) = launched.map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound | std::io::ErrorKind::PermissionDenied => {
                 OpenError::Permanent(error.to_string())
             }
@@ -204,7 +237,7 @@ impl Opening<'_> {
         let pipe = Pipe::new(
             pipes.stdin,
             pipes.stdout,
-            config.max_message_bytes,
+            self.server.config.max_message_bytes,
             Arc::clone(link),
             self.tail.clone(),
         );

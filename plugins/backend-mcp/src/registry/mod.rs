@@ -21,7 +21,7 @@ use crate::cache::Cache;
 use crate::connection::Era;
 use crate::hub::Hub;
 use crate::server::Server;
-use crate::stdio::Guardian;
+use crate::stdio::{Guardian, LoginShell};
 
 pub(crate) use backoff::Backoff;
 pub(crate) use entry::Entry;
@@ -48,6 +48,7 @@ pub(crate) struct Registry {
     connections: AtomicU64,
     starting: Semaphore,
     guardian: Arc<Guardian>,
+    login_shell: LoginShell,
     hub: Arc<Hub>,
     cache: Cache,
 }
@@ -61,6 +62,7 @@ impl Registry {
             connections: AtomicU64::new(0),
             starting: Semaphore::new(starting),
             guardian: Guardian::new(),
+            login_shell: LoginShell::default(),
             hub,
             cache,
         })

@@ -41,6 +41,10 @@ pub(crate) struct Status {
     pub(crate) ready_ms: Option<u64>,
     /// Pieces of output that were no messages.
     pub(crate) skipped: u64,
+    /// Whether it is ready and its lists are still being read; what is said of its tools is from
+    /// an earlier time then.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) listing: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tools: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]

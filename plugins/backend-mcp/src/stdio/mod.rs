@@ -2,12 +2,16 @@
 
 mod guardian;
 mod input;
+mod login_shell;
 mod process;
+mod program;
 mod stderr;
 mod transport;
 
 pub(crate) use guardian::Guardian;
 pub(crate) use input::Input;
-pub(crate) use process::{Launch, Process, launch};
+pub(crate) use login_shell::LoginShell;
+pub(crate) use process::{Process, launch};
+pub(crate) use program::{Launch, Program};
 pub(crate) use stderr::Tail;
 pub(crate) use transport::Pipe;

@@ -1,5 +1,7 @@
 //! `conjure mcp`: the servers of a session file.
 
+use std::os::unix::fs::PermissionsExt;
+
 use conjure_kit::{MockMcp, Redactor, Workspace, visit};
 use insta::assert_snapshot;
 
@@ -55,7 +57,7 @@ fn a_list_says_how_each_server_is() {
     lazy    idle    -       -           -      -
     off     off     -       -           -      -
     --- stderr
-    absent: there is no program `no-such-program`; it was looked for in PATH=[PATH]
+    absent: there is no program `no-such-program`; it was looked for in PATH=[PATH] (the host's, and what a login shell, /bin/sh, has besides)
     good: `no_schema` is left out: its `inputSchema` is no object
     good: `null_schema` is left out: its `inputSchema` is no object
     good: `bool_schema` is left out: its `inputSchema` is no object
@@ -84,7 +86,7 @@ fn a_doctor_starts_all_and_says_what_to_do() {
     exit code 1
     --- stdout
     absent  failed
-      why       there is no program `no-such-program`; it was looked for in PATH=[PATH]
+      why       there is no program `no-such-program`; it was looked for in PATH=[PATH] (the host's, and what a login shell, /bin/sh, has besides)
       do        install it, or write its whole path as `command`, or set `env.PATH` of the server
     dying  backoff
       why       connection closed: initialize response; it wrote: the licence has expired; tried once, again in [DURATION]
@@ -105,6 +107,57 @@ fn a_doctor_starts_all_and_says_what_to_do() {
     --- stdout
     --- stderr
     error: there is no MCP server `nobody`; there are: absent, dying, lazy
+    ");
+}
+
+#[test]
+fn what_the_host_does_not_find_is_looked_for_in_the_path_of_a_login() {
+    let script = "#!/bin/sh\nexec \"$SERVER\"\n";
+    let launcher = "#!/usr/bin/env my-interpreter\n";
+    let home = |name: &str| format!("env.SERVER = {:?}\ncommand = \"{name}\"", server());
+    let workspace = place(&[
+        ("named", home("my-server")),
+        ("script", home("./launcher")),
+        (
+            "set",
+            format!("{}\nenv.PATH = \"/usr/bin:/bin\"", home("my-server")),
+        ),
+    ]);
+    let tools = workspace.home().join("my tools");
+    let programs = [
+        (tools.join("my-server"), script),
+        (tools.join("my-interpreter"), script),
+        (workspace.work().join("launcher"), launcher),
+    ];
+    for (program, text) in &programs {
+        workspace.write(program, text).unwrap();
+        std::fs::set_permissions(program, PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    let profile = "echo welcome\nPATH=\"$HOME/my tools:$PATH\"\n";
+    workspace
+        .write(workspace.home().join(".profile"), profile)
+        .unwrap();
+    let doctor = conjure(&workspace, "mcp doctor")
+        .env("PATH", "/usr/bin:/bin")
+        .env("SHELL", "/bin/sh");
+    let output = doctor.run().unwrap();
+    assert_snapshot!(redact(&workspace).apply(&output.snapshot()), @r"
+    exit code 1
+    --- stdout
+    named  ready
+      program   [WORKSPACE]/home/my tools/my-server
+      ready     process [N], after [DURATION]
+      protocol  2025-11-25, legacy
+      tools     21
+    script  ready
+      program   [WORKSPACE]/work/./launcher
+      ready     process [N], after [DURATION]
+      protocol  2025-11-25, legacy
+      tools     21
+    set  failed
+      why       there is no program `my-server`; it was looked for in PATH=[PATH]
+      do        install it, or write its whole path as `command`, or set `env.PATH` of the server
+    --- stderr
     ");
 }
 

@@ -149,6 +149,7 @@ impl Entry {
             server: &self.server,
             working_dir: self.working_dir.as_deref(),
             guardian: &registry.guardian,
+            login_shell: &registry.login_shell,
             outside: Arc::new(outside),
             standing: Arc::new(move || hub.one_of(&users)),
             generation: self.generation() + 1,
@@ -225,7 +226,10 @@ impl Entry {
                     &format!("its tools were not listed: {why}"),
                 );
                 // What was listed before stays.
-                self.listed.send_modify(|listed| listed.error = Some(why));
+                self.listed.send_modify(|listed| {
+                    listed.error = Some(why);
+                    listed.asked = Some(connection.generation);
+                });
                 return Ok(());
             }
         };
@@ -251,6 +255,7 @@ impl Entry {
         self.listed.send_replace(Listed {
             listing: Some(listing),
             error: None,
+            asked: Some(connection.generation),
         });
         registry.place(self, connection.era, may_be_shared);
         if is_new {

@@ -62,6 +62,8 @@ pub(crate) struct Listed {
     pub(crate) listing: Option<Arc<Listing>>,
     /// Why the last try failed.
     pub(crate) error: Option<String>,
+    /// The connection that was asked last; none when this is from an earlier time.
+    asked: Option<u64>,
 }
 
 impl Entry {
@@ -235,7 +237,11 @@ impl Entry {
     /// What a person or a program wants to know of it.
     pub(crate) fn status(&self) -> Status {
         let state = self.state.borrow().clone();
-        let Listed { listing, error } = self.listed();
+        let Listed {
+            listing,
+            error,
+            asked,
+        } = self.listed();
         let required = self.session_required.load(Ordering::Relaxed);
         let mut status = Status {
             server: self.server.name.clone(),
@@ -262,6 +268,7 @@ impl Entry {
             status.era = Some(connection.era.name());
             status.protocol = Some(connection.info.protocol_version.as_str().to_owned());
             status.generation = Some(generation);
+            status.listing = asked != Some(generation);
             status.pid = connection.pid;
             status.program = connection.program.clone();
             status.ready_ms = u64::try_from(connection.took.as_millis()).ok();

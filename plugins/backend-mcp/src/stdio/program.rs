@@ -1,0 +1,287 @@
+//! A server's program: where its file is, and the environment that it sees.
+//!
+//! The environment is an allowlist, because a host's own holds the keys of everything. What is not
+//! found in the host's `PATH` is looked for in that of the person's login shell.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::guardian::Guardian;
+use super::login_shell::{Answer, LoginShell, joined};
+
+/// Variables of the host's that every server sees, besides everything that begins with `LC_`.
+const PASSED: &[&str] = &[
+    "PATH", "HOME", "LOGNAME", "USER", "SHELL", "LANG", "TERM", "TMPDIR", "TZ",
+];
+const PATH: &str = "PATH";
+/// Where programs are looked for when the host does not say.
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+/// The kernel reads no more of a script's first line.
+const FIRST_LINE: u64 = 256;
+
+/// What a server is started from.
+#[derive(Debug)]
+pub(crate) struct Launch<'a> {
+    pub(crate) command: &'a str,
+    pub(crate) args: &'a [String],
+    pub(crate) env: &'a BTreeMap<String, String>,
+    pub(crate) pass_env: &'a [String],
+    pub(crate) cwd: Option<&'a Path>,
+}
+
+/// A program that was found, and its environment.
+#[derive(Debug)]
+pub(crate) struct Program {
+    pub(super) file: PathBuf,
+    pub(super) env: BTreeMap<OsString, OsString>,
+}
+
+/// Why there is no program.
+#[derive(Debug)]
+enum Missing {
+    /// A file that was named.
+    File(PathBuf),
+    /// One that was looked for, and what wants it when that is not the configuration.
+    Name(String, Option<PathBuf>),
+}
+
+impl Launch<'_> {
+    /// Looks for the program.
+    ///
+    /// # Errors
+    /// Where it was looked for; the kind is `NotFound`.
+    pub(crate) async fn find(
+        &self,
+        login_shell: &LoginShell,
+        guardian: &Arc<Guardian>,
+    ) -> io::Result<Program> {
+        let mut env = self.environment(std::env::vars_os());
+        let missing = match self.look(&env) {
+            Ok(file) => return Ok(Program { file, env }),
+            Err(missing) => missing,
+        };
+        // A path that the configuration names is the whole of it.
+        if matches!(missing, Missing::File(_)) || self.env.contains_key(PATH) {
+            return Err(missing.told(&env, None));
+        }
+        let answer = login_shell
+            .path(&passed(std::env::vars_os(), &[]), guardian)
+            .await;
+        if let Ok(more) = &answer.path {
+            let path = joined(path(&env), more);
+            env.insert(PATH.into(), path);
+        }
+        match self.look(&env) {
+            Ok(file) => Ok(Program { file, env }),
+            Err(missing) => Err(missing.told(&env, Some(&answer))),
+        }
+    }
+
+    fn environment(
+        &self,
+        host: impl Iterator<Item = (OsString, OsString)>,
+    ) -> BTreeMap<OsString, OsString> {
+        let mut env = passed(host, self.pass_env);
+        for (name, value) in self.env {
+            env.insert(name.into(), value.into());
+        }
+        env
+    }
+
+    /// The program's file: what has a slash is a path, anything else is looked for. A script needs
+    /// what runs it, too.
+    fn look(&self, env: &BTreeMap<OsString, OsString>) -> Result<PathBuf, Missing> {
+        let named = self.command;
+        let file = if named.contains('/') {
+            let file = self.cwd.map_or_else(|| named.into(), |dir| dir.join(named));
+            match file.is_file() {
+                true => file,
+                false => return Err(Missing::File(file)),
+            }
+        } else {
+            let found = among(path(env), named);
+            found.ok_or_else(|| Missing::Name(named.to_owned(), None))?
+        };
+        match interpreter(&file) {
+            Some(needed) if among(path(env), &needed).is_none() => {
+                Err(Missing::Name(needed, Some(file)))
+            }
+            _ => Ok(file),
+        }
+    }
+}
+
+impl Missing {
+    fn told(&self, env: &BTreeMap<OsString, OsString>, asked: Option<&Answer>) -> io::Error {
+        let path = path(env).display();
+        let mut why = match self {
+            Self::File(file) => format!("there is no program {}", file.display()),
+            Self::Name(name, None) => {
+                format!("there is no program `{name}`; it was looked for in PATH={path}")
+            }
+            Self::Name(name, Some(script)) => format!(
+                "there is no program `{name}`, which runs {}; it was looked for in PATH={path}",
+                script.display()
+            ),
+        };
+        if let Some(Answer { shell, path }) = asked {
+            let shell = shell.display();
+            why += &match path {
+                Ok(_) => format!(" (the host's, and what a login shell, {shell}, has besides)"),
+                Err(error) => {
+                    format!("; the login shell {shell} could not be asked for more: {error}")
+                }
+            };
+        }
+        io::Error::new(io::ErrorKind::NotFound, why)
+    }
+}
+
+/// What is handed on of the host's environment.
+fn passed(
+    host: impl Iterator<Item = (OsString, OsString)>,
+    more: &[String],
+) -> BTreeMap<OsString, OsString> {
+    let passed = |name: &OsStr| {
+        PASSED.iter().any(|allowed| name == *allowed)
+            || more.iter().any(|allowed| name == allowed.as_str())
+            || name.as_encoded_bytes().starts_with(b"LC_")
+    };
+    let mut env: BTreeMap<_, _> = host.filter(|(name, _)| passed(name)).collect();
+    env.entry(PATH.into())
+        .or_insert_with(|| DEFAULT_PATH.into());
+    env
+}
+
+fn path(env: &BTreeMap<OsString, OsString>) -> &OsStr {
+    env.get(OsStr::new(PATH))
+        .map_or(OsStr::new(""), |path| path)
+}
+
+/// The first program of that name.
+fn among(path: &OsStr, name: &str) -> Option<PathBuf> {
+    let mut files = std::env::split_paths(path).map(|dir| dir.join(name));
+    files.find(|file| is_program(file))
+}
+
+fn is_program(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    path.metadata()
+        .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+/// The program that `env` looks for to run a script: `node` of `#!/usr/bin/env node`.
+fn interpreter(script: &Path) -> Option<String> {
+    let mut begin = Vec::new();
+    let file = File::open(script).ok()?;
+    file.take(FIRST_LINE).read_to_end(&mut begin).ok()?;
+    let line = begin
+        .strip_prefix(b"#!")?
+        .split(|byte| *byte == b'\n')
+        .next()?;
+    let mut words = std::str::from_utf8(line).ok()?.split_whitespace();
+    if Path::new(words.next()?).file_name() != Some(OsStr::new("env")) {
+        return None;
+    }
+    let name = words.find(|word| !word.starts_with('-') && !word.contains('='))?;
+    (!name.contains('/')).then(|| name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn launch<'a>(command: &'a str, env: &'a BTreeMap<String, String>) -> Launch<'a> {
+        Launch {
+            command,
+            args: &[],
+            env,
+            pass_env: &[],
+            cwd: None,
+        }
+    }
+
+    fn with_path(path: &str) -> BTreeMap<OsString, OsString> {
+        BTreeMap::from([(PATH.into(), path.into())])
+    }
+
+    fn looked(command: &str, path: &str) -> Result<PathBuf, String> {
+        let (own, env) = (BTreeMap::new(), with_path(path));
+        let found = launch(command, &own).look(&env);
+        found.map_err(|missing| missing.told(&env, None).to_string())
+    }
+
+    fn script(dir: &Path, name: &str, first_line: &str) -> String {
+        let file = dir.join(name);
+        std::fs::write(&file, format!("{first_line}\nexit 0\n")).unwrap();
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).unwrap();
+        file.display().to_string()
+    }
+
+    #[test]
+    fn the_environment_is_an_allowlist() {
+        let host = [
+            ("HOME", "/h"),
+            ("API_KEY", "x"),
+            ("LC_ALL", "C"),
+            ("ASKED", "a"),
+        ];
+        let host = host.map(|(name, value)| (name.into(), value.into()));
+        let own = BTreeMap::from([("OWN".to_owned(), "o".to_owned())]);
+        let launch = Launch {
+            pass_env: &["ASKED".to_owned()],
+            ..launch("x", &own)
+        };
+        let env = launch.environment(host.into_iter());
+        let names: Vec<_> = env.keys().map(|name| name.to_string_lossy()).collect();
+        assert_eq!(names, ["ASKED", "HOME", "LC_ALL", "OWN", "PATH"]);
+    }
+
+    #[test]
+    fn a_program_that_is_missing_is_named_with_the_path() {
+        assert!(looked("sh", "/nowhere:/bin").unwrap().ends_with("bin/sh"));
+        let error = looked("no-such-program", "/nowhere:/bin").unwrap_err();
+        assert!(error.contains("PATH=/nowhere:/bin"), "{error}");
+        let error = looked("/no/such/program", "/bin").unwrap_err();
+        assert_eq!(error, "there is no program /no/such/program");
+    }
+
+    #[test]
+    fn a_script_without_what_runs_it_is_missing_that() {
+        let dir = tempfile::tempdir().unwrap();
+        let named = script(dir.path(), "a", "#!/usr/bin/env no-such-program");
+        let error = looked(&named, "/bin").unwrap_err();
+        let why = format!("there is no program `no-such-program`, which runs {named}; ");
+        assert!(error.starts_with(&why), "{error}");
+        let lines = [
+            "#!/usr/bin/env sh",
+            "#!/usr/bin/env -S A=b sh -e",
+            "#! /bin/sh -e",
+            "#!/no/such/program",
+            "#!",
+            "\u{7f}ELF",
+        ];
+        for line in lines {
+            let named = script(dir.path(), "b", line);
+            assert_eq!(looked(&named, "/bin"), Ok(named.into()), "{line}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_path_that_the_configuration_names_is_the_whole_of_it() {
+        let own = BTreeMap::from([(PATH.to_owned(), "/nowhere".to_owned())]);
+        let launch = launch("sh", &own);
+        let found = launch.find(&LoginShell::default(), &Guardian::new()).await;
+        let error = found.unwrap_err().to_string();
+        assert!(
+            error.ends_with("it was looked for in PATH=/nowhere"),
+            "{error}"
+        );
+    }
+}
