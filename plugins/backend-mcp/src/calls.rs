@@ -138,6 +138,10 @@ impl Call<'_> {
             let Ok(Ok(_slot)) = slot else {
                 return Err(self.not_ready("too many calls run on it already"));
             };
+            // It may have ended while this waited for its place on it.
+            if connection.link().closed().is_some() {
+                continue;
+            }
             // Once more only, or a call that ends a server would end it for ever.
             let may_again = !is_again;
             is_again = true;

@@ -24,7 +24,7 @@ use crate::wire::MESSAGE;
 pub(crate) struct Link {
     outside: Arc<Outside>,
     closed: watch::Sender<Option<String>>,
-    /// The newest token with which the server did something.
+    /// The newest token of its own login, if any login was sent.
     token: Mutex<Option<Token>>,
     heard: AtomicBool,
     changes: watch::Sender<u64>,
@@ -56,6 +56,14 @@ pub(crate) struct Underway {
     course: watch::Sender<Course>,
     /// Who waits for the answer, where that passes rmcp by.
     waiter: Mutex<Option<oneshot::Sender<Answer>>>,
+}
+
+/// A request that may go out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Admitted {
+    /// It has the first token here.
+    First,
+    Again,
 }
 
 /// What happens to a request before its answer.
@@ -130,6 +138,25 @@ impl Link {
         }
     }
 
+    /// Lets a request with this token go out, or one without any: not if it is of another login
+    /// than those before. The first token is the connection's own from now on.
+    pub(crate) fn admit(&self, token: Option<&Token>) -> Option<Admitted> {
+        let mut newest = lock(&self.token);
+        match (&*newest, token) {
+            (Some(own), token) if token.map(Token::login) != Some(own.login()) => None,
+            (None, Some(token)) => {
+                *newest = Some(token.clone());
+                Some(Admitted::First)
+            }
+            _ => Some(Admitted::Again),
+        }
+    }
+
+    /// The server did nothing with the first token.
+    pub(crate) fn refused(&self, first: &Token) {
+        lock(&self.token).take_if(|own| own == first);
+    }
+
     /// The server did something with this token.
     pub(crate) fn served(&self, token: &Token) {
         let mut newest = lock(&self.token);
@@ -141,17 +168,16 @@ impl Link {
         }
     }
 
-    /// The newest token with which the server did something.
+    /// The newest token of its own login.
     pub(crate) fn token(&self) -> Option<Token> {
         lock(&self.token).clone()
     }
 
-    /// Whether the server did something for a login, and that is another one than this.
-    pub(crate) fn is_not_of(&self, login: Option<u64>) -> bool {
-        let token = lock(&self.token);
-        token
+    /// Whether it is of a login, and that is another one than this.
+    pub(crate) fn is_not_of(&self, login: u64) -> bool {
+        lock(&self.token)
             .as_ref()
-            .is_some_and(|token| Some(token.login()) != login)
+            .is_some_and(|token| token.login() != login)
     }
 
     /// Waits until no request waits for its answer.

@@ -201,7 +201,10 @@ async fn end(State(http): State<Http>, headers: HeaderMap) -> Response {
     let id = headers
         .get("mcp-session-id")
         .and_then(|id| id.to_str().ok());
-    http.server.note(&json!({ "deleted": id }));
+    let by = headers
+        .get("authorization")
+        .and_then(|value| value.to_str().ok());
+    http.server.note(&json!({ "deleted": id, "by": by }));
     http.sessions().remove(id.unwrap_or_default());
     StatusCode::OK.into_response()
 }

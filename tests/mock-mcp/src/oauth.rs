@@ -34,7 +34,8 @@ use crate::server::Server;
 /// - `rotates`: a refresh token is good once, and a second use ends all of its kind;
 /// - `refresh-fails`: refreshing does not work for now;
 /// - `revokes`, `revokes-not`: it takes tokens back; it says so and does not;
-/// - `short`: tokens last for 31 s, which is as good as over;
+/// - `short`: tokens last for 29 s, which is as good as over;
+/// - `over`: tokens are said to be over at once, and none comes with one to refresh it;
 /// - `steps`: the tool `count` wants the right `write`.
 pub(crate) struct Login {
     server: Arc<Server>,
@@ -123,11 +124,15 @@ impl Login {
         let number = tokens.next;
         let (access, refresh) = (format!("access-{number}"), format!("refresh-{number}"));
         tokens.access.insert(access.clone(), scope.to_owned());
-        let lasts = if self.has("short") { 29 } else { 3600 };
+        let lasts = match () {
+            () if self.has("over") => 0,
+            () if self.has("short") => 29,
+            () => 3600,
+        };
         let mut given = json!({
             "access_token": access, "token_type": "Bearer", "expires_in": lasts, "scope": scope,
         });
-        if with_refresh {
+        if with_refresh && !self.has("over") {
             tokens.refresh.insert(refresh.clone(), scope.to_owned());
             given["refresh_token"] = refresh.into();
         }

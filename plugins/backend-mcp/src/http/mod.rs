@@ -4,8 +4,8 @@
 //! back to one a request for a server that answers 40 ms late on a kept one, which is what a
 //! server without TCP_NODELAY does. What a server sends is bounded and cleaned before rmcp reads
 //! it, and results pass it by, so that nothing is lost on the way. Tokens are put in here, and
-//! renewed once when the server does not take one; a connection that was served with one gets none
-//! of another login, and no request without.
+//! renewed once when the server does not take one; a connection on which one went out gets none of
+//! another login, and no request without.
 
 mod answers;
 mod pace;
@@ -28,7 +28,7 @@ use rmcp::transport::streamable_http_client::{
 };
 use sse_stream::Sse;
 
-use crate::link::Link;
+use crate::link::{Admitted, Link};
 use crate::oauth::{Auth, Token};
 
 use answers::Answers;
@@ -129,13 +129,19 @@ impl Client {
     where
         F: Future<Output = Result<T, Failed>>,
     {
-        if self.link.is_not_of(token.map(Token::login)) {
+        let Some(admitted) = self.link.admit(token) else {
             let why = "somebody has logged in or out".to_owned();
             return Err(AuthError::AuthorizationFailed(why).into());
-        }
+        };
         let done = send(token.map(|token| token.expose().to_owned())).await;
-        if let (Ok(_), Some(token)) = (&done, token) {
-            self.link.served(token);
+        match (&done, token) {
+            (Ok(_), Some(token)) => self.link.served(token),
+            (Err(StreamableHttpError::AuthRequired(_)), Some(token)) => {
+                if admitted == Admitted::First {
+                    self.link.refused(token);
+                }
+            }
+            _ => {}
         }
         done
     }
@@ -209,10 +215,13 @@ impl StreamableHttpClient for Client {
                 sent.await.map_err(anonymous)
             }
         };
-        // It ends with the login that it was served with, whoever has logged in since.
-        match self.link.token() {
-            Some(token) => send(Some(token.expose().to_owned())).await,
-            None => self.with_token(auth_header, send).await,
+        let ended = self.with_token(auth_header, send).await;
+        match (ended, self.link.token()) {
+            // It ends with the login that it was served with, whoever has logged in since.
+            (Err(StreamableHttpError::Auth(_)), Some(token)) => {
+                send(Some(token.expose().to_owned())).await
+            }
+            (ended, _) => ended,
         }
     }
 

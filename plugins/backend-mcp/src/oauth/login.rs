@@ -46,13 +46,13 @@ impl Auth {
     /// # Errors
     /// Why there is no login.
     pub(crate) async fn log_in_for_call(&self, cx: &Cx) -> Result<(), String> {
-        let before = self.access().await;
+        let before = self.now().await;
         let _one = tokio::select! {
             one = self.logging_in.lock() => one,
             () = cx.until_cancelled() => return Err("it was cancelled".to_owned()),
         };
         self.look().await;
-        if self.access().await != before {
+        if self.now().await != before {
             // Somebody else did meanwhile, here or elsewhere.
             return Ok(());
         }
@@ -101,9 +101,11 @@ impl Auth {
         }
     }
 
-    async fn access(&self) -> Option<super::Token> {
+    /// The token that there is, and of which login.
+    async fn now(&self) -> (Option<super::Token>, u64) {
         let held = self.held.lock().await;
-        held.live.as_ref().map(|live| live.access.clone())
+        let token = held.live.as_ref().map(|live| live.access.clone());
+        (token, *self.logins.borrow())
     }
 
     /// Everything up to the address that the person visits.
@@ -326,15 +328,19 @@ impl Auth {
             .await
             .map_err(|error| store_failed(&error))?;
         let mut kept = self.store.load().map_err(|error| store_failed(&error))?;
-        if let Some(live) = Live::of(&grant) {
-            self.follow(&mut held, &kept);
+        self.follow(&mut held, &kept);
+        let live = Live::of(&grant);
+        kept.put(asked.issuer, grant);
+        self.store
+            .save(&kept)
+            .map_err(|error| store_failed(&error))?;
+        if let Some(live) = live {
             if in_place_of == Some(*self.logins.borrow()) {
                 held.login = Some(live.login.clone());
             }
             self.hold(&mut held, live);
         }
-        kept.put(asked.issuer, grant);
-        self.store.save(&kept).map_err(|error| store_failed(&error))
+        Ok(())
     }
 }
 

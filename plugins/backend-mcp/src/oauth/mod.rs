@@ -221,10 +221,12 @@ impl Auth {
         if !live.ends_within(EARLY) {
             return Ok(Some(live.access));
         }
-        match self.renew(&mut held, None).await {
-            Ok(Some(token)) => Ok(Some(token)),
-            // It is still good for a moment.
-            _ if !live.ends_within(Duration::ZERO) => Ok(Some(live.access)),
+        let renewed = self.renew(&mut held, None).await;
+        let is_same_login = held.login.as_deref() == Some(live.login.as_str());
+        match renewed {
+            // What it is still good for, and what is wanted in its place, is the server's to say.
+            Ok(None) if is_same_login => Ok(Some(live.access)),
+            Err(_) if is_same_login && !live.ends_within(Duration::ZERO) => Ok(Some(live.access)),
             renewed => renewed,
         }
     }

@@ -80,6 +80,15 @@ impl Place {
             .collect()
     }
 
+    /// The token that is kept.
+    fn access(&self) -> String {
+        let kept = std::fs::read(self.kept().unwrap()).unwrap();
+        let kept: Value = serde_json::from_slice(&kept).unwrap();
+        let grant = &kept["issuers"][kept["current"].as_str().unwrap()];
+        let token = &grant["credentials"]["token_response"]["access_token"];
+        token.as_str().unwrap().to_owned()
+    }
+
     /// The file with the tokens.
     fn kept(&self) -> Option<std::path::PathBuf> {
         let entries = std::fs::read_dir(self.data.path().join("logins")).ok()?;
@@ -304,11 +313,13 @@ fn a_new_login_is_a_new_generation_and_one_for_a_call_goes_on() {
     assert_eq!(stage.text("count", json!({})), "2");
     assert_eq!(generation(&stage), first);
     for times in 1..=2 {
+        let before = place.access();
         assert_eq!(manage(&stage, "login").text(), "logged in");
         begins_anew(&stage);
         assert_eq!(generation(&stage), first + times);
-        // With the token of before.
-        assert_eq!(place.log("deleted").len() as u64, times);
+        let deleted = place.log("by");
+        assert_eq!(deleted.len() as u64, times);
+        assert_eq!(deleted.last(), Some(&json!(format!("Bearer {before}"))));
     }
 }
 
@@ -478,6 +489,39 @@ fn two_that_renew_at_once_burn_no_refresh_token() {
         assert_eq!(call.wait().text(), "both");
     }
     assert_eq!(place.granted(), "1 1", "the other took over what was saved");
+}
+
+#[test]
+fn a_login_that_runs_out_is_no_logout() {
+    let place = Place::new(&["over"]);
+    let stage = place.stage(json!({}), logs_in);
+    assert_eq!(manage(&stage, "login").text(), "logged in");
+    let first = generation(&stage);
+    assert_eq!(
+        stage.text("count", json!({})),
+        "1",
+        "the server takes it still"
+    );
+    place.server.ask("POST /expire");
+    assert_eq!(stage.text("count", json!({})), "2");
+    assert_eq!(place.log("authorize").len(), 2, "the person was asked");
+    assert_eq!(generation(&stage), first);
+}
+
+#[test]
+fn a_login_that_cannot_be_kept_changes_nothing() {
+    let place = Place::new(&[]);
+    let stage = place.stage(json!({}), logs_in);
+    assert_eq!(manage(&stage, "login").text(), "logged in");
+    let first = generation(&stage);
+    assert_eq!(stage.text("count", json!({})), "1");
+    // What is kept next is written beside it first.
+    let new = format!("new-{}", std::process::id());
+    std::fs::create_dir(place.kept().unwrap().with_extension(new)).unwrap();
+    let why = refused(&stage);
+    assert!(why.contains("the login did not work"), "{why}");
+    assert_eq!(stage.text("count", json!({})), "2");
+    assert_eq!(generation(&stage), first);
 }
 
 #[test]

@@ -56,14 +56,8 @@ impl Entry {
                     let why = match end {
                         End::Over(why) => why,
                         End::Anothers => {
-                            let auth = self.server.auth.as_ref();
-                            if auth.is_some_and(|auth| auth.is_logged_in()) {
-                                let text = "somebody has logged in, so it is connected anew";
-                                self.notice(&registry, "info", text);
-                            } else {
-                                let state = State::NeedsAuth("somebody has logged out".to_owned());
-                                self.stuck(&registry, state, &mut stop).await;
-                            }
+                            let text = "somebody has logged in or out, so it is connected anew";
+                            self.notice(&registry, "info", text);
                             continue;
                         }
                         End::NeedsAuth(why) => {

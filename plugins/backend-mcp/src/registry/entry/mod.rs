@@ -148,7 +148,7 @@ impl Entry {
     /// behind that one may have left something in it.
     pub(crate) fn is_anothers(&self, connection: &Connection) -> bool {
         let auth = self.server.auth.as_ref();
-        auth.is_some_and(|auth| connection.link().is_not_of(Some(*auth.logins().borrow())))
+        auth.is_some_and(|auth| connection.link().is_not_of(*auth.logins().borrow()))
     }
 
     /// A call runs on it until this is dropped.
