@@ -28,6 +28,7 @@ use super::flight::{Done, Flight, Outcome, Served, What, input_required};
 use super::lists::{ListOf, listed, tell_sources};
 use super::notes::{Outlet, Wants, rank};
 use super::session::{ClientSession, Start, Work, lock};
+use super::tools::Tools;
 use super::{changes, completion, files, lists, meta_tools, permission, results};
 use crate::backend::CallReport;
 use crate::backend::readers::{Lists, ReadError};
@@ -142,9 +143,9 @@ impl Handler {
         &self,
         session: &ClientSession,
         context: &RequestContext<RoleServer>,
+        tools: &Tools,
         request: CallToolRequestParams,
     ) -> Result<CallToolResponse, ErrorData> {
-        let tools = session.tools().await?;
         let name = request.name.to_string();
         let Some(served) = tools.find(&name) else {
             let text = format!("there is no tool `{name}`; `tools/list` has those that there are");
@@ -285,20 +286,19 @@ impl ServerHandler for Handler {
         let session = self.session(&context).await?;
         let tools = session.tools().await?;
         if tools.is_meta(&request.name) {
-            if request.name == meta_tools::CALL {
-                let (name, arguments) = meta_tools::inner_call(request.arguments.take())?;
-                request.name = name.into();
-                request.arguments = arguments;
-                return self.call(&session, &context, request).await;
+            if request.name != meta_tools::CALL {
+                let arguments = request.arguments.unwrap_or_default();
+                let result = match meta_tools::answer(&request.name, &arguments, &tools) {
+                    Ok(answer) => CallToolResult::structured(answer),
+                    Err(text) => CallToolResult::error(vec![ContentBlock::text(text)]),
+                };
+                return Ok(result.into());
             }
-            let arguments = request.arguments.unwrap_or_default();
-            let result = match meta_tools::answer(&request.name, &arguments, &tools) {
-                Ok(answer) => CallToolResult::structured(answer),
-                Err(text) => CallToolResult::error(vec![ContentBlock::text(text)]),
-            };
-            return Ok(result.into());
+            let (name, arguments) = meta_tools::inner_call(request.arguments.take())?;
+            request.name = name.into();
+            request.arguments = arguments;
         }
-        self.call(&session, &context, request).await
+        self.call(&session, &context, &tools, request).await
     }
 
     async fn list_resources(
@@ -447,7 +447,8 @@ impl ServerHandler for Handler {
     ) -> Result<CompleteResult, ErrorData> {
         let session = self.session(&context).await?;
         let calls = session.calls().await?;
-        completion::complete(&session, calls, &context.ct, request).await
+        // As large as all the rest of a request, and rare.
+        Box::pin(completion::complete(&session, calls, &context.ct, request)).await
     }
 
     #[expect(deprecated, reason = "clients of the old era still set a level")]
@@ -504,7 +505,7 @@ impl ServerHandler for Handler {
         for uri in &uris {
             tell_sources(&calls, uri, true).await;
         }
-        changes.tell_listener(&context, &session, missed).await;
+        Box::pin(changes.tell_listener(&context, &session, missed)).await;
         for uri in &uris {
             tell_sources(&calls, uri, false).await;
         }

@@ -109,6 +109,15 @@ impl ClientSession {
     /// The host's session, opened at the first use.
     pub(super) async fn calls(&self) -> Result<&Arc<Calls>, ErrorData> {
         *lock(&self.used) = Instant::now();
+        match self.calls.get() {
+            Some(calls) if *self.opened.borrow() => Ok(calls),
+            // In a box of its own: it is large and needed once, and every request has a place for
+            // it, which the SDK moves several times.
+            _ => Box::pin(self.open()).await,
+        }
+    }
+
+    async fn open(&self) -> Result<&Arc<Calls>, ErrorData> {
         let calls = self.calls.get_or_try_init(|| async {
             let client: Arc<dyn Client> = Arc::clone(&self.asking) as _;
             let opened = self.common.host.calls_for(self.common.spec.clone(), client);
