@@ -18,7 +18,8 @@ const AGAIN: Duration = Duration::from_millis(50);
 /// How long a server may take to be ready when it says nothing of that itself, in milliseconds.
 const INITIALIZE: u64 = 10_000;
 const PROBE: u64 = 3_000;
-/// What listing may take beside it.
+/// What finding a program and listing may take beside it.
+const FINDING: u64 = 10_000;
 const LISTING: u64 = 5_000;
 
 /// Why nobody knows how servers are.
@@ -75,7 +76,7 @@ pub fn start_all(servers: &mut Map<String, Value>) -> Duration {
         let takes = initialize
             .saturating_mul(2)
             .saturating_add(ms("probe_timeout_ms", PROBE));
-        wait = wait.max(takes.saturating_add(LISTING));
+        wait = wait.max(takes.saturating_add(FINDING + LISTING));
         if let Some(server) = server.as_object_mut() {
             server.insert("start".to_owned(), json!("background"));
         }

@@ -36,6 +36,7 @@ use crate::server::Server;
 /// - `revokes`, `revokes-not`: it takes tokens back; it says so and does not;
 /// - `short`: tokens last for 29 s, which is as good as over;
 /// - `over`: tokens are said to be over at once, and none comes with one to refresh it;
+/// - `calls-only`: only calls want a login; a token that is not good is refused at everything;
 /// - `steps`: the tool `count` wants the right `write`.
 pub(crate) struct Login {
     server: Arc<Server>,
@@ -91,6 +92,10 @@ impl Login {
             .and_then(|value| value.to_str().ok());
         let sent = sent.and_then(|value| value.strip_prefix("Bearer "));
         let scope = sent.and_then(|token| self.lock().access.get(token).cloned());
+        let is_call = message["method"] == "tools/call";
+        if self.server.has("calls-only") && sent.is_none() && !is_call {
+            return None;
+        }
         let metadata = format!(
             "resource_metadata=\"{}/.well-known/oauth-protected-resource/mcp\"",
             base(headers)

@@ -89,8 +89,8 @@ impl Client {
         }
     }
 
-    /// Sends with the token that there is, and once more when the server does not take that one
-    /// and there is another.
+    /// Sends with the token that there is. When the server does not take that one, once more with
+    /// another, or without one if none went out on this connection that it took.
     async fn with_token<T, F>(
         &self,
         own: Option<String>,
@@ -103,7 +103,7 @@ impl Client {
             return send(own).await;
         };
         let token = auth.token().await?;
-        let challenge = match self.sent(token.as_ref(), &send).await {
+        let mut challenge = match self.sent(token.as_ref(), &send).await {
             Err(StreamableHttpError::AuthRequired(challenge)) => challenge,
             Err(StreamableHttpError::InsufficientScope(challenge)) => {
                 auth.challenged(&challenge.www_authenticate_header);
@@ -111,10 +111,17 @@ impl Client {
             }
             done => return done,
         };
-        if let Some(token) = token
-            && let Some(another) = auth.instead_of(&token).await?
-        {
-            return self.sent(Some(&another), &send).await;
+        if let Some(token) = token {
+            if let Some(another) = auth.instead_of(&token).await? {
+                return self.sent(Some(&another), &send).await;
+            }
+            // A login that is over takes away nothing that everybody gets.
+            if self.link.token().is_none() {
+                challenge = match self.sent(None, &send).await {
+                    Err(StreamableHttpError::AuthRequired(challenge)) => challenge,
+                    done => return done,
+                };
+            }
         }
         auth.challenged(&challenge.www_authenticate_header);
         Err(StreamableHttpError::AuthRequired(challenge))
@@ -136,10 +143,10 @@ impl Client {
         let done = send(token.map(|token| token.expose().to_owned())).await;
         match (&done, token) {
             (Ok(_), Some(token)) => self.link.served(token),
-            (Err(StreamableHttpError::AuthRequired(_)), Some(token)) => {
-                if admitted == Admitted::First {
-                    self.link.refused(token);
-                }
+            (Err(StreamableHttpError::AuthRequired(_)), Some(token))
+                if admitted == Admitted::First =>
+            {
+                self.link.refused(token);
             }
             _ => {}
         }

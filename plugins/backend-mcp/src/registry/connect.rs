@@ -6,6 +6,7 @@
 //! answer with an error, say nothing, or exit; the last two get a second start, with the
 //! handshake. The answer is kept for the configuration.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -39,9 +40,8 @@ const TOLD: usize = 500;
 /// Everything that a connection is made from.
 pub(super) struct Opening<'a> {
     pub(super) server: &'a Server,
-    pub(super) working_dir: Option<&'a Path>,
+    pub(super) peer: Peer<'a>,
     pub(super) guardian: &'a Arc<Guardian>,
-    pub(super) login_shell: &'a LoginShell,
     pub(super) standing: Standing,
     pub(super) outside: Arc<Outside>,
     pub(super) generation: u64,
@@ -52,10 +52,38 @@ pub(super) struct Opening<'a> {
 }
 
 /// Whom a connection is made to.
-#[derive(Clone, Copy)]
-enum Peer<'a> {
+pub(super) enum Peer<'a> {
     Endpoint(&'a str),
-    Program(&'a Program),
+    Program(Launch<'a>, Program),
+}
+
+impl<'a> Peer<'a> {
+    /// The server's endpoint or program.
+    pub(super) async fn find(
+        server: &'a Server,
+        working_dir: Option<&'a Path>,
+        login_shell: &LoginShell,
+        guardian: &Arc<Guardian>,
+    ) -> Result<Self, OpenError> {
+        if let Some(url) = &server.url {
+            return Ok(Self::Endpoint(url));
+        }
+        let config = &server.config;
+        let launch = Launch {
+            command: config.command.as_deref().unwrap_or_default(),
+            args: &server.args,
+            env: &server.env,
+            pass_env: &config.pass_env,
+            cwd: config.cwd.as_deref().map(Path::new).or(working_dir),
+        };
+        match launch.find(login_shell, guardian).await {
+            Ok(program) => Ok(Self::Program(launch, program)),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                Err(OpenError::Permanent(error.to_string()))
+            }
+            Err(error) => Err(OpenError::Transient(error.to_string())),
+        }
+    }
 }
 
 /// Why there is no connection.
@@ -77,30 +105,21 @@ pub(super) async fn open(opening: &Opening<'_>) -> Result<Connection, OpenError>
         EraChoice::Modern => Some(Era::Modern),
         EraChoice::Auto => opening.known,
     };
-    // Ahead of all else, so that nothing of it counts as the server's silence.
-    let program;
-    let peer = match &opening.server.url {
-        Some(url) => Peer::Endpoint(url),
-        None => {
-            program = opening.find().await?;
-            Peer::Program(&program)
-        }
-    };
     match chosen {
         Some(era) => {
             let link = Link::new(Arc::clone(&opening.outside));
-            opening.attempt(peer, Some(era), link).await
+            opening.attempt(Some(era), link).await
         }
-        None => opening.probe(peer).await,
+        None => opening.probe().await,
     }
 }
 
 impl Opening<'_> {
     /// Asks for the modern era. Beside a server that is silent for too long a second one is
     /// started, with the handshake: the first may only be slow, and then it is still first.
-    async fn probe(&self, peer: Peer<'_>) -> Result<Connection, OpenError> {
+    async fn probe(&self) -> Result<Connection, OpenError> {
         let link = Link::new(Arc::clone(&self.outside));
-        let mut asked = Box::pin(self.attempt(peer, None, Arc::clone(&link)));
+        let mut asked = Box::pin(self.attempt(None, Arc::clone(&link)));
         let silent = async {
             tokio::time::sleep(self.server.config.probe()).await;
             link.heard_something()
@@ -111,7 +130,7 @@ impl Opening<'_> {
         };
         let handshake = || {
             let link = Link::new(Arc::clone(&self.outside));
-            Box::pin(self.attempt(peer, Some(Era::Legacy), link))
+            Box::pin(self.attempt(Some(Era::Legacy), link))
         };
         match probed {
             Some(Err(OpenError::Transient(probed))) => {
@@ -139,12 +158,7 @@ impl Opening<'_> {
     }
 
     /// One start and one handshake, of one era or, for `None`, of the newer that the server knows.
-    async fn attempt(
-        &self,
-        peer: Peer<'_>,
-        era: Option<Era>,
-        link: Arc<Link>,
-    ) -> Result<Connection, OpenError> {
+    async fn attempt(&self, era: Option<Era>, link: Arc<Link>) -> Result<Connection, OpenError> {
         let config = &self.server.config;
         let policy = Policy::new(&self.server.name, config);
         let handler = Handler::new(Arc::clone(&link), policy, Arc::clone(&self.standing));
@@ -159,7 +173,7 @@ impl Opening<'_> {
             },
         };
         let begun = Instant::now();
-        let (service, process) = match peer {
+        let (service, process) = match &self.peer {
             Peer::Endpoint(url) => {
                 let auth = self.server.auth.clone();
                 let client = http::Client::new(Arc::clone(&link), auth, config.max_message_bytes)
@@ -170,8 +184,8 @@ impl Opening<'_> {
                 let serving = serve_client_with_lifecycle(handler, transport, lifecycle);
                 (self.served(serving, &link).await?, None)
             }
-            Peer::Program(program) => {
-                let (process, pipe) = self.start(program, &link)?;
+            Peer::Program(how, program) => {
+                let (process, pipe) = self.start((how, program), &link)?;
                 let input = pipe.input().clone();
                 let serving = serve_client_with_lifecycle(handler, pipe, lifecycle);
                 let service = self.served(serving, &link).await?;
@@ -201,27 +215,14 @@ impl Opening<'_> {
         connection.map_err(OpenError::Transient)
     }
 
-    fn launch(&self) -> Launch<'_> {
-        let config = &self.server.config;
-        Launch {
-            command: config.command.as_deref().unwrap_or_default(),
-            args: &self.server.args,
-            env: &self.server.env,
-            pass_env: &config.pass_env,
-            cwd: config.cwd.as_deref().map(Path::new).or(self.working_dir),
-        }
-    }
-
-    async fn find(&self) -> Result<Program, OpenError> {
-        let launch = self.launch();
-        let found = launch.find(self.login_shell, self.guardian).await;
-        found.map_err(|error| OpenError::Permanent(error.to_string()))
-    }
-
-    fn start(&self, program: &Program, link: &Arc<Link>) -> Result<(Process, Pipe), OpenError> {
-        let launched = launch(&self.launch(), program, self.guardian);
+    fn start(
+        &self,
+        (how, program): (&Launch<'_>, &Program),
+        link: &Arc<Link>,
+    ) -> Result<(Process, Pipe), OpenError> {
+        let launched = launch(how, program, self.guardian);
         let (process, pipes) = launched.map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound | std::io::ErrorKind::PermissionDenied => {
+            ErrorKind::NotFound | ErrorKind::PermissionDenied => {
                 OpenError::Permanent(error.to_string())
             }
             _ => OpenError::Transient(error.to_string()),

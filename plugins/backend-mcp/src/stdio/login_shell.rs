@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
+use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
 use std::process::Stdio;
@@ -18,14 +19,17 @@ use tokio::process::Command;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::guardian::{Guardian, MARK};
+use super::guardian::Guardian;
 
 /// Who is asked when nobody says which shell is the person's.
 const DEFAULT_SHELL: &str = "/bin/sh";
 /// How long a profile may take.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How long an answer counts: servers start together, and a profile is changed by hand.
-const COUNTS: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How old an answer is at least before the shell is asked again for what it does not have. Asking
+/// is not free: what a profile starts may stay.
+const AGAIN: Duration = Duration::from_secs(60);
+/// How long it counts that there was none: servers start together.
+const FAILED: Duration = Duration::from_secs(1);
 /// A profile may print as well, but not everything.
 const MOST_BYTES: u64 = 1024 * 1024;
 /// What stands before and behind the answer, so that it is told from what a profile prints.
@@ -41,21 +45,39 @@ pub(crate) struct LoginShell {
 #[derive(Debug, Clone)]
 pub(super) struct Answer {
     pub(super) shell: OsString,
-    pub(super) path: Result<OsString, String>,
+    pub(super) path: Result<OsString, Silent>,
+}
+
+/// Why a shell did not say its `PATH`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Silent {
+    #[error("it could not be started: {0}")]
+    NotStarted(String),
+    #[error("it did not say")]
+    SaidNothing,
+    #[error("it said nothing for {} s", .0.as_secs())]
+    TimedOut(Duration),
 }
 
 impl LoginShell {
-    /// Its `PATH`. Asks it with this environment, unless it was asked a moment ago.
+    /// Its `PATH`, as it was said before or, when that is `stale` or nothing, as it says now in this
+    /// environment.
     pub(super) async fn path(
         &self,
+        stale: bool,
         env: &BTreeMap<OsString, OsString>,
         guardian: &Arc<Guardian>,
     ) -> Answer {
         let mut answer = self.answer.lock().await;
-        if let Some((asked, answer)) = &*answer
-            && asked.elapsed() < COUNTS
-        {
-            return answer.clone();
+        if let Some((asked, answer)) = &*answer {
+            let age = asked.elapsed();
+            let counts = match answer.path {
+                Ok(_) => !stale || age < AGAIN,
+                Err(_) => age < FAILED,
+            };
+            if counts {
+                return answer.clone();
+            }
         }
         let shell = env.get(OsStr::new("SHELL")).cloned();
         let shell = shell.unwrap_or_else(|| DEFAULT_SHELL.into());
@@ -72,8 +94,9 @@ async fn ask(
     env: &BTreeMap<OsString, OsString>,
     guardian: &Arc<Guardian>,
     patience: Duration,
-) -> Result<OsString, String> {
-    guardian.ready().map_err(|error| error.to_string())?;
+) -> Result<OsString, Silent> {
+    let not_started = |error: io::Error| Silent::NotStarted(error.to_string());
+    guardian.ready().map_err(not_started)?;
     let mut command = Command::new(shell);
     // An interactive shell reads more of what a person has set, but stops where there is a
     // terminal that belongs to somebody else. Where there is one, the host was started from a shell.
@@ -85,22 +108,20 @@ async fn ask(
         .arg(format!("printf %s \"{AROUND}$PATH{AROUND}\""))
         .env_clear()
         .envs(env)
-        .env(MARK, guardian.mark())
         .current_dir("/")
         .process_group(0)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .kill_on_drop(true);
-    let mut child = command.spawn().map_err(|error| error.to_string())?;
+    let mut child = command.spawn().map_err(not_started)?;
     let group = child.id().and_then(|id| i32::try_from(id).ok());
     let group = group.and_then(Pid::from_raw);
     let _group = group.map(|group| (Group(group), guardian.guard(group)));
-    let stdout = child.stdout.take().ok_or("it has no output")?;
+    let stdout = child.stdout.take().ok_or(Silent::SaidNothing)?;
     match tokio::time::timeout(patience, said(stdout)).await {
-        Ok(Some(path)) => Ok(path),
-        Ok(None) => Err("it did not say".to_owned()),
-        Err(_) => Err(format!("it said nothing for {} s", patience.as_secs())),
+        Ok(path) => path.ok_or(Silent::SaidNothing),
+        Err(_) => Err(Silent::TimedOut(patience)),
     }
 }
 
@@ -158,9 +179,10 @@ pub(super) fn joined(own: &OsStr, more: &OsStr) -> OsString {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
 
     use super::*;
+    use crate::tests::stage::{runs, until};
 
     struct Person {
         home: tempfile::TempDir,
@@ -168,24 +190,36 @@ mod tests {
     }
 
     impl Person {
-        /// One whose shell is this script.
-        fn with_shell(script: &str) -> Self {
+        /// One with this profile.
+        fn with_profile(profile: &str) -> Self {
             let home = tempfile::tempdir().unwrap();
-            let shell = home.path().join("shell");
-            std::fs::write(&shell, format!("#!/bin/sh\n{script}\n")).unwrap();
-            std::fs::set_permissions(&shell, PermissionsExt::from_mode(0o755)).unwrap();
+            std::fs::write(home.path().join(".profile"), profile).unwrap();
             let env = BTreeMap::from([
                 ("HOME".into(), home.path().into()),
                 ("PATH".into(), "/usr/bin:/bin".into()),
-                ("SHELL".into(), shell.into()),
             ]);
             Self { home, env }
         }
 
-        async fn asked(&self, patience: Duration) -> Result<OsString, String> {
-            let shell = &self.env[OsStr::new("SHELL")];
+        async fn asked(&self, patience: Duration) -> Result<OsString, Silent> {
+            let shell = OsStr::new(DEFAULT_SHELL);
             ask(shell, &self.env, &Guardian::new(), patience).await
         }
+
+        /// The process whose number its profile wrote down.
+        async fn left(&self) -> u64 {
+            loop {
+                let left = std::fs::read_to_string(self.home.path().join("left"));
+                if let Ok(left) = left.unwrap_or_default().trim().parse() {
+                    return left;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+    }
+
+    fn first(path: &OsStr) -> PathBuf {
+        std::env::split_paths(path).next().unwrap()
     }
 
     #[tokio::test]
@@ -211,69 +245,60 @@ mod tests {
             let path = ask(shell.as_ref(), &env, &Guardian::new(), PATIENCE)
                 .await
                 .unwrap();
-            let first = std::env::split_paths(&path).next();
-            assert_eq!(first, Some(home.path().join("my tools")), "{shell}");
+            assert_eq!(first(&path), home.path().join("my tools"), "{shell}");
         }
     }
 
     #[tokio::test]
     async fn what_a_profile_prints_or_leaves_behind_is_no_obstacle() {
-        let person = Person::with_shell(
-            "echo @@conjure-\nsleep 1000 &\necho \"$!\" > \"$HOME/left\"\n\
-             PATH=/opt/x:$PATH\nfor command; do :; done\neval \"$command\"",
+        let person = Person::with_profile(
+            "echo @@conjure-\nsleep 1000 &\necho \"$!\" > \"$HOME/left\"\nPATH=/opt/x:$PATH\n",
         );
         let path = person.asked(PATIENCE).await.unwrap();
-        assert_eq!(path, "/opt/x:/usr/bin:/bin");
-        let left = std::fs::read_to_string(person.home.path().join("left")).unwrap();
-        let left = Pid::from_raw(left.trim().parse().unwrap()).unwrap();
-        gone(left).await;
+        assert_eq!(first(&path), Path::new("/opt/x"));
+        let left = person.left().await;
+        until("it was ended", || !runs(left));
     }
 
     #[tokio::test]
     async fn a_shell_that_hangs_is_ended() {
-        let person = Person::with_shell("echo \"$$\" > \"$HOME/left\"; sleep 1000");
-        let home = person.home.path().to_owned();
-        let hangs = person.asked(Duration::from_secs(2)).await;
-        assert_eq!(hangs, Err("it said nothing for 2 s".to_owned()));
-        let left = std::fs::read_to_string(home.join("left")).unwrap();
-        gone(Pid::from_raw(left.trim().parse().unwrap()).unwrap()).await;
-    }
-
-    /// Fails when a process is still there after a while.
-    async fn gone(process: Pid) {
-        for _ in 0..500 {
-            if rustix::process::test_kill_process(process).is_err() {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        panic!("{process:?} is still there");
+        let person = Person::with_profile("echo \"$$\" > \"$HOME/left\"\nsleep 1000\n");
+        let left = tokio::select! {
+            left = person.left() => left,
+            said = person.asked(PATIENCE * 6) => panic!("{said:?}"),
+        };
+        until("it was ended", || !runs(left));
+        let patience = Duration::from_millis(10);
+        let hangs = person.asked(patience).await;
+        assert_eq!(hangs, Err(Silent::TimedOut(patience)));
     }
 
     #[tokio::test]
     async fn a_shell_that_says_nothing_or_is_none_has_no_path() {
-        let silent = Person::with_shell("exit 0").asked(PATIENCE).await;
-        assert_eq!(silent, Err("it did not say".to_owned()));
-        let mut absent = Person::with_shell("");
-        absent.env.insert("SHELL".into(), "/no/such/shell".into());
-        assert!(
-            absent
-                .asked(PATIENCE)
-                .await
-                .unwrap_err()
-                .contains("No such file")
-        );
+        let silent = Person::with_profile("exit 0\n");
+        assert_eq!(silent.asked(PATIENCE).await, Err(Silent::SaidNothing));
+        let absent = OsStr::new("/no/such/shell");
+        let asked = ask(absent, &silent.env, &Guardian::new(), PATIENCE).await;
+        assert!(matches!(asked, Err(Silent::NotStarted(_))), "{asked:?}");
     }
 
     #[tokio::test]
-    async fn it_is_asked_once_for_servers_that_start_together() {
-        let person = Person::with_shell("echo asked >> \"$HOME/asked\"; exit 0");
+    async fn it_is_asked_once_for_servers_that_start_together_and_not_again_for_what_it_has() {
+        let person = Person::with_profile("echo asked >> \"$HOME/asked\"\nPATH=/opt/x:$PATH\n");
         let (shell, guardian) = (LoginShell::default(), Guardian::new());
-        let ask = || shell.path(&person.env, &guardian);
-        let (first, second) = tokio::join!(ask(), ask());
-        assert_eq!(first.path, second.path);
-        let asked = std::fs::read_to_string(person.home.path().join("asked")).unwrap();
-        assert_eq!(asked, "asked\n");
+        let ask = |stale| shell.path(stale, &person.env, &guardian);
+        let (one, two) = tokio::join!(ask(false), ask(true));
+        assert_eq!(one.path, two.path);
+        let asked = || std::fs::read_to_string(person.home.path().join("asked")).unwrap();
+        assert_eq!(asked(), "asked\n");
+        // Much later.
+        if let Some((when, _)) = &mut *shell.answer.lock().await {
+            *when -= AGAIN;
+        }
+        ask(false).await;
+        assert_eq!(asked(), "asked\n");
+        ask(true).await;
+        assert_eq!(asked(), "asked\nasked\n");
     }
 
     #[test]

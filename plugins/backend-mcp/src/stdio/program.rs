@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::guardian::Guardian;
-use super::login_shell::{Answer, LoginShell, joined};
+use super::login_shell::{Answer, LoginShell, Silent, joined};
 
 /// Variables of the host's that every server sees, besides everything that begins with `LC_`.
 const PASSED: &[&str] = &[
@@ -53,7 +53,7 @@ impl Launch<'_> {
     /// Looks for the program.
     ///
     /// # Errors
-    /// Where it was looked for; the kind is `NotFound`.
+    /// Where it was looked for. The kind is `NotFound`, or `TimedOut` when it may be found later.
     pub(crate) async fn find(
         &self,
         login_shell: &LoginShell,
@@ -68,16 +68,38 @@ impl Launch<'_> {
         if matches!(missing, Missing::File(_)) || self.env.contains_key(PATH) {
             return Err(missing.told(&env, None));
         }
-        let answer = login_shell
-            .path(&passed(std::env::vars_os(), &[]), guardian)
-            .await;
-        if let Ok(more) = &answer.path {
-            let path = joined(path(&env), more);
-            env.insert(PATH.into(), path);
+        let own = path(&env).to_owned();
+        let hosts = passed(std::env::vars_os(), &[]);
+        let mut answer = login_shell.path(false, &hosts, guardian).await;
+        let mut is_again = false;
+        loop {
+            if let Ok(more) = &answer.path {
+                env.insert(PATH.into(), joined(&own, more));
+            }
+            let missing = match self.look(&env) {
+                Ok(file) => {
+                    self.put_first(&file, &own, &mut env);
+                    return Ok(Program { file, env });
+                }
+                Err(missing) => missing,
+            };
+            if is_again {
+                return Err(missing.told(&env, Some(&answer)));
+            }
+            is_again = true;
+            answer = login_shell.path(true, &hosts, guardian).await;
         }
-        match self.look(&env) {
-            Ok(file) => Ok(Program { file, env }),
-            Err(missing) => Err(missing.told(&env, Some(&answer))),
+    }
+
+    /// What is beside a program that only the login shell has belongs to it, as `node` does to
+    /// `npx`: the host may have another one.
+    fn put_first(&self, file: &Path, own: &OsStr, env: &mut BTreeMap<OsString, OsString>) {
+        let Some(beside) = file.parent().filter(|_| !self.command.contains('/')) else {
+            return;
+        };
+        if !std::env::split_paths(own).any(|dir| dir == beside) {
+            let path = joined(beside.as_os_str(), path(env));
+            env.insert(PATH.into(), path);
         }
     }
 
@@ -103,15 +125,22 @@ impl Launch<'_> {
                 false => return Err(Missing::File(file)),
             }
         } else {
-            let found = among(path(env), named);
+            let found = self.among(path(env), named);
             found.ok_or_else(|| Missing::Name(named.to_owned(), None))?
         };
         match interpreter(&file) {
-            Some(needed) if among(path(env), &needed).is_none() => {
+            Some(needed) if self.among(path(env), &needed).is_none() => {
                 Err(Missing::Name(needed, Some(file)))
             }
             _ => Ok(file),
         }
+    }
+
+    /// The first program of that name. An entry that is not absolute is below where it will run.
+    fn among(&self, path: &OsStr, name: &str) -> Option<PathBuf> {
+        let cwd = self.cwd.unwrap_or(Path::new(""));
+        let mut files = std::env::split_paths(path).map(|dir| cwd.join(dir).join(name));
+        files.find(|file| is_program(file))
     }
 }
 
@@ -128,7 +157,11 @@ impl Missing {
                 script.display()
             ),
         };
+        let mut kind = io::ErrorKind::NotFound;
         if let Some(Answer { shell, path }) = asked {
+            if matches!(path, Err(Silent::TimedOut(_))) {
+                kind = io::ErrorKind::TimedOut;
+            }
             let shell = shell.display();
             why += &match path {
                 Ok(_) => format!(" (the host's, and what a login shell, {shell}, has besides)"),
@@ -137,7 +170,7 @@ impl Missing {
                 }
             };
         }
-        io::Error::new(io::ErrorKind::NotFound, why)
+        io::Error::new(kind, why)
     }
 }
 
@@ -162,19 +195,14 @@ fn path(env: &BTreeMap<OsString, OsString>) -> &OsStr {
         .map_or(OsStr::new(""), |path| path)
 }
 
-/// The first program of that name.
-fn among(path: &OsStr, name: &str) -> Option<PathBuf> {
-    let mut files = std::env::split_paths(path).map(|dir| dir.join(name));
-    files.find(|file| is_program(file))
-}
-
 fn is_program(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
     path.metadata()
         .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
-/// The program that `env` looks for to run a script: `node` of `#!/usr/bin/env node`.
+/// The program that `env` looks for to run a script: `node` of `#!/usr/bin/env node`. Of a line that
+/// says more than that and `-S`, nothing is known.
 fn interpreter(script: &Path) -> Option<String> {
     let mut begin = Vec::new();
     let file = File::open(script).ok()?;
@@ -187,8 +215,14 @@ fn interpreter(script: &Path) -> Option<String> {
     if Path::new(words.next()?).file_name() != Some(OsStr::new("env")) {
         return None;
     }
-    let name = words.find(|word| !word.starts_with('-') && !word.contains('='))?;
-    (!name.contains('/')).then(|| name.to_owned())
+    let mut name = words.next()?;
+    let is_split = name == "-S";
+    if is_split {
+        name = words.next()?;
+    }
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.+-".contains(&byte);
+    let is_plain = name.bytes().all(plain) && !name.starts_with('-');
+    (is_plain && (is_split || words.next().is_none())).then(|| name.to_owned())
 }
 
 #[cfg(test)]
@@ -253,6 +287,34 @@ mod tests {
     }
 
     #[test]
+    fn an_entry_that_is_not_absolute_is_below_where_it_will_run() {
+        let (dir, own) = (tempfile::tempdir().unwrap(), BTreeMap::new());
+        std::fs::create_dir(dir.path().join("bin")).unwrap();
+        let named = script(dir.path(), "bin/a", "#!/bin/sh");
+        let launch = Launch {
+            cwd: Some(dir.path()),
+            ..launch("a", &own)
+        };
+        assert_eq!(
+            launch.look(&with_path("bin:/bin")).unwrap(),
+            Path::new(&named)
+        );
+    }
+
+    #[test]
+    fn what_is_beside_a_program_of_the_login_shell_comes_first() {
+        let own = BTreeMap::new();
+        let put = |command: &str, file: &str| {
+            let mut env = with_path("/a:/b:/c");
+            launch(command, &own).put_first(Path::new(file), OsStr::new("/a"), &mut env);
+            path(&env).to_owned()
+        };
+        assert_eq!(put("npx", "/c/npx"), "/c:/a:/b");
+        assert_eq!(put("npx", "/a/npx"), "/a:/b:/c");
+        assert_eq!(put("./own", "/c/own"), "/a:/b:/c");
+    }
+
+    #[test]
     fn a_script_without_what_runs_it_is_missing_that() {
         let dir = tempfile::tempdir().unwrap();
         let named = script(dir.path(), "a", "#!/usr/bin/env no-such-program");
@@ -261,7 +323,10 @@ mod tests {
         assert!(error.starts_with(&why), "{error}");
         let lines = [
             "#!/usr/bin/env sh",
-            "#!/usr/bin/env -S A=b sh -e",
+            "#!/usr/bin/env -S sh -e",
+            "#!/usr/bin/env -S A=b no-such-program",
+            "#!/usr/bin/env -S -u B no-such-program",
+            "#!/usr/bin/env no-such-program -e",
             "#! /bin/sh -e",
             "#!/no/such/program",
             "#!",

@@ -198,7 +198,7 @@ pub(super) fn log(path: &Path) -> Vec<Value> {
 
 /// Waits for something that comes.
 #[track_caller]
-pub(super) fn until(what: &str, is_so: impl Fn() -> bool) {
+pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
     let limit = Instant::now() + PATIENCE;
     while !is_so() {
         assert!(Instant::now() < limit, "never: {what}");
@@ -207,7 +207,7 @@ pub(super) fn until(what: &str, is_so: impl Fn() -> bool) {
 }
 
 /// Whether a process runs; one that waits to be fetched does not.
-pub(super) fn runs(pid: u64) -> bool {
+pub(crate) fn runs(pid: u64) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat
         .rsplit_once(") ")

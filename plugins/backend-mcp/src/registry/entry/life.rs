@@ -8,7 +8,7 @@ use conjure_skill_sdk::protocol::PluginEvent;
 use tokio::sync::watch;
 
 use super::super::backoff::Backoff;
-use super::super::connect::{self, OpenError, Opening};
+use super::super::connect::{self, OpenError, Opening, Peer};
 use super::super::{Registry, State};
 use super::{Entry, Listed, is_stateful};
 use crate::config::Start;
@@ -130,6 +130,9 @@ impl Entry {
     }
 
     async fn open(&self, registry: &Registry) -> Result<Connection, OpenError> {
+        let (server, dir) = (&self.server, self.working_dir.as_deref());
+        // It may take a person's profile a while to say where a program is, and nobody else waits.
+        let peer = Peer::find(server, dir, &registry.login_shell, &registry.guardian).await?;
         let closed = |_| OpenError::Transient("the registry is closed".to_owned());
         let _turn = registry.starting.acquire().await.map_err(closed)?;
         let users = self.users();
@@ -140,10 +143,9 @@ impl Entry {
             move |event: &PluginEvent| hub.send(&users, event)
         });
         let opening = Opening {
-            server: &self.server,
-            working_dir: self.working_dir.as_deref(),
+            server,
+            peer,
             guardian: &registry.guardian,
-            login_shell: &registry.login_shell,
             outside: Arc::new(outside),
             standing: Arc::new(move || hub.one_of(&users)),
             generation: self.generation() + 1,
