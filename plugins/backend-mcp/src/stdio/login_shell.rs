@@ -163,7 +163,11 @@ impl Drop for Group {
 
 /// The entries of one `PATH`, and behind them those of another that it lacks.
 pub(super) fn joined(own: &OsStr, more: &OsStr) -> OsString {
-    let split = |path: &OsStr| -> Vec<_> { std::env::split_paths(path).collect() };
+    // An empty path has no entry; an empty entry would be the directory of whoever looks.
+    let split = |path: &OsStr| -> Vec<_> {
+        let entries = std::env::split_paths(path);
+        entries.filter(|_| !path.is_empty()).collect()
+    };
     let mut entries = split(own);
     for entry in split(more) {
         if Path::is_absolute(&entry) && !entries.contains(&entry) {
@@ -306,5 +310,6 @@ mod tests {
         let joined = |own: &str, more: &str| joined(own.as_ref(), more.as_ref());
         assert_eq!(joined("/b:/a", "/a:/c:rel::/b:/d"), "/b:/a:/c:/d");
         assert_eq!(joined("/a", ""), "/a");
+        assert_eq!(joined("", "/a:/b"), "/a:/b");
     }
 }
