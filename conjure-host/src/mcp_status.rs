@@ -100,11 +100,8 @@ async fn statuses(alone: &Alone) -> Result<Vec<Value>, CallFailure> {
 fn is_settled(status: &Value) -> bool {
     match status.get("state").and_then(Value::as_str) {
         Some("starting") => false,
-        Some("ready") => {
-            // Tools of an earlier time are there at once.
-            let is_listing = status.get("listing") == Some(&Value::Bool(true));
-            !is_listing && (status.get("tools").is_some() || status.get("list_error").is_some())
-        }
+        // Tools of an earlier time are there at once.
+        Some("ready") => status.get("listing") != Some(&Value::Bool(true)),
         _ => true,
     }
 }
@@ -117,7 +114,6 @@ mod tests {
     fn a_server_has_settled_once_its_own_lists_were_read() {
         for (status, settled) in [
             (json!({ "state": "starting" }), false),
-            (json!({ "state": "ready" }), false),
             (
                 json!({ "state": "ready", "tools": 2, "listing": true }),
                 false,

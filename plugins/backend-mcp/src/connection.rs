@@ -208,7 +208,7 @@ impl Connection {
             serial,
             era,
             info: (*info).clone(),
-            pid: process.as_ref().and_then(Process::id),
+            pid: process.as_ref().map(Process::id),
             program: process.as_ref().map(|process| process.program().to_owned()),
             took: begun.elapsed(),
             peer,

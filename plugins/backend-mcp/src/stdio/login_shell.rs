@@ -13,12 +13,12 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Command;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use super::group::Group;
 use super::guardian::Guardian;
 
 /// Who is asked when nobody says which shell is the person's.
@@ -115,9 +115,7 @@ async fn ask(
         .stderr(Stdio::null())
         .kill_on_drop(true);
     let mut child = command.spawn().map_err(not_started)?;
-    let group = child.id().and_then(|id| i32::try_from(id).ok());
-    let group = group.and_then(Pid::from_raw);
-    let _group = group.map(|group| (Group(group), guardian.guard(group)));
+    let _group = Group::of(&child, guardian).map_err(not_started)?;
     let stdout = child.stdout.take().ok_or(Silent::SaidNothing)?;
     match tokio::time::timeout(patience, said(stdout)).await {
         Ok(path) => path.ok_or(Silent::SaidNothing),
@@ -149,16 +147,6 @@ fn between(read: &[u8]) -> Option<&[u8]> {
     };
     let rest = read.get(at(read)? + around.len()..)?;
     rest.get(..at(rest)?)
-}
-
-/// The shell's group; dropping it kills it.
-struct Group(Pid);
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        // Nobody of it may be left.
-        let _ = kill_process_group(self.0, Signal::KILL);
-    }
 }
 
 /// The entries of one `PATH`, and behind them those of another that it lacks.
@@ -211,14 +199,9 @@ mod tests {
         }
 
         /// The process whose number its profile wrote down.
-        async fn left(&self) -> u64 {
-            loop {
-                let left = std::fs::read_to_string(self.home.path().join("left"));
-                if let Ok(left) = left.unwrap_or_default().trim().parse() {
-                    return left;
-                }
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
+        fn left(&self) -> Option<u64> {
+            let left = std::fs::read_to_string(self.home.path().join("left"));
+            left.ok()?.trim().parse().ok()
         }
     }
 
@@ -260,17 +243,21 @@ mod tests {
         );
         let path = person.asked(PATIENCE).await.unwrap();
         assert_eq!(first(&path), Path::new("/opt/x"));
-        let left = person.left().await;
+        let left = person.left().unwrap();
         until("it was ended", || !runs(left));
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "multi_thread")]
     async fn a_shell_that_hangs_is_ended() {
-        let person = Person::with_profile("echo \"$$\" > \"$HOME/left\"\nsleep 1000\n");
-        let left = tokio::select! {
-            left = person.left() => left,
-            said = person.asked(PATIENCE * 6) => panic!("{said:?}"),
-        };
+        let profile = "echo \"$$\" > \"$HOME/left\"\nsleep 1000\n";
+        let person = Arc::new(Person::with_profile(profile));
+        let asks = Arc::clone(&person);
+        let asked = tokio::spawn(async move { asks.asked(PATIENCE * 6).await });
+        until("it began", || person.left().is_some());
+        let left = person.left().unwrap();
+        assert!(runs(left));
+        asked.abort();
+        assert!(asked.await.unwrap_err().is_cancelled());
         until("it was ended", || !runs(left));
         let patience = Duration::from_millis(10);
         let hangs = person.asked(patience).await;

@@ -1,5 +1,6 @@
 //! Servers that are processes: how they are started, what they print, how they end.
 
+mod group;
 mod guardian;
 mod input;
 mod login_shell;

@@ -7,11 +7,12 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+use rustix::process::Signal;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::watch;
 
-use super::guardian::{Guarded, Guardian, MARK};
+use super::group::Group;
+use super::guardian::{Guardian, MARK};
 use super::program::{Launch, Program};
 
 /// How long a server may take to end when its input has ended, and after it was told to.
@@ -32,11 +33,9 @@ pub(crate) struct Pipes {
 /// A server that runs. Dropping it kills its group.
 #[derive(Debug)]
 pub(crate) struct Process {
-    id: Option<u32>,
     program: String,
     exit: Exit,
-    group: Option<Pid>,
-    _guarded: Option<Guarded>,
+    group: Group,
 }
 
 /// The end of a server's process. A program that it started may hold its pipes open for longer.
@@ -84,10 +83,7 @@ pub(crate) fn launch(
             format!("{} could not be started: {error}", program.file.display()),
         )
     })?;
-    let group = child
-        .id()
-        .and_then(|id| i32::try_from(id).ok())
-        .and_then(Pid::from_raw);
+    let group = Group::of(&child, guardian)?;
     let pipes = match (child.stdin.take(), child.stdout.take(), child.stderr.take()) {
         (Some(stdin), Some(stdout), Some(stderr)) => Pipes {
             stdin,
@@ -97,8 +93,6 @@ pub(crate) fn launch(
         _ => return Err(io::ErrorKind::BrokenPipe.into()),
     };
     let process = Process {
-        _guarded: group.map(|group| guardian.guard(group)),
-        id: child.id(),
         program: program.file.display().to_string(),
         exit: Exit::of(child),
         group,
@@ -126,8 +120,8 @@ impl Exit {
 
 impl Process {
     /// Its number.
-    pub(crate) fn id(&self) -> Option<u32> {
-        self.id
+    pub(crate) fn id(&self) -> u32 {
+        self.group.id()
     }
 
     /// The file of its program.
@@ -145,17 +139,17 @@ impl Process {
     pub(crate) async fn end(mut self) -> Option<ExitStatus> {
         let mut status = self.exited(POLITE).await;
         if status.is_none() {
-            self.signal(Signal::TERM);
+            self.group.signal(Signal::TERM);
             status = self.exited(POLITE).await;
         }
         if status.is_none() {
-            self.signal(Signal::KILL);
+            self.group.signal(Signal::KILL);
             status = self.exited(POLITE).await;
         }
         // Whatever it started and left.
-        self.signal(Signal::TERM);
+        self.group.signal(Signal::TERM);
         let until = tokio::time::Instant::now() + REST;
-        while self.is_anything_left() && tokio::time::Instant::now() < until {
+        while self.group.is_anything_left() && tokio::time::Instant::now() < until {
             tokio::time::sleep(LOOK).await;
         }
         status
@@ -164,23 +158,5 @@ impl Process {
     async fn exited(&mut self, within: Duration) -> Option<ExitStatus> {
         let exited = tokio::time::timeout(within, self.exit.wait()).await;
         exited.ok().flatten()
-    }
-
-    fn is_anything_left(&self) -> bool {
-        self.group
-            .is_some_and(|group| test_kill_process_group(group).is_ok())
-    }
-
-    fn signal(&self, signal: Signal) {
-        if let Some(group) = self.group {
-            // Nobody of it may be left.
-            let _ = kill_process_group(group, signal);
-        }
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        self.signal(Signal::KILL);
     }
 }

@@ -64,31 +64,27 @@ impl Launch<'_> {
             Ok(file) => return Ok(Program { file, env }),
             Err(missing) => missing,
         };
+        let mut failed = missing.told(&env, None);
         // A path that the configuration names is the whole of it.
         if matches!(missing, Missing::File(_)) || self.env.contains_key(PATH) {
-            return Err(missing.told(&env, None));
+            return Err(failed);
         }
         let own = path(&env).to_owned();
         let hosts = passed(std::env::vars_os(), &[]);
-        let mut answer = login_shell.path(false, &hosts, guardian).await;
-        let mut is_again = false;
-        loop {
+        for stale in [false, true] {
+            let answer = login_shell.path(stale, &hosts, guardian).await;
             if let Ok(more) = &answer.path {
                 env.insert(PATH.into(), joined(&own, more));
             }
-            let missing = match self.look(&env) {
+            match self.look(&env) {
                 Ok(file) => {
                     self.put_first(&file, &own, &mut env);
                     return Ok(Program { file, env });
                 }
-                Err(missing) => missing,
-            };
-            if is_again {
-                return Err(missing.told(&env, Some(&answer)));
+                Err(missing) => failed = missing.told(&env, Some(&answer)),
             }
-            is_again = true;
-            answer = login_shell.path(true, &hosts, guardian).await;
         }
+        Err(failed)
     }
 
     /// What is beside a program that only the login shell has belongs to it, as `node` does to
