@@ -102,7 +102,7 @@ pub fn keys(data_dir: impl Into<PathBuf>) -> Keys {
 }
 
 /// Before the name of a secret that plugins may ask for, when their manifest names it.
-pub const SECRET_PREFIX: &str = "CONJURE_SECRET_";
+pub use conjure_import::SECRET_PREFIX;
 
 /// The keys of providers in the environment, by the names of their variables. A plugin gets one
 /// only when its manifest names it, as any secret.

@@ -15,7 +15,6 @@ pub mod fs;
 mod host;
 mod http_server;
 pub mod manager;
-pub mod mcp_import;
 pub mod mcp_server;
 pub mod mcp_status;
 pub mod outlook;
@@ -29,4 +28,5 @@ pub mod skill_folders;
 pub mod store;
 pub mod telemetry;
 
+pub use conjure_import as mcp_import;
 pub use host::{Host, HostBuilder, HostError, host_operations, plugin_create};

@@ -13,7 +13,11 @@ mod typed;
 use serde_json::{Map, Value};
 
 pub use server::{Import, Secret};
-pub(crate) use typed::secrets as typed_secrets;
+pub use typed::{Typed, secrets as typed_secrets};
+
+/// What the environment variable of a secret begins with: `CONJURE_SECRET_NAME` is the secret
+/// `NAME`.
+pub const SECRET_PREFIX: &str = "CONJURE_SECRET_";
 
 /// Reads a configuration, whichever of the forms it is: lines `claude mcp add …`, JSON with
 /// `mcpServers` or `servers`, TOML with `[mcp_servers.NAME]`.

@@ -16,10 +16,11 @@ use super::server::{Import, Text};
 const LONGEST: usize = 45;
 
 /// A secret that was taken out.
-pub(crate) struct Typed {
+pub struct Typed {
     /// What it is to be called.
-    pub(crate) name: String,
-    pub(crate) secret: SecretString,
+    pub name: String,
+    /// Its value.
+    pub secret: SecretString,
     /// Where it was, as a JSON pointer.
     place: String,
     /// What stands before it, such as `Bearer `.
@@ -28,7 +29,7 @@ pub(crate) struct Typed {
 
 impl Typed {
     /// Names the secret where it was.
-    pub(crate) fn put(&self, settings: &mut Value, name: &str) {
+    pub fn put(&self, settings: &mut Value, name: &str) {
         if let Some(place) = settings.pointer_mut(&self.place) {
             *place = if self.prefix.is_empty() {
                 json!({ "secret": name })
@@ -40,7 +41,7 @@ impl Typed {
 }
 
 /// The secrets in the settings of a server. `before` are settings whose plain values are known.
-pub(crate) fn secrets(server: &str, settings: &Value, before: &[&Value]) -> Vec<Typed> {
+pub fn secrets(server: &str, settings: &Value, before: &[&Value]) -> Vec<Typed> {
     let mut found = Vec::new();
     let mut take = |place: String, label: &str, prefix: &str, secret: &str| {
         let is_known = |before: &&Value| before.pointer(&place) == settings.pointer(&place);

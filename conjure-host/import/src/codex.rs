@@ -5,7 +5,7 @@ use toml::{Table, Value};
 use super::server::{Import, Server};
 
 /// Reads a whole file.
-pub(super) fn read(text: &str) -> Result<Import, String> {
+pub(crate) fn read(text: &str) -> Result<Import, String> {
     let file: Table = text.parse().map_err(|error: toml::de::Error| {
         format!(
             "it is neither JSON nor a line `claude mcp add …` nor TOML: {}",

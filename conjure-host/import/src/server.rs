@@ -5,26 +5,26 @@ use super::secret::{self, Found};
 
 /// A value as it is written down.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Text {
+pub(crate) enum Text {
     Plain(String),
     Secret { name: String, prefix: String },
 }
 
 /// A server.
 #[derive(Debug, Default)]
-pub(super) struct Server {
-    pub(super) name: String,
-    pub(super) command: Option<String>,
-    pub(super) args: Vec<Text>,
-    pub(super) cwd: Option<String>,
-    pub(super) url: Option<Text>,
-    pub(super) env: Vec<(String, Text)>,
-    pub(super) pass_env: Vec<String>,
-    pub(super) headers: Vec<(String, Text)>,
-    pub(super) oauth: Vec<(&'static str, toml::Value)>,
-    pub(super) oauth_secret: Option<Text>,
+pub(crate) struct Server {
+    pub(crate) name: String,
+    pub(crate) command: Option<String>,
+    pub(crate) args: Vec<Text>,
+    pub(crate) cwd: Option<String>,
+    pub(crate) url: Option<Text>,
+    pub(crate) env: Vec<(String, Text)>,
+    pub(crate) pass_env: Vec<String>,
+    pub(crate) headers: Vec<(String, Text)>,
+    pub(crate) oauth: Vec<(&'static str, toml::Value)>,
+    pub(crate) oauth_secret: Option<Text>,
     /// Settings that are written as they are.
-    pub(super) settings: Vec<(&'static str, toml::Value)>,
+    pub(crate) settings: Vec<(&'static str, toml::Value)>,
 }
 
 /// A secret that somebody must set.
@@ -41,14 +41,14 @@ pub struct Secret {
 impl Secret {
     /// The variable that sets it.
     pub fn variable(&self) -> String {
-        format!("{}{}", crate::env::SECRET_PREFIX, self.name)
+        format!("{}{}", crate::SECRET_PREFIX, self.name)
     }
 }
 
 /// Everything that was found.
 #[derive(Debug, Default)]
 pub struct Import {
-    pub(super) servers: Vec<Server>,
+    pub(crate) servers: Vec<Server>,
     /// Secrets that somebody must set.
     pub secrets: Vec<Secret>,
     /// What was not understood or left out.
@@ -57,12 +57,12 @@ pub struct Import {
 
 impl Import {
     /// Tells something.
-    pub(super) fn note(&mut self, server: &str, text: &str) {
+    pub(crate) fn note(&mut self, server: &str, text: &str) {
         self.notes.push(format!("`{server}`: {text}"));
     }
 
     /// A value of a server, as it may be written down. `label` is what a secret is called after.
-    pub(super) fn text(&mut self, server: &str, what: &str, label: &str, value: &str) -> Text {
+    pub(crate) fn text(&mut self, server: &str, what: &str, label: &str, value: &str) -> Text {
         match secret::find(label, value) {
             Found::Plain => Text::Plain(value.to_owned()),
             Found::Secret { prefix, from, note } => {
@@ -75,7 +75,7 @@ impl Import {
     }
 
     /// A value that is a secret whatever it looks like.
-    pub(super) fn secret(
+    pub(crate) fn secret(
         &mut self,
         server: &str,
         what: &str,
@@ -102,7 +102,7 @@ impl Import {
     }
 
     /// An argument of a program; `before` is the one before it.
-    pub(super) fn argument(&mut self, server: &str, before: Option<&str>, value: &str) -> Text {
+    pub(crate) fn argument(&mut self, server: &str, before: Option<&str>, value: &str) -> Text {
         if value.contains("://") && secret::is_in_address(value) {
             return self.address(server, value);
         }
@@ -130,7 +130,7 @@ impl Import {
     }
 
     /// The address of a server: all of it is the secret when it has one in it.
-    pub(super) fn address(&mut self, server: &str, url: &str) -> Text {
+    pub(crate) fn address(&mut self, server: &str, url: &str) -> Text {
         if secret::is_in_address(url) {
             let what = "the whole address, which has a secret in it,";
             return self.secret(server, what, "URL", String::new(), None);

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::server::{Import, Server};
 
 /// Reads a whole file; comments and commas at the end of lists are VS Code's.
-pub(super) fn read(text: &str) -> Result<Import, String> {
+pub(crate) fn read(text: &str) -> Result<Import, String> {
     let value: Value = serde_json::from_str(&plain(text)).map_err(|error| error.to_string())?;
     let mut import = Import::default();
     let direct = ["mcpServers", "servers", "mcp_servers"];
@@ -34,7 +34,7 @@ pub(super) fn read(text: &str) -> Result<Import, String> {
 }
 
 /// Reads one server.
-pub(super) fn server(name: &str, value: &Value, import: &mut Import) {
+pub(crate) fn server(name: &str, value: &Value, import: &mut Import) {
     let Value::Object(fields) = value else {
         import.note(name, "it is no object, and left out");
         return;
@@ -87,7 +87,7 @@ pub(super) fn server(name: &str, value: &Value, import: &mut Import) {
 }
 
 /// The transport before streamable HTTP.
-pub(super) fn old_transport(name: &str, import: &mut Import) {
+pub(crate) fn old_transport(name: &str, import: &mut Import) {
     import.note(
         name,
         "it used HTTP with SSE, which is not spoken here; its address is written down as it is, \

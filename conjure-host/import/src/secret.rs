@@ -53,7 +53,7 @@ const LONG: usize = 24;
 
 /// What a value is.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(crate) enum Found {
     Plain,
     Secret {
         prefix: String,
@@ -64,7 +64,7 @@ pub(super) enum Found {
 }
 
 /// What a value of this name is.
-pub(super) fn find(name: &str, value: &str) -> Found {
+pub(crate) fn find(name: &str, value: &str) -> Found {
     let (prefix, rest) = prefixed(value);
     if let Some(text) = rest
         .strip_prefix("${input:")
@@ -105,7 +105,7 @@ pub(super) fn find(name: &str, value: &str) -> Found {
 }
 
 /// The name of a secret.
-pub(super) fn name(server: &str, label: &str) -> String {
+pub(crate) fn name(server: &str, label: &str) -> String {
     let part = |text: &str| {
         let text: String = text
             .chars()
@@ -123,7 +123,7 @@ pub(super) fn name(server: &str, label: &str) -> String {
 }
 
 /// The variable that a value stands for: `$NAME`, `${NAME}`, `${env:NAME}`.
-pub(super) fn variable(value: &str) -> Option<String> {
+pub(crate) fn variable(value: &str) -> Option<String> {
     let inner = match value.strip_prefix("${") {
         Some(rest) => rest.strip_suffix('}')?,
         None => value.strip_prefix('$')?,
@@ -134,7 +134,7 @@ pub(super) fn variable(value: &str) -> Option<String> {
 }
 
 /// Whether an address has a secret in it.
-pub(super) fn is_in_address(url: &str) -> bool {
+pub(crate) fn is_in_address(url: &str) -> bool {
     if url.contains("${") {
         return true;
     }
@@ -150,7 +150,7 @@ pub(super) fn is_in_address(url: &str) -> bool {
 }
 
 /// A value without the scheme that stands before it, such as `Bearer `.
-pub(super) fn prefixed(value: &str) -> (String, &str) {
+pub(crate) fn prefixed(value: &str) -> (String, &str) {
     for scheme in ["Bearer ", "bearer ", "Basic ", "Token ", "token "] {
         if let Some(rest) = value.strip_prefix(scheme) {
             return (scheme.to_owned(), rest);

@@ -4,7 +4,7 @@ use super::json;
 use super::server::{Import, Server, Text};
 
 /// Reads one line or several.
-pub(super) fn read(text: &str) -> Result<Import, String> {
+pub(crate) fn read(text: &str) -> Result<Import, String> {
     let mut import = Import::default();
     // A line may go on in the next.
     let text = text.replace("\\\n", " ");
