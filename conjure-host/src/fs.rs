@@ -192,6 +192,44 @@ pub fn write_new(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
     })
 }
 
+/// Writes a file that only its owner can read, where nothing is yet. Readers see it whole or not
+/// at all.
+///
+/// # Errors
+/// The system's, with the path; nothing is left behind then. Of two writers at the same time one
+/// gets [`io::ErrorKind::AlreadyExists`].
+pub fn write_new_private(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
+    use std::io::Write as _;
+    let path = path.as_ref();
+    let temporary = beside(path);
+    let written = private_file(&temporary).and_then(|mut file| {
+        file.write_all(bytes)?;
+        std::fs::hard_link(&temporary, path)
+    });
+    let _ = std::fs::remove_file(&temporary);
+    written.map_err(|error| named("make", path, &error))
+}
+
+/// Whether a file belongs to this process's user and nobody else may read or write it.
+///
+/// # Errors
+/// The system's, with the path.
+pub fn is_private(path: impl AsRef<Path>) -> io::Result<bool> {
+    let path = path.as_ref();
+    let found = std::fs::metadata(path).map_err(|e| named("look at", path, &e))?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt as _;
+        let own = rustix::process::geteuid().as_raw() == found.uid();
+        Ok(own && found.mode() & 0o077 == 0)
+    }
+    #[cfg(not(unix))]
+    {
+        drop(found);
+        Ok(true)
+    }
+}
+
 /// Makes a directory with its parents.
 ///
 /// # Errors

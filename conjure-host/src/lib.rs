@@ -30,3 +30,4 @@ pub mod telemetry;
 
 pub use conjure_import as mcp_import;
 pub use host::{Host, HostBuilder, HostError, host_operations, plugin_create};
+pub use http_server::{UserTokenError, user_token, user_token_file};

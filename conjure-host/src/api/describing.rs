@@ -84,12 +84,14 @@ fn finish(described: &mut OpenApi) {
     let components = described.components.get_or_insert_default();
     let token = HttpBuilder::new()
         .scheme(HttpAuthScheme::Bearer)
-        .description(Some("Needed where the server was started with tokens"));
+        .description(Some(
+            "The token of the user who serves, or another one that it was given",
+        ));
     components.add_security_scheme("token", SecurityScheme::Http(token.build()));
-    described.security = Some(vec![
-        SecurityRequirement::default(),
-        SecurityRequirement::new("token", Vec::<String>::new()),
-    ]);
+    described.security = Some(vec![SecurityRequirement::new(
+        "token",
+        Vec::<String>::new(),
+    )]);
     let tags = TAGS.map(|(name, about)| {
         let mut tag = Tag::new(name);
         tag.description = Some(about.to_owned());

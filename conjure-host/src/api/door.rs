@@ -1,5 +1,5 @@
-//! What every request has to get past: the right `Host`, no foreign `Origin`, a token where one is
-//! needed. Counts what was answered.
+//! What every request has to get past: the right `Host`, no foreign `Origin`, a token or the cookie
+//! of a browser. Counts what was answered.
 //!
 //! `Host` keeps pages out whose name was bound to this address after they were loaded (DNS
 //! rebinding), `Origin` the scripts of all other pages.
@@ -8,18 +8,18 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
+use super::browsers::LOGIN;
 use super::metrics::Asked;
 use super::problem::Problem;
 use super::state::App;
-use crate::http_server::Tokens;
+use crate::http_server::{AllowedHosts, Tokens};
 
-/// Paths at which a supervisor asks, which has no token.
-pub(super) const OPEN: [&str; 2] = ["/healthz", "/readyz"];
+/// Paths at which somebody asks who has no token: a supervisor, and a browser with a link.
+pub(super) const OPEN: [&str; 3] = ["/healthz", "/readyz", LOGIN];
 /// What a page of an allowed origin may send.
 const SENT: &str = "authorization, content-type, idempotency-key, last-event-id, range, if-range, \
                     if-match, if-none-match";
@@ -32,7 +32,7 @@ pub(super) struct Client(pub(super) Option<Arc<str>>);
 
 /// Who is let in.
 pub(super) struct Door {
-    pub(super) hosts: Vec<String>,
+    pub(super) hosts: AllowedHosts,
     pub(super) origins: Vec<String>,
     pub(super) tokens: Tokens,
     pub(super) app: App,
@@ -120,9 +120,10 @@ impl Door {
         let (Some(host), None) = (named.next(), named.next()) else {
             return Err(Problem::malformed("a request has one `Host` header"));
         };
-        let host = host.to_str().ok().and_then(|host| host.parse().ok());
-        let known = host.is_some_and(|host| self.knows(&host))
-            && uri.authority().is_none_or(|asked| self.knows(asked));
+        let known = host.to_str().is_ok_and(|host| self.hosts.allows(host))
+            && uri
+                .authority()
+                .is_none_or(|asked| self.hosts.allows(asked.as_str()));
         if known {
             return Ok(());
         }
@@ -132,21 +133,6 @@ impl Door {
             "this server is not known by the name in `Host`; `conjure serve --allow-host NAME` \
              adds one",
         ))
-    }
-
-    fn knows(&self, asked: &Authority) -> bool {
-        // Before an `@` there would be a user.
-        if asked.as_str().contains('@') {
-            return false;
-        }
-        let host = asked.host();
-        let host = host
-            .strip_prefix('[')
-            .and_then(|host| host.strip_suffix(']'))
-            .unwrap_or(host);
-        self.hosts.iter().any(|known| {
-            known.eq_ignore_ascii_case(host) || known.eq_ignore_ascii_case(asked.as_str())
-        })
     }
 
     /// The origin of the page that asks, where it may.
@@ -168,16 +154,22 @@ impl Door {
     }
 
     fn client(&self, request: &Request) -> Result<Client, Problem> {
-        if self.tokens.is_empty() || OPEN.contains(&request.uri().path()) {
+        if OPEN.contains(&request.uri().path()) {
             return Ok(Client::default());
         }
         if let Some(name) = self.tokens.name_of(request.headers()) {
             return Ok(Client(Some(name)));
         }
+        let has_token = request.headers().contains_key(header::AUTHORIZATION);
+        if !has_token && self.app.browsers.knows(request.headers()) {
+            return Ok(Client(Some(Arc::from("browser"))));
+        }
         Err(Problem::new(
             StatusCode::UNAUTHORIZED,
             "no-token",
-            "a token is needed: `Authorization: Bearer TOKEN`",
+            "a token is needed: `Authorization: Bearer TOKEN`; that of the user who serves is in \
+             the file `http-token` of the directory of data, and `conjure serve --link` prints a \
+             link that lets a browser in",
         )
         .header(
             header::WWW_AUTHENTICATE,

@@ -20,10 +20,14 @@ const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=
 const PATIENCE: Duration = Duration::from_secs(8);
 
 pub(super) fn router() -> Operations {
+    supervised().routes(routes!(metrics))
+}
+
+/// What a supervisor asks.
+pub(super) fn supervised() -> Operations {
     Operations::new()
         .routes(routes!(healthz))
         .routes(routes!(readyz))
-        .routes(routes!(metrics))
 }
 
 /// How the server is.

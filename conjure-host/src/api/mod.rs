@@ -1,11 +1,12 @@
 //! The HTTP API: the host for programs and pages, versioned under `/api/v1`.
 //!
 //! Everything that a person can do with sessions, threads and saved things, as requests. Listens on this
-//! machine unless it has tokens, checks `Host` and `Origin`, bounds bodies, connections and waits.
+//! machine unless told otherwise, lets nobody in without a token, checks `Host` and `Origin`, bounds bodies, connections and waits.
 //! What each operation takes and gives is in `docs/openapi.json`; [`document`] is the same text.
 
 mod approvals;
 mod auths;
+mod browsers;
 #[cfg(test)]
 mod describing;
 mod door;
@@ -51,8 +52,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::auths::Auths;
+use crate::http_server::Tokens;
 use crate::http_server::connections::{self, Bounds};
 use crate::manager::Manager;
+use browsers::Browsers;
 use door::Door;
 use metrics::Metrics;
 use operations::Operations;
@@ -83,15 +86,12 @@ pub struct Api {
 /// Why there is no server.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
-    /// An address that others reach, without a token.
+    /// Nothing would keep anybody out.
     #[error(
-        "{address} can be reached from other machines, and there is no token: give one with \
-         `--token-file` or `--token-env`, or listen on 127.0.0.1"
+        "a server needs a token, also on 127.0.0.1, where other users of this machine are: give it \
+         one, such as that of `conjure_host::user_token`"
     )]
-    NeedsToken {
-        /// The address.
-        address: SocketAddr,
-    },
+    NeedsToken,
     /// The address cannot be had.
     #[error("cannot listen on {address}: {source}")]
     Listen {
@@ -106,21 +106,24 @@ impl Api {
     /// Listens on an address; port 0 is any that is free.
     ///
     /// # Errors
-    /// [`ApiError::NeedsToken`] off this machine without a token, [`ApiError::Listen`] when the
+    /// [`ApiError::NeedsToken`] without a token, [`ApiError::Listen`] when the
     /// address cannot be had.
     pub async fn listen(
         self,
         address: SocketAddr,
         access: HttpAccess,
     ) -> Result<ApiServer, ApiError> {
-        if !access.is_enough_for(address) {
-            return Err(ApiError::NeedsToken { address });
+        if access.tokens.is_empty() {
+            return Err(ApiError::NeedsToken);
         }
         let failed = |source| ApiError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
+        let tokens = access.tokens();
         Ok(ApiServer {
             api: self,
+            browsers: Browsers::new(address, tokens.key("cookies of browsers")),
+            tokens,
             access,
             listener,
             address,
@@ -132,6 +135,8 @@ impl Api {
 pub struct ApiServer {
     api: Api,
     access: HttpAccess,
+    tokens: Tokens,
+    browsers: Browsers,
     listener: TcpListener,
     address: SocketAddr,
 }
@@ -149,15 +154,17 @@ impl ApiServer {
         format!("http://{}", self.address)
     }
 
+    /// A link that lets a browser in: once, within ten minutes.
+    #[must_use]
+    pub fn browser_link(&self) -> String {
+        self.browsers.link().url
+    }
+
     /// Serves until the token is cancelled. Turns and requests that run have
     /// [`ApiOptions::grace`] then; streams tell of the turns' ends, and end. The manager is shut
     /// down and the database closed after them.
     pub async fn serve(self, end: CancellationToken) {
         let options = self.api.options;
-        let bounds = Bounds {
-            connections: options.max_connections,
-            headers: options.header_timeout,
-        };
         let grace = options.grace;
         let (closing, ended) = (CancellationToken::new(), CancellationToken::new());
         let manager = self.api.manager;
@@ -166,7 +173,7 @@ impl ApiServer {
             store: manager.store().clone(),
             manager: manager.clone(),
             auths: self.api.auths,
-            options,
+            options: options.clone(),
             metrics: Metrics::new(),
             closing: closing.clone(),
             ended: ended.clone(),
@@ -175,15 +182,21 @@ impl ApiServer {
             fetches: Semaphore::new(fetching::AT_ONCE),
             fetching: Default::default(),
             logins: Default::default(),
+            browsers: self.browsers,
         });
         let (hosts, origins) = self.access.names(self.address);
-        let door = Door {
+        let door = Arc::new(Door {
             hosts,
             origins,
-            tokens: self.access.tokens(),
+            tokens: self.tokens,
             app: app.clone(),
+        });
+        let router = router(app.clone(), Arc::clone(&door));
+        let bounds = Bounds {
+            connections: options.max_connections,
+            headers: options.header_timeout,
+            when_full: Some(router_when_full(app.clone(), door)),
         };
-        let router = router(app.clone(), door);
         let forgetting = tokio::spawn(once::forget(app));
         let serving = connections::serve(self.listener, router, bounds, closing.clone());
         tokio::pin!(serving);
@@ -215,14 +228,35 @@ impl ApiServer {
     }
 }
 
-fn router(app: App, door: Door) -> Router {
+/// What is still answered when there are as many connections as there may be: a supervisor that
+/// hears nothing would end a server that is only busy.
+fn router_when_full(app: App, door: Arc<Door>) -> Router {
+    Operations::new()
+        .merge(health::supervised())
+        .into_router()
+        .fallback(full)
+        .method_not_allowed_fallback(full)
+        .layer(from_fn_with_state(door, door::admit))
+        .with_state(app)
+}
+
+async fn full() -> Problem {
+    let soon = axum::http::HeaderValue::from_static("5");
+    Problem::unavailable(
+        "too-many-connections",
+        "the server has as many connections as it may (`--max-connections`); try again soon",
+    )
+    .header(axum::http::header::RETRY_AFTER, soon)
+}
+
+fn router(app: App, door: Arc<Door>) -> Router {
     routes()
         .into_router()
         .merge(openapi::router())
         .fallback(unknown)
         .method_not_allowed_fallback(not_allowed)
         .layer(from_fn_with_state(app.clone(), once::once))
-        .layer(from_fn_with_state(Arc::new(door), door::admit))
+        .layer(from_fn_with_state(door, door::admit))
         .with_state(app)
 }
 
@@ -230,6 +264,7 @@ fn router(app: App, door: Door) -> Router {
 fn routes() -> Operations {
     Operations::new()
         .merge(health::router())
+        .merge(browsers::router())
         .merge(auths::router())
         .merge(providers::router())
         .merge(personas::router())

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
+use super::browsers::Browsers;
 use super::fetching::Fetching;
 use super::mcp_logins::Logins;
 use super::metrics::Metrics;
@@ -72,6 +73,7 @@ pub(super) struct Parts {
     pub(super) fetching: Fetching,
     /// Logins to MCP servers.
     pub(super) logins: Logins,
+    pub(super) browsers: Browsers,
 }
 
 impl App {

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use conjure_core::routing::Pattern;
-use conjure_host::Host;
 use conjure_host::mcp_server::{HttpAccess, McpOptions, McpServer, MetaTools, ServeError};
 use conjure_host::platform::take_streams;
 use conjure_host::session::SessionSpec;
+use conjure_host::{Host, user_token_file};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -54,8 +54,8 @@ pub(crate) struct Args {
     /// of them: for clients that never read the list again, or for whom so many cost too much
     #[arg(long, value_name = "WHERE", value_enum, help_heading = "Tools")]
     meta_tools: Option<Where>,
-    /// A variable of the environment that holds a token which lets a client in; off this machine
-    /// one is needed. With several, each client has its own
+    /// A variable of the environment that holds a token which lets a client in, beside the token
+    /// of the user who serves. Each client with a token of its own has sessions of its own
     #[arg(long, value_name = "NAME", requires = "http", help_heading = "HTTP")]
     token_env: Vec<String>,
     /// A name under which clients reach the server, beside this machine's: a value of `Host`
@@ -136,7 +136,7 @@ async fn over_stdio(global: &Global, args: Args) -> Result<Exit, Failure> {
 
 async fn over_http(global: &Global, args: Args, address: SocketAddr) -> Result<Exit, Failure> {
     let access = HttpAccess {
-        tokens: tokens::of_env(&args.token_env)?,
+        tokens: tokens::with_users(global, tokens::of_env(&args.token_env)?)?,
         hosts: args.allow_host.clone(),
         origins: args.allow_origin.clone(),
     };
@@ -148,10 +148,12 @@ async fn over_http(global: &Global, args: Args, address: SocketAddr) -> Result<E
         .listen(address, access)
         .await
         .map_err(|error| failure(&error))?;
+    let token_file = user_token_file(&global.data_dir());
     if global.json {
-        output::json_line(&json!({ "url": server.url() }));
+        output::json_line(&json!({ "url": server.url(), "token_file": token_file }));
     } else {
         output::line(format_args!("Serving MCP at {}", server.url()));
+        tokens::tell(&token_file);
     }
     let end = CancellationToken::new();
     let serving = server.serve(end.clone());
@@ -170,7 +172,7 @@ async fn host(global: &Global) -> Result<Host, Failure> {
 
 fn failure(error: &ServeError) -> Failure {
     match error {
-        ServeError::Spec(_) | ServeError::NeedsToken { .. } | ServeError::Listen { .. } => {
+        ServeError::Spec(_) | ServeError::NeedsToken | ServeError::Listen { .. } => {
             Failure::usage(error.to_string())
         }
         ServeError::Stream { .. } => Failure::host(error.to_string()),

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use conjure_host::api::{Api, ApiError, ApiOptions, HttpAccess};
 use conjure_host::auths::Auths;
-use conjure_host::client::Announced;
+use conjure_host::client::{Announced, Server};
 use conjure_host::manager::Manager;
-use conjure_host::{env, fs};
+use conjure_host::{env, fs, user_token_file};
 use secrecy::SecretString;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -24,16 +24,17 @@ use super::tokens;
 #[command(after_help = "Examples:
   conjure serve
   conjure serve --listen 127.0.0.1:0 --json
+  conjure serve --link                     # lets a browser into the server that runs
   conjure serve --listen 0.0.0.0:7420 --token-file tokens --allow-host box.example")]
 pub(crate) struct Args {
     /// Where to listen; port 0 is any that is free
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7420")]
     listen: SocketAddr,
-    /// A file of tokens that let clients in, one a line; off this machine one is needed. So does
-    /// `CONJURE_TOKEN`
+    /// A file of tokens that let clients in, one a line, beside the token of the user who serves,
+    /// which is in the file `http-token` of the directory of data. So does `CONJURE_TOKEN`
     #[arg(long, value_name = "FILE")]
     token_file: Vec<PathBuf>,
-    /// A variable of the environment that holds a token
+    /// A variable of the environment that holds a token which lets a client in
     #[arg(long, value_name = "NAME")]
     token_env: Vec<String>,
     /// A name under which clients reach the server, beside this machine's: a value of `Host`
@@ -52,6 +53,26 @@ pub(crate) struct Args {
     /// Seconds that a request has to arrive: its headers, and its body after them
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
     request_timeout: u64,
+    /// Print a link that lets a browser into the server that runs, once, and end
+    #[arg(long, conflicts_with_all = ["token_file", "token_env", "allow_host", "allow_origin"])]
+    link: bool,
+}
+
+/// Prints a link into the server that runs.
+async fn link(global: &Global) -> Result<Exit, Failure> {
+    let Some(server) = Server::find(&global.data_dir()) else {
+        return Err(Failure::usage(
+            "no server runs for this data directory; `conjure serve` starts one and prints a link",
+        ));
+    };
+    let link = server.browser_link().await;
+    let link = link.map_err(|error| Failure::host(error.to_string()))?;
+    if global.json {
+        output::json_line(&json!({ "url": link }));
+    } else {
+        output::line(link);
+    }
+    Ok(Exit::Fine)
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {
@@ -60,17 +81,13 @@ fn at_least_one(text: &str) -> Result<usize, String> {
 }
 
 pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
+    if args.link {
+        return link(global).await;
+    }
     let access = HttpAccess {
-        tokens: args.tokens()?,
+        tokens: tokens::with_users(global, args.tokens()?)?,
         hosts: args.allow_host.clone(),
         origins: args.allow_origin.clone(),
-    };
-    // Where clients need a token, so do the verbs of this program.
-    let own =
-        (!access.tokens.is_empty()).then(|| SecretString::from(uuid::Uuid::new_v4().to_string()));
-    let access = HttpAccess {
-        tokens: access.tokens.into_iter().chain(own.clone()).collect(),
-        ..access
     };
     let mut signals = Signals::listen()?;
     let server = signals
@@ -90,7 +107,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
             listening.map_err(|error| failure(&error))
         })
         .await?;
-    let announced = Announced::new(&global.data_dir(), server.address(), own.as_ref());
+    let announced = Announced::new(&global.data_dir(), server.address());
     let announced = announced.map_err(|error| Failure::host(error.to_string()))?;
     if announced.is_none() {
         output::aside(
@@ -98,10 +115,17 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
              to that one.",
         );
     }
+    let token_file = user_token_file(&global.data_dir());
     if global.json {
-        output::json_line(&json!({ "url": server.url() }));
+        output::json_line(&json!({ "url": server.url(), "token_file": token_file }));
     } else {
         output::line(format_args!("Serving the API at {}", server.url()));
+        tokens::tell(&token_file);
+        output::aside(format_args!(
+            "A browser is let in by this link, once, within ten minutes (`conjure serve --link` \
+             prints another one): {}",
+            server.browser_link()
+        ));
     }
     let end = CancellationToken::new();
     let serving = Box::pin(server.serve(end.clone()));
@@ -116,7 +140,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
 
 fn failure(error: &ApiError) -> Failure {
     match error {
-        ApiError::NeedsToken { .. } | ApiError::Listen { .. } => Failure::usage(error.to_string()),
+        ApiError::NeedsToken | ApiError::Listen { .. } => Failure::usage(error.to_string()),
     }
 }
 

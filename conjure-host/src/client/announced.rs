@@ -6,10 +6,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
-use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 
 use super::Server;
+use crate::http_server::{read_user_token, user_token_file};
 
 /// Locked for as long as a server lives.
 const LOCK: &str = "serve.lock";
@@ -27,18 +27,13 @@ impl Announced {
     ///
     /// # Errors
     /// The file system's.
-    pub fn new(
-        data_dir: &Path,
-        address: SocketAddr,
-        token: Option<&SecretString>,
-    ) -> std::io::Result<Option<Self>> {
+    pub fn new(data_dir: &Path, address: SocketAddr) -> std::io::Result<Option<Self>> {
         crate::fs::create_private_dir(data_dir)?;
         let Some(lock) = locked(data_dir)? else {
             return Ok(None);
         };
         let place = data_dir.join(PLACE);
-        let token = token.map(|token| token.expose_secret().to_owned());
-        let text = json!({ "url": url(address), "token": token }).to_string();
+        let text = json!({ "url": url(address) }).to_string();
         crate::fs::write_atomic(&place, text.as_bytes())?;
         Ok(Some(Self { place, _lock: lock }))
     }
@@ -60,9 +55,8 @@ impl Server {
         }
         let text = crate::fs::read_to_string(data_dir.join(PLACE)).ok()?;
         let said: Value = serde_json::from_str(&text).ok()?;
-        let token = said.get("token").and_then(Value::as_str);
-        let url = said.get("url")?.as_str()?.to_owned();
-        Self::new(url, token.map(SecretString::from))
+        let token = read_user_token(&user_token_file(data_dir)).ok()?;
+        Self::new(said.get("url")?.as_str()?.to_owned(), token)
     }
 }
 
@@ -79,7 +73,7 @@ fn locked(data_dir: &Path) -> std::io::Result<Option<File>> {
 }
 
 /// How programs of this machine reach an address.
-fn url(address: SocketAddr) -> String {
+pub(crate) fn url(address: SocketAddr) -> String {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
@@ -97,13 +91,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         assert!(Server::find(dir.path()).is_none());
         let address = "0.0.0.0:7420".parse().unwrap();
-        let token = SecretString::from("t");
-        let announced = Announced::new(dir.path(), address, Some(&token))
-            .unwrap()
-            .unwrap();
+        let announced = Announced::new(dir.path(), address).unwrap().unwrap();
+        assert!(Server::find(dir.path()).is_none(), "nobody lets us in");
+        crate::user_token(dir.path()).unwrap();
         let found = Server::find(dir.path()).unwrap();
         assert_eq!(found.url(), "http://127.0.0.1:7420");
-        assert!(Announced::new(dir.path(), address, None).unwrap().is_none());
+        assert!(Announced::new(dir.path(), address).unwrap().is_none());
         drop(announced);
         assert!(Server::find(dir.path()).is_none());
         // What a server that was killed leaves behind is no server.

@@ -21,6 +21,7 @@ use crate::manager::{Chat, Scope, SessionPatch};
 use crate::store::ThreadId;
 
 pub use announced::Announced;
+pub(crate) use announced::url;
 pub use events::ServerEvents;
 
 /// How long a request may take; turns run on without their client.
@@ -32,7 +33,7 @@ const CONNECT: Duration = Duration::from_secs(2);
 #[derive(Clone)]
 pub struct Server {
     url: String,
-    token: Option<SecretString>,
+    token: SecretString,
     http: reqwest::Client,
 }
 
@@ -85,7 +86,7 @@ struct Problem {
 }
 
 impl Server {
-    fn new(url: String, token: Option<SecretString>) -> Option<Self> {
+    fn new(url: String, token: SecretString) -> Option<Self> {
         let http = reqwest::Client::builder()
             .connect_timeout(CONNECT)
             .no_proxy()
@@ -208,14 +209,24 @@ impl Server {
         ServerEvents::new(self.clone(), thread.clone(), after)
     }
 
+    /// A link that lets a browser in, once.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    pub async fn browser_link(&self) -> Result<String, ServerError> {
+        #[derive(Deserialize)]
+        struct Link {
+            url: String,
+        }
+        let made = self.ask(Method::POST, "browser-links", None).await?;
+        Ok(self.read::<Link>(&made)?.url)
+    }
+
     fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
         let request = self
             .http
             .request(method, format!("{}/api/v1/{path}", self.url));
-        match &self.token {
-            Some(token) => request.bearer_auth(token.expose_secret()),
-            None => request,
-        }
+        request.bearer_auth(self.token.expose_secret())
     }
 
     async fn ask(

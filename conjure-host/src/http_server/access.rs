@@ -1,16 +1,18 @@
 //! Who may reach a server over HTTP: by which names, from which pages, with which tokens.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, header};
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
 
+use super::hosts::AllowedHosts;
+
 /// Who may reach a server over HTTP.
 #[derive(Default)]
 pub struct HttpAccess {
-    /// Tokens, one a client. Without one only this machine may be listened on.
+    /// Tokens, one a client. Without one there is no server: other users live on this machine.
     pub tokens: Vec<SecretString>,
     /// Names under which the server is reached, beside this machine's and the address that is
     /// listened on: the allowed values of `Host`.
@@ -21,16 +23,11 @@ pub struct HttpAccess {
 }
 
 impl HttpAccess {
-    /// Whether an address may be listened on: one that other machines reach needs a token.
-    pub(crate) fn is_enough_for(&self, address: SocketAddr) -> bool {
-        address.ip().is_loopback() || !self.tokens.is_empty()
-    }
-
     /// The allowed values of `Host` and of `Origin` where this address is listened on.
-    pub(crate) fn names(&self, address: SocketAddr) -> (Vec<String>, Vec<String>) {
-        let hosts = hosts(address.ip(), &self.hosts);
+    pub(crate) fn names(&self, address: SocketAddr) -> (AllowedHosts, Vec<String>) {
+        let hosts = AllowedHosts::new(address.ip(), &self.hosts);
         // A page of the server's own address is no stranger.
-        let own = hosts.iter().filter_map(|host| origin(host, address.port()));
+        let own = hosts.origins(address.port());
         let origins = own.chain(self.origins.iter().cloned()).collect();
         (hosts, origins)
     }
@@ -65,9 +62,15 @@ impl Known {
 }
 
 impl Tokens {
-    /// Whether none is needed.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// A key that all tokens together give, for this purpose: with other tokens it is another one.
+    pub(crate) fn key(&self, purpose: &str) -> [u8; 32] {
+        let mut hashes: Vec<_> = self.0.iter().map(|known| known.hash).collect();
+        hashes.sort_unstable();
+        let hash = Sha256::new().chain_update(purpose.as_bytes());
+        let hash = hashes
+            .iter()
+            .fold(hash, |hash, token| hash.chain_update(token));
+        hash.finalize().into()
     }
 
     /// Which token a request has: `Authorization: Bearer TOKEN`.
@@ -96,25 +99,6 @@ impl Tokens {
     }
 }
 
-/// The allowed values of `Host`.
-fn hosts(listening: IpAddr, more: &[String]) -> Vec<String> {
-    let mut hosts: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
-    if !listening.is_unspecified() {
-        hosts.push(listening.to_string());
-    }
-    hosts.extend_from_slice(more);
-    hosts
-}
-
-/// The origin of pages at a host, on the server's own port.
-fn origin(host: &str, port: u16) -> Option<String> {
-    if host.parse::<std::net::Ipv6Addr>().is_ok() {
-        return Some(format!("http://[{host}]:{port}"));
-    }
-    // One with a port is an authority of somebody else's, such as a proxy.
-    (!host.contains(':')).then(|| format!("http://{host}:{port}"))
-}
-
 fn digest(token: &SecretString) -> [u8; 32] {
     Sha256::digest(token.expose_secret().as_bytes()).into()
 }
@@ -128,23 +112,6 @@ fn same(one: &[u8; 32], other: &[u8; 32]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn hosts_are_this_machines_the_address_and_what_is_named() {
-        let named = ["mcp.example".to_owned()];
-        let of = |ip: &str| hosts(ip.parse().unwrap(), &named);
-        assert_eq!(
-            of("0.0.0.0"),
-            ["localhost", "127.0.0.1", "::1", "mcp.example"]
-        );
-        assert!(of("192.0.2.1").contains(&"192.0.2.1".to_owned()));
-        assert_eq!(origin("::1", 80).as_deref(), Some("http://[::1]:80"));
-        assert_eq!(
-            origin("localhost", 80).as_deref(),
-            Some("http://localhost:80")
-        );
-        assert_eq!(origin("mcp.example:443", 80), None);
-    }
 
     #[test]
     fn a_token_is_known_by_itself_and_not_by_its_place() {

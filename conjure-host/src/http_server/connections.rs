@@ -19,6 +19,10 @@ use super::patient::Patient;
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\n\
     content-type: text/plain\r\ncontent-length: 60\r\n\r\n\
     the server has as many connections as it may; try again soon";
+/// Connections beyond the bound that may still ask what [`Bounds::when_full`] answers.
+const BEYOND: usize = 32;
+/// How long such a connection may take, all in all.
+const BEYOND_TIME: Duration = Duration::from_secs(2);
 /// How long nothing is accepted when the system gives no connection, such as without descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -26,13 +30,16 @@ const PAUSE: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What connections may take.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Bounds {
     /// The most at the same time; further ones are told to come back later.
     pub(crate) connections: usize,
     /// How long the headers of a request may take. A connection on which no request comes is
     /// closed after it.
     pub(crate) headers: Duration,
+    /// What is answered to connections beyond the bound, such as whether the server lives; each
+    /// has two seconds. Without it they are told to come back later.
+    pub(crate) when_full: Option<Router>,
 }
 
 /// Serves connections until the token is cancelled and what runs on them is over.
@@ -47,6 +54,7 @@ pub(crate) async fn serve(
     http.timer(TokioTimer::new());
     http.header_read_timeout(bounds.headers);
     let open = TaskTracker::new();
+    let beyond = Arc::new(Semaphore::new(BEYOND));
     loop {
         let accepted = tokio::select! {
             biased;
@@ -66,7 +74,20 @@ pub(crate) async fn serve(
             tracing::debug!("a connection keeps its delay: {error}");
         }
         let Ok(slot) = Arc::clone(&slots).try_acquire_owned() else {
-            refuse(stream);
+            let slot = Arc::clone(&beyond).try_acquire_owned();
+            match bounds.when_full.clone().zip(slot.ok()) {
+                Some((router, slot)) => {
+                    let service = TowerToHyperService::new(router);
+                    let mut once = http.clone();
+                    let once = once.keep_alive(false);
+                    let connection = once.serve_connection(TokioIo::new(stream), service);
+                    open.spawn(async move {
+                        let _slot = slot;
+                        let _over = tokio::time::timeout(BEYOND_TIME, connection).await;
+                    });
+                }
+                None => refuse(stream),
+            }
             continue;
         };
         let service = TowerToHyperService::new(router.clone());

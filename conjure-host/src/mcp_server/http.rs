@@ -20,8 +20,8 @@ use super::owners::Owners;
 use super::whole::whole_tools;
 use super::{McpServer, ServeError};
 pub use crate::http_server::HttpAccess;
-use crate::http_server::Tokens;
 use crate::http_server::connections::{self, Bounds};
+use crate::http_server::{AllowedHosts, Tokens};
 
 /// The path of the endpoint.
 pub const ENDPOINT: &str = "/mcp";
@@ -35,15 +35,15 @@ impl McpServer {
     /// Listens on an address.
     ///
     /// # Errors
-    /// [`ServeError::NeedsToken`] off this machine without a token, [`ServeError::Listen`] when
+    /// [`ServeError::NeedsToken`] without a token, [`ServeError::Listen`] when
     /// the address cannot be had.
     pub async fn listen(
         self,
         address: SocketAddr,
         access: HttpAccess,
     ) -> Result<HttpServer, ServeError> {
-        if !access.is_enough_for(address) {
-            return Err(ServeError::NeedsToken { address });
+        if access.tokens.is_empty() {
+            return Err(ServeError::NeedsToken);
         }
         let failed = |source| ServeError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
@@ -87,7 +87,7 @@ impl HttpServer {
         let options = &clients.common.options;
         let (hosts, origins) = self.access.names(self.address);
         let mut config = StreamableHttpServerConfig::default()
-            .with_allowed_hosts(hosts)
+            .with_allowed_hosts(hosts.names().to_vec())
             .with_allowed_origins(origins)
             .enforce_origin_validation()
             .with_max_request_body_bytes(options.max_message_bytes);
@@ -102,6 +102,7 @@ impl HttpServer {
             config,
         );
         let door = Arc::new(Door {
+            hosts,
             tokens: self.access.tokens(),
             clients: Arc::clone(&clients),
             sessions,
@@ -117,6 +118,7 @@ impl HttpServer {
         let bounds = Bounds {
             connections: clients.common.options.max_connections,
             headers: clients.common.options.request_timeout,
+            when_full: None,
         };
         let closing = clients.common.closing.clone();
         let serving = connections::serve(self.listener, router, bounds, closing.clone());
@@ -139,14 +141,21 @@ impl HttpServer {
 
 /// What a request has to get past.
 struct Door {
+    hosts: AllowedHosts,
     tokens: Tokens,
     clients: Arc<Clients>,
     sessions: Arc<LocalSessionManager>,
     owners: Owners,
 }
 
-/// Lets a request in that has a token, where one is needed, and says whose it is.
+/// Lets a request in that asks for this server and has a token, and says whose it is.
 async fn admit(State(door): State<Arc<Door>>, mut request: Request, next: Next) -> Response {
+    let host = request.headers().get(header::HOST);
+    let host = host.and_then(|host| host.to_str().ok());
+    if !host.is_some_and(|host| door.hosts.allows(host)) {
+        let unknown = "this server is not known by the name in `Host`\n";
+        return (StatusCode::FORBIDDEN, unknown).into_response();
+    }
     let Some(principal) = door.principal(request.headers()) else {
         let unauthorised = (
             StatusCode::UNAUTHORIZED,
@@ -200,9 +209,6 @@ impl Door {
     }
 
     fn principal(&self, headers: &HeaderMap) -> Option<Principal> {
-        if self.tokens.is_empty() {
-            return Some(Principal(Arc::from("anybody")));
-        }
         let number = self.tokens.number_of(headers)?;
         Some(Principal(Arc::from(format!("token-{number}"))))
     }

@@ -54,15 +54,12 @@ pub enum ServeError {
     /// The specification cannot be.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// An address that others reach, and nothing that keeps them out.
+    /// Nothing would keep anybody out.
     #[error(
-        "{address} can be reached from other machines, so a token is needed: put one into a \
-         variable of the environment and name it with `--token-env NAME`, or listen on 127.0.0.1"
+        "a server needs a token, also on 127.0.0.1, where other users of this machine are: give it \
+         one, such as that of `conjure_host::user_token`"
     )]
-    NeedsToken {
-        /// The address.
-        address: SocketAddr,
-    },
+    NeedsToken,
     /// The address is not to be had.
     #[error("cannot listen on {address}: {source}")]
     Listen {

@@ -12,6 +12,9 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// How often a stream without events looks whether it is to be left.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// The token of every server that is asked.
+pub const TOKEN: &str = "a-token-of-nobody";
+
 /// A server.
 #[derive(Debug, Clone, Copy)]
 pub struct Api(pub SocketAddr);
@@ -88,7 +91,7 @@ impl Api {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         let request = format!(
-            "{method} {path} HTTP/1.0\r\nhost: {}\r\n{head}\r\n{body}",
+            "{method} {path} HTTP/1.0\r\nhost: {}\r\nauthorization: Bearer {TOKEN}\r\n{head}\r\n{body}",
             self.0
         );
         stream.write_all(request.as_bytes())?;

@@ -36,7 +36,7 @@ use conjure_kit::Engine;
 
 pub use chain::Chain;
 pub use conjure_kit::Postgres;
-pub use http::{Answer, Api, Events};
+pub use http::{Answer, Api, Events, TOKEN};
 pub use postgres::database;
 pub use random::Random;
 pub use watched::{Phase, Phases};

@@ -16,7 +16,7 @@ use conjure_host::store::ThreadId;
 use conjure_kit::{Guard, Workspace};
 use serde_json::{Value, json};
 
-use crate::http::{Answer, Api};
+use crate::http::{Answer, Api, TOKEN};
 use crate::random::Random;
 use crate::running::{MARK, OUTER, Start, ends_with_us};
 use crate::said::{Order, Said};
@@ -62,6 +62,7 @@ impl Served {
             .env("CONJURE_DATA_DIR", workspace.root().join("data"))
             .env("CONJURE_DATABASE", &start.database)
             .env("CONJURE_KEY", KEY)
+            .env("CONJURE_TOKEN", TOKEN)
             .env(MARK, mark)
             .env(OUTER, mark)
             .current_dir(workspace.work())

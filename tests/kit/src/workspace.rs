@@ -120,6 +120,15 @@ impl Workspace {
         Ok(path)
     }
 
+    /// The token of servers in this workspace, once one was started.
+    ///
+    /// # Errors
+    /// [`KitError`] when there is none yet.
+    pub fn http_token(&self) -> Result<String, KitError> {
+        let token = self.read(self.home().join(".local/share/conjure/http-token"))?;
+        Ok(token.trim().to_owned())
+    }
+
     /// Reads a text file under [`Workspace::work`].
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use conjure_mock_llm::{Message, Position, Reply};
 use serde_json::{Value, json};
 
 use crate::postgres::Database;
-use crate::server::{PATIENCE, Server, connect};
+use crate::server::{PATIENCE, Server, authorization, connect};
 use crate::stage::{Stage, text};
 
 /// A client that follows.
@@ -36,7 +36,8 @@ impl Client {
         let last = last.map(|last| format!("last-event-id: {last}\r\n"));
         let last = last.unwrap_or_default();
         // Of an HTTP/1.0 request the answer comes without chunks.
-        let head = format!("GET {path} HTTP/1.0\r\nhost: {address}\r\n{last}\r\n");
+        let token = authorization();
+        let head = format!("GET {path} HTTP/1.0\r\nhost: {address}\r\n{token}{last}\r\n");
         stream.write_all(head.as_bytes()).unwrap();
         let mut client = Self {
             lines: BufReader::new(stream),

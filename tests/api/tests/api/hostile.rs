@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use conjure_kit::Workspace;
 use serde_json::json;
 
-use crate::server::{Reply, Server};
+use crate::server::{Reply, Server, authorization};
 use crate::threads::{imported, notices};
 
 #[test]
@@ -31,6 +31,9 @@ fn a_name_that_was_bound_to_this_address_is_not_answered() {
         "127.0.0.1.evil.example",
         "127.0.0.2",
         "user@localhost",
+        "[::1]evil",
+        "[::1]evil:7420",
+        "localhost:evil",
         "",
         "[::1",
     ] {
@@ -140,8 +143,9 @@ fn a_huge_body_is_refused_before_it_is_read_and_while_it_is() {
         .is(413);
     for key in ["", "idempotency-key: k\r\n"] {
         let head = format!(
-            "POST /api/v1/personas HTTP/1.1\r\nhost: localhost\r\n{key}connection: close\r\n\
-             content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
+            "POST /api/v1/personas HTTP/1.1\r\nhost: localhost\r\n{key}connection: close\r\n{}\
+             content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n",
+            authorization()
         );
         let mut stream = server.connect();
         stream.write_all(head.as_bytes()).unwrap();
@@ -171,8 +175,9 @@ fn who_is_slow_is_cut_off() {
     for key in ["", "idempotency-key: k\r\n"] {
         let began = Instant::now();
         let mut stream = server.connect();
+        let token = authorization();
         let head = format!(
-            "POST /api/v1/personas HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n{key}\
+            "POST /api/v1/personas HTTP/1.1\r\nhost: localhost\r\n{token}content-length: 10\r\n{key}\
              content-type: application/json\r\n\r\n{{"
         );
         stream.write_all(head.as_bytes()).unwrap();
@@ -204,8 +209,9 @@ fn a_connection_too_many_is_told_to_come_back() {
         stream
     };
     let held = [open(&server), open(&server)];
-    let refused = server.raw(b"");
-    assert_eq!(refused.status, 503, "{refused:?}");
+    let refused = server.get("/api/v1/auths").is(503);
+    assert_eq!(refused.kind(), "too-many-connections");
+    assert_eq!(refused.header("retry-after"), Some("5"));
     drop(held);
     for _ in 0..200 {
         if server.get("/healthz").status == 200 {

@@ -6,6 +6,8 @@
 #[cfg(test)]
 mod acceptance;
 #[cfg(test)]
+mod access;
+#[cfg(test)]
 mod description;
 #[cfg(test)]
 mod ending;

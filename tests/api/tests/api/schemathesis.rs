@@ -12,7 +12,7 @@ use conjure_kit::repo_root;
 use conjure_mock_llm::{Message, MockLlm, Script, Step};
 use serde_json::{Value, json};
 
-use crate::server::Server;
+use crate::server::{Server, authorization};
 use crate::threads::{imported, notices};
 
 /// How long it may take.
@@ -106,6 +106,8 @@ fn no_request_that_schemathesis_makes_is_answered_in_a_way_that_is_not_described
         .args([
             "--url",
             &url,
+            "--header",
+            authorization().trim_end(),
             "--checks",
             CHECKS,
             "--max-examples",

@@ -12,6 +12,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// The key of saved auths: nobody's.
 const KEY: &str = "a2V5LW9mLW5vYm9keS1rZXktb2Ytbm9ib2R5LWtleSE=";
 
+/// The token of every server of these tests.
+const TOKEN: &str = "a-token-of-nobody";
+
 /// A server that runs. It ends with the test.
 pub(crate) struct Server {
     pub(crate) running: Running,
@@ -101,6 +104,9 @@ pub(crate) fn ask(
     if !headers.iter().any(|(name, _)| *name == "host") {
         request.push_str(&format!("host: {address}\r\n"));
     }
+    if !headers.iter().any(|(name, _)| *name == "authorization") {
+        request.push_str(&authorization());
+    }
     for (name, value) in headers {
         request.push_str(&format!("{name}: {value}\r\n"));
     }
@@ -110,6 +116,11 @@ pub(crate) fn ask(
     let mut request = format!("{request}\r\n").into_bytes();
     request.extend_from_slice(body);
     raw(address, &request)
+}
+
+/// The header that lets a request in.
+pub(crate) fn authorization() -> String {
+    format!("authorization: Bearer {TOKEN}\r\n")
 }
 
 fn raw(address: SocketAddr, request: &[u8]) -> Reply {
@@ -134,7 +145,8 @@ pub(crate) fn command(workspace: &Workspace, args: &str) -> Cli {
         all.extend(["--listen", "127.0.0.1:0"]);
     }
     all.extend(args.split_whitespace());
-    cli(all).workspace(workspace).env("CONJURE_KEY", KEY)
+    let cli = cli(all).workspace(workspace);
+    cli.env("CONJURE_KEY", KEY).env("CONJURE_TOKEN", TOKEN)
 }
 
 /// An answer.

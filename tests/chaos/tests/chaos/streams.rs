@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use conjure_chaos::{Api, Postgres, Random};
+use conjure_chaos::{Api, Postgres, Random, TOKEN};
 use conjure_host::store::{Options as StoreOptions, Place, Store, ThreadId};
 use conjure_kit::{Running, Signal, Workspace, cli};
 use conjure_mock_llm::{Message, MockLlm, Reply, Script, Step};
@@ -60,6 +60,7 @@ fn serve(workspace: &Workspace, database: &str) -> (Running, Api) {
     let running = cli(["serve", "--json", "--listen", "127.0.0.1:0"])
         .workspace(workspace)
         .env("CONJURE_KEY", "02".repeat(32))
+        .env("CONJURE_TOKEN", TOKEN)
         .env("CONJURE_DATABASE", database)
         .deadline(3 * PATIENCE)
         .start()

@@ -103,10 +103,12 @@ fn members_of_a_tool_that_nobody_knows_reach_a_client_over_http() {
     let address = line["url"].as_str().unwrap();
     let address = address.strip_prefix("http://").unwrap();
     let address = address.strip_suffix("/mcp").unwrap();
+    let token = workspace.http_token().unwrap();
+    let token = format!("authorization: Bearer {token}\r\n");
     let accept =
         "accept: application/json, text/event-stream\r\ncontent-type: application/json\r\n";
     let post = |more: &str, request: &Value| {
-        let more = format!("{accept}{more}");
+        let more = format!("{token}{accept}{more}");
         http(address, "POST /mcp HTTP/1.1", &more, &request.to_string())
     };
     // The older era: a session, and answers as events.

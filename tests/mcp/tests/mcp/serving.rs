@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use conjure_kit::{Running, Workspace, build_plugin, cli, conjure_bin};
+use conjure_kit::{Running, TokenRelay, Workspace, build_plugin, cli, conjure_bin};
 use serde_json::{Value, json};
 
 /// The package of the fixtures.
@@ -97,8 +97,14 @@ impl Served {
             .unwrap();
         let line = running.wait_for_stdout("\n").unwrap();
         let line: Value = serde_json::from_str(line.lines().next().unwrap()).unwrap();
+        let url = line["url"].as_str().unwrap();
+        let address = url.strip_prefix("http://").unwrap();
+        let address = address.strip_suffix("/mcp").unwrap().parse().unwrap();
+        // Programs of others have no way to be given a token.
+        let token = self.workspace.http_token().unwrap();
+        let relay = TokenRelay::start(address, &token).unwrap();
         Serving {
-            url: line["url"].as_str().unwrap().to_owned(),
+            url: format!("http://{}/mcp", relay.address()),
             served: self,
             _running: running,
         }

@@ -165,14 +165,14 @@ impl Client {
     }
 
     /// Connects to an endpoint.
-    pub(crate) async fn over_http(url: &str, era: Era, token: Option<&str>) -> Self {
+    pub(crate) async fn over_http(url: &str, era: Era, token: &str) -> Self {
         let (sender, told) = mpsc::unbounded_channel();
         let person = Person {
             told: sender,
             there: true,
         };
         let mut config = StreamableHttpClientTransportConfig::with_uri(url);
-        config.auth_header = token.map(str::to_owned);
+        config.auth_header = Some(token.to_owned());
         let client = reqwest::Client::builder().build().unwrap();
         let transport = StreamableHttpClientTransport::with_client(client, config);
         let serving = serve_client_with_lifecycle(person, transport, lifecycle(era));

@@ -125,11 +125,12 @@ async fn a_plugin_that_is_added_is_told_and_callable() {
 #[tokio::test]
 async fn a_question_of_a_plugin_reaches_the_client_in_both_eras() {
     let workspace = workspace(&[MISBEHAVING]);
-    let (_server, url) = serve_http(&workspace, &[], &[]);
+    let (args, env) = (["--token-env", "TOKEN"], [("TOKEN", "sesame")]);
+    let (_server, url) = serve_http(&workspace, &args, &env);
     for era in ERAS {
         for client in [
             Client::over_stdio(&workspace, era, &[]).await,
-            Client::over_http(&url, era, None).await,
+            Client::over_http(&url, era, "sesame").await,
         ] {
             let ask = |op: &str, body: &Value| json!({ "command": format!("host-op {op} {body}") });
             let one = ask("elicit", &json!({ "message": "Your name?" }));
@@ -335,17 +336,21 @@ async fn strangers_are_refused() {
 #[tokio::test]
 async fn sessions_are_bounded_and_deleting_one_makes_room() {
     let workspace = workspace(&[MISBEHAVING]);
-    let (_server, url) = serve_http(&workspace, &["--max-sessions", "1"], &[]);
+    let args = ["--max-sessions", "1", "--token-env", "TOKEN"];
+    let (_server, url) = serve_http(&workspace, &args, &[("TOKEN", "sesame")]);
     let initialize = |client: reqwest::Client| {
         let request = client.post(&*url).body(initialize().to_string());
-        let request = request.header("accept", "application/json, text/event-stream");
+        let request = request
+            .bearer_auth("sesame")
+            .header("accept", "application/json, text/event-stream");
         request.header("content-type", "application/json").send()
     };
     let client = reqwest::Client::new();
     let first = initialize(client.clone()).await.unwrap();
     let id = first.headers()["mcp-session-id"].clone();
     assert_eq!(initialize(client.clone()).await.unwrap().status(), 503);
-    let deleted = client.delete(&*url).header("mcp-session-id", id).send();
+    let delete = client.delete(&*url).bearer_auth("sesame");
+    let deleted = delete.header("mcp-session-id", id).send();
     assert_eq!(deleted.await.unwrap().status(), 204);
     let until = std::time::Instant::now() + SOON;
     while initialize(client.clone()).await.unwrap().status() != 200 {
@@ -360,13 +365,19 @@ fn initialize() -> Value {
     } })
 }
 
-#[test]
-fn an_address_that_others_reach_needs_a_token() {
+#[tokio::test]
+async fn on_this_machine_too_the_users_token_is_needed() {
     let workspace = workspace(&[MISBEHAVING]);
-    let serve = conjure_kit::cli(["mcp", "serve", "--http", "0.0.0.0:0"]);
-    let output = serve.workspace(&workspace).run().unwrap();
-    assert_eq!(output.code, Some(2));
-    assert!(output.stderr.contains("--token-env"), "{}", output.stderr);
+    let (_server, url) = serve_http(&workspace, &[], &[]);
+    let status = async |token: &str| {
+        let token = format!("Bearer {token}");
+        post(&url, &initialize(), &[("authorization", &token)])
+            .await
+            .0
+    };
+    assert_eq!(post(&url, &initialize(), &[]).await.0, 401);
+    assert_eq!(status("guess").await, 401);
+    assert_eq!(status(&workspace.http_token().unwrap()).await, 200);
 }
 
 #[tokio::test]
@@ -376,8 +387,8 @@ async fn each_client_over_http_has_a_session_of_its_own() {
     let args = ["--token-env", "ONE", "--token-env", "TWO"];
     let (server, url) = serve_http(&workspace, &args, &env);
     for era in ERAS {
-        let one = Client::over_http(&url, era, Some("first")).await;
-        let other = Client::over_http(&url, era, Some("second")).await;
+        let one = Client::over_http(&url, era, "first").await;
+        let other = Client::over_http(&url, era, "second").await;
         let set = json!({ "command": "set mine 1" });
         assert_eq!(
             one.call("cache-manager_execute", set).await.is_error,
