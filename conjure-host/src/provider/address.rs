@@ -85,6 +85,12 @@ pub(crate) fn check_base_url(base_url: &str, wire: Wire) -> Result<(), String> {
     Ok(())
 }
 
+/// Whether two base URLs are the same address.
+pub(super) fn same_address(one: &str, other: &str, wire: Wire) -> bool {
+    let api = |base_url| Address::parse(base_url, wire).map(|address| address.api);
+    matches!((api(one), api(other)), (Ok(one), Ok(other)) if one == other)
+}
+
 /// An address without what is secret in it.
 pub(crate) fn shown_base_url(base_url: &str) -> String {
     Address::parse(base_url, Wire::OpenaiChat).map_or_else(

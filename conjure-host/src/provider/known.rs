@@ -7,6 +7,7 @@ use conjure_core::wire::{Dialect, Endpoint, Wire};
 use secrecy::SecretString;
 
 use super::HttpProvider;
+use super::address::{same_address, shown_base_url};
 use super::http::{Clients, HttpOptions};
 use super::sse_reply::root_cause;
 use crate::auths::AuthRef;
@@ -138,15 +139,22 @@ pub(crate) fn provider(
         Some(auth) => Some(auth.opened().ok_or_else(|| not_opened(auth))?),
         None => None,
     };
-    // With a saved auth the environment says nothing.
-    let elsewhere = match auth {
-        Some(auth) => auth.base_url.clone(),
-        None => known.and_then(|known| env::var(known.base_url_var)),
+    let Some((wire, endpoint)) = spoken(name, spec) else {
+        return Ok(None);
     };
-    let base_url = own
-        .base_url
-        .or(elsewhere)
-        .or_else(|| known.and_then(|known| known.base_url.map(str::to_owned)));
+    let usual = known.and_then(|known| known.base_url.map(str::to_owned));
+    let base_url = match (auth, &own.auth) {
+        // With a saved auth neither the environment nor a session says where it goes.
+        (Some(auth), Some(named)) => {
+            let bound = auth.base_url.clone().or(usual);
+            check_bound(named, bound.as_deref(), own.base_url.as_deref(), wire)?;
+            bound
+        }
+        _ => own
+            .base_url
+            .or_else(|| known.and_then(|known| env::var(known.base_url_var)))
+            .or(usual),
+    };
     let Some(base_url) = base_url else {
         let var = known.map(|known| format!(", {}", known.base_url_var));
         return Err(format!(
@@ -163,9 +171,6 @@ pub(crate) fn provider(
     let mut options = HttpOptions::new(base_url);
     options.headers = own.headers.into_iter().collect();
     spec.http.apply(&mut options);
-    let Some((wire, endpoint)) = spoken(name, spec) else {
-        return Ok(None);
-    };
     let client = clients.client(&options).map_err(|error| {
         format!(
             "TLS cannot be set up: {}. Install the system's certificates, or name them with \
@@ -178,6 +183,32 @@ pub(crate) fn provider(
         None => HttpProvider::with_client(wire, endpoint, key, options, client),
     };
     made.map(Some).map_err(|error| error.to_string())
+}
+
+/// Refuses to send a saved auth to another address than the one that it is bound to: its own, or its
+/// provider's usual one.
+fn check_bound(
+    auth: &AuthRef,
+    bound: Option<&str>,
+    asked: Option<&str>,
+    wire: Wire,
+) -> Result<(), String> {
+    let Some(asked) = asked else { return Ok(()) };
+    let same = bound.is_some_and(|bound| same_address(bound, asked, wire));
+    if same {
+        return Ok(());
+    }
+    let name = auth.as_str();
+    let asked = shown_base_url(asked);
+    let belongs = match bound {
+        Some(bound) => format!("belongs to {}", shown_base_url(bound)),
+        None => "was saved without an address".to_owned(),
+    };
+    Err(format!(
+        "the saved auth `{name}` {belongs} and is not sent to {asked}, which the session says: take \
+         `base_url` out of the session, or save an auth for that address (`conjure auth add NAME \
+         --provider PROVIDER --base-url {asked}`)"
+    ))
 }
 
 /// What is said of an auth whose credential is not at hand.

@@ -23,6 +23,7 @@ pub use address::AddressError;
 pub(crate) use address::{check_base_url, shown_base_url};
 pub use http::{HttpOptions, Retry};
 pub use http_provider::{HttpProvider, HttpProviderError};
+pub(crate) use known::spoken;
 pub use known::{KNOWN, Known};
 pub use model_facts::{ModelBook, ModelBookError, ModelFacts};
 pub use model_list::ListedModel;

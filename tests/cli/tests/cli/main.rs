@@ -9,6 +9,8 @@ mod approval;
 #[cfg(test)]
 mod auth;
 #[cfg(test)]
+mod auth_address;
+#[cfg(test)]
 mod bad_input;
 #[cfg(test)]
 mod call;

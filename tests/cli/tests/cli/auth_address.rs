@@ -1,0 +1,95 @@
+//! Where a saved auth goes: to the address that it is bound to, whoever names another one.
+
+use conjure_kit::{Cli, Model, Workspace};
+use conjure_mock_llm::Message;
+
+use crate::stage::{conjure, workspace};
+
+/// The secret that must not go elsewhere.
+const SECRET: &str = "sk-for-the-usual-address-0123456789";
+
+fn save(workspace: &Workspace, args: &str) {
+    let saved = conjure(workspace, &format!("auth add {args}"));
+    let saved = saved.stdin(SECRET).run().unwrap();
+    assert_eq!(saved.code, Some(0), "{saved:?}");
+}
+
+/// Runs a command, and sees that nobody was asked and why.
+fn refused(cli: Cli, elsewhere: &Model, way: &str) {
+    let output = cli.run().unwrap();
+    assert_ne!(output.code, Some(0), "{way}: {output:?}");
+    let told = format!("{}{}", output.stdout, output.stderr);
+    assert!(told.contains("is not sent to"), "{way}: {told}");
+    assert!(!told.contains(SECRET), "{way}: {told}");
+    assert!(elsewhere.requests().is_empty(), "{way}");
+}
+
+#[test]
+fn however_an_address_is_said_a_saved_auth_goes_to_its_own() {
+    let workspace = workspace(&[]);
+    let elsewhere = Model::start().unwrap();
+    let url = elsewhere.base_url();
+    save(&workspace, "usual --provider anthropic");
+    save(
+        &workspace,
+        "named --provider anthropic --base-url http://127.0.0.1:9",
+    );
+    for auth in ["usual", "named"] {
+        let head = format!("auth = \"{auth}\"\nmodel = \"m\"\n");
+        let files = [
+            format!("{head}base_url = \"{url}\"\n"),
+            format!("{head}[providers.anthropic]\nbase_url = \"{url}\"\n"),
+            format!("{head}[providers.anthropic]\nbase_url = \"{url}\"\nwire = \"openai-chat\"\n"),
+        ];
+        for file in files {
+            workspace.write("session.toml", &file).unwrap();
+            let run = conjure(&workspace, "run --config session.toml Hi.");
+            refused(run, &elsewhere, &file);
+        }
+        let other = format!(
+            "provider = \"ollama\"\nmodel = \"m\"\n[providers.anthropic]\nauth = \"{auth}\"\n\
+             base_url = \"{url}\"\n"
+        );
+        workspace.write("session.toml", other).unwrap();
+        let chat = conjure(&workspace, "chat --config session.toml");
+        let switched = chat.stdin("/model anthropic/m\nHi.\n").run().unwrap();
+        assert!(
+            switched.stderr.contains("is not sent to"),
+            "{auth}: {switched:?}"
+        );
+        for args in [
+            format!("run --auth {auth} --model m --base-url {url} Hi."),
+            format!("models --auth {auth} --base-url {url}"),
+        ] {
+            refused(conjure(&workspace, &args), &elsewhere, &args);
+        }
+        // A saved session says it among its tools.
+        let tools = format!("[providers.anthropic]\nbase_url = \"{url}\"\n");
+        let tools = workspace.write("tools.toml", tools).unwrap();
+        let create = format!(
+            "session create {auth}-s --auth {auth} --model m --tools {}",
+            tools.display()
+        );
+        let created = conjure(&workspace, &create).run().unwrap();
+        if created.code == Some(0) {
+            let run = conjure(&workspace, &format!("run --session {auth}-s Hi."));
+            refused(run, &elsewhere, "a saved session");
+        }
+    }
+}
+
+#[test]
+fn the_same_address_may_be_said_again() {
+    let workspace = workspace(&[]);
+    let model = Model::start().unwrap();
+    let url = model.base_url();
+    save(
+        &workspace,
+        &format!("own --provider anthropic --base-url {url}"),
+    );
+    model.says(Message::new().text("Hello."));
+    let run = format!("run --auth own --model m --base-url {url}/ Hi.");
+    let output = conjure(&workspace, &run).run().unwrap();
+    assert_eq!(output.stdout, "Hello.\n", "{output:?}");
+    assert_eq!(model.last_request().header("x-api-key"), Some(SECRET));
+}
