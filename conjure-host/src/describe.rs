@@ -3,6 +3,7 @@
 use conjure_core::routing::{Mode, Route, RoutingTable};
 use serde_json::{Value, json};
 
+use crate::outlook::Outlooks;
 use crate::plugin::{FailedPlugin, LoadedPlugin, Pin, PluginSource};
 
 /// A loaded plugin.
@@ -65,6 +66,25 @@ fn pin_words(pin: &Pin) -> &'static str {
         Pin::Linked => "linked into the program",
         Pin::No { .. } => "no",
     }
+}
+
+/// What a session would begin with: its table, the tools that run at the provider, and what a
+/// request goes without.
+pub fn outlooks_json(outlooks: &Outlooks) -> Value {
+    let mut value = table_json(outlooks.table());
+    let server_tools = outlooks.server_tools().iter();
+    value["server_tools"] = server_tools
+        .map(|tool| json!({ "name": tool.name(), "backend": tool.backend, "definition": tool.definition }))
+        .collect();
+    let left_out = outlooks.left_out().iter();
+    value["left_out"] = left_out
+        .map(|tool| json!({ "name": tool.tool, "reason": tool.reason }))
+        .collect();
+    let failed = outlooks.failed().iter();
+    value["failed_backends"] = failed
+        .map(|(backend, reason)| json!({ "backend": backend, "reason": reason }))
+        .collect();
+    value
 }
 
 /// The tools of a session, and those that are not offered.

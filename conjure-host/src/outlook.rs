@@ -1,46 +1,72 @@
-//! What a session's rules would decide, told before it runs.
+//! What a session would have and what its rules would decide, told before it runs.
 
 use std::sync::Arc;
 
 use conjure_core::routing::{Outlook, Policy, RoutingTable, Verdict};
+use conjure_core::wire;
 use serde_json::Value;
 
 use crate::Host;
-use crate::session::{SessionError, SessionSpec, policy};
+use crate::session::{Preview, ServerTool, SessionError, SessionSpec, policy};
 
-/// The rules of a session beside the tools that it would have.
+/// The tools that a session would have, and its rules beside them.
 #[derive(Debug, Clone)]
 pub struct Outlooks {
-    table: Arc<RoutingTable>,
+    preview: Preview,
     policy: Policy,
 }
 
 impl Outlooks {
-    /// The outlook of every tool, in the table's order.
+    /// The outlook of every tool of the routing table, in its order.
     #[must_use]
     pub fn tools(&self) -> Vec<Outlook> {
-        self.policy.outlook(&self.table)
+        self.policy.outlook(&self.preview.table)
+    }
+
+    /// The routing table.
+    #[must_use]
+    pub fn table(&self) -> &Arc<RoutingTable> {
+        &self.preview.table
+    }
+
+    /// The tools that backends put into the request beside those of the table. They run at the
+    /// provider, so no rule is asked about their calls.
+    #[must_use]
+    pub fn server_tools(&self) -> &[ServerTool] {
+        &self.preview.server_tools
+    }
+
+    /// The tools of the table that a request goes without, because the provider would refuse it.
+    #[must_use]
+    pub fn left_out(&self) -> &[wire::Quarantined] {
+        &self.preview.left_out
+    }
+
+    /// The backends that could not say what they add to a request, and why.
+    #[must_use]
+    pub fn failed(&self) -> &[(String, String)] {
+        &self.preview.failed
     }
 
     /// What one call would get; nothing when there is no such tool.
     #[must_use]
     pub fn of_call(&self, name: &str, arguments: &Value) -> Option<Verdict> {
-        let route = self.table.route(name)?;
+        let route = self.preview.table.route(name)?;
         Some(self.policy.verdict_for(route, arguments))
     }
 }
 
 impl Host {
-    /// What the policy of a specification says of the tools that such a session would begin with.
+    /// What a session of this specification would begin with, and what its policy says of that.
     /// Opens its backends and closes them again; asks no model and runs no call.
     ///
     /// # Errors
     /// [`SessionError`] when the tools cannot be made ready.
     pub async fn outlooks(&self, spec: SessionSpec) -> Result<Outlooks, SessionError> {
-        let policy = policy(&spec);
-        let calls = self.calls(spec).await?;
-        let table = calls.table();
-        calls.close().await;
-        Ok(Outlooks { table, policy })
+        let spec = self.shared.with_auths(spec, false).await?;
+        Ok(Outlooks {
+            policy: policy(&spec),
+            preview: Preview::of(&self.shared, spec).await?,
+        })
     }
 }

@@ -34,33 +34,29 @@ impl Contributors {
         self.0.is_empty()
     }
 
-    /// The fragments for a request. A backend that fails has no part in it, and the person is told.
-    async fn contribute(
+    /// What the backends add to a request to this model. One that fails has no part in it.
+    pub(crate) async fn contribute(
         &self,
         around: &Surroundings,
-        request: &ModelRequest,
-        internal: &Reports,
-    ) -> ProviderFragments {
-        let mut fragments = ProviderFragments::default();
+        provider: &str,
+        model: &str,
+    ) -> Contributed {
+        let mut contributed = Contributed::default();
         for (name, lease) in &self.0 {
             let body = Contribute {
-                provider: request.provider.clone(),
-                model: request.model.clone(),
+                provider: provider.to_owned(),
+                model: model.to_owned(),
             };
             let asked = ask(&lease.instance, around, op::BACKEND_CONTRIBUTE, body);
             match in_time(asked).await {
-                Ok(contribution) => merge(&mut fragments, contribution),
+                Ok(contribution) => contributed.take(name, contribution),
                 Err(error) => {
                     tracing::warn!(backend = name, "has no part in the request: {error}");
-                    let text = format!(
-                        "{name}: it has no part in this request, so the model is not offered what \
-                         it brings: {error}"
-                    );
-                    let _ = internal.send(Internal::Event(Event::Notice { text })).await;
+                    contributed.failed.push((name.clone(), error));
                 }
             }
         }
-        fragments
+        contributed
     }
 
     /// Shows the backends what came of a request that they have a share in. Whether one of them
@@ -117,6 +113,36 @@ impl Contributors {
     }
 }
 
+/// What backends add to a request.
+#[derive(Default)]
+pub(crate) struct Contributed {
+    /// Everything but the tools.
+    rest: ProviderFragments,
+    /// Tools that run at the provider, each with the backend that brings it.
+    pub(crate) tools: Vec<(String, Value)>,
+    /// The backends that have no part in it, and why.
+    pub(crate) failed: Vec<(String, String)>,
+}
+
+impl Contributed {
+    fn take(&mut self, backend: &str, contribution: Contribution) {
+        let tools = contribution.tools.into_iter();
+        self.tools
+            .extend(tools.map(|tool| (backend.to_owned(), tool)));
+        self.rest.user_content.extend(contribution.user_content);
+        self.rest.headers.extend(contribution.headers);
+        merge_fields(&mut self.rest.fields, contribution.fields);
+    }
+
+    /// The fragments that a wire puts into the request.
+    fn fragments(self) -> ProviderFragments {
+        ProviderFragments {
+            tools: self.tools.into_iter().map(|(_, tool)| tool).collect(),
+            ..self.rest
+        }
+    }
+}
+
 /// What a backend says, if it says it in time.
 async fn in_time<T>(asked: impl Future<Output = Result<T, CallFailure>>) -> Result<T, String> {
     match tokio::time::timeout(LIMIT, asked).await {
@@ -168,9 +194,17 @@ impl Share {
             request,
             ..
         } = self;
-        let contribution = contributors.contribute(around, request, internal);
+        let added = contributors.contribute(around, &request.provider, &request.model);
+        let added = added.await;
+        for (name, error) in &added.failed {
+            let text = format!(
+                "{name}: it has no part in this request, so the model is not offered what it \
+                 brings: {error}"
+            );
+            let _ = internal.send(Internal::Event(Event::Notice { text })).await;
+        }
         ModelRequest {
-            contribution: contribution.await,
+            contribution: added.fragments(),
             ..self.request.clone()
         }
     }
@@ -198,13 +232,6 @@ impl Share {
             .show(around, artifacts, observe, internal)
             .await
     }
-}
-
-fn merge(fragments: &mut ProviderFragments, contribution: Contribution) {
-    fragments.tools.extend(contribution.tools);
-    fragments.user_content.extend(contribution.user_content);
-    fragments.headers.extend(contribution.headers);
-    merge_fields(&mut fragments.fields, contribution.fields);
 }
 
 /// Objects are merged and lists joined, so that two backends share one `container.skills`.

@@ -1,15 +1,16 @@
 //! `conjure routes`: the routing table of a session.
 
 use conjure_core::routing::{Route, RoutingTable};
-use conjure_host::describe::{mode, table_json};
-use conjure_host::provider::{Provider, ProviderError, ReplySink};
+use conjure_host::describe::{mode, outlooks_json};
+use conjure_host::session::ServerTool;
 
 use super::args::{Global, SessionArgs};
 use super::exit::{Exit, Failure};
 use super::output::{self, Table};
 
 /// Shows which tools the model would see, and who runs each: public name, backend, skill, plugin
-/// and version, mode, and what its definition costs in tokens. Asks no model.
+/// and version, mode, and what its definition costs in tokens. For the provider and model that the
+/// session names, since what a backend offers may depend on them. Asks no model.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -19,26 +20,38 @@ pub(crate) struct Args {
 pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
     let host = global
         .host()
-        .provider("none", NoModel)
         .build()
         .await
         .map_err(|error| Failure::host(error.to_string()))?;
-    let mut spec = args.session.spec(&host, global).await?;
-    spec.provider = Some("none".to_owned());
-    let session = host.session(spec).await?;
-    let table = session.table();
-    session.close().await;
+    let spec = args.session.spec(&host, global).await?;
+    let outlooks = host.outlooks(spec).await?;
     if global.json {
-        output::json(&table_json(&table));
+        output::json(&outlooks_json(&outlooks));
     } else {
-        print(&table);
+        print_with(outlooks.table(), outlooks.server_tools());
+        for tool in outlooks.left_out() {
+            output::aside(format_args!(
+                "the provider does not take: {}: {}",
+                tool.tool, tool.reason
+            ));
+        }
+        for (backend, reason) in outlooks.failed() {
+            output::aside(format_args!(
+                "backend `{backend}` could not say what it adds to a request: {reason}"
+            ));
+        }
     }
     Ok(Exit::Fine)
 }
 
 /// Prints a routing table for people.
 pub(crate) fn print(table: &RoutingTable) {
-    if table.routes().is_empty() {
+    print_with(table, &[]);
+}
+
+/// Prints a routing table and the tools that stand beside it in a request.
+fn print_with(table: &RoutingTable, server_tools: &[ServerTool]) {
+    if table.routes().is_empty() && server_tools.is_empty() {
         output::line(
             "There are no tools. Put plugins into a plugin directory, or name one with `--plugin`.",
         );
@@ -52,6 +65,16 @@ pub(crate) fn print(table: &RoutingTable) {
                 plugin(route),
                 mode(route).to_owned(),
                 route.schema_tokens().to_string(),
+            ]);
+        }
+        for tool in server_tools {
+            rows.row([
+                tool.name().to_owned(),
+                tool.backend.clone(),
+                "-".to_owned(),
+                "-".to_owned(),
+                "at the provider".to_owned(),
+                "-".to_owned(),
             ]);
         }
         rows.print();
@@ -76,24 +99,5 @@ fn plugin(route: &Route) -> String {
         (Some(plugin), Some(version)) => format!("{plugin} {version}"),
         (Some(plugin), None) => plugin.clone(),
         _ => "-".to_owned(),
-    }
-}
-
-/// A session that is only looked at has no model.
-struct NoModel;
-
-impl Provider for NoModel {
-    fn name(&self) -> &str {
-        "none"
-    }
-
-    fn respond<'a>(
-        &'a self,
-        _request: &'a conjure_core::request::ModelRequest,
-        _sink: &'a ReplySink,
-    ) -> futures_util::future::BoxFuture<'a, Result<conjure_core::chat::Response, ProviderError>>
-    {
-        let error = ProviderError::new("none", "bad_request", "this session has no model");
-        Box::pin(std::future::ready(Err(error)))
     }
 }

@@ -1,8 +1,8 @@
 //! Hosted skills from the command line: where the key and the address come from.
 
-use conjure_mock_llm::{Hosted, MockLlm, Script, StoredSkill};
+use conjure_mock_llm::{Hosted, Message, MockLlm, Script, Step, StoredSkill};
 
-use crate::stage::{conjure, workspace};
+use crate::stage::{CACHE, conjure, json, workspace};
 
 /// The package of the hosted skills.
 const HOSTED: &str = "conjure-backend-anthropic";
@@ -46,4 +46,45 @@ fn the_key_is_the_providers_own_unless_a_secret_says_another() {
     assert_ne!(without.code, Some(0), "{without:?}");
     assert!(without.stderr.contains("ANTHROPIC_API_KEY"), "{without:?}");
     assert_eq!(mock.requests().len(), before);
+}
+
+#[test]
+fn routes_and_the_policy_show_the_tools_of_the_request() {
+    let hosted = Hosted::new().skill(StoredSkill::custom("skill_01", "my-report", "Reports."));
+    let answers = Step::new(Message::new().text("Done.")).always();
+    let script = Script::new().hosted(hosted).step(answers);
+    let mock = MockLlm::start_blocking(script).unwrap();
+    let workspace = workspace(&[HOSTED, CACHE]);
+    for provider in ["anthropic", "openai"] {
+        let session = format!(
+            "provider = \"{provider}\"\nmodel = \"claude-sonnet-4-5\"\n[[backend]]\n\
+             kind = \"native\"\n[[backend]]\nkind = \"anthropic\"\n\
+             config.skills = [\"skill_01\", \"xlsx\"]\n"
+        );
+        workspace.write("session.toml", session).unwrap();
+        let ask = |args: &str| {
+            let cli = conjure(&workspace, &format!("{args} --config session.toml"));
+            let cli = cli.env("ANTHROPIC_BASE_URL", mock.base_url());
+            let cli = cli.env("OPENAI_BASE_URL", mock.base_url());
+            cli.env("ANTHROPIC_API_KEY", "k").env("OPENAI_API_KEY", "k")
+        };
+        let ran = ask("run Hi.").run().unwrap();
+        assert_eq!(ran.stdout, "Done.\n", "{ran:?}");
+        let requests = mock.requests();
+        let sent = requests.last().unwrap().tool_names();
+        let shown = json(&ask("routes --json").run().unwrap());
+        let names = |list: &str| -> Vec<String> {
+            let list = shown[list].as_array().unwrap().iter();
+            list.map(|tool| tool["name"].as_str().unwrap().to_owned())
+                .collect()
+        };
+        let listed = [names("routes"), names("server_tools")].concat();
+        assert_eq!(listed, sent, "{provider}");
+        let is_inline = sent.contains(&"code_execution");
+        assert_eq!(is_inline, provider == "anthropic", "{sent:?}");
+        let policy = json(&ask("policy check --all --json").run().unwrap());
+        let policy = policy["tools"].as_array().unwrap().iter();
+        let policy: Vec<&str> = policy.map(|tool| tool["name"].as_str().unwrap()).collect();
+        assert_eq!(policy, names("routes"), "{provider}");
+    }
 }

@@ -1,0 +1,116 @@
+//! What a session would send, before there is one: its routing table, and the tools that stand in
+//! its first request beside it.
+//!
+//! Opens the backends as a session does, for the same provider and model, and closes them again.
+//! Asks no model and writes nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use conjure_core::context::compile;
+use conjure_core::routing::RoutingTable;
+use conjure_core::wire;
+use serde_json::Value;
+
+use super::derived::{compile_settings, whom};
+use super::handle::SessionError;
+use super::place::Place;
+use super::spec::SessionSpec;
+use crate::backend::{Snapshot, Toolbox};
+use crate::provider::spoken;
+use crate::shared::Shared;
+use crate::store::ThreadId;
+
+/// A tool that runs at the provider; a backend puts it into the request.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServerTool {
+    /// The backend instance that brings it.
+    pub backend: String,
+    /// Its definition, in the provider's form.
+    pub definition: Value,
+}
+
+impl ServerTool {
+    /// What the provider calls it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        let text = |field| self.definition.get(field).and_then(Value::as_str);
+        text("name").or_else(|| text("type")).unwrap_or("unnamed")
+    }
+}
+
+/// The tools of a session's first request.
+#[derive(Debug, Clone)]
+pub(crate) struct Preview {
+    pub(crate) table: Arc<RoutingTable>,
+    pub(crate) server_tools: Vec<ServerTool>,
+    /// Tools of the table that the provider does not take.
+    pub(crate) left_out: Vec<wire::Quarantined>,
+    /// Backends that could not say what they add, and why.
+    pub(crate) failed: Vec<(String, String)>,
+}
+
+impl Preview {
+    /// Looks at a session that would be opened with this specification.
+    pub(crate) async fn of(shared: &Arc<Shared>, spec: SessionSpec) -> Result<Self, SessionError> {
+        spec.check()?;
+        let spec = spec.with_base_url_at_its_provider();
+        let place = Place::make(shared, &spec, &ThreadId::fresh(), None, None)?;
+        let toolbox = Toolbox::attach(
+            Arc::clone(shared),
+            place.around.clone(),
+            whom(&spec),
+            place.services.clone(),
+            spec.routing.clone(),
+            BTreeMap::new(),
+            &spec.backends,
+        );
+        let mut toolbox = toolbox.await?;
+        let looked = match toolbox.snapshot() {
+            Ok(snapshot) => Ok(Self::look(shared, &spec, &place, &toolbox, &snapshot).await),
+            Err(error) => Err(error.into()),
+        };
+        toolbox.close().await;
+        place.exchange.end();
+        looked
+    }
+
+    async fn look(
+        shared: &Shared,
+        spec: &SessionSpec,
+        place: &Place,
+        toolbox: &Toolbox,
+        snapshot: &Snapshot,
+    ) -> Self {
+        let mut preview = Self {
+            table: Arc::clone(snapshot.table()),
+            server_tools: Vec::new(),
+            left_out: Vec::new(),
+            failed: Vec::new(),
+        };
+        let (Some(provider), Some(model)) = (&spec.provider, &spec.model) else {
+            return preview;
+        };
+        let contributors = toolbox.contributors();
+        let added = contributors.contribute(&place.around, provider, model);
+        let added = added.await;
+        let tools = added.tools.into_iter();
+        preview.server_tools = tools
+            .map(|(backend, definition)| ServerTool {
+                backend,
+                definition,
+            })
+            .collect();
+        preview.failed = added.failed;
+        if let (Some((wire, endpoint)), Ok((target, _))) =
+            (spoken(provider, spec), shared.recipient(spec))
+        {
+            let settings = compile_settings(spec, &shared.models, snapshot, target);
+            let request = compile(&[], snapshot.table(), &settings);
+            preview.left_out = wire
+                .encode(&request, &endpoint.with_model(model))
+                .quarantined;
+        }
+        preview
+    }
+}
