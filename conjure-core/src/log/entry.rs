@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::plugin_change::PluginChange;
 use crate::chat::{ArtifactRef, FunctionCallOutput, Message, Meta, Usage};
 
 /// One entry.
@@ -195,6 +196,9 @@ pub struct TableChange {
     /// Public names that lead elsewhere or look otherwise now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed: Vec<String>,
+    /// Plugins that are there in another version.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub plugins: Vec<PluginChange>,
 }
 
 impl TableChange {
@@ -209,11 +213,22 @@ impl TableChange {
         let elsewhere = [&added, &removed, &came_and_went, &went_and_came];
         let mut changed = union(&self.changed, &next.changed, &elsewhere);
         changed.extend(went_and_came);
+        let mut plugins = self.plugins.clone();
+        for change in &next.plugins {
+            let known = plugins
+                .iter_mut()
+                .find(|known| known.plugin == change.plugin);
+            match known {
+                Some(known) => *known = known.followed_by(change),
+                None => plugins.push(change.clone()),
+            }
+        }
         Self {
             version: next.version,
             added,
             removed,
             changed,
+            plugins,
         }
     }
 }

@@ -5,6 +5,7 @@
 
 mod entry;
 mod folds;
+mod plugin_change;
 mod recover;
 mod used;
 mod view;
@@ -12,6 +13,7 @@ mod view;
 pub use entry::{CallEnd, Entry, EntryBody, Outcome, Spending, TableChange};
 pub(crate) use folds::view_changed_at;
 pub use folds::{Fold, FoldState, Folded, fold, folds};
+pub use plugin_change::{PluginChange, StateHandover, VersionStep};
 pub use recover::recover;
 pub use used::Used;
 pub use view::{call_ids, files, last_backend_states, messages, removed_tools, turn_usage};

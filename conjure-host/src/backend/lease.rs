@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use conjure_core::log::StateHandover;
 use conjure_skill_sdk::protocol::{
     Create, Empty, ExecutorInit, ExecutorReady, HostInfo, SkillMount, State, StateScope, op,
 };
@@ -90,6 +91,22 @@ impl SkillLease {
             gate: shared.then(|| RwLock::new(())),
             successor: OnceLock::new(),
         })
+    }
+
+    /// What becomes of the state of the version that this one replaces.
+    pub(crate) fn handover(&self) -> StateHandover {
+        let before = lock(&self.before).clone();
+        let Some(before) = before.filter(|before| before.made().is_some()) else {
+            return StateHandover::None;
+        };
+        let hands_on = before.plugin.manifest().has("state.export/1")
+            && self.plugin.manifest().has("state.import/1")
+            && before.plugin.health().quarantined.is_none();
+        if hands_on {
+            StateHandover::Carried
+        } else {
+            StateHandover::Lost
+        }
     }
 
     /// The instance, if it was made and is the one to call.

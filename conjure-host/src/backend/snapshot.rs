@@ -65,6 +65,16 @@ impl Snapshot {
         &self.table
     }
 
+    /// The native skills behind the names, a skill as often as it has tools.
+    pub(crate) fn skill_leases(&self) -> impl Iterator<Item = &Arc<SkillLease>> {
+        self.targets
+            .values()
+            .filter_map(|(_, target)| match target {
+                Target::Skill(lease) => Some(lease),
+                Target::Executor(..) | Target::Backend(_) => None,
+            })
+    }
+
     /// Who offers resources, prompts and completions.
     pub(crate) fn sources(&self) -> &[Source] {
         &self.sources

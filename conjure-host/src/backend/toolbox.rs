@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use conjure_core::log::PluginChange;
 use conjure_core::routing::{Catalog, Naming, Quarantined, RoutingError, RoutingTable};
 use conjure_skill_sdk::protocol::{
     CatalogReply, CatalogRequest, Empty, Open, SkillMount, StateScope, ToolDecl, op,
@@ -206,6 +207,31 @@ impl Toolbox {
         let (catalogs, offers) = self.catalogs();
         let (table, quarantined) = current.table().update(&catalogs, &self.naming);
         (self.finish(table, &offers), quarantined)
+    }
+
+    /// The native skills that are there in another version than in the snapshot before, which
+    /// [`Toolbox::update`] was called with.
+    pub(crate) fn changed_plugins(&self, before: &Snapshot) -> Vec<PluginChange> {
+        let mut changes = Vec::new();
+        for lease in self.leases.values() {
+            let now = lease.plugin.id();
+            let is_there = |id: &PluginId| self.leases.contains_key(id);
+            let old = before.skill_leases();
+            let old = old.map(|lease| lease.plugin.id());
+            let mut old = old.filter(|id| id.name == now.name);
+            // A version that is still there is none that was replaced.
+            let Some(old) = old.find(|id| *id != now && !is_there(id)) else {
+                continue;
+            };
+            changes.push(PluginChange {
+                plugin: now.name.to_string(),
+                from: old.version.to_string(),
+                to: now.version.to_string(),
+                state: lease.handover(),
+            });
+        }
+        changes.sort_by(|one, other| one.plugin.cmp(&other.plugin));
+        changes
     }
 
     /// What backends said outside any call.

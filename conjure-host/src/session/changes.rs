@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use conjure_core::chat::Event;
-use conjure_core::log::{EntryBody, TableChange};
+use conjure_core::log::{EntryBody, PluginChange, StateHandover, TableChange, VersionStep};
 use conjure_core::routing::ToolName;
 use conjure_core::turn::{self, Input, When};
 
@@ -66,6 +66,7 @@ impl Actor {
             added: words(&diff.added),
             removed: words(&diff.removed),
             changed: words(&diff.changed),
+            plugins: self.toolbox.changed_plugins(&self.newest),
         };
         let changed = self.newest.table().version() != change.version;
         self.newest = Arc::new(snapshot);
@@ -157,8 +158,64 @@ fn table_notice(change: &TableChange) -> String {
             parts.push(format!("{word}: {}", names.join(", ")));
         }
     }
-    format!(
+    let mut notice = format!(
         "The tools are other ones from the next step on ({}).",
         parts.join("; ")
-    )
+    );
+    for change in &change.plugins {
+        notice.push(' ');
+        notice.push_str(&plugin_notice(change));
+    }
+    notice
+}
+
+fn plugin_notice(change: &PluginChange) -> String {
+    let PluginChange {
+        plugin, from, to, ..
+    } = change;
+    let step = match change.step() {
+        VersionStep::Upgrade => format!("{plugin} {from} → {to}"),
+        VersionStep::Downgrade => format!("{plugin} {from} → {to}, a downgrade"),
+        VersionStep::Rebuild => format!("{plugin} {from}, built again"),
+    };
+    match change.state {
+        StateHandover::None => format!("{step}."),
+        StateHandover::Carried => format!("{step}; its state is carried over at its next call."),
+        StateHandover::Lost => {
+            format!(
+                "{step}; its state, if it held any, was lost: the two versions cannot hand it over."
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notice_says_versions_downgrade_and_lost_state() {
+        let plugin = |from: &str, to: &str, state| PluginChange {
+            plugin: "notes".to_owned(),
+            from: from.to_owned(),
+            to: to.to_owned(),
+            state,
+        };
+        let change = TableChange {
+            changed: vec!["notes_execute".to_owned()],
+            plugins: vec![
+                plugin("0.2.0", "0.3.0", StateHandover::Carried),
+                plugin("0.3.0", "0.2.0", StateHandover::Lost),
+                plugin("0.3.0", "0.3.0", StateHandover::None),
+            ],
+            ..TableChange::default()
+        };
+        assert_eq!(
+            table_notice(&change),
+            "The tools are other ones from the next step on (changed: notes_execute). notes 0.2.0 \
+             → 0.3.0; its state is carried over at its next call. notes 0.3.0 → 0.2.0, a \
+             downgrade; its state, if it held any, was lost: the two versions cannot hand it over. \
+             notes 0.3.0, built again."
+        );
+    }
 }

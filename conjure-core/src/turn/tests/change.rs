@@ -157,12 +157,14 @@ fn changes_of_the_table_between_two_steps_are_one() {
         added: names(&["new", "brief"]),
         removed: names(&["old", "back"]),
         changed: names(&["x", "old2"]),
+        ..TableChange::default()
     };
     let second = TableChange {
         version: 3,
         added: names(&["back", "more"]),
         removed: names(&["brief", "old2"]),
         changed: names(&["new", "x"]),
+        ..TableChange::default()
     };
     assert_eq!(
         first.followed_by(&second),
@@ -171,6 +173,7 @@ fn changes_of_the_table_between_two_steps_are_one() {
             added: names(&["new", "more"]),
             removed: names(&["old", "old2"]),
             changed: names(&["x", "back"]),
+            ..TableChange::default()
         }
     );
 }

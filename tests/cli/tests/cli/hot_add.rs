@@ -197,6 +197,45 @@ fn a_plugin_that_is_replaced_under_use_answers_the_call_that_runs_and_the_new_on
     assert_eq!(answered_by, ["misbehaving 0.1.0", "misbehaving 0.1.1"]);
 }
 
+#[test]
+fn another_version_is_told_with_both_versions_and_what_becomes_of_the_state() {
+    let workspace = workspace(&[CACHE]);
+    let model = Model::start().unwrap();
+    let older = workspace.root().join("older.so");
+    fs::copy(build_plugin(CACHE).unwrap(), &older).unwrap();
+    let mut chat = start(&workspace, &model);
+    let stored = call(
+        &mut chat,
+        &model,
+        "toolu_1",
+        "cache-manager_execute",
+        "set k v",
+    );
+    assert_eq!(stored.0, "stored");
+    workspace.add_library(&newer(&workspace, CACHE)).unwrap();
+    let version = env!("CARGO_PKG_VERSION");
+    let upgrade =
+        format!("cache-manager {version} → 0.1.1; its state is carried over at its next call.");
+    chat.wait_for_stdout(&upgrade).unwrap();
+    let kept = call(
+        &mut chat,
+        &model,
+        "toolu_2",
+        "cache-manager_execute",
+        "get k",
+    );
+    assert_eq!(kept.0, "v");
+    let library = build_plugin(CACHE).unwrap();
+    let name = library.file_name().unwrap();
+    let ready = workspace.root().join(name);
+    fs::rename(&older, &ready).unwrap();
+    workspace.add_library(&ready).unwrap();
+    let downgrade = format!("cache-manager 0.1.1 → {version}, a downgrade; its state");
+    chat.wait_for_stdout(&downgrade).unwrap();
+    chat.close_stdin();
+    assert_eq!(chat.wait().unwrap().code, Some(0));
+}
+
 /// A plugin with a version of the same length in the place of its own.
 fn newer(workspace: &Workspace, package: &str) -> PathBuf {
     let library = build_plugin(package).unwrap();

@@ -1,0 +1,101 @@
+//! A plugin that a session has in another version than before, as the log keeps it.
+//!
+//! Data only: the words are made where it is shown.
+
+use serde::{Deserialize, Serialize};
+
+/// A plugin in another version.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PluginChange {
+    /// Its name.
+    pub plugin: String,
+    /// The version before.
+    pub from: String,
+    /// The version from here on; the same where it was built again.
+    pub to: String,
+    /// What becomes of what it held for this session.
+    pub state: StateHandover,
+}
+
+/// What becomes of a plugin's state when its version changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StateHandover {
+    /// The version before was never called, so it held nothing.
+    None,
+    /// The new version takes it over at its first call.
+    Carried,
+    /// One of the two versions cannot hand it over.
+    Lost,
+}
+
+/// How a version is to the one before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VersionStep {
+    /// It is newer.
+    Upgrade,
+    /// It is older.
+    Downgrade,
+    /// It is the same version, of another build.
+    Rebuild,
+}
+
+impl PluginChange {
+    /// Whether the plugin was upgraded. What is no version by semver counts as an upgrade, for
+    /// nobody can tell.
+    #[must_use]
+    pub fn step(&self) -> VersionStep {
+        let version = |text: &str| semver::Version::parse(text).ok();
+        match (version(&self.from), version(&self.to)) {
+            _ if self.from == self.to => VersionStep::Rebuild,
+            (Some(from), Some(to)) if to < from => VersionStep::Downgrade,
+            _ => VersionStep::Upgrade,
+        }
+    }
+
+    /// Two changes of one plugin as one. State that was lost on the way is lost.
+    #[must_use]
+    pub(super) fn followed_by(&self, next: &Self) -> Self {
+        let state = match (self.state, next.state) {
+            (StateHandover::Lost, _) | (_, StateHandover::Lost) => StateHandover::Lost,
+            (StateHandover::Carried, _) | (_, StateHandover::Carried) => StateHandover::Carried,
+            (StateHandover::None, StateHandover::None) => StateHandover::None,
+        };
+        Self {
+            to: next.to.clone(),
+            state,
+            ..self.clone()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(from: &str, to: &str, state: StateHandover) -> PluginChange {
+        PluginChange {
+            plugin: "p".to_owned(),
+            from: from.to_owned(),
+            to: to.to_owned(),
+            state,
+        }
+    }
+
+    #[test]
+    fn a_step_is_up_down_or_a_rebuild() {
+        let step = |from, to| change(from, to, StateHandover::None).step();
+        assert_eq!(step("0.9.0", "0.10.0"), VersionStep::Upgrade);
+        assert_eq!(step("0.10.0", "0.9.0"), VersionStep::Downgrade);
+        assert_eq!(step("1.0.0", "1.0.0-rc.1"), VersionStep::Downgrade);
+        assert_eq!(step("1.0.0", "1.0.0"), VersionStep::Rebuild);
+    }
+
+    #[test]
+    fn state_that_was_lost_on_the_way_is_lost() {
+        let lost = change("1.0.0", "2.0.0", StateHandover::Lost);
+        let carried = change("2.0.0", "3.0.0", StateHandover::Carried);
+        let both = lost.followed_by(&carried);
+        assert_eq!(both, change("1.0.0", "3.0.0", StateHandover::Lost));
+    }
+}
