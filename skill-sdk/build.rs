@@ -10,9 +10,20 @@ fn main() {
         .ok()
         .and_then(|output| String::from_utf8(output.stdout).ok())
         .unwrap_or_default();
-    println!(
-        "cargo::rustc-env=CONJURE_RUSTC={}",
-        version.trim().chars().take(64).collect::<String>()
-    );
+    println!("cargo::rustc-env=CONJURE_RUSTC={}", fitting(version.trim()));
     println!("cargo::rerun-if-changed=build.rs");
+}
+
+/// As much as the header has room for: what would be cut in the middle, such as how a distribution
+/// built it, is left out whole.
+fn fitting(version: &str) -> &str {
+    const ROOM: usize = 64;
+    let mut version = version;
+    while version.len() > ROOM {
+        match version.rfind(" (") {
+            Some(at) => version = version[..at].trim_end(),
+            None => return version.get(..ROOM).unwrap_or_default(),
+        }
+    }
+    version
 }

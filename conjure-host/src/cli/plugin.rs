@@ -186,6 +186,7 @@ fn inspect(global: &Global, path: &Path, load: bool) -> Result<Exit, Failure> {
         Err(error) => return Ok(refused(global, path, &error.to_string())),
     };
     let header = file.header.clone();
+    let compiler = file.compiler();
     let sha256 = file.sha256.to_string();
     let size = file.bytes.len();
     let loader = loader(global)?;
@@ -210,7 +211,7 @@ fn inspect(global: &Global, path: &Path, load: bool) -> Result<Exit, Failure> {
                 "pointer_size": header.pointer_size,
                 "panic_unwind": header.panic_unwind,
                 "sdk": header.sdk,
-                "rustc": header.rustc,
+                "rustc": compiler,
             },
             "manifest": manifest,
         }));
@@ -227,7 +228,7 @@ fn inspect(global: &Global, path: &Path, load: bool) -> Result<Exit, Failure> {
         ("sha256", sha256),
         ("ABI", format!("{}.{}", header.abi_major, header.abi_minor)),
         ("SDK", header.sdk),
-        ("compiler", header.rustc),
+        ("compiler", compiler),
     ] {
         output::line(format_args!("  {name:<9} {value}"));
     }
@@ -336,14 +337,10 @@ fn loader(global: &Global) -> Result<Loader, Failure> {
     ))
 }
 
+/// How many tools it has; `plugin inspect` names them.
 fn tools(manifest: &Manifest) -> String {
-    if manifest.tools.is_empty() {
-        return "-".to_owned();
+    match manifest.tools.len() {
+        0 => "-".to_owned(),
+        number => number.to_string(),
     }
-    let names: Vec<&str> = manifest
-        .tools
-        .iter()
-        .map(|tool| tool.name.as_str())
-        .collect();
-    names.join(", ")
 }

@@ -70,6 +70,19 @@ pub(super) fn header_section(bytes: &[u8]) -> Result<Option<&[u8]>, StructureErr
     }
 }
 
+/// What the library says of its compiler, whole; nothing where that was stripped. The header has
+/// room for 64 characters of it.
+pub(super) fn compiler(bytes: &[u8]) -> Option<String> {
+    let file = object::File::parse(bytes).ok()?;
+    let section = file.section_by_name(".comment")?;
+    let mut said = section.data().ok()?.split(|byte| *byte == 0);
+    said.find_map(|text| {
+        let text = std::str::from_utf8(text).ok()?;
+        let version = text.strip_prefix("rustc version ")?;
+        Some(format!("rustc {version}"))
+    })
+}
+
 fn unknown(bytes: &[u8]) -> StructureError {
     let found = if bytes.is_empty() {
         "empty".to_owned()

@@ -123,6 +123,19 @@ impl PluginFile {
 }
 
 /// Opens the directory, then the file in it; a link is not followed and a pipe does not block.
+impl PluginFile {
+    /// The compiler that built it, as far as the file says that: whole where the library has it,
+    /// else what the header had room for.
+    #[must_use]
+    pub fn compiler(&self) -> String {
+        let whole = elf::compiler(&self.bytes);
+        let is_same = |whole: &String| whole.starts_with(self.header.rustc.as_str());
+        whole
+            .filter(is_same)
+            .unwrap_or_else(|| self.header.rustc.clone())
+    }
+}
+
 fn open(path: &Path) -> Result<(OwnedFd, OwnedFd), PluginError> {
     let read = |error: rustix::io::Errno| PluginError::Read {
         path: path.to_owned(),

@@ -29,10 +29,10 @@ fn the_list_shows_what_is_loaded_and_what_failed() {
     assert_snapshot!(output.snapshot(), @r#"
     exit code 0
     --- stdout
-    PLUGIN         VERSION  KIND      STATE   TOOLS          FILE
-    cache-manager  0.1.0    skill     loaded  execute, read  [WORKSPACE]/plugins/libconjure_skill_cache_manager.so
-    local          0.1.0    executor  loaded  -              [WORKSPACE]/plugins/libconjure_backend_local.so
-    -              -        -         failed  -              [WORKSPACE]/plugins/libbroken.so
+    PLUGIN         VERSION  KIND      STATE   TOOLS  FILE
+    cache-manager  0.1.0    skill     loaded  2      [WORKSPACE]/plugins/libconjure_skill_cache_manager.so
+    local          0.1.0    executor  loaded  -      [WORKSPACE]/plugins/libconjure_backend_local.so
+    -              -        -         failed  -      [WORKSPACE]/plugins/libbroken.so
 
     failed: [WORKSPACE]/plugins/libbroken.so: is a text file, and a plugin is an ELF shared library. Name a library that was built with `crate-type = ["cdylib"]`
     --- stderr

@@ -1,0 +1,138 @@
+//! Tables for people: columns as wide as they must be, and on a terminal no wider than that.
+
+use std::io::IsTerminal as _;
+
+use unicode_width::UnicodeWidthStr as _;
+
+use super::foreign_text::clean;
+use super::output::{BOLD, RESET, line};
+
+/// Between two columns.
+const GAP: usize = 2;
+/// What a column that is cut keeps at the least.
+const NARROWEST: usize = 8;
+
+/// A table of columns.
+pub(crate) struct Table {
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with a head.
+    pub(crate) fn new<const N: usize>(head: [&str; N]) -> Self {
+        Self {
+            rows: vec![head.iter().map(|name| (*name).to_owned()).collect()],
+        }
+    }
+
+    /// Adds a row.
+    pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
+        let cells = cells.map(|cell| clean(&cell).into_owned());
+        self.rows.push(cells.into());
+    }
+
+    /// Prints it. On a terminal, cells are cut so that each row is one line; elsewhere everything
+    /// is there.
+    pub(crate) fn print(&self) {
+        for (number, text) in self.lines(terminal_width()).into_iter().enumerate() {
+            if number == 0 {
+                line(format_args!("{BOLD}{text}{RESET}"));
+            } else {
+                line(text);
+            }
+        }
+    }
+
+    fn lines(&self, most: Option<usize>) -> Vec<String> {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let width = |column: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(column));
+            cells.map(|cell| cell.width()).max().unwrap_or(0)
+        };
+        let mut widths: Vec<usize> = (0..columns).map(width).collect();
+        if let Some(most) = most {
+            narrow(&mut widths, most);
+        }
+        let rows = self.rows.iter().map(|row| {
+            let mut text = String::new();
+            for (cell, width) in row.iter().zip(&widths) {
+                let cell = fitted(cell, *width);
+                let blanks = (width + GAP).saturating_sub(cell.width());
+                text.push_str(&cell);
+                text.extend(std::iter::repeat_n(' ', blanks));
+            }
+            text.trim_end().to_owned()
+        });
+        rows.collect()
+    }
+}
+
+/// Takes from the widest columns until a row fits.
+fn narrow(widths: &mut [usize], most: usize) {
+    let gaps = GAP * widths.len().saturating_sub(1);
+    let mut over = (widths.iter().sum::<usize>() + gaps).saturating_sub(most);
+    while over > 0 {
+        let Some(widest) = widths.iter_mut().max() else {
+            return;
+        };
+        if *widest <= NARROWEST {
+            return;
+        }
+        *widest -= 1;
+        over -= 1;
+    }
+}
+
+/// A cell that is no wider than this: of a path its end is kept, of anything else its beginning.
+fn fitted(cell: &str, most: usize) -> String {
+    if cell.width() <= most {
+        return cell.to_owned();
+    }
+    let is_path = cell.contains('/') && !cell.contains(' ');
+    let mut room = most.saturating_sub(1);
+    let mut takes = |c: &char| {
+        let width = unicode_width::UnicodeWidthChar::width(*c).unwrap_or(0);
+        let fits = width <= room;
+        room = room.saturating_sub(width);
+        fits
+    };
+    if is_path {
+        let kept: Vec<char> = cell.chars().rev().take_while(&mut takes).collect();
+        format!("…{}", kept.into_iter().rev().collect::<String>())
+    } else {
+        let kept: String = cell.chars().take_while(&mut takes).collect();
+        format!("{kept}…")
+    }
+}
+
+/// How wide the terminal is that the table goes to; nothing when it goes elsewhere.
+fn terminal_width() -> Option<usize> {
+    let stdout = std::io::stdout();
+    if !stdout.is_terminal() {
+        return None;
+    }
+    let size = rustix::termios::tcgetwinsize(&stdout).ok()?;
+    (size.ws_col > 0).then_some(usize::from(size.ws_col))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_one_line_of_the_terminal_and_whole_elsewhere() {
+        let mut table = Table::new(["PLUGIN", "KIND", "FILE"]);
+        let file = "/home/somebody/.local/share/conjure/plugins/liblong.so";
+        let about = "a description of many words that nobody needs here";
+        table.row(["cache".to_owned(), "skill".to_owned(), file.to_owned()]);
+        table.row(["x".to_owned(), about.to_owned(), "世界".to_owned()]);
+        let whole = table.lines(None);
+        assert!(whole.iter().any(|line| line.ends_with(file)), "{whole:#?}");
+        for most in [60, 80, 100] {
+            let lines = table.lines(Some(most));
+            assert!(lines.iter().all(|line| line.width() <= most), "{lines:#?}");
+            assert!(lines[1].ends_with("liblong.so"), "{lines:#?}");
+            assert!(lines[2].contains("a description"), "{lines:#?}");
+        }
+    }
+}
