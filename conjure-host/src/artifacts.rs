@@ -3,11 +3,14 @@
 //! A file is fetched from where it is only when somebody needs it, once, into a cache. A name or
 //! an id from outside never becomes a path.
 
+mod copies;
 mod digest;
 mod names;
+mod writers;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use conjure_core::chat::ArtifactRef;
@@ -17,6 +20,11 @@ use serde::Serialize;
 
 pub(crate) use digest::digest_aside;
 pub use names::{media_type, safe_name};
+pub use writers::UNKNOWN_SOURCE;
+use writers::Wrote;
+pub(crate) use writers::{Writer, Writers};
+
+use copies::Copies;
 
 /// A file of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -112,11 +120,16 @@ pub struct Artifacts {
     /// Where files of the exchange directory have been moved to.
     moved: Mutex<BTreeMap<PathBuf, PathBuf>>,
     files: Mutex<BTreeMap<String, Arc<Held>>>,
+    /// The calls that may write now.
+    writers: Writers,
+    copies: Copies,
 }
 
 struct Held {
     artifact: Mutex<Artifact>,
     remote: Option<(String, Fetch)>,
+    /// Whether who made it said so; else it was found beside a call.
+    told: AtomicBool,
     /// Where it came to; held while it comes.
     fetched: tokio::sync::Mutex<Option<PathBuf>>,
 }
@@ -135,6 +148,26 @@ impl Artifacts {
             exchange: None,
             moved: Mutex::default(),
             files: Mutex::new(BTreeMap::new()),
+            writers: Writers::default(),
+            copies: Copies::default(),
+        }
+    }
+
+    /// The calls that may write.
+    pub(crate) fn writers(&self) -> &Writers {
+        &self.writers
+    }
+
+    /// The host will put a copy of a file there, under this name or `NUMBER-name`. It is no file
+    /// of whoever finds it.
+    pub(crate) fn expect_copy(&self, handle: &str, from: &Path, name: &str) {
+        let known = self.find(handle).ok().and_then(|held| {
+            let known = held.artifact.lock().unwrap_or_else(PoisonError::into_inner);
+            known.sha256.clone()
+        });
+        let digest = known.or_else(|| digest_aside(from).ok().map(|(sha256, _)| sha256));
+        if let Some(digest) = digest {
+            self.copies.expect(name, &digest);
         }
     }
 
@@ -185,6 +218,64 @@ impl Artifacts {
         backend: &str,
         file: &FileRef,
         fetch: Option<Fetch>,
+    ) -> Result<Artifact, FileError> {
+        self.take_in(backend, file, fetch, true)
+    }
+
+    /// Takes a file in that was found beside a call, whose backend did not say that it made it.
+    /// Nothing when it is another call's, or a copy of the host's own; of a file that nobody can
+    /// be said to have made the source is [`UNKNOWN_SOURCE`].
+    ///
+    /// # Errors
+    /// As for [`Artifacts::register`].
+    pub(crate) fn register_found(
+        &self,
+        writer: Option<&Writer<'_>>,
+        backend: &str,
+        file: &FileRef,
+        fetch: Option<Fetch>,
+    ) -> Result<Option<Artifact>, FileError> {
+        let Some(path) = file.path.as_deref().map(Path::new) else {
+            return self.register(backend, file, fetch).map(Some);
+        };
+        if self.is_copy(path) {
+            return Ok(None);
+        }
+        let before = self.sha256_at(path);
+        let wrote = writer.map_or(Wrote::Finder, |writer| writer.of(path));
+        let artifact = match wrote {
+            Wrote::Finder => self.take_in(backend, file, fetch, false)?,
+            // That call finds it too, if it has not yet.
+            Wrote::Other(_) => return Ok(None),
+            Wrote::Unknown => self.take_in(UNKNOWN_SOURCE, file, fetch, false)?,
+        };
+        // Of a file that was there already as it is now somebody else has told.
+        let is_news = before.is_none() || before != artifact.sha256;
+        Ok(is_news.then_some(artifact))
+    }
+
+    /// Whether a file is a copy that the host put there, as it was.
+    fn is_copy(&self, path: &Path) -> bool {
+        let sha256 = || digest_aside(path).ok().map(|(sha256, _)| sha256);
+        self.copies.has(path, sha256)
+    }
+
+    /// The hash of the file that is known at a path.
+    fn sha256_at(&self, path: &Path) -> Option<String> {
+        let path = path.canonicalize().ok()?;
+        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        files.values().find_map(|held| {
+            let known = held.artifact.lock().unwrap_or_else(PoisonError::into_inner);
+            (known.path.as_ref() == Some(&path)).then(|| known.sha256.clone())?
+        })
+    }
+
+    fn take_in(
+        &self,
+        backend: &str,
+        file: &FileRef,
+        fetch: Option<Fetch>,
+        told: bool,
     ) -> Result<Artifact, FileError> {
         let refused = |reason: String| FileError::Refused {
             backend: backend.to_owned(),
@@ -239,11 +330,16 @@ impl Artifacts {
             if !same_file {
                 continue;
             }
-            // Who changed it last made it; who only saw it there did not.
-            if known.sha256 != artifact.sha256 {
+            // Who changed it last made it; who only saw it there did not. What is told counts for
+            // more than what was found.
+            let is_changed = known.sha256 != artifact.sha256;
+            if is_changed {
                 known.sha256 = artifact.sha256;
                 known.size = artifact.size;
+            }
+            if is_changed || (told && !held.told.load(Ordering::Relaxed)) {
                 known.source = artifact.source;
+                held.told.store(told, Ordering::Relaxed);
             }
             return Ok(known.clone());
         }
@@ -252,6 +348,7 @@ impl Artifacts {
         let held = Held {
             artifact: Mutex::new(artifact.clone()),
             remote,
+            told: AtomicBool::new(told),
             fetched: tokio::sync::Mutex::default(),
         };
         files.insert(artifact.id.clone(), Arc::new(held));
@@ -287,6 +384,7 @@ impl Artifacts {
             let held = Held {
                 artifact: Mutex::new(artifact),
                 remote: file.remote.clone().zip(fetch(source)),
+                told: AtomicBool::new(true),
                 fetched: tokio::sync::Mutex::default(),
             };
             self.files

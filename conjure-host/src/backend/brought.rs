@@ -51,6 +51,7 @@ impl Files<'_> {
         let from = found.map_err(|error| error.to_string())?;
         let name = self.artifacts.name_of(&handle).unwrap_or_default();
         let name = format!("{handle}-{name}");
+        self.artifacts.expect_copy(&handle, &from, &name);
         let elsewhere = to.filter(|lease| lease.plugin.manifest().has("files.put/1"));
         let brought = match elsewhere {
             Some(lease) => self.put(lease, from, name).await,

@@ -12,7 +12,7 @@ use conjure_core::context::{cut, file_line};
 use conjure_skill_sdk::protocol::{FileRef, Part, ToolResult};
 use serde_json::Value;
 
-use crate::artifacts::{Artifact, Artifacts, Fetch};
+use crate::artifacts::{Artifact, Artifacts, Fetch, FileError, Writer};
 
 /// What is shown of a text at the least, however much came before it.
 const LEAST_SHOWN: usize = 256;
@@ -26,6 +26,10 @@ pub(crate) struct Output<'a> {
     pub(crate) artifacts: &'a Artifacts,
     pub(crate) backend: &'a str,
     pub(crate) fetch: Option<Fetch>,
+    /// The call, among those that may write at the same time; nothing where it may not.
+    pub(crate) writer: Option<Writer<'a>>,
+    /// Whether the files that the call tells of while it runs were only found beside it.
+    pub(crate) finds_files: bool,
     pub(crate) working_dir: &'a Path,
     pub(crate) most_bytes: usize,
     /// Bytes of text that the model reads so far.
@@ -99,26 +103,42 @@ impl Output<'_> {
     /// Takes a file in that a call made, and tells the model about it.
     pub(crate) fn file(&mut self, file: &FileRef) {
         if let Some(artifact) = self.keep(file) {
-            let place = artifact.path.as_deref().map(|path| {
-                path.strip_prefix(self.working_dir)
-                    .unwrap_or(path)
-                    .display()
-                    .to_string()
-            });
-            let line = file_line(&artifact.reference(), place.as_deref());
-            self.parts.push(OutputPart::Text { text: line });
-            self.parts.push(OutputPart::File {
-                artifact: artifact.reference(),
-            });
+            self.tell(&artifact);
+        }
+    }
+
+    fn tell(&mut self, artifact: &Artifact) {
+        let place = artifact.path.as_deref().map(|path| {
+            path.strip_prefix(self.working_dir)
+                .unwrap_or(path)
+                .display()
+                .to_string()
+        });
+        let line = file_line(&artifact.reference(), place.as_deref());
+        self.parts.push(OutputPart::Text { text: line });
+        self.parts.push(OutputPart::File {
+            artifact: artifact.reference(),
+        });
+    }
+
+    /// Takes a file in that was found beside a command, and tells the model about it where this
+    /// call, or nobody known, made it.
+    pub(crate) fn found(&mut self, file: &FileRef) {
+        if let Some(artifact) = self.keep_found(file) {
+            self.tell(&artifact);
         }
     }
 
     /// Takes files in that a call told of while it ran; the model hears how many there are.
     pub(crate) fn more_files(&mut self, files: &[FileRef]) {
-        let kept = files
-            .iter()
-            .filter(|file| self.keep(file).is_some())
-            .count();
+        let mut kept = 0;
+        for file in files {
+            let taken = match self.finds_files {
+                true => self.keep_found(file),
+                false => self.keep(file),
+            };
+            kept += usize::from(taken.is_some());
+        }
         if kept > 0 {
             self.parts.push(OutputPart::Text {
                 text: format!("[file] and {kept} more files in the working directory"),
@@ -131,11 +151,25 @@ impl Output<'_> {
         if self.artifacts.is_hosts_own(file) {
             return None;
         }
-        match self
-            .artifacts
-            .register(self.backend, file, self.fetch.clone())
-        {
+        let fetch = self.fetch.clone();
+        let registered = self.artifacts.register(self.backend, file, fetch);
+        self.listed(registered.map(Some))
+    }
+
+    fn keep_found(&mut self, file: &FileRef) -> Option<Artifact> {
+        if self.artifacts.is_hosts_own(file) {
+            return None;
+        }
+        let (artifacts, fetch) = (self.artifacts, self.fetch.clone());
+        let found = artifacts.register_found(self.writer.as_ref(), self.backend, file, fetch);
+        self.listed(found)
+    }
+
+    /// Puts a file to those of the call.
+    fn listed(&mut self, registered: Result<Option<Artifact>, FileError>) -> Option<Artifact> {
+        match registered {
             Ok(artifact) => {
+                let artifact = artifact?;
                 if !self.files.iter().any(|known| known.id == artifact.id) {
                     self.files.push(artifact.clone());
                 }

@@ -16,7 +16,7 @@ use conjure_core::context::{
     with_command_paths,
 };
 use conjure_core::log::CallEnd;
-use conjure_core::routing::{PolicyCall, Route};
+use conjure_core::routing::{Effects, PolicyCall, Route};
 use conjure_skill_sdk::protocol::{BackendCall, ToolResult, op};
 use serde::Serialize;
 use serde_json::Value;
@@ -102,6 +102,8 @@ impl Runner<'_> {
                 }
                 Target::Skill(_) => None,
             },
+            writer: None,
+            finds_files: matches!(target, Target::Executor(..)),
             working_dir: &self.around.working_dir,
             most_bytes: self.most_bytes,
             used: 0,
@@ -113,8 +115,13 @@ impl Runner<'_> {
         };
         let ran = match self.at_once(&underway, target, &mut output) {
             Some(ran) => ran,
-            // Behind a pointer, so that a call at once moves next to nothing.
-            None => Box::pin(self.elsewhere(&underway, target, &mut output)).await,
+            None => {
+                if route.definition.effects != Effects::Read {
+                    output.writer = Some(self.artifacts.writers().begin(&route.backend));
+                }
+                // Behind a pointer, so that a call at once moves next to nothing.
+                Box::pin(self.elsewhere(&underway, target, &mut output)).await
+            }
         };
         self.report(underway, output, ran, begun.elapsed())
     }

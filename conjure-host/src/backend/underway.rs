@@ -137,7 +137,7 @@ pub(super) fn command_result(
     let is_error = end.failed();
     output.text(&end.text());
     for file in &reply.files {
-        output.file(file);
+        output.found(file);
     }
     Ran {
         is_error,
