@@ -20,6 +20,7 @@ pub mod mcp_status;
 pub mod outlook;
 pub mod platform;
 pub mod plugin;
+pub mod project_trust;
 pub mod provider;
 pub mod replay;
 pub mod session;

@@ -177,6 +177,13 @@ pub fn discover_in(dir: &Path) -> Discovered {
     }
 }
 
+/// The directories of the skills that a project brings. Reads none of them: nothing of a project is
+/// parsed before somebody trusts it.
+pub fn project_folders(project: &Path) -> Vec<PathBuf> {
+    let roots = roots(Some(project), None).into_iter();
+    roots.flat_map(|root| folders_below(&root.path)).collect()
+}
+
 fn find_below(
     root: &Path,
     scope: Scope,
@@ -184,6 +191,26 @@ fn find_below(
     broken: &mut Vec<FolderError>,
     notes: &mut Vec<(PathBuf, Diagnostic)>,
 ) {
+    for dir in folders_below(root) {
+        match load_dir(&dir) {
+            Ok(loaded) => {
+                let dir = &loaded.dir;
+                let more = loaded.diagnostics.into_iter();
+                notes.extend(more.map(|note| (dir.clone(), note)));
+                found.push(Found {
+                    folder: loaded.folder,
+                    scope,
+                    path: loaded.dir,
+                });
+            }
+            Err(error) => broken.push(error),
+        }
+    }
+}
+
+/// The directories below a root that have a `SKILL.md`.
+fn folders_below(root: &Path) -> Vec<PathBuf> {
+    let mut folders = Vec::new();
     let mut walk = Walk::default();
     let mut waiting = vec![(root.to_owned(), 0)];
     let mut seen = BTreeSet::new();
@@ -195,23 +222,7 @@ fn find_below(
             continue;
         }
         if dir.join("SKILL.md").exists() {
-            match load_dir(&dir) {
-                Ok(loaded) => {
-                    let dir = &loaded.dir;
-                    notes.extend(
-                        loaded
-                            .diagnostics
-                            .into_iter()
-                            .map(|note| (dir.clone(), note)),
-                    );
-                    found.push(Found {
-                        folder: loaded.folder,
-                        scope,
-                        path: loaded.dir,
-                    });
-                }
-                Err(error) => broken.push(error),
-            }
+            folders.push(dir);
             continue;
         }
         let Ok(entries) = crate::fs::entries(&dir) else {
@@ -221,11 +232,12 @@ fn find_below(
             let name = child.file_name().map(|n| n.to_string_lossy().into_owned());
             match walk.step(&name.unwrap_or_default(), depth + 1) {
                 Step::Enter => waiting.push((child, depth + 1)),
-                Step::Full => return,
+                Step::Full => return folders,
                 _ => {}
             }
         }
     }
+    folders
 }
 
 /// The files of a skill beside `SKILL.md`, nested ones too; links that lead outside are left out.
@@ -323,6 +335,7 @@ fn unpack(path: &Path, below: &Path) -> Result<PathBuf, FolderError> {
         .file_stem()
         .map(|s| s.to_string_lossy().into_owned())
         .unwrap_or_default();
+    check_one_skill(&archive).map_err(refused)?;
     let wrapper = wrapper_of(&archive).map_err(refused)?;
     let root = target.path().join(
         wrapper
@@ -383,6 +396,28 @@ fn unpack(path: &Path, below: &Path) -> Result<PathBuf, FolderError> {
     }
     let _ = target.keep();
     Ok(root)
+}
+
+/// Refuses a package in which two files could be taken for its `SKILL.md`: what one reader shows
+/// may not be what another one uses.
+fn check_one_skill<R: std::io::Read + std::io::Seek>(
+    archive: &zip::ZipArchive<R>,
+) -> Result<(), String> {
+    let mut found = Vec::new();
+    for name in archive.file_names() {
+        let name = name.map_err(|error| format!("a member has no usable name: {error}"))?;
+        let is_near = name.matches('/').count() <= 1;
+        let last = name.rsplit('/').next().unwrap_or_default();
+        if is_near && !ignored(&name) && last.eq_ignore_ascii_case("SKILL.md") {
+            found.push(name.into_owned());
+        }
+    }
+    match found.as_slice() {
+        [first, second, ..] => Err(format!(
+            "it has two SKILL.md, `{first}` and `{second}`; a package holds one skill"
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// The one folder that everything is in, if `SKILL.md` is not at the root.

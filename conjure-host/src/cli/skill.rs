@@ -8,6 +8,7 @@ use conjure_core::skill_folder::discovery::{Found, Scope};
 use conjure_core::skill_folder::{
     Diagnostic, Severity, SkillFolder, validate_strict, validate_upload,
 };
+use conjure_host::project_trust::{ProjectSkills, Standing, TrustError, TrustedProjects};
 use conjure_host::skill_folders::{self, Discovered, FolderError, LoadedFolder};
 use conjure_host::{env, fs};
 use serde_json::{Value, json};
@@ -55,7 +56,9 @@ enum Verb {
     /// Look at the skills that Anthropic keeps, download or delete some
     #[command(subcommand)]
     Remote(skill_remote::Remote),
-    /// Trust a project: its skills are used from now on
+    /// Trust a project: its skills are used from now on, as they are now
+    ///
+    /// When something of them changes they are not used until it is trusted again.
     Trust {
         /// The project's directory
         #[arg(default_value = ".")]
@@ -78,33 +81,69 @@ pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, Failure> {
 }
 
 /// The skills that a session without a session file uses: the user's, and those of a project that
-/// is trusted, without those that a named one of the same name hides.
+/// is trusted as it is, without those that a named one of the same name hides.
 pub(crate) fn usable(global: &Global, named: &[PathBuf]) -> Vec<PathBuf> {
-    let found = discover(global);
+    let project = Project::current(global);
+    if let Some(reason) = project.as_ref().and_then(Project::why_not) {
+        tracing::warn!("{reason}");
+    }
+    let found = discover(project.as_ref());
     for error in &found.broken {
         tracing::warn!("{error}");
     }
     for hidden in &found.hidden {
         tracing::warn!("{}", hidden.warning.message);
     }
-    let project = current_project();
-    let trusted = project
-        .as_ref()
-        .is_some_and(|dir| trusted(global).contains(dir));
-    let untrusted = found
-        .skills
-        .iter()
-        .filter(|f| f.scope == Scope::Project)
-        .count();
-    if untrusted > 0 && !trusted {
-        tracing::warn!(
-            "{untrusted} skill(s) of this project are not used: `conjure skill trust` allows them"
-        );
-    }
     not_named(found.skills, named)
-        .filter(|found| trusted || found.scope != Scope::Project)
         .map(|found| found.path)
         .collect()
+}
+
+/// The project in whose directory the program was started.
+struct Project {
+    dir: PathBuf,
+    skills: Result<ProjectSkills, TrustError>,
+    trusted: TrustedProjects,
+}
+
+impl Project {
+    fn current(global: &Global) -> Option<Self> {
+        let dir = std::env::current_dir().ok()?.canonicalize().ok()?;
+        Some(Self {
+            skills: ProjectSkills::of(&dir),
+            trusted: TrustedProjects::read(&global.data_dir()),
+            dir,
+        })
+    }
+
+    fn standing(&self) -> Standing {
+        match &self.skills {
+            Ok(skills) => self.trusted.standing(&self.dir, skills),
+            Err(_) => Standing::Unknown,
+        }
+    }
+
+    /// Why its skills are not used, where it has some.
+    fn why_not(&self) -> Option<String> {
+        let skills = match &self.skills {
+            Ok(skills) => skills,
+            Err(error) => return Some(error.to_string()),
+        };
+        if skills.dirs.is_empty() {
+            return None;
+        }
+        let number = skills.dirs.len();
+        match self.standing() {
+            Standing::Trusted => None,
+            Standing::Changed => Some(format!(
+                "{number} skill(s) of this project are not used: they changed since it was \
+                 trusted; look at them and say `conjure skill trust` again"
+            )),
+            Standing::Unknown => Some(format!(
+                "{number} skill(s) of this project are not used: `conjure skill trust` allows them"
+            )),
+        }
+    }
 }
 
 /// The skills that no named one hides. One that does not load hides nothing; the session says what
@@ -120,96 +159,74 @@ fn not_named(skills: Vec<Found>, named: &[PathBuf]) -> impl Iterator<Item = Foun
         .filter(move |found| !names.contains(found.folder.name.as_str()))
 }
 
-fn discover(_global: &Global) -> Discovered {
-    skill_folders::discover(current_project().as_deref(), env::home().as_deref())
-}
-
-fn current_project() -> Option<PathBuf> {
-    std::env::current_dir().ok()?.canonicalize().ok()
-}
-
-fn trusted_file(global: &Global) -> PathBuf {
-    global.data_dir().join("trusted.json")
-}
-
-fn trusted(global: &Global) -> BTreeSet<PathBuf> {
-    fs::read(trusted_file(global))
-        .ok()
-        .and_then(|bytes| serde_json::from_slice(&bytes).ok())
-        .unwrap_or_default()
+/// The user's skills, and those of a project that is trusted. Nothing of another one is read.
+fn discover(project: Option<&Project>) -> Discovered {
+    let trusted = project.filter(|project| project.standing() == Standing::Trusted);
+    let dir = trusted.map(|project| project.dir.as_path());
+    skill_folders::discover(dir, env::home().as_deref())
 }
 
 fn trust(global: &Global, dir: &Path, remove: bool) -> Result<Exit, Failure> {
     let dir = dir
         .canonicalize()
         .map_err(|error| Failure::usage(format!("`{}`: {error}", dir.display())))?;
-    let mut all = trusted(global);
+    let mut all = TrustedProjects::read(&global.data_dir());
+    let failed = |error: std::io::Error| Failure::host(error.to_string());
     if remove {
-        all.remove(&dir);
-    } else {
-        all.insert(dir.clone());
-    }
-    let file = trusted_file(global);
-    let bytes = serde_json::to_vec_pretty(&all).unwrap_or_default();
-    fs::create_private_dir(global.data_dir())
-        .and_then(|()| fs::write_atomic(&file, &bytes))
-        .map_err(|error| Failure::host(error.to_string()))?;
-    if global.json {
-        output::json(&json!({ "trusted": all }));
-    } else {
-        let word = if remove {
-            "not trusted any more"
+        all.forget(&dir).map_err(failed)?;
+        if global.json {
+            output::json(&json!({ "trusted": all.projects() }));
         } else {
-            "trusted"
-        };
-        output::line(format_args!("{} is {word}.", dir.display()));
+            output::line(format_args!("{} is not trusted any more.", dir.display()));
+        }
+        return Ok(Exit::Fine);
+    }
+    let skills = ProjectSkills::of(&dir).map_err(|error| Failure::usage(error.to_string()))?;
+    all.trust(&dir, &skills).map_err(failed)?;
+    if global.json {
+        output::json(&json!({ "trusted": all.projects() }));
+        return Ok(Exit::Fine);
+    }
+    output::line(format_args!(
+        "{} is trusted, with its {} skill(s) as they are now.",
+        dir.display(),
+        skills.dirs.len()
+    ));
+    for folder in &skills.dirs {
+        output::line(format_args!("  {}", output::clean(&shown(folder))));
     }
     Ok(Exit::Fine)
 }
 
 fn list(global: &Global, dir: Option<&Path>) -> Exit {
+    let project = dir.is_none().then(|| Project::current(global)).flatten();
     let found = match dir {
         Some(dir) => skill_folders::discover_in(dir),
-        None => discover(global),
+        None => discover(project.as_ref()),
     };
-    let project_trusted =
-        current_project().is_some_and(|project| trusted(global).contains(&project));
-    let used = |found: &Found| match found.scope {
-        Scope::Project => project_trusted,
-        _ => true,
-    };
+    let unread = Unread::of(project.as_ref());
     if global.json {
-        let skills: Vec<Value> = found
-            .skills
-            .iter()
-            .map(|skill| {
-                json!({
-                    "name": skill.folder.name.as_str(),
-                    "description": skill.folder.description,
-                    "path": skill.path,
-                    "scope": scope(skill.scope),
-                    "used": used(skill),
-                })
-            })
-            .collect();
-        let hidden: Vec<Value> = found
-            .hidden
-            .iter()
-            .map(|h| json!({ "path": h.found.path, "reason": h.warning.message }))
-            .collect();
-        let broken: Vec<Value> = found.broken.iter().map(|e| json!(e.to_string())).collect();
-        output::json(&json!({ "skills": skills, "hidden": hidden, "broken": broken }));
+        output::json(&listed(&found, unread.as_ref()));
         return Exit::Fine;
     }
-    if found.skills.is_empty() {
+    let unread_dirs = unread.iter().flat_map(|unread| unread.dirs);
+    if found.skills.is_empty() && unread.is_none() {
         output::line("No skills.");
     } else {
         let mut rows = Table::new(["SKILL", "SCOPE", "USED", "PATH"]);
+        for dir in unread_dirs {
+            rows.row([
+                name_of(dir),
+                scope(Scope::Project).to_owned(),
+                unread.as_ref().map_or("", |unread| unread.why).to_owned(),
+                shown(dir),
+            ]);
+        }
         for skill in &found.skills {
             rows.row([
                 skill.folder.name.as_str().to_owned(),
                 scope(skill.scope).to_owned(),
-                if used(skill) { "yes" } else { "not trusted" }.to_owned(),
+                "yes".to_owned(),
                 shown(&skill.path),
             ]);
         }
@@ -232,6 +249,66 @@ fn list(global: &Global, dir: Option<&Path>) -> Exit {
         output::aside(format_args!("{RED}broken:{RESET} {error}"));
     }
     Exit::Fine
+}
+
+/// The skills of a project that nobody trusts as it is, known by their directories only.
+struct Unread<'a> {
+    dirs: &'a [PathBuf],
+    why: &'static str,
+}
+
+impl<'a> Unread<'a> {
+    fn of(project: Option<&'a Project>) -> Option<Self> {
+        let project = project?;
+        let dirs = &project.skills.as_ref().ok()?.dirs;
+        let why = match project.standing() {
+            Standing::Trusted => return None,
+            Standing::Changed => "changed since it was trusted",
+            Standing::Unknown => "not trusted",
+        };
+        (!dirs.is_empty()).then_some(Self { dirs, why })
+    }
+}
+
+fn name_of(dir: &Path) -> String {
+    dir.file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// The list for programs. Of a project that is not trusted nothing is read, so that there is no
+/// description.
+fn listed(found: &Discovered, unread: Option<&Unread<'_>>) -> Value {
+    let skill = |skill: &Found| {
+        json!({
+            "name": skill.folder.name.as_str(),
+            "description": skill.folder.description,
+            "path": skill.path,
+            "scope": scope(skill.scope),
+            "used": true,
+        })
+    };
+    let not_read = unread.into_iter().flat_map(|unread| {
+        unread.dirs.iter().map(|dir| {
+            json!({
+                "name": name_of(dir),
+                "description": null,
+                "path": dir,
+                "scope": scope(Scope::Project),
+                "used": false,
+                "reason": unread.why,
+            })
+        })
+    });
+    let skills: Vec<Value> = not_read.chain(found.skills.iter().map(skill)).collect();
+    let hidden: Vec<Value> = found
+        .hidden
+        .iter()
+        .map(|h| json!({ "path": h.found.path, "reason": h.warning.message }))
+        .collect();
+    let broken: Vec<Value> = found.broken.iter().map(|e| json!(e.to_string())).collect();
+    json!({ "skills": skills, "hidden": hidden, "broken": broken })
 }
 
 fn scope(scope: Scope) -> &'static str {

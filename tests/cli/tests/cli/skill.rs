@@ -22,14 +22,28 @@ fn the_list_shows_the_projects_and_the_users_skills_and_what_is_wrong() {
     workspace
         .write_skill("../home/.agents/skills/mine", "mine", "Mine.", "Body")
         .unwrap();
+    // Of a project that nobody trusts nothing is read, so nothing of it hides or is broken.
     let list = conjure(&workspace, "skill list").run().unwrap();
     assert_snapshot!(list.snapshot(), @r"
     exit code 0
     --- stdout
     SKILL  SCOPE    USED         PATH
+    bad    project  not trusted  .conjure/skills/bad
     one    project  not trusted  .agents/skills/one
     two    project  not trusted  .claude/skills/two
     mine   user     yes          [WORKSPACE]/home/.agents/skills/mine
+    one    user     yes          [WORKSPACE]/home/.agents/skills/one
+    --- stderr
+    ");
+    conjure(&workspace, "skill trust").run().unwrap();
+    let list = conjure(&workspace, "skill list").run().unwrap();
+    assert_snapshot!(list.snapshot(), @r"
+    exit code 0
+    --- stdout
+    SKILL  SCOPE    USED  PATH
+    one    project  yes   .agents/skills/one
+    two    project  yes   .claude/skills/two
+    mine   user     yes   [WORKSPACE]/home/.agents/skills/mine
     --- stderr
     hidden: The user skill `one` in [WORKSPACE]/home/.agents/skills/one is hidden by the project skill in [WORKSPACE]/work/.agents/skills/one.
     broken: the skill at `[WORKSPACE]/work/.conjure/skills/bad` does not load: SKILL.md does not begin with a line `---`, so it has no front matter.
@@ -56,11 +70,21 @@ fn the_skills_of_a_project_are_used_after_it_was_trusted() {
     assert_snapshot!(trust.snapshot(), @r"
     exit code 0
     --- stdout
-    [WORKSPACE]/work is trusted.
+    [WORKSPACE]/work is trusted, with its 1 skill(s) as they are now.
+      .agents/skills/one
     --- stderr
     ");
     let after = routes();
     assert!(after.stdout.contains("one_bash_tool"), "{after:?}");
+    // Trust is in what was shown.
+    workspace
+        .write(".agents/skills/one/scripts/run.sh", "echo other")
+        .unwrap();
+    let changed = routes();
+    assert!(!changed.stdout.contains("one_bash_tool"), "{changed:?}");
+    assert!(changed.stderr.contains("changed since"), "{changed:?}");
+    conjure(&workspace, "skill trust").run().unwrap();
+    assert!(routes().stdout.contains("one_bash_tool"));
     let remove = conjure(&workspace, "skill trust --remove").run().unwrap();
     assert_snapshot!(remove.snapshot(), @r"
     exit code 0
@@ -69,6 +93,21 @@ fn the_skills_of_a_project_are_used_after_it_was_trusted() {
     --- stderr
     ");
     assert!(!routes().stdout.contains("one_bash_tool"));
+}
+
+#[test]
+fn nothing_of_a_project_is_parsed_before_it_is_trusted() {
+    let workspace = workspace(&[LOCAL]);
+    // A parser would go down as deep as this, or say what is wrong with it.
+    let text = format!("---\nname: {}\n---\n", "[".repeat(200_000));
+    workspace
+        .write(".agents/skills/deep/SKILL.md", text)
+        .unwrap();
+    for args in ["routes", "skill list"] {
+        let output = conjure(&workspace, args).run().unwrap();
+        assert_eq!(output.code, Some(0), "{output:?}");
+        assert!(!output.stderr.contains("does not load"), "{output:?}");
+    }
 }
 
 #[test]
