@@ -19,6 +19,9 @@ use crate::session::SessionSpec;
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// The token of a server that is given no other.
+const TOKEN: &str = "a-token-of-nobody";
+
 /// A server until this is dropped.
 struct Serving {
     address: String,
@@ -32,6 +35,11 @@ impl Serving {
         let dir = tempfile::tempdir().unwrap();
         let host = Host::builder().data_dir(dir.path()).build().await.unwrap();
         let server = McpServer::new(host, SessionSpec::calls(&[], None), options).unwrap();
+        let tokens = if tokens.is_empty() {
+            &[TOKEN][..]
+        } else {
+            tokens
+        };
         let access = HttpAccess {
             tokens: tokens
                 .iter()
@@ -55,11 +63,16 @@ impl Serving {
         TcpStream::connect(&self.address).await.unwrap()
     }
 
-    /// The head of a request, with more headers and for a body of so many bytes.
+    /// The head of a request, with more headers and for a body of so many bytes. It has the usual
+    /// token unless these have one.
     fn head(&self, method: &str, more: &str, bytes: usize) -> String {
+        let token = match more.to_ascii_lowercase().contains("authorization:") {
+            true => String::new(),
+            false => format!("authorization: Bearer {TOKEN}\r\n"),
+        };
         format!(
             "{method} /mcp HTTP/1.1\r\nhost: {}\r\naccept: application/json, text/event-stream\r\n\
-             content-type: application/json\r\nconnection: close\r\n{more}\
+             content-type: application/json\r\nconnection: close\r\n{token}{more}\
              content-length: {bytes}\r\n\r\n",
             self.address
         )

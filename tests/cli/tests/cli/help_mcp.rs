@@ -34,7 +34,7 @@ fn mcp() {
 
 #[test]
 fn mcp_serve() {
-    assert_snapshot!(help("mcp serve"), @r#"
+    assert_snapshot!(help("mcp serve"), @r"
     Serve tools, resources and prompts to MCP clients
 
     Any MCP client gets the routing table of a session: the native skills that are loaded, and with a
@@ -92,8 +92,8 @@ fn mcp_serve() {
 
     HTTP:
           --token-env <NAME>
-              A variable of the environment that holds a token which lets a client in; off this machine
-              one is needed. With several, each client has its own
+              A variable of the environment that holds a token which lets a client in, beside the token
+              of the user who serves. Each client with a token of its own has sessions of its own
 
           --allow-host <HOST>
               A name under which clients reach the server, beside this machine's: a value of `Host`
@@ -124,5 +124,5 @@ fn mcp_serve() {
       conjure mcp serve --stdio --config session.toml --meta-tools beside
       conjure mcp serve --http 127.0.0.1:8931
       MCP_TOKEN=… conjure mcp serve --http 0.0.0.0:8931 --token-env MCP_TOKEN --allow-host box.example
-    "#);
+    ");
 }

@@ -174,7 +174,10 @@ fn programs_get_everything_as_json() {
         }
       ],
       "shadowed": [],
-      "quarantined": []
+      "quarantined": [],
+      "server_tools": [],
+      "left_out": [],
+      "failed_backends": []
     }
     --- stderr
     "#);
