@@ -35,7 +35,12 @@ fn properties(schema: &Map<String, Value>, names: &mut HashSet<String>) -> Resul
                     }
                 }
             }
-            (MARK | "default" | "const" | "enum" | "examples", _) => {}
+            (MARK | "default" | "const" | "enum" | "examples" | "dependentRequired", _) => {}
+            // The names in these are of properties, and may be any.
+            (
+                "$defs" | "definitions" | "dependencies" | "dependentSchemas" | "patternProperties",
+                Value::Object(by_name),
+            ) if !by_name.values().any(is_marked) => {}
             (_, other) if is_marked(other) => {
                 return Err(format!("its `{MARK}` is where no argument is"));
             }
@@ -100,6 +105,12 @@ mod tests {
             of(&json!({ "a": { "type": "string", MARK: "A" }, "n": nested })),
             Ok(())
         );
+        // A property may have the name of a mark, also where others depend on it.
+        let named = json!({ MARK: { "type": "string" }, "a": { "type": "string", MARK: "A" } });
+        for depending in ["dependentRequired", "dependencies"] {
+            let schema = json!({ "properties": named, depending: { MARK: ["a"] } });
+            assert_eq!(check(&schema), Ok(()), "{depending}");
+        }
         // Data that looks like a mark is none.
         assert_eq!(of(&json!({ "a": { "default": { MARK: "" } } })), Ok(()));
     }
@@ -122,5 +133,7 @@ mod tests {
         }
         assert!(check(&json!({ MARK: "A" })).is_err());
         assert!(check(&json!({ "anyOf": [string(json!("A"))] })).is_err());
+        let inner = json!({ "properties": { "b": string(json!("B")) } });
+        assert!(check(&json!({ "dependentSchemas": { MARK: inner } })).is_err());
     }
 }

@@ -196,17 +196,7 @@ fn error_of(error: Value) -> ErrorData {
 
 /// The id that a member is, if it can be one.
 pub(crate) fn id_of(value: &Value) -> Option<RequestId> {
-    match value {
-        Value::String(text) => Some(RequestId::String(text.as_str().into())),
-        Value::Number(number) => {
-            let whole = number.as_i64().or_else(|| {
-                let float = number.as_f64()?;
-                (float.fract() == 0.0 && float.abs() < 1e15).then_some(float as i64)
-            })?;
-            Some(RequestId::Number(whole))
-        }
-        _ => None,
-    }
+    RequestId::deserialize(value).ok()
 }
 
 #[cfg(test)]

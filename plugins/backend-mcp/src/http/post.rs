@@ -75,7 +75,7 @@ impl Post<'_> {
             return Err(StreamableHttpError::SessionExpired);
         }
         let kind = header(&response, CONTENT_TYPE.as_str());
-        let is = |name: &str| kind.as_deref().is_some_and(|kind| kind.starts_with(name));
+        let is = |name: &str| kind.as_deref().is_some_and(|kind| is_of(kind, name));
         if !status.is_success() {
             return self.refused(response, is(JSON), &answers).await;
         }
@@ -173,6 +173,12 @@ impl Post<'_> {
 fn header(response: &Response, name: &str) -> Option<String> {
     let value = response.headers().get(name)?;
     Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
+}
+
+/// Whether a content type is this media type, whatever its case and its parameters are.
+fn is_of(kind: &str, media_type: &str) -> bool {
+    let essence = kind.split(';').next().unwrap_or_default();
+    essence.trim().eq_ignore_ascii_case(media_type)
 }
 
 fn too_long(most: usize) -> String {
@@ -295,6 +301,13 @@ impl Length {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_media_type_has_any_case_and_parameters_and_is_no_other_that_begins_like_it() {
+        assert!(is_of("Application/JSON; charset=utf-8", JSON));
+        assert!(is_of(" text/event-stream ", EVENTS));
+        assert!(!is_of("application/json-patch+json", JSON));
+    }
 
     #[test]
     fn the_length_of_an_event_begins_anew_after_a_blank_line() {
