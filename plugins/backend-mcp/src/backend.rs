@@ -6,15 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use conjure_skill_sdk::protocol::{
-    BackendCall, CatalogReply, Complete, Completions, FileRef, FilesGet, FilesPut, Open, PromptGet,
-    PromptText, Prompts as PromptList, ResourceRead, Resources as ResourceList, ToolResult,
+    BackendCall, CatalogReply, FileRef, FilesGet, FilesPut, Open, ToolResult,
 };
-use conjure_skill_sdk::{Backend, Cx, Error, Files, Prompts, Resources, Result, Setup};
+use conjure_skill_sdk::{Backend, Cx, Error, Files, Result, Setup};
 use futures_util::future::join_all;
-use rmcp::model::{
-    ClientRequest, CompleteRequest, CompleteRequestParams, GetPromptRequest,
-    GetPromptRequestParams, ReadResourceRequest, ReadResourceRequestParams,
-};
+use rmcp::model::ClientRequest;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -65,13 +61,13 @@ impl Mcp {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn session(&self, cx: &Cx) -> Result<Arc<Session>> {
+    pub(crate) fn session(&self, cx: &Cx) -> Result<Arc<Session>> {
         let session = self.lock().get(id(cx)?).cloned();
         session.ok_or_else(|| Error::not_found("the session is not open here"))
     }
 
     /// The session's entries in the order of the configuration.
-    async fn entries(&self, session: &Session) -> Vec<Arc<Entry>> {
+    pub(crate) async fn entries(&self, session: &Session) -> Vec<Arc<Entry>> {
         let mut entries = Vec::new();
         for (name, _) in &session.servers {
             if let Ok(entry) = session.entry(&self.registry, name).await {
@@ -82,14 +78,22 @@ impl Mcp {
     }
 
     /// Sends a request that is no tool call to a server of the session.
-    async fn ask(&self, cx: &Cx, entry: &Entry, request: ClientRequest) -> Result<Value> {
+    pub(crate) async fn ask(
+        &self,
+        cx: &Cx,
+        entry: &Entry,
+        request: ClientRequest,
+    ) -> Result<Value, Trouble> {
         let limits = entry.server.config.limits();
         let until = Instant::now() + limits.idle;
         let _used = entry.in_use();
         let mut may_again = true;
         loop {
             let connection = entry.ready(0, until).await;
-            let connection = connection.map_err(|not_there| Error::new(not_there.why))?;
+            let connection = connection.map_err(|not_there| Failure::NotReady {
+                server: entry.server.name.clone(),
+                why: not_there.why,
+            })?;
             let rounds = Rounds {
                 server: &entry.server,
                 connection: &connection,
@@ -99,33 +103,9 @@ impl Mcp {
             };
             match rounds.run(request.clone()).await {
                 Err(Trouble::Unsent(_)) if may_again => may_again = false,
-                sent => return sent.map_err(|trouble| Error::new(trouble.why())),
+                sent => return sent,
             }
         }
-    }
-
-    /// The entry whose server lists this; the only one when there is one only.
-    async fn entry_with(
-        &self,
-        session: &Session,
-        what: &str,
-        has: impl Fn(&crate::listing::Listing) -> bool,
-    ) -> Result<Arc<Entry>> {
-        let entries = self.entries(session).await;
-        let listing = |entry: &Arc<Entry>| entry.listed().listing;
-        let found = entries
-            .iter()
-            .find(|entry| listing(entry).is_some_and(|listing| has(&listing)));
-        match (found, entries.as_slice()) {
-            (Some(entry), _) | (None, [entry]) => Ok(Arc::clone(entry)),
-            _ => Err(Error::not_found(format!("no MCP server lists {what}"))),
-        }
-    }
-
-    async fn read(&self, cx: &Cx, entry: &Entry, uri: &str) -> Result<Value> {
-        let params = ReadResourceRequestParams::new(uri);
-        let request = ClientRequest::ReadResourceRequest(ReadResourceRequest::new(params));
-        self.ask(cx, entry, request).await
     }
 
     /// What is done to a server and not by it: `login` and `logout`. No tool of a server's comes
@@ -257,12 +237,13 @@ impl Backend for Mcp {
             catalog
                 .resource_templates
                 .extend(listing.templates.iter().cloned());
-            catalog.prompts.extend(listing.prompts.iter().cloned());
             if let Some(text) = &listing.instructions {
                 instructions.push(format!("{name}: {text}"));
             }
             session.give(name, &listing);
         }
+        let prompts = Self::named_prompts(&entries).into_iter();
+        catalog.prompts = prompts.map(|named| named.prompt).collect();
         for (name, server) in &session.servers {
             if let Err(why) = server {
                 states.push(json!({ "server": name, "state": "failed", "why": why }));
@@ -330,7 +311,8 @@ impl Files for Mcp {
         let session = self.session(&cx)?;
         let entry = session.entry(&self.registry, server).await;
         let entry = entry.map_err(Error::not_found)?;
-        let read = self.read(&cx, &entry, uri).await?;
+        let read = self.read_from(&cx, &entry, uri).await;
+        let read = read.map_err(|trouble| Error::new(trouble.why()))?;
         let first = read.get("contents").and_then(|contents| contents.get(0));
         let bytes = first.and_then(result::bytes);
         let bytes = bytes.ok_or_else(|| Error::new(format!("`{uri}` has no content")))?;
@@ -340,108 +322,6 @@ impl Files for Mcp {
         }
         result::write_new(Path::new(&request.to), &bytes)?;
         Ok(FileRef::at(request.to))
-    }
-}
-
-impl Resources for Mcp {
-    async fn list(&self, cx: Cx) -> Result<ResourceList> {
-        let session = self.session(&cx)?;
-        let mut list = ResourceList::default();
-        for entry in self.entries(&session).await {
-            if let Some(listing) = entry.listed().listing {
-                list.resources.extend(listing.resources.iter().cloned());
-                let templates = listing.templates.iter().cloned();
-                list.resource_templates.extend(templates);
-            }
-        }
-        Ok(list)
-    }
-
-    async fn read(&self, cx: Cx, request: ResourceRead) -> Result<ToolResult> {
-        let session = self.session(&cx)?;
-        let uri = &request.uri;
-        let what = format!("`{uri}`");
-        let listed = self.entry_with(&session, &what, |listing| {
-            listing.resources.iter().any(|known| known.uri == *uri)
-        });
-        let entry = listed.await?;
-        let read = Mcp::read(self, &cx, &entry, uri).await?;
-        let content = result::contents(&entry.server.name, &read, cx.exchange_dir());
-        Ok(ToolResult {
-            content,
-            ..ToolResult::default()
-        })
-    }
-
-    async fn complete(&self, cx: Cx, request: Complete) -> Result<Completions> {
-        let session = self.session(&cx)?;
-        let reference = &request.reference;
-        let uri = reference.get("uri").and_then(Value::as_str);
-        let name = reference.get("name").and_then(Value::as_str);
-        let listed = self.entry_with(&session, "what is to be completed", |listing| {
-            let template = |known: &Value| known.get("uriTemplate").and_then(Value::as_str) == uri;
-            (uri.is_some() && listing.templates.iter().any(template))
-                || listing
-                    .prompts
-                    .iter()
-                    .any(|known| Some(known.name.as_str()) == name)
-        });
-        let entry = listed.await?;
-        let params = json!({
-            "ref": reference,
-            "argument": { "name": request.argument, "value": request.value },
-            "context": { "arguments": request.context },
-        });
-        let params: CompleteRequestParams = serde_json::from_value(params)?;
-        let request = ClientRequest::CompleteRequest(CompleteRequest::new(params));
-        let answer = self.ask(&cx, &entry, request).await?;
-        let completion = answer.get("completion").cloned().unwrap_or_default();
-        let values = completion.get("values").and_then(Value::as_array);
-        let values = values.into_iter().flatten().filter_map(Value::as_str);
-        Ok(Completions {
-            values: values.take(100).map(str::to_owned).collect(),
-            more: completion.get("hasMore").and_then(Value::as_bool) == Some(true),
-            total: completion.get("total").and_then(Value::as_u64),
-        })
-    }
-}
-
-impl Prompts for Mcp {
-    async fn list(&self, cx: Cx) -> Result<PromptList> {
-        let session = self.session(&cx)?;
-        let mut prompts = Vec::new();
-        for entry in self.entries(&session).await {
-            if let Some(listing) = entry.listed().listing {
-                prompts.extend(listing.prompts.iter().cloned());
-            }
-        }
-        Ok(PromptList { prompts })
-    }
-
-    async fn get(&self, cx: Cx, request: PromptGet) -> Result<PromptText> {
-        let session = self.session(&cx)?;
-        let name = &request.name;
-        let what = format!("the prompt `{name}`");
-        let listed = self.entry_with(&session, &what, |listing| {
-            listing.prompts.iter().any(|known| known.name == *name)
-        });
-        let entry = listed.await?;
-        let arguments = request
-            .arguments
-            .into_iter()
-            .map(|(name, value)| (name, Value::from(value)))
-            .collect();
-        let params = GetPromptRequestParams::new(request.name).with_arguments(arguments);
-        let request = ClientRequest::GetPromptRequest(GetPromptRequest::new(params));
-        let mut answer = self.ask(&cx, &entry, request).await?;
-        let description = answer.get("description").and_then(Value::as_str);
-        Ok(PromptText {
-            description: description.map(str::to_owned),
-            messages: match answer.get_mut("messages").map(Value::take) {
-                Some(Value::Array(messages)) => messages,
-                _ => Vec::new(),
-            },
-        })
     }
 }
 

@@ -1,5 +1,5 @@
 //! What servers listed at an earlier time, so that a session need not wait for them, and a lazy
-//! server has tools before it runs. Nothing depends on it.
+//! server has tools, resources and prompts before it runs. Nothing depends on it.
 
 use std::collections::HashMap;
 use std::io;
@@ -8,10 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::connection::Era;
-use crate::listing::Listing;
+use crate::listing::{Listing, Remembered};
 use crate::server::{Server, digest};
 
 /// The most bytes of what is kept of a server.
@@ -37,9 +36,8 @@ pub(crate) struct Note {
 #[derive(Serialize, Deserialize)]
 struct Kept {
     modern: bool,
-    tools: Vec<Value>,
-    #[serde(default)]
-    instructions: Option<String>,
+    #[serde(flatten)]
+    lists: Remembered,
 }
 
 impl Cache {
@@ -61,22 +59,15 @@ impl Cache {
         } else {
             Era::Legacy
         };
-        Some(Listing::of_tools(
-            kept.tools,
-            kept.instructions,
-            server,
-            era,
-        ))
+        Some(Listing::remembered(kept.lists, server, era))
     }
 
     /// What is to be kept of a server's list, if anything.
     pub(crate) fn note(&self, server: &Server, era: Era, listing: &Listing) -> Option<Note> {
         let path = self.path(server)?;
-        let raw = |tool: &crate::listing::Tool| tool.decl.meta.as_ref()?.get("mcp").cloned();
         let kept = Kept {
             modern: era == Era::Modern,
-            tools: listing.tools.iter().filter_map(raw).collect(),
-            instructions: listing.instructions.clone(),
+            lists: listing.to_remember(),
         };
         let bytes = serde_json::to_vec(&kept).ok()?;
         (bytes.len() <= MOST).then(|| Note {

@@ -67,6 +67,7 @@ impl Call<'_> {
             }
         };
         let server = self.server();
+        self.session.note_mentions(server, &value);
         result::result(server, value, self.cx.exchange_dir()).map_err(|why| self.bad(&why))
     }
 

@@ -14,6 +14,7 @@ mod cache;
 mod calls;
 mod config;
 mod connection;
+mod directory;
 mod failure;
 mod handler;
 mod headers;
@@ -21,9 +22,12 @@ mod http;
 mod hub;
 mod link;
 mod listing;
+mod mentions;
 mod oauth;
 mod outside;
+mod prompts;
 mod registry;
+mod resources;
 mod result;
 mod rounds;
 mod secrets;
@@ -34,6 +38,7 @@ mod stdio;
 mod subscription;
 #[cfg(test)]
 mod tests;
+mod uri_template;
 mod wire;
 
 use conjure_skill_sdk::protocol::Permissions;

@@ -10,7 +10,7 @@ use rmcp::model::{
     ClientRequest, ListPromptsRequest, ListResourceTemplatesRequest, ListResourcesRequest,
     ListToolsRequest, PaginatedRequestParams,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::config::{Limits, ServerConfig};
@@ -38,6 +38,8 @@ const MODE: &str = "dev.conjure/mode";
 pub(crate) struct Listing {
     pub(crate) tools: Vec<Tool>,
     pub(crate) quarantined: Vec<Quarantined>,
+    /// Whether it has resources at all; it may have some that it does not list.
+    pub(crate) serves_resources: bool,
     pub(crate) resources: Vec<Resource>,
     pub(crate) templates: Vec<Value>,
     pub(crate) prompts: Vec<Prompt>,
@@ -51,6 +53,18 @@ pub(crate) struct Tool {
     /// Whether a call may be repeated when nobody knows whether it took effect.
     pub(crate) idempotent: bool,
     pub(crate) limits: Limits,
+}
+
+/// The lists of a server as it sent them.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Remembered {
+    tools: Vec<Value>,
+    instructions: Option<String>,
+    serves_resources: bool,
+    resources: Vec<Value>,
+    templates: Vec<Value>,
+    prompts: Vec<Value>,
 }
 
 /// An item that was left out.
@@ -76,7 +90,8 @@ impl Listing {
         });
         listing.take_tools(raw.await?, server, connection.era);
         let capabilities = &connection.info.capabilities;
-        if capabilities.resources.is_some() {
+        listing.serves_resources = capabilities.resources.is_some() && server.config.resources;
+        if listing.serves_resources {
             let raw = pages(connection, &server.name, limits, "resources", |params| {
                 ClientRequest::ListResourcesRequest(ListResourcesRequest::with_param(params))
             });
@@ -104,19 +119,40 @@ impl Listing {
         Ok(listing)
     }
 
-    /// A list of tools that was read at an earlier time.
-    pub(crate) fn of_tools(
-        raw: Vec<Value>,
-        instructions: Option<String>,
-        server: &Server,
-        era: Era,
-    ) -> Self {
+    /// Lists that were read at an earlier time.
+    pub(crate) fn remembered(kept: Remembered, server: &Server, era: Era) -> Self {
         let mut listing = Self {
-            instructions,
+            instructions: kept.instructions,
+            serves_resources: kept.serves_resources && server.config.resources,
             ..Self::default()
         };
-        listing.take_tools(raw, server, era);
+        listing.take_tools(kept.tools, server, era);
+        if listing.serves_resources {
+            let resources = kept.resources.iter();
+            listing.resources = resources.filter_map(|r| resource(r, server)).collect();
+            listing.templates = kept.templates;
+        }
+        let prompts = kept.prompts.iter();
+        listing.prompts = prompts.filter_map(|p| prompt(p, server)).collect();
         listing
+    }
+
+    /// What of it is worth being remembered.
+    pub(crate) fn to_remember(&self) -> Remembered {
+        let raw = |meta: Option<&Value>| meta?.get("mcp").cloned();
+        let tools = self.tools.iter();
+        let resources = self.resources.iter();
+        let prompts = self.prompts.iter();
+        Remembered {
+            tools: tools
+                .filter_map(|tool| raw(tool.decl.meta.as_ref()))
+                .collect(),
+            instructions: self.instructions.clone(),
+            serves_resources: self.serves_resources,
+            resources: resources.filter_map(|one| raw(one.meta.as_ref())).collect(),
+            templates: self.templates.clone(),
+            prompts: prompts.filter_map(|one| raw(one.meta.as_ref())).collect(),
+        }
     }
 
     /// A tool by its own name.

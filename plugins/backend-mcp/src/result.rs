@@ -67,16 +67,31 @@ fn says_more(block: &Value) -> bool {
     fields.keys().any(|name| !known.contains(&name.as_str()))
 }
 
-/// The parts of a `resources/read` result.
-pub(crate) fn contents(server: &str, value: &Value, exchange_dir: Option<&Path>) -> Vec<Part> {
+/// Translates what a server says of a resource that was read. As it came it is kept beside, for
+/// whoever hands it on.
+pub(crate) fn contents(server: &str, value: Value, exchange_dir: Option<&Path>) -> ToolResult {
     let contents = value.get("contents").and_then(Value::as_array);
-    contents
-        .into_iter()
-        .flatten()
-        .map(|content| {
-            embedded(server, content, exchange_dir).unwrap_or_else(|| raw(content.clone()))
-        })
-        .collect()
+    let contents = contents.map(Vec::as_slice).unwrap_or_default();
+    let content = match contents {
+        // Whoever reads one knows which.
+        [only] if only.get("text").is_some_and(Value::is_string) => {
+            let text = only.get("text").and_then(Value::as_str);
+            vec![Part::Text {
+                text: text.unwrap_or_default().to_owned(),
+            }]
+        }
+        several => {
+            let part = |content: &Value| {
+                embedded(server, content, exchange_dir).unwrap_or_else(|| raw(content.clone()))
+            };
+            several.iter().map(part).collect()
+        }
+    };
+    ToolResult {
+        content,
+        meta: Some(Map::from_iter([("mcp".to_owned(), value)])),
+        ..ToolResult::default()
+    }
 }
 
 /// The bytes of one content of a `resources/read` result.

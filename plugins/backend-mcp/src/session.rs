@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::listing::Listing;
+use crate::mentions::Mentions;
 use crate::registry::{Entry, Registry};
 use crate::server::Server;
 
@@ -23,6 +25,7 @@ pub(crate) struct Session {
     over: AtomicBool,
     /// What the host was told last, by server.
     given: Mutex<HashMap<String, Arc<Listing>>>,
+    mentions: Mutex<Mentions>,
     /// Somebody waited for its servers already.
     waited: AtomicBool,
     /// Shared by the session's requests when the host has no trace of its own.
@@ -43,6 +46,7 @@ impl Session {
             pins: Mutex::default(),
             over: AtomicBool::new(false),
             given: Mutex::default(),
+            mentions: Mutex::default(),
             waited: AtomicBool::new(false),
             trace: trace(id),
         }
@@ -120,6 +124,16 @@ impl Session {
     /// The next stateful call begins anew.
     pub(crate) fn unpin(&self, server: &str) {
         lock(&self.pins).remove(server);
+    }
+
+    /// Notes the resources that a server's result names.
+    pub(crate) fn note_mentions(&self, server: &str, result: &Value) {
+        lock(&self.mentions).note(server, result);
+    }
+
+    /// The server whose result named a resource.
+    pub(crate) fn mentioned(&self, uri: &str) -> Option<String> {
+        lock(&self.mentions).server(uri).map(str::to_owned)
     }
 
     /// Notes what the host is told of a server.

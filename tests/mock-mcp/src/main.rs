@@ -1,8 +1,9 @@
 //! An MCP server for tests: both eras, stdio and streamable HTTP, and hostile on request.
 //!
-//! `mock-mcp [--http] [--log FILE] [TRAIT...]`. Each trait is one way to be difficult; see
+//! `mock-mcp [--http] [--log FILE] [--name NAME] [TRAIT...]`. Each trait is one way to be difficult; see
 //! [`server::Traits`] and [`oauth::Login`]. With `--http` the first line of standard output is the
-//! address. `--log` appends every start and every message that arrives.
+//! address. `--log` appends every start and every message that arrives. With `--name` it has
+//! resources and prompts that no other has; see [`named`].
 
 #![allow(
     clippy::indexing_slicing,
@@ -11,6 +12,7 @@
 
 mod files;
 mod http;
+mod named;
 mod oauth;
 mod server;
 mod tools;
@@ -32,6 +34,7 @@ async fn main() {
         match arg.as_str() {
             "--http" => over_http = true,
             "--log" => traits.log = args.next().map(Into::into),
+            "--name" => traits.name = args.next(),
             name => traits.names.push(name.to_owned()),
         }
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::{files, tools};
+use crate::{files, named, tools};
 
 /// How the server is difficult, by name:
 ///
@@ -34,6 +34,8 @@ use crate::{files, tools};
 pub(crate) struct Traits {
     pub(crate) names: Vec<String>,
     pub(crate) log: Option<PathBuf>,
+    /// What it is called, if it is told apart from others.
+    pub(crate) name: Option<String>,
 }
 
 /// One server with what it remembers.
@@ -212,6 +214,7 @@ impl Server {
                 tokio::spawn(async move { tools::call(&server, &peer, &id, &params).await });
             }
             "subscriptions/listen" => server.listen(peer, &id, &params),
+            _ if server.answers_by_name(peer, &id, &method, &params) => {}
             "resources/list" => {
                 let resource = json!({ "uri": "mock://a", "name": "a", "mimeType": "text/plain" });
                 peer.send(&result(&id, json!({ "resources": [resource, 5] })));
@@ -251,6 +254,31 @@ impl Server {
             "ping" | "logging/setLevel" => peer.send(&result(&id, json!({}))),
             _ => server.unknown(peer, &id),
         }
+    }
+
+    /// What a server with a name answers in its own way; false for anything else.
+    fn answers_by_name(&self, peer: &Peer, id: &Value, method: &str, params: &Value) -> bool {
+        let Some(name) = self.traits.name.as_deref() else {
+            return false;
+        };
+        let asked = |field: &str| params[field].as_str().unwrap_or_default();
+        let (field, found) = match method {
+            "resources/list" => ("resources", Some(named::resources(name))),
+            "resources/templates/list" => ("resourceTemplates", Some(named::templates(name))),
+            "resources/read" => ("contents", named::read(name, asked("uri"))),
+            "prompts/list" => ("prompts", Some(named::prompts(name))),
+            "prompts/get" => ("messages", named::prompt(name, asked("name"))),
+            "completion/complete" => {
+                let values = json!({ "values": [format!("{} of {name}", params["ref"]["name"])] });
+                ("completion", Some(values))
+            }
+            _ => return false,
+        };
+        peer.send(&match found {
+            Some(found) => result(id, json!({ field: found, "_meta": { "of": name } })),
+            None => error(id, -32002, &format!("{name} has no such thing")),
+        });
+        true
     }
 
     fn unknown(&self, peer: &Peer, id: &Value) {

@@ -85,7 +85,7 @@ fn resources_and_prompts_are_read() {
     let read = stage
         .plugin
         .call("resource.read", json!({ "uri": "mock://a" }));
-    assert_eq!(read.text(), "[resource mock://a]\nwhat a says");
+    assert_eq!(read.text(), "what a says");
     let prompt = stage
         .plugin
         .call("prompt.get", json!({ "name": "p" }))

@@ -11,6 +11,7 @@ mod listening;
 mod messages;
 mod modes;
 mod oauth;
+mod several;
 pub(crate) mod stage;
 mod traps;
 

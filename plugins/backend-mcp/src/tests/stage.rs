@@ -30,11 +30,26 @@ impl Stage {
         Self::with(servers, |host| host)
     }
 
+    /// With these servers, none of which is waited for.
+    pub(super) fn hurried(servers: Value) -> Self {
+        Self::configured(
+            json!({ "servers": servers, "catalog_wait_ms": 1 }),
+            |host| host,
+        )
+    }
+
     /// With these servers, and what the test adds to the host.
     pub(super) fn with(
         servers: Value,
         more: impl FnOnce(TestHostBuilder) -> TestHostBuilder,
     ) -> Self {
+        Self::configured(
+            json!({ "servers": servers, "catalog_wait_ms": 15_000 }),
+            more,
+        )
+    }
+
+    fn configured(config: Value, more: impl FnOnce(TestHostBuilder) -> TestHostBuilder) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().to_str().unwrap();
         let host = TestHost::builder()
@@ -42,7 +57,7 @@ impl Stage {
             .capacity(1_000)
             .working_dir(path)
             .exchange_dir(path)
-            .config(json!({ "servers": servers, "catalog_wait_ms": 15_000 }))
+            .config(config)
             .elicit(|question| Elicited {
                 action: "accept".to_owned(),
                 content: [("asked".to_owned(), question.message.into())].into(),

@@ -1,0 +1,174 @@
+//! Resources of a session's servers: listed together, read from the server that has each.
+
+use std::sync::Arc;
+
+use conjure_skill_sdk::protocol::{
+    Complete, Completions, ResourceRead, Resources as ResourceList, ToolResult,
+};
+use conjure_skill_sdk::{Cx, Error, Resources, Result};
+use futures_util::future::join_all;
+use rmcp::model::{
+    ClientRequest, CompleteRequest, CompleteRequestParams, ReadResourceRequest,
+    ReadResourceRequestParams,
+};
+use serde_json::{Value, json};
+
+use crate::backend::Mcp;
+use crate::connection::Trouble;
+use crate::directory::{self, Owner};
+use crate::failure::Failure;
+use crate::listing::Listing;
+use crate::registry::Entry;
+use crate::result;
+use crate::session::Session;
+
+/// JSON-RPC codes by which a server says that it has no such resource: of the older era, and of
+/// the newer one.
+const NOT_FOUND: [i32; 2] = [-32002, -32602];
+
+impl Mcp {
+    /// Reads a resource of a server, as that says it.
+    pub(crate) async fn read_from(
+        &self,
+        cx: &Cx,
+        entry: &Entry,
+        uri: &str,
+    ) -> Result<Value, Trouble> {
+        let params = ReadResourceRequestParams::new(uri);
+        let request = ClientRequest::ReadResourceRequest(ReadResourceRequest::new(params));
+        self.ask(cx, entry, request).await
+    }
+
+    /// The entry of the server that has a resource, and whether that is known and not only likely.
+    async fn entry_of(&self, session: &Session, uri: &str) -> Result<(Arc<Entry>, bool)> {
+        let entries = self.entries(session).await;
+        let linked = session.mentioned(uri);
+        let owner = |entries: &[Arc<Entry>]| {
+            let listings = listings(entries);
+            let lists = listings
+                .iter()
+                .map(|(entry, listing)| (entry.server.name.as_str(), listing.clone()))
+                .collect::<Vec<_>>();
+            let owner = directory::resource(&lists, uri, linked.as_deref())?;
+            let at = |server: &str| lists.iter().position(|(name, _)| *name == server);
+            Ok::<_, Error>(match owner {
+                Owner::Known(server) => (at(server), true),
+                Owner::Only(server) => (at(server), false),
+                Owner::Unknown => (None, false),
+            })
+        };
+        let mut found = owner(&entries)?;
+        if !found.1 {
+            // It may be one's that has not listed what it has yet.
+            self.until_all_listed(&entries).await;
+            found = owner(&entries)?;
+        }
+        let entry = found.0.and_then(|at| entries.get(at));
+        let entry = entry.ok_or_else(|| {
+            Error::not_found(format!(
+                "no MCP server lists `{uri}` or has a URI template that it fits"
+            ))
+        })?;
+        Ok((Arc::clone(entry), found.1))
+    }
+
+    /// Waits for the lists of servers that have not said yet what they have.
+    pub(crate) async fn until_all_listed(&self, entries: &[Arc<Entry>]) {
+        let waits = entries.iter().map(|entry| async {
+            let limit = entry.server.config.limits().idle;
+            let _ = tokio::time::timeout(limit, entry.until_listed()).await;
+        });
+        join_all(waits).await;
+    }
+}
+
+/// The entries with what each lists.
+pub(crate) fn listings(entries: &[Arc<Entry>]) -> Vec<(&Arc<Entry>, Option<Arc<Listing>>)> {
+    let entries = entries.iter();
+    entries
+        .map(|entry| (entry, entry.listed().listing))
+        .collect()
+}
+
+impl Resources for Mcp {
+    async fn list(&self, cx: Cx) -> Result<ResourceList> {
+        let session = self.session(&cx)?;
+        let mut list = ResourceList::default();
+        for entry in self.entries(&session).await {
+            if let Some(listing) = entry.listed().listing {
+                list.resources.extend(listing.resources.iter().cloned());
+                let templates = listing.templates.iter().cloned();
+                list.resource_templates.extend(templates);
+            }
+        }
+        Ok(list)
+    }
+
+    async fn read(&self, cx: Cx, request: ResourceRead) -> Result<ToolResult> {
+        let session = self.session(&cx)?;
+        let uri = &request.uri;
+        let (entry, is_known) = self.entry_of(&session, uri).await?;
+        let server = &entry.server.name;
+        match self.read_from(&cx, &entry, uri).await {
+            Ok(read) => Ok(result::contents(server, read, cx.exchange_dir())),
+            Err(Trouble::Failed(failure @ Failure::Refused { code, .. })) => {
+                // Another backend may have it.
+                if !is_known && NOT_FOUND.contains(&code) {
+                    return Err(Error::not_found(failure.to_string()));
+                }
+                Ok(failure.into_result())
+            }
+            Err(trouble) => Err(Error::new(trouble.why())),
+        }
+    }
+
+    async fn complete(&self, cx: Cx, request: Complete) -> Result<Completions> {
+        let session = self.session(&cx)?;
+        let entries = self.entries(&session).await;
+        let mut reference = request.reference.clone();
+        let listings = listings(&entries);
+        let lists: Vec<_> = listings
+            .iter()
+            .map(|(entry, listing)| (entry.server.name.as_str(), listing.clone()))
+            .collect();
+        let uri = reference.get("uri").and_then(Value::as_str);
+        let name = reference.get("name").and_then(Value::as_str);
+        let server = match (uri, name) {
+            (Some(uri), _) => directory::with_template(&lists, uri).map(str::to_owned),
+            (None, Some(name)) => {
+                let named = directory::prompts(&lists).into_iter();
+                let mut named = named.filter(|one| one.prompt.name == name);
+                let found = named.next();
+                if let (Some(found), Some(fields)) = (&found, reference.as_object_mut()) {
+                    fields.insert("name".to_owned(), found.own.as_str().into());
+                }
+                found.map(|found| found.server)
+            }
+            (None, None) => None,
+        };
+        let entry = match (&server, entries.as_slice()) {
+            (Some(server), all) => all.iter().find(|entry| entry.server.name == *server),
+            (None, [only]) => Some(only),
+            (None, _) => None,
+        };
+        let unknown = || Error::not_found("no MCP server lists what is to be completed");
+        let entry = entry.ok_or_else(unknown)?;
+        let params = json!({
+            "ref": reference,
+            "argument": { "name": request.argument, "value": request.value },
+            "context": { "arguments": request.context },
+        });
+        let params: CompleteRequestParams = serde_json::from_value(params)?;
+        let request = ClientRequest::CompleteRequest(CompleteRequest::new(params));
+        let answer = self.ask(&cx, entry, request).await;
+        let answer = answer.map_err(|trouble| Error::new(trouble.why()))?;
+        let completion = answer.get("completion").cloned().unwrap_or_default();
+        let values = completion.get("values").and_then(Value::as_array);
+        let values = values.into_iter().flatten().filter_map(Value::as_str);
+        Ok(Completions {
+            values: values.take(100).map(str::to_owned).collect(),
+            more: completion.get("hasMore").and_then(Value::as_bool) == Some(true),
+            total: completion.get("total").and_then(Value::as_u64),
+        })
+    }
+}

@@ -1,0 +1,37 @@
+//! Resources and prompts of a server with a name: each tells whose it is, and what is another's is
+//! refused. So it shows when a request went to the wrong one of several servers.
+
+use serde_json::{Value, json};
+
+/// What `NAME` lists: `mock://NAME/listed`.
+pub(crate) fn resources(name: &str) -> Value {
+    json!([{ "uri": format!("mock://{name}/listed"), "name": "listed" }])
+}
+
+/// Its templates: `mock://NAME/{id}`, and one that every server has.
+pub(crate) fn templates(name: &str) -> Value {
+    json!([
+        { "uriTemplate": format!("mock://{name}/{{id}}"), "name": "own" },
+        { "uriTemplate": "mock://any/{id}", "name": "any" },
+    ])
+}
+
+/// What it says of a resource; nothing of one that is another's.
+pub(crate) fn read(name: &str, uri: &str) -> Option<Value> {
+    let own = format!("mock://{name}/");
+    // What its tool `content` links to is nowhere listed.
+    let is_known = uri.starts_with(&own) || uri.starts_with("mock://any/") || uri == "mock://a";
+    is_known.then(|| json!([{ "uri": uri, "text": format!("{name} has {uri}"), "vendor": 1 }]))
+}
+
+/// Its prompts: one of its own, and one that every server has.
+pub(crate) fn prompts(name: &str) -> Value {
+    json!([{ "name": format!("of-{name}") }, { "name": "everybodys" }])
+}
+
+/// A prompt filled in; nothing for one that is another's.
+pub(crate) fn prompt(name: &str, asked: &str) -> Option<Value> {
+    let is_known = asked == format!("of-{name}") || asked == "everybodys";
+    let text = format!("{asked} of {name}");
+    is_known.then(|| json!([{ "role": "user", "content": { "type": "text", "text": text } }]))
+}
