@@ -58,10 +58,13 @@ impl Call<'_> {
                 ToolMode::Stateless => self.stateless().await,
             };
             match (done, &self.entry.server.auth) {
-                (Err(Failure::NeedsAuth { .. }), Some(auth)) if logins < LOGINS => {
+                (
+                    Err(refused @ (Failure::NeedsAuth { .. } | Failure::MissingScope { .. })),
+                    Some(auth),
+                ) if logins < LOGINS => {
                     logins += 1;
                     let done = auth.log_in_for_call(self.cx).await;
-                    done.map_err(|why| self.needs_auth(&why))?;
+                    done.map_err(|why| refused.because(why))?;
                 }
                 (done, _) => break done?,
             }

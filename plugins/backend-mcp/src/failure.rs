@@ -75,9 +75,32 @@ pub(crate) enum Failure {
          session's configuration (`headers`, with a secret)"
     )]
     NeedsAuth { server: String, why: String },
+    /// There are credentials, and they do not give the rights that this wants.
+    #[error(
+        "MissingScope: the MCP server `{server}` wants {} for this, which its credentials do not \
+         give ({why}). Nothing was done. The person adds it to `oauth.scopes` of the server and \
+         logs in again with `conjure mcp login {server}`, or sets another token in the session's \
+         configuration (`headers`, with a secret)",
+        rights(scope.as_deref())
+    )]
+    MissingScope {
+        server: String,
+        /// Scopes, with spaces between them, as far as the server says which.
+        scope: Option<String>,
+        why: String,
+    },
     /// The call does not fit.
     #[error("{0}")]
     Invalid(String),
+}
+
+/// Scopes for people.
+pub(crate) fn rights(scope: Option<&str>) -> String {
+    match scope {
+        Some(scope) if scope.contains(' ') => format!("the rights (scopes) `{scope}`"),
+        Some(scope) => format!("the right (scope) `{scope}`"),
+        None => "a right (a scope)".to_owned(),
+    }
 }
 
 impl Failure {
@@ -93,8 +116,32 @@ impl Failure {
             Self::Refused { .. } => "Refused",
             Self::BadAnswer { .. } => "BadAnswer",
             Self::NeedsAuth { .. } => "NeedsAuth",
+            Self::MissingScope { .. } => "MissingScope",
             Self::Invalid(_) => "Invalid",
         }
+    }
+
+    /// What keeps the server from doing anything, if it is that other credentials are wanted.
+    pub(crate) fn wanted_credentials(&self) -> Option<String> {
+        match self {
+            Self::NeedsAuth { why, .. } => Some(why.clone()),
+            Self::MissingScope { scope, why, .. } => {
+                let rights = rights(scope.as_deref());
+                Some(format!("its login does not give {rights}: {why}"))
+            }
+            _ => None,
+        }
+    }
+
+    /// The same refusal for want of credentials, with why nothing could be done about it.
+    #[must_use]
+    pub(crate) fn because(mut self, reason: String) -> Self {
+        match &mut self {
+            Self::NeedsAuth { why, .. } => *why = reason,
+            Self::MissingScope { why, .. } => *why = format!("{why}; {reason}"),
+            _ => {}
+        }
+        self
     }
 
     /// The same without secrets in the server's own words.
@@ -106,6 +153,7 @@ impl Failure {
             | Self::Refused { message: why, .. }
             | Self::BadAnswer { why, .. }
             | Self::NeedsAuth { why, .. }
+            | Self::MissingScope { why, .. }
             | Self::Invalid(why) => *why = secrets.hide(std::mem::take(why)),
             Self::ModeMismatch { .. } | Self::TimedOut { .. } | Self::Cancelled { .. } => {}
         }

@@ -11,11 +11,13 @@ use reqwest::{Response, StatusCode};
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcMessage, ServerJsonRpcMessage,
 };
+use rmcp::transport::auth::WWWAuthenticateParams;
 use rmcp::transport::streamable_http_client::{
     AuthRequiredError, HttpStatusError, InsufficientScopeError, SseError, StreamableHttpError,
     StreamableHttpPostResponse,
 };
 use sse_stream::{Sse, SseStream};
+use url::Url;
 
 use super::answers::Answers;
 use super::pace::Pace;
@@ -113,11 +115,22 @@ impl Post<'_> {
                 Some(StreamableHttpError::AuthRequired(error))
             }
             (StatusCode::FORBIDDEN, Some(challenge)) => {
-                let error = InsufficientScopeError::new(challenge, None);
+                let scope = self.missing_scope(&challenge);
+                let error = InsufficientScopeError::new(challenge, scope);
                 Some(StreamableHttpError::InsufficientScope(error))
             }
             _ => None,
         }
+    }
+
+    /// The scopes that the server says are missing.
+    fn missing_scope(&self, challenge: &str) -> Option<String> {
+        let uri = Url::parse(self.uri).ok()?;
+        let params = WWWAuthenticateParams::parse(challenge, &uri);
+        if !params.is_insufficient_scope() {
+            return None;
+        }
+        params.scope.filter(|scope| !scope.trim().is_empty())
     }
 
     /// A status that is no success: an error of the protocol if the body is one.

@@ -2,7 +2,7 @@
 
 use std::error::Error as StdError;
 
-use rmcp::transport::streamable_http_client::StreamableHttpError;
+use rmcp::transport::streamable_http_client::{InsufficientScopeError, StreamableHttpError};
 
 use super::Failed;
 use crate::connection::Trouble;
@@ -28,9 +28,14 @@ pub(crate) fn judge(server: &str, error: &(dyn StdError + 'static)) -> Trouble {
     };
     match error {
         StreamableHttpError::AuthRequired(_) => needs_auth("it answered with HTTP 401"),
-        StreamableHttpError::InsufficientScope(_) => {
-            needs_auth("it wants more rights than the login gave (HTTP 403)")
+        StreamableHttpError::InsufficientScope(challenge) if lacks_scope(challenge) => {
+            Trouble::Failed(Failure::MissingScope {
+                server: server.to_owned(),
+                scope: challenge.get_required_scope().map(str::to_owned),
+                why: "it answered with HTTP 403".to_owned(),
+            })
         }
+        StreamableHttpError::InsufficientScope(_) => needs_auth("it answered with HTTP 403"),
         StreamableHttpError::Auth(why) => Trouble::Unsent(chain(why)),
         StreamableHttpError::Client(why) if why.is_connect() => Trouble::Unsent(chain(why)),
         StreamableHttpError::Client(why) => Trouble::Broken(chain(why)),
@@ -62,6 +67,12 @@ pub(crate) fn judge(server: &str, error: &(dyn StdError + 'static)) -> Trouble {
         | StreamableHttpError::ControlRequestTimeout => Trouble::Broken(chain(error)),
         _ => Trouble::Lost(chain(error)),
     }
+}
+
+/// Whether a refusal is for want of a right. Some refuse bad credentials in the same way.
+fn lacks_scope(challenge: &InsufficientScopeError) -> bool {
+    let said = &challenge.www_authenticate_header;
+    challenge.can_upgrade() || said.contains("insufficient_scope")
 }
 
 /// An error with its causes.

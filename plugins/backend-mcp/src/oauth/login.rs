@@ -17,6 +17,7 @@ use url::Url;
 use super::callback::{Callback, Loopback, port_of, read};
 use super::store::Grant;
 use super::{Auth, Live, TOLD, issuer_of, lock, store_failed};
+use crate::failure::rights;
 use crate::http::chain;
 use crate::secrets::beginning;
 use crate::server::digest;
@@ -37,6 +38,8 @@ struct Asked {
     loopback: Loopback,
     url: Url,
     state: String,
+    /// The rights that the login before does not give.
+    missing: Option<String>,
 }
 
 impl Auth {
@@ -128,7 +131,10 @@ impl Auth {
         manager.set_metadata(metadata.clone());
         let kept = self.store.load().map_err(|error| store_failed(&error))?;
         let before = kept.of(&issuer);
-        let scopes = self.scopes(&manager, challenge.as_deref(), before).await;
+        let missing = challenge
+            .as_deref()
+            .and_then(|said| self.missing_scope(said));
+        let scopes = self.scopes(&manager, missing.as_deref(), before).await;
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
         let loopback = self.loopback(before).await?;
         let grant = self
@@ -145,27 +151,32 @@ impl Auth {
             loopback,
             state: state.unwrap_or_default(),
             url,
+            missing,
         })
+    }
+
+    /// The scopes that a challenge says are missing; an empty text where it does not say which.
+    fn missing_scope(&self, challenge: &str) -> Option<String> {
+        let url = Url::parse(&self.url).ok()?;
+        let params = WWWAuthenticateParams::parse(challenge, &url);
+        let is_missing = params.is_insufficient_scope();
+        is_missing.then(|| params.scope.unwrap_or_default())
     }
 
     /// What is asked for: what the server wants, beside what it gave before if that is not enough.
     async fn scopes(
         &self,
         manager: &AuthorizationManager,
-        challenge: Option<&str>,
+        missing: Option<&str>,
         before: Option<&Grant>,
     ) -> Vec<String> {
         let mut scopes = match &self.client.scopes {
             Some(scopes) => scopes.clone(),
             None => manager.select_initial_scopes(&[]).await,
         };
-        let params = challenge
-            .zip(Url::parse(&self.url).ok())
-            .map(|(challenge, url)| WWWAuthenticateParams::parse(challenge, &url));
-        let Some(params) = params.filter(WWWAuthenticateParams::is_insufficient_scope) else {
+        let Some(wanted) = missing else {
             return scopes;
         };
-        let wanted = params.scope.unwrap_or_default();
         let given = before.and_then(|grant| grant.credentials.as_ref());
         let given = given.map(|given| given.granted_scopes.clone());
         let mut all = given.unwrap_or_default();
@@ -255,12 +266,19 @@ impl Auth {
 
     /// Asks the person, and waits for the browser or for what they paste.
     async fn answer(&self, cx: &Cx, asked: &Asked) -> Result<Callback, String> {
+        let place = asked.url.origin().ascii_serialization();
+        let server = &self.server;
+        let message = match &asked.missing {
+            Some(scope) => {
+                let rights = rights(Some(scope.as_str()).filter(|scope| !scope.is_empty()));
+                format!(
+                    "[{server}] wants {rights} that your login does not give. Log in again at {place}."
+                )
+            }
+            None => format!("[{server}] wants you to log in at {place}."),
+        };
         let question = Elicit {
-            message: format!(
-                "[{}] wants you to log in at {}.",
-                self.server,
-                asked.url.origin().ascii_serialization()
-            ),
+            message,
             schema: Some(json!({
                 "type": "object",
                 "properties": { "address": {
@@ -276,7 +294,7 @@ impl Auth {
             let answer = cx.elicit_async(&question).await;
             let answer = answer.map_err(|error| error.message().to_owned())?;
             if answer.action != "accept" {
-                return Err("nobody logged in".to_owned());
+                return Err("the person was asked to log in and did not".to_owned());
             }
             let pasted = answer.content.get("address").and_then(Value::as_str);
             match pasted.filter(|pasted| !pasted.trim().is_empty()) {

@@ -21,7 +21,6 @@ use rmcp::transport::StreamableHttpClientTransport;
 use crate::asking::Policy;
 use crate::config::EraChoice;
 use crate::connection::{Connection, Era, Trouble};
-use crate::failure::Failure;
 use crate::handler::{Handler, Standing};
 use crate::http;
 use crate::link::Link;
@@ -272,10 +271,12 @@ impl Opening<'_> {
         let why = if let ClientInitializeError::TransportError { error, .. } = error {
             let trouble = http::judge(&self.server.name, error.error.as_ref());
             match trouble.hiding(&self.server.secrets) {
-                Trouble::Failed(Failure::NeedsAuth { why, .. }) => {
-                    return OpenError::NeedsAuth(why);
+                Trouble::Failed(failure) => {
+                    return match failure.wanted_credentials() {
+                        Some(why) => OpenError::NeedsAuth(why),
+                        None => OpenError::Transient(failure.to_string()),
+                    };
                 }
-                Trouble::Failed(failure) => return OpenError::Transient(failure.to_string()),
                 Trouble::Lost(why) | Trouble::Broken(why) | Trouble::Unsent(why) => why,
             }
         } else {

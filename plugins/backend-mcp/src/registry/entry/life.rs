@@ -13,7 +13,6 @@ use super::super::{Registry, State};
 use super::{Entry, Listed, is_stateful};
 use crate::config::Start;
 use crate::connection::{Connection, Era, Trouble};
-use crate::failure::Failure;
 use crate::listing::Listing;
 use crate::outside::Outside;
 use crate::subscription;
@@ -213,8 +212,12 @@ impl Entry {
             _ if self.is_anothers(connection) => return Ok(()),
             Ok(listing) => listing,
             Err(Trouble::Lost(_)) => return Ok(()),
-            Err(Trouble::Failed(Failure::NeedsAuth { why, .. })) => return Err(why),
             Err(trouble) => {
+                if let Trouble::Failed(failure) = &trouble
+                    && let Some(why) = failure.wanted_credentials()
+                {
+                    return Err(why);
+                }
                 let why = trouble.why();
                 self.notice(
                     registry,

@@ -7,8 +7,8 @@ mod renewal;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use conjure_kit::visit;
 use conjure_skill_sdk::protocol::{Elicit, Elicited};
@@ -257,15 +257,57 @@ fn a_person_who_does_not_want_to_is_asked_once() {
     });
     assert_eq!(manage(&stage, "login").text(), "logged in");
     let refused = stage.call("count", json!({}));
-    assert_eq!(failure(&refused), "NeedsAuth");
-    assert!(
-        refused.text().contains("conjure mcp login s"),
-        "{}",
-        refused.text()
-    );
-    assert_eq!(stage.failure("count", json!({})), "NeedsAuth");
+    assert_eq!(failure(&refused), "MissingScope");
+    for part in [
+        "`write`",
+        "conjure mcp login s",
+        "oauth.scopes",
+        "HTTP 403; the person was asked",
+    ] {
+        assert!(refused.text().contains(part), "{}", refused.text());
+    }
+    assert_eq!(stage.failure("count", json!({})), "MissingScope");
     assert_eq!(times.load(Ordering::Relaxed), 2);
     assert_eq!(stage.text("echo", json!({ "text": "still" })), "still");
+}
+
+#[test]
+fn a_person_is_told_which_right_is_missing() {
+    let place = Place::new(&["steps"]);
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&asked);
+    let stage = place.stage_with(json!({}), move |host| {
+        host.elicit(move |question| {
+            heard.lock().unwrap().push(question.message.clone());
+            logs_in(question)
+        })
+    });
+    assert_eq!(manage(&stage, "login").text(), "logged in");
+    assert_eq!(stage.text("count", json!({})), "1");
+    let asked = asked.lock().unwrap();
+    assert!(
+        asked[0].starts_with("[s] wants you to log in at "),
+        "{asked:?}"
+    );
+    let again = "[s] wants the right (scope) `write` that your login does not give. Log in again";
+    assert!(asked[1].starts_with(again), "{asked:?}");
+}
+
+#[test]
+fn a_token_of_the_configuration_that_gives_too_little_is_told_as_that() {
+    let place = Place::new(&["steps"]);
+    let login = place.stage(json!({}), logs_in);
+    assert_eq!(manage(&login, "login").text(), "logged in");
+    let header = format!("Bearer {}", place.access());
+    let own = json!({ "headers": { "Authorization": header } });
+    let stage = place.stage(own, |_| answered("cancel", None));
+    let refused = stage.call("count", json!({}));
+    assert_eq!(failure(&refused), "MissingScope");
+    let told = refused.text();
+    assert!(
+        told.contains("`write`") && told.contains("`headers`"),
+        "{told}"
+    );
 }
 
 #[test]
@@ -284,8 +326,8 @@ fn a_person_who_does_not_want_to_speaks_for_one_session() {
     assert_eq!(manage(&stage, "login").text(), "logged in");
     until("it may be shared", || stage.status()["shared"] == true);
     stage.open("two");
-    assert_eq!(stage.failure("count", json!({})), "NeedsAuth");
-    assert_eq!(stage.failure("count", json!({})), "NeedsAuth");
+    assert_eq!(stage.failure("count", json!({})), "MissingScope");
+    assert_eq!(stage.failure("count", json!({})), "MissingScope");
     assert_eq!(times.load(Ordering::Relaxed), 2, "it was asked once");
     let counted = stage.call_in("two", "s", "count", json!({}));
     assert_eq!(counted.text(), "1", "the other session's person is asked");
