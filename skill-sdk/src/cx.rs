@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use crate::block_on::block_on;
 use crate::envelope::{Envelope, Field};
 use crate::error::{Error, Result, from_fault};
-use crate::protocol::{Empty, INLINE_LIMIT, PluginEvent, Request, host_op};
+use crate::protocol::{Empty, INLINE_LIMIT, PluginEvent, Request, ServedClient, host_op};
 
 /// The context of a call. Cloning it is cheap, and a clone may outlive the call; then everything
 /// that it does fails with [`conjure_abi::code::GONE`].
@@ -68,6 +68,11 @@ impl Cx {
     /// What was left of the call's time when it began.
     pub fn time_limit(&self) -> Option<Duration> {
         (self.envelope.deadline_ms > 0).then(|| Duration::from_millis(self.envelope.deadline_ms))
+    }
+
+    /// The program on the other side of the session, such as an MCP client that the host serves.
+    pub fn client(&self) -> Option<ServedClient> {
+        self.envelope.client
     }
 
     /// The whole envelope, as the protocol has it.

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Error as _};
 
-use crate::protocol::Request;
+use crate::protocol::{Request, ServedClient};
 
 /// Which text of an envelope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +34,7 @@ pub(crate) struct Envelope {
     /// Where each of them ends; [`ABSENT`] for one that is not there.
     ends: [u32; FIELDS],
     pub(crate) deadline_ms: u64,
+    pub(crate) client: Option<ServedClient>,
 }
 
 impl Envelope {
@@ -58,6 +59,7 @@ impl Envelope {
             deadline_ms: self.deadline_ms,
             traceparent: text(Field::Traceparent),
             session_id: text(Field::SessionId),
+            client: self.client,
             body: (),
         }
     }
@@ -74,6 +76,7 @@ impl Envelope {
             texts: String::with_capacity(length),
             ends: [ABSENT; FIELDS],
             deadline_ms,
+            client: None,
         };
         for (end, text) in envelope.ends.iter_mut().zip(texts) {
             if let Some(Text(text)) = text {
@@ -113,6 +116,8 @@ struct Incoming<'a, B> {
     traceparent: Option<Text<'a>>,
     #[serde(default, borrow)]
     session_id: Option<Text<'a>>,
+    #[serde(default)]
+    client: Option<ServedClient>,
     body: B,
 }
 
@@ -136,7 +141,11 @@ pub(crate) fn read<B: DeserializeOwned>(json: &[u8]) -> serde_json::Result<(B, E
         incoming.traceparent,
         incoming.session_id,
     ];
-    Ok((incoming.body, Envelope::of(texts, incoming.deadline_ms)))
+    let envelope = Envelope {
+        client: incoming.client,
+        ..Envelope::of(texts, incoming.deadline_ms)
+    };
+    Ok((incoming.body, envelope))
 }
 
 #[cfg(test)]
@@ -157,6 +166,10 @@ mod tests {
             deadline_ms: 30_000,
             traceparent: text("00-1"),
             session_id: text("remote"),
+            client: Some(ServedClient {
+                form: true,
+                ..ServedClient::default()
+            }),
             body: json!({ "command": "x" }),
         }
     }

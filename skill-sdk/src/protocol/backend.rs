@@ -255,6 +255,9 @@ pub struct PromptText {
     pub description: Option<String>,
     /// Its messages, in the form of their source.
     pub messages: Vec<Value>,
+    /// Data in the form of its source, kept verbatim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Value>,
 }
 
 impl PromptText {

@@ -33,8 +33,32 @@ pub struct Request<B> {
     /// A remote peer's session id, where one is required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
+    /// The program on the other side of the session, where there is one: an MCP client that the
+    /// host serves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<ServedClient>,
     /// The operation's own request.
     pub body: B,
+}
+
+/// A program on the other side of a session. It gets what a plugin says word for word, and what
+/// is asked of the person, a model or the directories is asked of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct ServedClient {
+    /// Whether a form can be filled in there: `elicit` with a schema.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub form: bool,
+    /// Whether a page can be visited there: `elicit` with an address.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub url: bool,
+    /// Whether a model can be asked: `sample`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub sample: bool,
+    /// Whether the directories can be asked for: `roots`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub roots: bool,
 }
 
 impl<B> Request<B> {
@@ -50,6 +74,7 @@ impl<B> Request<B> {
             deadline_ms: 0,
             traceparent: None,
             session_id: None,
+            client: None,
             body,
         }
     }
@@ -71,6 +96,7 @@ impl<B> Request<B> {
             deadline_ms,
             traceparent,
             session_id,
+            client,
             body,
         } = self;
         let envelope = Request {
@@ -83,6 +109,7 @@ impl<B> Request<B> {
             deadline_ms,
             traceparent,
             session_id,
+            client,
             body: (),
         };
         (body, envelope)
@@ -101,6 +128,7 @@ impl Request<()> {
             deadline_ms: self.deadline_ms,
             traceparent: self.traceparent,
             session_id: self.session_id,
+            client: self.client,
             body,
         }
     }

@@ -23,7 +23,7 @@ use crate::export::Exported;
 use crate::frames::{Client, PluginRoot, serve};
 use crate::protocol::{
     Create, Elicit, Elicited, FileRef, HostInfo, HttpRequest, HttpResponse, Progress, Request,
-    Root, Sample, Sampled,
+    Root, Sample, Sampled, ServedClient,
 };
 
 /// A host operation of the test's own.
@@ -233,6 +233,13 @@ impl TestHostBuilder {
     #[must_use]
     pub fn exchange_dir(mut self, dir: &str) -> Self {
         self.envelope.exchange_dir = Some(dir.to_owned());
+        self
+    }
+
+    /// A program is on the other side of the session.
+    #[must_use]
+    pub fn client(mut self, client: ServedClient) -> Self {
+        self.envelope.client = Some(client);
         self
     }
 

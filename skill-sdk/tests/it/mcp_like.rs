@@ -248,6 +248,7 @@ impl Prompts for Server {
                 "role": "user",
                 "content": { "type": "text", "text": format!("Plan {}", request.arguments["day"]) },
             })],
+            meta: None,
         })
     }
 }
