@@ -82,6 +82,9 @@ pub(crate) struct ServerConfig {
     /// Whether `readOnlyHint` counts: then such a tool may run without asking.
     #[serde(default)]
     pub(crate) trust_annotations: bool,
+    /// Whether the model and clients are told what it says about its use.
+    #[serde(default = "yes")]
+    pub(crate) instructions: bool,
     /// Whether its resources are offered.
     #[serde(default = "yes")]
     pub(crate) resources: bool,
@@ -381,6 +384,7 @@ pub(crate) fn schema() -> Value {
             "stateless_only": { "type": "boolean" },
             "tools": { "type": "object", "additionalProperties": tool },
             "trust_annotations": { "type": "boolean" },
+            "instructions": { "type": "boolean" },
             "resources": { "type": "boolean" },
             "elicitation": { "type": "boolean" },
             "sampling": { "type": "boolean" },

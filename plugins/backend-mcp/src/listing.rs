@@ -28,6 +28,8 @@ const SCHEMA_DEPTH: usize = 64;
 /// The most bytes of a name and of a description.
 const NAME: usize = 1_024;
 const DESCRIPTION: usize = 16 * 1024;
+/// The most bytes of a server's instructions; every request to the model has them.
+const INSTRUCTIONS: usize = 4 * 1024;
 /// JSON-RPC's code for a method that is not served.
 const NOT_SERVED: i32 = -32601;
 /// Where a tool says its mode itself.
@@ -81,7 +83,7 @@ impl Listing {
     /// When the tools cannot be listed. Resources and prompts are only missing then.
     pub(crate) async fn load(connection: &Connection, server: &Server) -> Result<Self, Trouble> {
         let mut listing = Self {
-            instructions: connection.info.instructions.clone(),
+            instructions: instructions(connection.info.instructions.clone(), server),
             ..Self::default()
         };
         let limits = server.config.limits();
@@ -122,7 +124,7 @@ impl Listing {
     /// Lists that were read at an earlier time.
     pub(crate) fn remembered(kept: Remembered, server: &Server, era: Era) -> Self {
         let mut listing = Self {
-            instructions: kept.instructions,
+            instructions: instructions(kept.instructions, server),
             serves_resources: kept.serves_resources && server.config.resources,
             ..Self::default()
         };
@@ -249,7 +251,8 @@ fn tool(raw: &Value, server: &Server, era: Era) -> Result<Tool, String> {
         let hint = annotations.and_then(|annotations| annotations.get(name));
         hint.and_then(Value::as_bool)
     };
-    let mut decl = ToolDecl::new(&name, cut(text("description")), input_schema);
+    let description = cut(text("description").unwrap_or_default(), DESCRIPTION);
+    let mut decl = ToolDecl::new(&name, description, input_schema);
     let title = annotations.and_then(|a| a.get("title")?.as_str().map(str::to_owned));
     decl.title = text("title").or(title);
     decl.skill = Some(server.name.clone());
@@ -330,12 +333,15 @@ fn depth(value: &Value) -> usize {
     1 + below.unwrap_or_default()
 }
 
-fn cut(text: Option<String>) -> String {
-    let mut text = text.unwrap_or_default();
-    if text.len() > DESCRIPTION {
-        let end = (0..=DESCRIPTION)
-            .rev()
-            .find(|end| text.is_char_boundary(*end));
+/// What a server says about its use, if that is wanted; the end of a long text is left out.
+fn instructions(text: Option<String>, server: &Server) -> Option<String> {
+    let text = text.filter(|text| server.config.instructions && !text.trim().is_empty())?;
+    Some(cut(text.trim().to_owned(), INSTRUCTIONS))
+}
+
+fn cut(mut text: String, most: usize) -> String {
+    if text.len() > most {
+        let end = (0..=most).rev().find(|end| text.is_char_boundary(*end));
         text.truncate(end.unwrap_or_default());
         text.push_str(" [cut]");
     }

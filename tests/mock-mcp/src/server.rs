@@ -27,6 +27,7 @@ use crate::{files, named, tools};
 /// - `no-start`: it writes a reason and exits; `once`: every start but the first does so;
 /// - `slow-first`: the first start is silent until there is a second one, which is for ever;
 /// - `together`: every start is silent until there are four of the same log;
+/// - `long-instructions`: it says much about its use;
 /// - `stateless-only`: it declares that it keeps nothing;
 /// - `stateful-newcomer`: the tool that it gets by `change` is stateful;
 /// - `auth`, `json`: over HTTP only.
@@ -310,7 +311,11 @@ impl Server {
                 "protocolVersion": version,
                 "capabilities": self.capabilities(),
                 "serverInfo": { "name": "mock", "version": "1" },
-                "instructions": "Be kind to it.",
+                "instructions": if self.has("long-instructions") {
+                    "Be kind to it. ".repeat(1_000)
+                } else {
+                    "Be kind to it.".to_owned()
+                },
             }),
         ));
     }

@@ -51,6 +51,9 @@ pub(crate) struct Status {
     pub(crate) list_error: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) quarantined: Vec<Quarantined>,
+    /// What it says about its use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) instructions: Option<String>,
     /// The last lines of its standard error.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) stderr: Vec<String>,

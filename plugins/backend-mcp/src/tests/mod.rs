@@ -7,6 +7,7 @@ mod basics;
 mod endings;
 mod eras;
 mod http;
+mod instructions;
 mod listening;
 mod messages;
 mod modes;

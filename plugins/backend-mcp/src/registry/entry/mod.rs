@@ -257,6 +257,9 @@ impl Entry {
             shared: self.key().session.is_none(),
             list_error: error,
             tools: listing.as_ref().map(|listing| listing.tools.len()),
+            instructions: listing
+                .as_ref()
+                .and_then(|listing| listing.instructions.clone()),
             quarantined: listing
                 .map(|listing| listing.quarantined.clone())
                 .unwrap_or_default(),
