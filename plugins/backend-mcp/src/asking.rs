@@ -6,14 +6,16 @@
 use std::collections::BTreeMap;
 
 use conjure_skill_sdk::Cx;
-use conjure_skill_sdk::protocol::{Answer, Ask, Elicit, Question, Roots, Sample, SampleMessage};
+use conjure_skill_sdk::protocol::{
+    Answer, Ask, Elicit, Question, Roots, Sample, SampleMessage, ServedClient,
+};
 use rmcp::model::{
     ClientCapabilities, ElicitationCapability, ErrorCode, ErrorData, FormElicitationCapability,
     RootsCapabilities, SamplingCapability, UrlElicitationCapability,
 };
 use serde_json::{Map, Value, json};
 
-use crate::config::ServerConfig;
+use crate::server::Server;
 
 /// The most tokens of an answer that a server gets from the session's model.
 const MOST_TOKENS: u64 = 4_096;
@@ -24,31 +26,36 @@ const MOST_QUESTION: usize = 8 * 1024;
 #[derive(Debug, Clone)]
 pub(crate) struct Policy {
     server: String,
-    elicitation: bool,
+    form: bool,
+    url: bool,
     sampling: bool,
     roots: bool,
 }
 
 impl Policy {
-    /// As configured.
-    pub(crate) fn new(server: &str, config: &ServerConfig) -> Self {
+    /// As configured. Of a session with a program on the other side, only what that can answer.
+    pub(crate) fn new(server: &Server, client: Option<ServedClient>) -> Self {
+        let config = &server.config;
+        let can = |ability: fn(ServedClient) -> bool| client.is_none_or(ability);
+        // A client's model is asked at the client's cost, and it decides itself.
+        let sampling = config.sampling.unwrap_or(client.is_some());
         Self {
-            server: server.to_owned(),
-            elicitation: config.elicitation,
-            sampling: config.sampling,
-            roots: config.roots,
+            server: server.name.clone(),
+            form: config.elicitation && can(|client| client.form),
+            url: config.elicitation && can(|client| client.url),
+            sampling: sampling && can(|client| client.sample),
+            roots: config.roots && can(|client| client.roots),
         }
     }
 
     /// What the host declares: only what the policy lets through.
     pub(crate) fn capabilities(&self) -> ClientCapabilities {
         let mut capabilities = ClientCapabilities::default();
-        if self.elicitation {
-            capabilities.elicitation = Some(
-                ElicitationCapability::new()
-                    .with_form(FormElicitationCapability::default())
-                    .with_url(UrlElicitationCapability::new()),
-            );
+        if self.form || self.url {
+            let mut elicitation = ElicitationCapability::new();
+            elicitation.form = self.form.then(FormElicitationCapability::default);
+            elicitation.url = self.url.then(UrlElicitationCapability::new);
+            capabilities.elicitation = Some(elicitation);
         }
         capabilities.sampling = self.sampling.then(SamplingCapability::default);
         capabilities.roots = self.roots.then(RootsCapabilities::default);
@@ -56,26 +63,15 @@ impl Policy {
     }
 
     /// What the host declares once it is known that some questions have no answer.
-    pub(crate) fn capabilities_without(&self, refused: &Refused) -> ClientCapabilities {
-        let mut capabilities = self.capabilities();
-        if let Some(elicitation) = &mut capabilities.elicitation {
-            if refused.form {
-                elicitation.form = None;
-            }
-            if refused.url {
-                elicitation.url = None;
-            }
-        }
-        if refused.form && refused.url {
-            capabilities.elicitation = None;
-        }
-        if refused.sampling {
-            capabilities.sampling = None;
-        }
-        if refused.roots {
-            capabilities.roots = None;
-        }
-        capabilities
+    pub(crate) fn capabilities_without(&self, refused: Refused) -> ClientCapabilities {
+        let left = Self {
+            server: String::new(),
+            form: self.form && !refused.form,
+            url: self.url && !refused.url,
+            sampling: self.sampling && !refused.sampling,
+            roots: self.roots && !refused.roots,
+        };
+        left.capabilities()
     }
 
     /// Answers a question for the session and call that `cx` belongs to.
@@ -150,7 +146,9 @@ impl Policy {
     /// A question in the host's form.
     fn question(&self, method: &str, params: &Value) -> Result<Question, ErrorData> {
         match method {
-            "elicitation/create" if self.elicitation => self.elicit(params).map(Question::Elicit),
+            "elicitation/create" if self.may_elicit(params) => {
+                self.elicit(params).map(Question::Elicit)
+            }
             "sampling/createMessage" if self.sampling => sample(params).map(Question::Sample),
             "roots/list" if self.roots => Ok(Question::Roots),
             _ => Err(ErrorData::new(
@@ -159,6 +157,11 @@ impl Policy {
                 None,
             )),
         }
+    }
+
+    fn may_elicit(&self, params: &Value) -> bool {
+        let is_page = params.get("mode").and_then(Value::as_str) == Some("url");
+        if is_page { self.url } else { self.form }
     }
 
     fn elicit(&self, params: &Value) -> Result<Elicit, ErrorData> {

@@ -90,8 +90,8 @@ pub(crate) struct ServerConfig {
     pub(crate) resources: bool,
     #[serde(default = "yes")]
     pub(crate) elicitation: bool,
-    #[serde(default)]
-    pub(crate) sampling: bool,
+    /// Without it, what a program on the other side of the session says; else no.
+    pub(crate) sampling: Option<bool>,
     #[serde(default = "yes")]
     pub(crate) roots: bool,
     /// From which level on the server's messages are wanted. Without it a server of the older era

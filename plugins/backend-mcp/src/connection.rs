@@ -467,7 +467,7 @@ fn meta(server: &Server, version: &ProtocolVersion) -> RequestMetaObject {
     if version.has_initialize() {
         return RequestMetaObject::new();
     }
-    let capabilities = Policy::new(&server.name, &server.config).capabilities();
+    let capabilities = Policy::new(server, server.client).capabilities();
     RequestMetaObject::with_client_context(version.clone(), identity(), capabilities)
 }
 

@@ -30,11 +30,13 @@ impl Rounds<'_> {
     /// Sends it, and again for as long as the server asks. What nobody can answer is left out, and
     /// from then on not declared.
     pub(crate) async fn run(&self, mut request: ClientRequest) -> Result<Value, Trouble> {
-        let policy = Policy::new(&self.server.name, &self.server.config);
+        let client = self.cx.client();
+        let policy = Policy::new(self.server, client);
         let mut refused = Refused::default();
         for _ in 0..ROUNDS {
-            let capabilities =
-                (refused != Refused::default()).then(|| policy.capabilities_without(&refused));
+            // Sessions of several clients may share a connection.
+            let is_another = client != self.server.client || refused != Refused::default();
+            let capabilities = is_another.then(|| policy.capabilities_without(refused));
             let how = How {
                 limits: self.limits,
                 caller: Some(self.cx),

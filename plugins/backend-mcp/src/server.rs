@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use conjure_skill_sdk::Cx;
+use conjure_skill_sdk::protocol::ServedClient;
 use http::header::AUTHORIZATION;
 use http::{HeaderName, HeaderValue};
 use sha2::{Digest as _, Sha256};
@@ -27,9 +28,11 @@ pub(crate) struct Server {
     pub(crate) secrets: Secrets,
     /// The login, for a server over HTTP that has no credentials in its configuration.
     pub(crate) auth: Option<Arc<Auth>>,
+    /// The program on the other side of the session that it was resolved for.
+    pub(crate) client: Option<ServedClient>,
     /// Tells configurations apart.
     pub(crate) hash: String,
-    /// Tells credentials apart, without telling what they are.
+    /// Tells credentials and clients apart, without telling what they are.
     pub(crate) principal: String,
 }
 
@@ -76,7 +79,10 @@ impl Server {
             }
             _ => None,
         };
-        let principal = digest(secrets.join("\n").as_bytes());
+        let client = cx.client();
+        // What a server lists may depend on what it was told that it can ask.
+        let whose = format!("{client:?}\n{}", secrets.join("\n"));
+        let principal = digest(whose.as_bytes());
         secrets.extend(url.as_deref().map(in_url).unwrap_or_default());
         Ok(Self {
             name: name.to_owned(),
@@ -85,6 +91,7 @@ impl Server {
             url,
             headers,
             hash: hash(name, config),
+            client,
             principal,
             secrets: Secrets::new(secrets),
             auth,

@@ -184,6 +184,7 @@ mod tests {
             headers: HashMap::new(),
             secrets: Secrets::default(),
             auth: None,
+            client: None,
             hash: "h".to_owned(),
             principal: "p".to_owned(),
         });

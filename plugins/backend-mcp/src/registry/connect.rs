@@ -159,7 +159,7 @@ impl Opening<'_> {
     /// One start and one handshake, of one era or, for `None`, of the newer that the server knows.
     async fn attempt(&self, era: Option<Era>, link: Arc<Link>) -> Result<Connection, OpenError> {
         let config = &self.server.config;
-        let policy = Policy::new(&self.server.name, config);
+        let policy = Policy::new(self.server, self.server.client);
         let handler = Handler::new(Arc::clone(&link), policy, Arc::clone(&self.standing));
         let lifecycle = match era {
             Some(Era::Legacy) => ClientLifecycleMode::Initialize,
