@@ -16,7 +16,7 @@ use crate::connection::{Connection, Era, Trouble};
 use crate::failure::Failure;
 use crate::listing::Tool;
 use crate::registry::Entry;
-use crate::result;
+use crate::result::{self, Receiver};
 use crate::rounds::Rounds;
 use crate::session::Session;
 
@@ -71,7 +71,7 @@ impl Call<'_> {
         };
         let server = self.server();
         self.session.note_mentions(server, &value);
-        result::result(server, value, self.cx.exchange_dir()).map_err(|why| self.bad(&why))
+        result::result(server, value, Receiver::of(self.cx)).map_err(|why| self.bad(&why))
     }
 
     async fn stateful(&self) -> Result<Value, Failure> {

@@ -420,11 +420,15 @@ impl Connection {
 
     fn trouble(&self, error: ServiceError) -> Trouble {
         match error {
-            ServiceError::McpError(error) => Trouble::Failed(Failure::Refused {
-                server: self.server.clone(),
-                code: error.code.0,
-                message: self.secrets.hide(error.message.into_owned()),
-            }),
+            ServiceError::McpError(error) => Trouble::Failed(
+                Failure::Refused {
+                    server: self.server.clone(),
+                    code: error.code.0,
+                    message: error.message.into_owned(),
+                    data: error.data.map(Box::new),
+                }
+                .hiding(&self.secrets),
+            ),
             ServiceError::TransportClosed => {
                 let why = self.link.closed();
                 Trouble::Lost(why.unwrap_or_else(|| "the connection ended".to_owned()))

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use conjure_skill_sdk::protocol::ToolResult;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::secrets::Secrets;
 
@@ -61,6 +61,8 @@ pub(crate) enum Failure {
         server: String,
         code: i32,
         message: String,
+        /// What the error says beside.
+        data: Option<Box<Value>>,
     },
     /// The server's answer cannot be used.
     #[error(
@@ -150,20 +152,39 @@ impl Failure {
             Self::NotReady { why, .. }
             | Self::SessionLost { why, .. }
             | Self::ConnectionLost { why, .. }
-            | Self::Refused { message: why, .. }
             | Self::BadAnswer { why, .. }
             | Self::NeedsAuth { why, .. }
             | Self::MissingScope { why, .. }
             | Self::Invalid(why) => *why = secrets.hide(std::mem::take(why)),
+            Self::Refused { message, data, .. } => {
+                *message = secrets.hide(std::mem::take(message));
+                *data = data.take().and_then(|data| {
+                    let text = secrets.hide(data.to_string());
+                    serde_json::from_str(&text).ok()
+                });
+            }
             Self::ModeMismatch { .. } | Self::TimedOut { .. } | Self::Cancelled { .. } => {}
         }
         self
     }
 
-    /// The failure as the result of a call.
+    /// The failure as the result of a call. `meta.mcp_error` is what the server said of it.
     pub(crate) fn into_result(self) -> ToolResult {
         let mut meta = Map::new();
         meta.insert("error".to_owned(), Value::from(self.kind()));
+        if let Self::Refused {
+            code,
+            message,
+            data,
+            ..
+        } = &self
+        {
+            let mut error = json!({ "code": code, "message": message });
+            if let (Some(data), Some(fields)) = (data, error.as_object_mut()) {
+                fields.insert("data".to_owned(), (**data).clone());
+            }
+            meta.insert("mcp_error".to_owned(), error);
+        }
         ToolResult {
             meta: Some(meta),
             ..ToolResult::error(self.to_string())

@@ -8,9 +8,12 @@ use rmcp::model::{ClientRequest, GetPromptRequest, GetPromptRequestParams};
 use serde_json::Value;
 
 use crate::backend::Mcp;
+use crate::connection::Trouble;
 use crate::directory::{self, NamedPrompt};
+use crate::failure::Failure;
 use crate::registry::Entry;
 use crate::resources::listings;
+use crate::result::Receiver;
 
 impl Mcp {
     /// The prompts of these servers by the names that the host knows.
@@ -62,8 +65,20 @@ impl Prompts for Mcp {
             .collect();
         let params = GetPromptRequestParams::new(own).with_arguments(arguments);
         let request = ClientRequest::GetPromptRequest(GetPromptRequest::new(params));
-        let answer = self.ask(&cx, entry, request).await;
-        let mut answer = answer.map_err(|trouble| Error::new(trouble.why()))?;
+        let to = Receiver::of(&cx);
+        let mut answer = match self.ask(&cx, entry, request).await {
+            Ok(answer) => answer,
+            Err(Trouble::Failed(failure @ Failure::Refused { .. })) if to.verbatim => {
+                // There is no text; whoever serves the program hands the refusal on.
+                let meta = failure.into_result().meta;
+                return Ok(PromptText {
+                    meta: meta.map(Value::Object),
+                    ..PromptText::default()
+                });
+            }
+            Err(trouble) => return Err(Error::new(trouble.why())),
+        };
+        let meta = to.verbatim.then(|| to.whole(answer.clone()).into());
         session.note_mentions(&entry.server.name, &answer);
         let description = answer.get("description").and_then(Value::as_str);
         Ok(PromptText {
@@ -72,6 +87,7 @@ impl Prompts for Mcp {
                 Some(Value::Array(messages)) => messages,
                 _ => Vec::new(),
             },
+            meta,
         })
     }
 }

@@ -19,7 +19,7 @@ use crate::directory::{self, Owner};
 use crate::failure::Failure;
 use crate::listing::Listing;
 use crate::registry::Entry;
-use crate::result;
+use crate::result::{self, Receiver};
 use crate::session::Session;
 
 /// JSON-RPC codes by which a server says that it has no such resource: of the older era, and of
@@ -110,7 +110,7 @@ impl Resources for Mcp {
         let (entry, is_known) = self.entry_of(&session, uri).await?;
         let server = &entry.server.name;
         match self.read_from(&cx, &entry, uri).await {
-            Ok(read) => Ok(result::contents(server, read, cx.exchange_dir())),
+            Ok(read) => Ok(result::contents(server, read, Receiver::of(&cx))),
             Err(Trouble::Failed(failure @ Failure::Refused { code, .. })) => {
                 // Another backend may have it.
                 if !is_known && NOT_FOUND.contains(&code) {

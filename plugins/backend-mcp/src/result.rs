@@ -1,17 +1,58 @@
 //! From the result of `tools/call` to the result of a call: parts, files, data.
 //!
-//! A block that this version does not know, or that is damaged, is handed on as it came.
+//! The parts are for a model. A program on the other side of the session gets the server's result
+//! as it came, which is beside them then. A block that this version does not know, or that is
+//! damaged, is handed on as it came in any case.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use conjure_skill_sdk::protocol::{FileRef, Part, ToolResult};
+use conjure_skill_sdk::Cx;
+use conjure_skill_sdk::protocol::{FileRef, INLINE_LIMIT, Part, ToolResult};
 use serde_json::{Map, Value};
 
 /// What separates the parts of a lazy file's id.
 const SEPARATOR: char = '\n';
+
+/// The name of a server's result as it came, in the data beside a result, and of the file that a
+/// large one is in.
+const WHOLE: &str = "mcp_result";
+const WHOLE_FILE: &str = "mcp_result_file";
+
+/// Who gets a result.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Receiver<'a> {
+    /// Where files may be made.
+    pub(crate) exchange_dir: Option<&'a Path>,
+    /// Whether a program on the other side of the session gets the server's words.
+    pub(crate) verbatim: bool,
+}
+
+impl<'a> Receiver<'a> {
+    /// Whoever a call is for.
+    pub(crate) fn of(cx: &'a Cx) -> Self {
+        Self {
+            exchange_dir: cx.exchange_dir(),
+            verbatim: cx.client().is_some(),
+        }
+    }
+
+    /// A result as it came, in the data beside it; in a file when it is large.
+    pub(crate) fn whole(self, value: Value) -> Map<String, Value> {
+        let text = value.to_string();
+        let file = (text.len() > INLINE_LIMIT)
+            .then(|| path_in(self.exchange_dir?))
+            .flatten()
+            .filter(|path| write_new(path, text.as_bytes()).is_ok());
+        let kept = match file.as_deref().and_then(Path::to_str) {
+            Some(path) => (WHOLE_FILE.to_owned(), path.into()),
+            None => (WHOLE.to_owned(), value),
+        };
+        Map::from_iter([kept])
+    }
+}
 
 /// Translates a result.
 ///
@@ -20,8 +61,9 @@ const SEPARATOR: char = '\n';
 pub(crate) fn result(
     server: &str,
     mut value: Value,
-    exchange_dir: Option<&Path>,
+    to: Receiver<'_>,
 ) -> Result<ToolResult, String> {
+    let whole = to.verbatim.then(|| value.clone());
     let Some(fields) = value.as_object_mut() else {
         return Err("it is no object".to_owned());
     };
@@ -32,11 +74,11 @@ pub(crate) fn result(
     let mut verbatim = None;
     match fields.remove("content") {
         Some(Value::Array(blocks)) => {
-            if blocks.iter().any(says_more) {
+            if whole.is_none() && blocks.iter().any(says_more) {
                 verbatim = Some(Value::Array(blocks.clone()));
             }
-            let part = |block| part(server, block, exchange_dir);
-            result.content = blocks.into_iter().map(part).collect();
+            let parts = |block| parts(server, block, to.exchange_dir);
+            result.content = blocks.into_iter().flat_map(parts).collect();
         }
         None | Some(Value::Null) => {}
         Some(other) => result.content.push(raw(other)),
@@ -44,6 +86,10 @@ pub(crate) fn result(
     result.structured = fields
         .remove("structuredContent")
         .filter(|value| !value.is_null());
+    if let Some(whole) = whole {
+        result.meta = Some(to.whole(whole));
+        return Ok(result);
+    }
     let meta = fields.remove("_meta").map(|meta| ("mcp".to_owned(), meta));
     let content = verbatim.map(|blocks| ("mcp_content".to_owned(), blocks));
     let kept: Map<String, Value> = meta.into_iter().chain(content).collect();
@@ -67,9 +113,8 @@ fn says_more(block: &Value) -> bool {
     fields.keys().any(|name| !known.contains(&name.as_str()))
 }
 
-/// Translates what a server says of a resource that was read. As it came it is kept beside, for
-/// whoever hands it on.
-pub(crate) fn contents(server: &str, value: Value, exchange_dir: Option<&Path>) -> ToolResult {
+/// Translates what a server says of a resource that was read.
+pub(crate) fn contents(server: &str, value: Value, to: Receiver<'_>) -> ToolResult {
     let contents = value.get("contents").and_then(Value::as_array);
     let contents = contents.map(Vec::as_slice).unwrap_or_default();
     let content = match contents {
@@ -81,15 +126,20 @@ pub(crate) fn contents(server: &str, value: Value, exchange_dir: Option<&Path>) 
             }]
         }
         several => {
-            let part = |content: &Value| {
-                embedded(server, content, exchange_dir).unwrap_or_else(|| raw(content.clone()))
+            let parts = |content: &Value| {
+                let known = embedded(server, content, to.exchange_dir);
+                known.unwrap_or_else(|| vec![raw(content.clone())])
             };
-            several.iter().map(part).collect()
+            several.iter().flat_map(parts).collect()
         }
     };
     ToolResult {
         content,
-        meta: Some(Map::from_iter([("mcp".to_owned(), value)])),
+        meta: Some(if to.verbatim {
+            to.whole(value)
+        } else {
+            Map::from_iter([("mcp".to_owned(), value)])
+        }),
         ..ToolResult::default()
     }
 }
@@ -107,7 +157,7 @@ pub(crate) fn lazy_file(id: &str) -> Option<(&str, &str)> {
     id.split_once(SEPARATOR)
 }
 
-fn part(server: &str, block: Value, exchange_dir: Option<&Path>) -> Part {
+fn parts(server: &str, block: Value, exchange_dir: Option<&Path>) -> Vec<Part> {
     let kind = block
         .get("type")
         .and_then(Value::as_str)
@@ -125,61 +175,81 @@ fn part(server: &str, block: Value, exchange_dir: Option<&Path>) -> Part {
             }),
         "audio" => text("data").zip(text("mimeType")).and_then(|(data, kind)| {
             let extension = kind.rsplit('/').next().unwrap_or("bin");
-            file(exchange_dir, &format!("audio.{extension}"), kind, data)
+            let bytes = STANDARD.decode(data).ok()?;
+            file(exchange_dir, &format!("audio.{extension}"), kind, &bytes)
         }),
         "resource_link" => text("uri").map(|uri| Part::File {
             file: FileRef {
                 media_type: text("mimeType").map(str::to_owned),
                 size: block.get("size").and_then(Value::as_u64),
-                ..FileRef::lazy(
-                    format!("{server}{SEPARATOR}{uri}"),
-                    text("name").unwrap_or(uri),
-                )
+                ..FileRef::lazy(id(server, uri), text("name").unwrap_or(uri))
             },
         }),
-        "resource" => block
-            .get("resource")
-            .and_then(|content| embedded(server, content, exchange_dir)),
+        "resource" => {
+            let content = block.get("resource");
+            let parts = content.and_then(|content| embedded(server, content, exchange_dir));
+            return parts.unwrap_or_else(|| vec![raw(block)]);
+        }
         _ => None,
     };
-    known.unwrap_or_else(|| raw(block))
+    vec![known.unwrap_or_else(|| raw(block))]
 }
 
-fn embedded(server: &str, content: &Value, exchange_dir: Option<&Path>) -> Option<Part> {
+/// A resource that a result holds: a file, and beside it the text of one that is a text, for
+/// whoever reads on.
+fn embedded(server: &str, content: &Value, exchange_dir: Option<&Path>) -> Option<Vec<Part>> {
     let text = |field: &str| content.get(field).and_then(Value::as_str);
     let uri = text("uri").unwrap_or(server);
-    if let Some(body) = text("text") {
-        return Some(Part::Text {
-            text: format!("[resource {uri}]\n{body}"),
+    let path = uri.split(['?', '#']).next().unwrap_or_default();
+    let name = path.rsplit('/').next().filter(|name| !name.is_empty());
+    let name = name.unwrap_or("resource");
+    let Some(body) = text("text") else {
+        let kind = text("mimeType").unwrap_or("application/octet-stream");
+        let bytes = STANDARD.decode(text("blob")?).ok()?;
+        return Some(vec![file(exchange_dir, name, kind, &bytes)?]);
+    };
+    let mut parts = vec![Part::Text {
+        text: format!("[resource {uri}]\n{body}"),
+    }];
+    let kind = text("mimeType").unwrap_or("text/plain");
+    // By its id it is a file, and no text that only crosses as one.
+    if let Some(Part::File { file }) = file(exchange_dir, name, kind, body.as_bytes()) {
+        parts.push(Part::File {
+            file: FileRef {
+                id: Some(id(server, uri)),
+                ..file
+            },
         });
     }
-    let name = uri.rsplit('/').next().filter(|name| !name.is_empty());
-    let kind = text("mimeType").unwrap_or("application/octet-stream");
-    file(
-        exchange_dir,
-        name.unwrap_or("resource"),
-        kind,
-        text("blob")?,
-    )
+    Some(parts)
+}
+
+/// The id of a resource as a file.
+fn id(server: &str, uri: &str) -> String {
+    format!("{server}{SEPARATOR}{uri}")
 }
 
 /// A file in the exchange directory.
-fn file(dir: Option<&Path>, name: &str, media_type: &str, data: &str) -> Option<Part> {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let bytes = STANDARD.decode(data).ok()?;
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let path = dir?.join(format!("mcp-{}-{number}", std::process::id()));
-    let size = bytes.len() as u64;
-    write_new(&path, &bytes).ok()?;
+fn file(dir: Option<&Path>, name: &str, media_type: &str, bytes: &[u8]) -> Option<Part> {
+    let path = path_in(dir?)?;
+    write_new(&path, bytes).ok()?;
     Some(Part::File {
         file: FileRef {
             name: name.to_owned(),
             path: Some(path.to_str()?.to_owned()),
             media_type: Some(media_type.to_owned()),
-            size: Some(size),
+            size: Some(bytes.len() as u64),
             ..FileRef::default()
         },
     })
+}
+
+/// A path in a directory at which there is nothing yet.
+fn path_in(dir: &Path) -> Option<PathBuf> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let path = dir.join(format!("mcp-{}-{number}", std::process::id()));
+    path.to_str().is_some().then_some(path)
 }
 
 /// Writes a file that does not exist yet.
@@ -205,6 +275,39 @@ mod tests {
 
     use super::*;
 
+    fn to_model(exchange_dir: Option<&Path>) -> Receiver<'_> {
+        Receiver {
+            exchange_dir,
+            verbatim: false,
+        }
+    }
+
+    #[test]
+    fn a_program_on_the_other_side_gets_the_whole_result_in_a_file_when_it_is_large() {
+        let dir = tempfile::tempdir().unwrap();
+        let to = Receiver {
+            exchange_dir: Some(dir.path()),
+            verbatim: true,
+        };
+        for length in [1, INLINE_LIMIT] {
+            let text = "x".repeat(length);
+            let whole = json!({
+                "content": [{ "type": "text", "text": text, "vendor": 1 }],
+                "structuredContent": null, "isError": false, "more": { "b": 1, "a": 2 },
+            });
+            let meta = result("s", whole.clone(), to).unwrap().meta.unwrap();
+            assert_eq!(meta.len(), 1);
+            let kept = match meta.get(WHOLE_FILE).and_then(Value::as_str) {
+                Some(path) => {
+                    assert!(length > 1);
+                    std::fs::read_to_string(path).unwrap()
+                }
+                None => meta[WHOLE].to_string(),
+            };
+            assert_eq!(kept, whole.to_string(), "to the letter, and in its order");
+        }
+    }
+
     #[test]
     fn every_kind_of_content_becomes_a_part() {
         let dir = tempfile::tempdir().unwrap();
@@ -226,7 +329,7 @@ mod tests {
             "_meta": { "k": "v" },
         });
         let blocks = value["content"].clone();
-        let result = result("s", value, Some(dir.path())).unwrap();
+        let result = result("s", value, to_model(Some(dir.path()))).unwrap();
         assert!(result.is_error);
         assert_eq!(result.structured, Some(json!({ "n": 1 })));
         let meta = result.meta.unwrap();
@@ -255,6 +358,7 @@ mod tests {
                 json!("audio.wav"),
                 json!("y.csv"),
                 json!({ "type": "text", "text": "[resource x://t]\nbody" }),
+                json!("t"),
                 json!("data.bin"),
                 json!({ "type": "raw", "source": "mcp", "value": unknown }),
                 json!({ "type": "raw", "source": "mcp", "value": damaged }),
@@ -268,13 +372,20 @@ mod tests {
             lazy_file(files[1].id.as_ref().unwrap()),
             Some(("s", "x://y"))
         );
-        assert_eq!(files[2].size, Some(2));
+        let text = &files[2];
+        assert_eq!(
+            (text.size, text.media_type.as_deref()),
+            (Some(4), Some("text/plain"))
+        );
+        assert_eq!(lazy_file(text.id.as_ref().unwrap()), Some(("s", "x://t")));
+        assert_eq!(std::fs::read(text.path.as_ref().unwrap()).unwrap(), b"body");
+        assert_eq!(files[3].size, Some(2));
     }
 
     #[test]
     fn blocks_are_kept_twice_only_when_a_part_says_less() {
         let kept = |block: Value| {
-            let result = result("s", json!({ "content": [block] }), None).unwrap();
+            let result = result("s", json!({ "content": [block] }), to_model(None)).unwrap();
             result
                 .meta
                 .is_some_and(|meta| meta.contains_key("mcp_content"))
@@ -290,10 +401,10 @@ mod tests {
     #[test]
     fn what_is_no_result_is_said() {
         assert_eq!(
-            result("s", json!(5), None),
+            result("s", json!(5), to_model(None)),
             Err("it is no object".to_owned())
         );
-        let odd = result("s", json!({ "content": "text" }), None).unwrap();
+        let odd = result("s", json!({ "content": "text" }), to_model(None)).unwrap();
         assert_eq!(odd.content, [raw(json!("text"))]);
     }
 }

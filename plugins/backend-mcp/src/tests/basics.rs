@@ -66,6 +66,7 @@ fn content_becomes_parts_and_files() {
             "file audio.wav",
             "file a.txt",
             "text [resource mock://e]\nembedded",
+            "file e",
             "raw \"hologram\"",
             "raw \"text\"",
         ]
