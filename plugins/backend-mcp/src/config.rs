@@ -39,7 +39,7 @@ pub(crate) struct Settings {
 #[serde(deny_unknown_fields)]
 pub(crate) struct ServerConfig {
     /// The program of a server that speaks over its standard input and output.
-    pub(crate) command: Option<String>,
+    pub(crate) command: Option<PlainSetting>,
     #[serde(default)]
     pub(crate) args: Vec<Setting>,
     /// Variables beside those of the allowlist.
@@ -48,7 +48,7 @@ pub(crate) struct ServerConfig {
     /// Names of more variables of the host's that the server sees.
     #[serde(default)]
     pub(crate) pass_env: Vec<String>,
-    pub(crate) cwd: Option<String>,
+    pub(crate) cwd: Option<PlainSetting>,
     /// The endpoint of a server that speaks streamable HTTP.
     pub(crate) url: Option<Setting>,
     #[serde(default)]
@@ -161,8 +161,16 @@ pub(crate) struct OAuthConfig {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Setting {
-    Plain(String),
+    Plain(PlainSetting),
     Secret(SecretName),
+}
+
+/// A value as it is, or with variables in it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum PlainSetting {
+    Text(String),
+    Expanded { expand: String },
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -279,7 +287,7 @@ impl ServerConfig {
             (Some(_), None) if !self.headers.is_empty() => {
                 Err("`headers` are for servers with a `url`".to_owned())
             }
-            (None, Some(Setting::Plain(url))) => is_address(url).map(|()| self),
+            (None, Some(Setting::Plain(PlainSetting::Text(url)))) => is_address(url).map(|()| self),
             _ => Ok(self),
         }
     }
@@ -324,9 +332,17 @@ pub(crate) fn is_address(url: &str) -> Result<(), String> {
 
 /// JSON Schema of the configuration.
 pub(crate) fn schema() -> Value {
+    let expanded = json!({
+        "type": "object",
+        "required": ["expand"],
+        "properties": { "expand": { "type": "string" } },
+        "additionalProperties": false
+    });
+    let plain = json!({ "anyOf": [{ "type": "string" }, expanded] });
     let setting = json!({
         "anyOf": [
             { "type": "string" },
+            expanded,
             {
                 "type": "object",
                 "required": ["secret"],
@@ -364,11 +380,11 @@ pub(crate) fn schema() -> Value {
     let server = json!({
         "type": "object",
         "properties": {
-            "command": { "type": "string" },
+            "command": plain,
             "args": { "type": "array", "items": setting },
             "env": { "type": "object", "additionalProperties": setting },
             "pass_env": { "type": "array", "items": { "type": "string" } },
-            "cwd": { "type": "string" },
+            "cwd": plain,
             "url": setting,
             "headers": { "type": "object", "additionalProperties": setting },
             "oauth": oauth,

@@ -15,6 +15,7 @@ mod calls;
 mod config;
 mod connection;
 mod directory;
+mod expand;
 mod failure;
 mod handler;
 mod headers;

@@ -11,7 +11,8 @@ use http::{HeaderName, HeaderValue};
 use sha2::{Digest as _, Sha256};
 use url::Url;
 
-use crate::config::{ServerConfig, Setting, is_address};
+use crate::config::{PlainSetting, ServerConfig, Setting, is_address};
+use crate::expand::{Surroundings, expand};
 use crate::oauth::{Auth, Client};
 use crate::secrets::Secrets;
 
@@ -19,6 +20,9 @@ use crate::secrets::Secrets;
 pub(crate) struct Server {
     pub(crate) name: String,
     pub(crate) config: ServerConfig,
+    /// The program of a server over stdio, and where it runs if that is configured.
+    pub(crate) command: Option<String>,
+    pub(crate) cwd: Option<String>,
     pub(crate) args: Vec<String>,
     pub(crate) env: BTreeMap<String, String>,
     /// The endpoint of a server over HTTP.
@@ -45,6 +49,9 @@ impl Server {
         data_dir: Option<&Path>,
     ) -> Result<Self, String> {
         let mut secrets = Vec::new();
+        let expanded =
+            |text: &Option<PlainSetting>| text.as_ref().map(|it| it.value(cx)).transpose();
+        let (command, cwd) = (expanded(&config.command)?, expanded(&config.cwd)?);
         let mut args = Vec::new();
         for setting in &config.args {
             args.push(value(setting, cx, &mut secrets).await?);
@@ -81,11 +88,14 @@ impl Server {
         };
         let client = cx.client();
         // What a server lists may depend on what it was told that it can ask.
-        let whose = format!("{client:?}\n{}", secrets.join("\n"));
+        let whose = format!("{client:?} {command:?} {cwd:?} {args:?} {env:?} {url:?}");
+        let whose = format!("{whose}\n{}", secrets.join("\n"));
         let principal = digest(whose.as_bytes());
         secrets.extend(url.as_deref().map(in_url).unwrap_or_default());
         Ok(Self {
             name: name.to_owned(),
+            command,
+            cwd,
             args,
             env,
             url,
@@ -113,6 +123,22 @@ fn in_url(url: &str) -> Vec<String> {
     found
 }
 
+impl PlainSetting {
+    /// The text that it stands for in a session.
+    fn value(&self, cx: &Cx) -> Result<String, String> {
+        match self {
+            Self::Text(text) => Ok(text.clone()),
+            Self::Expanded { expand: text } => expand(
+                text,
+                &Surroundings {
+                    working_dir: cx.working_dir(),
+                    variable: &|name| std::env::var(name).ok(),
+                },
+            ),
+        }
+    }
+}
+
 /// A value, with the secrets in it noted.
 pub(crate) async fn value(
     setting: &Setting,
@@ -120,7 +146,7 @@ pub(crate) async fn value(
     secrets: &mut Vec<String>,
 ) -> Result<String, String> {
     match setting {
-        Setting::Plain(text) => Ok(text.clone()),
+        Setting::Plain(text) => text.value(cx),
         Setting::Secret(name) => {
             let secret = cx.secret_async(&name.secret).await;
             let secret = secret.map_err(|error| error.message().to_owned())?;

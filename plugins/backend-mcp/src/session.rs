@@ -178,6 +178,8 @@ mod tests {
         let server = Arc::new(Server {
             name: "s".to_owned(),
             config: serde_json::from_value(config).unwrap(),
+            command: None,
+            cwd: None,
             args: Vec::new(),
             env: Default::default(),
             url: None,

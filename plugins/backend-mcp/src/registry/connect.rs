@@ -69,11 +69,11 @@ impl<'a> Peer<'a> {
         }
         let config = &server.config;
         let launch = Launch {
-            command: config.command.as_deref().unwrap_or_default(),
+            command: server.command.as_deref().unwrap_or_default(),
             args: &server.args,
             env: &server.env,
             pass_env: &config.pass_env,
-            cwd: config.cwd.as_deref().map(Path::new).or(working_dir),
+            cwd: server.cwd.as_deref().map(Path::new).or(working_dir),
         };
         match launch.find(login_shell, guardian).await {
             Ok(program) => Ok(Self::Program(launch, program)),

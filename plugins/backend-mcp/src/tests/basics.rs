@@ -193,3 +193,31 @@ fn secrets_come_from_the_host_and_are_not_shown() {
     );
     assert_eq!(without.status()["state"], "failed");
 }
+
+#[test]
+fn variables_of_settings_have_their_values_in_each_session() {
+    let program = super::stage::mock();
+    let program = program.to_str().unwrap();
+    let log = with(
+        server(&[]),
+        json!({
+            "command": { "expand": format!("${{env:NO_SUCH_PROGRAM:-{program}}}") },
+            "args": ["--log", { "expand": "${workspaceFolder}/its.log" }],
+            "cwd": { "expand": "${workspaceFolder}" },
+            "env": { "DIR": { "expand": "${env:NO_SUCH_DIR:-/tmp/c}" } },
+        }),
+    );
+    let unset = with(
+        server(&[]),
+        json!({ "args": [{ "expand": "${env:NO_SUCH_DIR}" }] }),
+    );
+    let stage = Stage::new(json!({ "s": log, "unset": unset }));
+    assert!(stage.text("environment", json!({})).contains("DIR"));
+    assert!(stage.dir.path().join("its.log").exists());
+    let status = stage.status_of("one", "unset");
+    assert_eq!(status["state"], "failed");
+    assert!(
+        status["why"].to_string().contains("`NO_SUCH_DIR`"),
+        "{status}"
+    );
+}
