@@ -2,16 +2,13 @@
 
 use toml::{Table, Value};
 
-use super::server::{Import, Server};
+use super::server::{Import, Server, Text};
 
 /// Reads a whole file.
 pub(crate) fn read(text: &str) -> Result<Import, String> {
-    let file: Table = text.parse().map_err(|error: toml::de::Error| {
-        format!(
-            "it is neither JSON nor a line `claude mcp add …` nor TOML: {}",
-            error.message()
-        )
-    })?;
+    let file: Table = text
+        .parse()
+        .map_err(|error: toml::de::Error| error.message().to_owned())?;
     let mut import = Import::default();
     let servers = file.get("mcp_servers").and_then(Value::as_table);
     for (name, value) in servers.into_iter().flatten() {
@@ -50,7 +47,7 @@ fn take(field: &str, value: &Value, server: &mut Server, import: &mut Import) {
             .collect()
     };
     match (field, value) {
-        ("command", Value::String(command)) => server.command = Some(command.clone()),
+        ("command", Value::String(command)) => server.command = Some(Text::Plain(command.clone())),
         ("args", Value::Array(args)) => {
             let mut before: Option<&str> = None;
             for arg in args.iter().filter_map(Value::as_str) {
@@ -58,7 +55,7 @@ fn take(field: &str, value: &Value, server: &mut Server, import: &mut Import) {
                 before = Some(arg);
             }
         }
-        ("cwd", Value::String(dir)) => server.cwd = Some(dir.clone()),
+        ("cwd", Value::String(dir)) => server.cwd = Some(Text::Plain(dir.clone())),
         ("url", Value::String(url)) => server.url = Some(import.address(&name, url)),
         ("env", Value::Table(_)) => {
             for (variable, value) in pairs(value) {

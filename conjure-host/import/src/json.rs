@@ -1,14 +1,31 @@
-//! JSON with `mcpServers` (Claude, Cursor and others) or `servers` (VS Code).
+//! JSON with `mcpServers` (Claude, Cursor and others), `servers` (VS Code), `mcp` (OpenCode) or
+//! `context_servers` (Zed); what else is JSON goes to its own reader.
 
 use serde_json::{Map, Value};
 
 use super::server::{Import, Server};
+use super::{bundle, registry};
+
+/// The directory of a bundle whose manifest alone is read.
+const UNPACKED: &str = "/BUNDLE_DIRECTORY";
 
 /// Reads a whole file; comments and commas at the end of lists are VS Code's.
 pub(crate) fn read(text: &str) -> Result<Import, String> {
     let value: Value = serde_json::from_str(&plain(text)).map_err(|error| error.to_string())?;
     let mut import = Import::default();
-    let direct = ["mcpServers", "servers", "mcp_servers"];
+    if registry::is_one(&value) {
+        registry::read(&value, &mut import);
+        return Ok(import);
+    }
+    if bundle::is_manifest(&value) {
+        bundle::read(&value, UNPACKED, &mut import);
+        import.notes.push(format!(
+            "`{UNPACKED}` stands for the directory in which the bundle is unpacked: put that in \
+             its place"
+        ));
+        return Ok(import);
+    }
+    let direct = ["mcpServers", "servers", "mcp_servers", "context_servers"];
     let found = direct.iter().find_map(|name| value.get(name));
     let found = found.or_else(|| {
         value
@@ -58,18 +75,25 @@ pub(crate) fn server(name: &str, value: &Value, import: &mut Import) {
         name: name.to_owned(),
         ..Server::default()
     };
+    if text("source") == Some("extension") && !fields.contains_key("command") {
+        let text = "it is an extension of Zed, which starts it; set the program that it starts";
+        import.note(name, &format!("{text} by hand: it is left out"));
+        return;
+    }
     let url = text("url")
         .or_else(|| text("serverUrl"))
         .or_else(|| text("httpUrl"));
     let (command, args) = command(fields);
     match (command, url) {
         (Some(command), _) => {
-            server.command = Some(command.to_owned());
+            server.command = Some(import.program(name, command));
             let mut before = None;
             for arg in args {
                 server.args.push(import.argument(name, before, arg));
                 before = Some(arg);
             }
+            // Zed's older form has all of it below `command`.
+            pairs(value.pointer("/command/env"), "env", &mut server, import);
         }
         (None, Some(url)) => server.url = Some(import.address(name, url)),
         (None, None) => {
@@ -104,6 +128,10 @@ fn command(fields: &Map<String, Value>) -> (Option<&str>, Vec<&str>) {
             let mut words = strings(Some(whole)).into_iter();
             (words.next(), words.chain(args).collect())
         }
+        Some(Value::Object(zed)) => {
+            let path = zed.get("path").and_then(Value::as_str);
+            (path, strings(zed.get("args")))
+        }
         _ => (None, args),
     }
 }
@@ -112,6 +140,53 @@ fn strings(value: Option<&Value>) -> Vec<&str> {
     let values = value.and_then(Value::as_array);
     let values = values.into_iter().flatten();
     values.filter_map(Value::as_str).collect()
+}
+
+/// A name as a session file has it: without spaces and signs.
+pub(crate) fn tidy(name: &str) -> String {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    let parts = name.split(|c| !is_part(c)).filter(|part| !part.is_empty());
+    let tidy = parts.collect::<Vec<_>>().join("-");
+    if tidy.is_empty() {
+        "server".to_owned()
+    } else {
+        tidy
+    }
+}
+
+/// The arguments of a server's program.
+pub(crate) fn arguments<'a>(
+    args: impl Iterator<Item = &'a Value>,
+    server: &mut Server,
+    import: &mut Import,
+) {
+    let name = server.name.clone();
+    let args: Vec<String> = args.filter_map(written).collect();
+    let mut before: Option<&str> = None;
+    for arg in &args {
+        server.args.push(import.argument(&name, before, arg));
+        before = Some(arg);
+    }
+}
+
+/// The variables (`env`) or headers (`header`) of a server.
+pub(crate) fn pairs(pairs: Option<&Value>, what: &str, server: &mut Server, import: &mut Import) {
+    let name = server.name.clone();
+    let pairs = pairs.and_then(Value::as_object).into_iter().flatten();
+    for (key, value) in pairs {
+        let Some(value) = written(value) else {
+            let kind = if what == "env" { "variable" } else { what };
+            import.note(&name, &format!("the {kind} `{key}` is no text"));
+            continue;
+        };
+        let text = import.text(&name, &format!("{what} {key}"), key, &value);
+        let list = if what == "env" {
+            &mut server.env
+        } else {
+            &mut server.headers
+        };
+        list.push((key.clone(), text));
+    }
 }
 
 /// A number or a text as the text that a program gets.
@@ -127,29 +202,11 @@ fn take(field: &str, value: &Value, server: &mut Server, import: &mut Import) {
     let name = server.name.clone();
     match (field, value) {
         ("type" | "transport" | "command" | "args" | "url" | "serverUrl" | "httpUrl", _) => {}
-        ("cwd", Value::String(dir)) => server.cwd = Some(dir.clone()),
-        ("env" | "environment", Value::Object(env)) => {
-            for (variable, value) in env {
-                let Some(value) = written(value) else {
-                    import.note(&name, &format!("the variable `{variable}` is no text"));
-                    continue;
-                };
-                let what = format!("env {variable}");
-                let text = import.text(&name, &what, variable, &value);
-                server.env.push((variable.clone(), text));
-            }
-        }
-        ("headers", Value::Object(headers)) => {
-            for (header, value) in headers {
-                let Some(value) = written(value) else {
-                    import.note(&name, &format!("the header `{header}` is no text"));
-                    continue;
-                };
-                let what = format!("header {header}");
-                let text = import.text(&name, &what, header, &value);
-                server.headers.push((header.clone(), text));
-            }
-        }
+        ("cwd", Value::String(dir)) => server.cwd = Some(import.path(&name, "`cwd`", dir)),
+        ("env" | "environment", Value::Object(_)) => pairs(Some(value), "env", server, import),
+        ("headers", Value::Object(_)) => pairs(Some(value), "header", server, import),
+        // Where it came from, and what says how it looks.
+        ("source" | "name" | "description" | "icon" | "gallery" | "version", _) => {}
         ("disabled", Value::Bool(disabled)) if *disabled => {
             server.settings.push(("enabled", false.into()));
         }

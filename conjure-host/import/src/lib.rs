@@ -3,12 +3,18 @@
 //! Reads text and nothing else; starts nothing. What holds a secret is named and not copied, and
 //! what is not understood is told.
 
+mod bundle;
 mod codex;
 mod json;
 mod line;
+mod registry;
 mod secret;
 mod server;
+#[cfg(test)]
+mod tests;
 mod typed;
+mod variables;
+mod yaml;
 
 use serde_json::{Map, Value};
 
@@ -19,20 +25,58 @@ pub use typed::{Typed, secrets as typed_secrets};
 /// `NAME`.
 pub const SECRET_PREFIX: &str = "CONJURE_SECRET_";
 
-/// Reads a configuration, whichever of the forms it is: lines `claude mcp add …`, JSON with
-/// `mcpServers` or `servers`, TOML with `[mcp_servers.NAME]`.
+/// How an MCP bundle begins, as every zip archive does.
+const ARCHIVE: &[u8] = b"PK\x03\x04";
+
+/// Reads a configuration, whichever of the forms it is:
+///
+/// - lines `claude mcp add …`, `claude mcp add-json …`, `codex mcp add …`;
+/// - JSON with `mcpServers` (Claude, Cursor, Windsurf, Cline and others), `servers` (VS Code), `mcp`
+///   (OpenCode) or `context_servers` (Zed);
+/// - a registry's `server.json`, or the registry's answer with several;
+/// - the manifest of an MCP bundle;
+/// - TOML with `[mcp_servers.NAME]` (Codex);
+/// - YAML with `extensions` (goose) or `mcpServers` (Continue).
 ///
 /// # Errors
 /// Why it is none of them.
 pub fn read(text: &str) -> Result<Import, String> {
     let begin = text.trim_start();
-    if begin.starts_with("claude ") || begin.starts_with("$ claude ") {
+    let line = begin.strip_prefix("$ ").unwrap_or(begin);
+    if line.starts_with("claude ") || line.starts_with("codex ") {
         return line::read(text);
     }
     if begin.starts_with(['{', '/']) {
         return json::read(text);
     }
-    codex::read(text)
+    codex::read(text).or_else(|toml| {
+        yaml::read(text).map_err(|yaml| {
+            format!(
+                "it is neither JSON nor lines `claude mcp add …` or `codex mcp add …`, nor TOML \
+                 ({toml}), nor YAML ({yaml})"
+            )
+        })
+    })
+}
+
+/// Whether a file is an MCP bundle (`.mcpb`), which [`read_bundle`] reads.
+pub fn is_bundle(bytes: &[u8]) -> bool {
+    bytes.starts_with(ARCHIVE)
+}
+
+/// Reads an MCP bundle: the server of its manifest, as it runs once the bundle is unpacked in
+/// `directory`. Unpacks nothing.
+///
+/// # Errors
+/// Why it is none.
+pub fn read_bundle(bytes: &[u8], directory: &str) -> Result<Import, String> {
+    let manifest = bundle::manifest(bytes)?;
+    let mut import = Import::default();
+    bundle::read(&manifest, directory, &mut import);
+    import
+        .notes
+        .push(format!("the bundle has to be unpacked in {directory}"));
+    Ok(import)
 }
 
 impl Import {
@@ -56,42 +100,5 @@ impl Import {
             Some(Value::Object(servers)) => Ok(servers),
             _ => Ok(Map::new()),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn what_has_no_servers_is_told() {
-        for text in [
-            "{}",
-            "a = 1",
-            "{\"mcpServers\": 5}",
-            "claude mcp remove x",
-            "{ nonsense",
-        ] {
-            let read = read(text);
-            assert!(
-                read.map_or(true, |import| import.servers.is_empty()),
-                "{text}"
-            );
-        }
-    }
-
-    #[test]
-    fn settings_are_those_of_a_session_file() {
-        let import = read("claude mcp add notes -e TOKEN=abc -- notes-server --quiet").unwrap();
-        let expected = json!({
-            "notes": {
-                "command": "notes-server", "args": ["--quiet"],
-                "env": { "TOKEN": { "secret": "MCP_NOTES_TOKEN" } },
-            }
-        });
-        assert_eq!(Value::Object(import.settings().unwrap()), expected);
-        assert_eq!(import.names().collect::<Vec<_>>(), ["notes"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Lines `claude mcp add …` and `claude mcp add-json …`.
+//! Lines `claude mcp add …`, `claude mcp add-json …` and `codex mcp add …`.
 
 use super::json;
 use super::server::{Import, Server, Text};
@@ -18,6 +18,7 @@ pub(crate) fn read(text: &str) -> Result<Import, String> {
         match words.as_slice() {
             ["claude", "mcp", "add", rest @ ..] => add(rest, &mut import)?,
             ["claude", "mcp", "add-json", rest @ ..] => add_json(rest, &mut import)?,
+            ["codex", "mcp", "add", rest @ ..] => add_of_codex(rest, &mut import)?,
             // The rest of it may be secret.
             words => {
                 let begin: Vec<&str> = words.iter().copied().take(3).collect();
@@ -157,7 +158,7 @@ fn add(words: &[&str], import: &mut Import) -> Result<(), String> {
             );
             server.url = Some(import.address(name, target));
         } else {
-            server.command = Some((*target).to_owned());
+            server.command = Some(import.program(name, target));
         }
         let mut before = None;
         for arg in args {
@@ -194,6 +195,90 @@ fn add(words: &[&str], import: &mut Import) -> Result<(), String> {
         Some(Ok(port)) => server.oauth.push(("callback_port", i64::from(port).into())),
         Some(Err(_)) => import.note(name, "its `--callback-port` is no port"),
         None => {}
+    }
+    import.servers.push(server);
+    Ok(())
+}
+
+/// `codex mcp add NAME [--env NAME=VALUE]… (--url URL [--bearer-token-env-var NAME] | COMMAND…)`.
+fn add_of_codex(words: &[&str], import: &mut Import) -> Result<(), String> {
+    let mut name = None;
+    let (mut env, mut command) = (Vec::new(), Vec::new());
+    let (mut url, mut token, mut client) = (None, None, None);
+    let mut unknown = Vec::new();
+    let mut rest = words.iter().copied();
+    while let Some(word) = rest.next() {
+        if word == "--" {
+            command.extend(rest);
+            break;
+        }
+        if !word.starts_with('-') {
+            if name.is_none() {
+                name = Some(word);
+                continue;
+            }
+            // From here on it is the program's.
+            command.push(word);
+            command.extend(rest);
+            break;
+        }
+        let (option, own) = match word.split_once('=') {
+            Some((option, own)) => (option, Some(own)),
+            None => (word, None),
+        };
+        let mut value = || {
+            own.or_else(|| rest.next())
+                .ok_or(format!("{option} has no value"))
+        };
+        match option {
+            "--env" => env.push(value()?),
+            "--url" => url = Some(value()?),
+            "--bearer-token-env-var" => token = Some(value()?),
+            "--oauth-client-id" => client = Some(value()?),
+            other => unknown.push(other),
+        }
+    }
+    let name = name.ok_or("`codex mcp add` has a name and a command or `--url`")?;
+    let mut server = Server {
+        name: name.to_owned(),
+        ..Server::default()
+    };
+    for option in unknown {
+        import.note(name, &format!("the option `{option}` is not understood"));
+    }
+    match (url, command.split_first()) {
+        (Some(url), _) => server.url = Some(import.address(name, url)),
+        (None, Some((program, args))) => {
+            server.command = Some(Text::Plain((*program).to_owned()));
+            let mut before = None;
+            for arg in args {
+                server.args.push(import.argument(name, before, arg));
+                before = Some(*arg);
+            }
+        }
+        (None, None) => return Err(format!("`{name}` has neither a command nor `--url`")),
+    }
+    for pair in env {
+        let Some((variable, value)) = pair.split_once('=') else {
+            import.note(name, &format!("the variable `{pair}` has no value"));
+            continue;
+        };
+        let text = import.text(name, &format!("env {variable}"), variable, value);
+        server.env.push((variable.to_owned(), text));
+    }
+    if let Some(variable) = token {
+        let bearer = "Bearer ".to_owned();
+        let text = import.secret(
+            name,
+            "the token",
+            "TOKEN",
+            bearer,
+            Some(variable.to_owned()),
+        );
+        server.headers.push(("Authorization".to_owned(), text));
+    }
+    if let Some(id) = client {
+        server.oauth.push(("client_id", id.into()));
     }
     import.servers.push(server);
     Ok(())

@@ -4,6 +4,8 @@
 //! A value that is taken for one by mistake costs a line to set; one that is missed is written
 //! down. So this errs on the careful side.
 
+use super::variables::{self, Variables};
+
 /// Parts of names that secrets have.
 const NAMES: &[&str] = &[
     "token",
@@ -55,6 +57,10 @@ const LONG: usize = 24;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     Plain,
+    /// It has variables that are no secrets, and is this in a session file.
+    Expand(String),
+    /// It has variables that mean nothing here.
+    Unknown(Vec<String>),
     Secret {
         prefix: String,
         /// The variable that holds it.
@@ -78,20 +84,28 @@ pub(crate) fn find(name: &str, value: &str) -> Found {
             )),
         };
     }
+    // Continue keeps these itself.
+    if let Some(inner) = rest
+        .strip_prefix("${{")
+        .and_then(|rest| rest.strip_suffix("}}"))
+    {
+        return Found::Secret {
+            prefix,
+            from: None,
+            note: Some(format!(
+                "the other program keeps `{}`; here it is set once",
+                inner.trim()
+            )),
+        };
+    }
+    if let Some(found) = variables::of(rest) {
+        return with_variables(name, value, prefix, found);
+    }
     if let Some(from) = variable(rest) {
         return Found::Secret {
             prefix,
             from: Some(from),
             note: None,
-        };
-    }
-    if value.contains("${") {
-        return Found::Secret {
-            prefix: String::new(),
-            from: None,
-            note: Some(format!(
-                "`{value}` is put together of variables; set the whole of it"
-            )),
         };
     }
     if !rest.is_empty() && (is_name(name) || !prefix.is_empty() || looks_like_one(rest)) {
@@ -102,6 +116,47 @@ pub(crate) fn find(name: &str, value: &str) -> Found {
         };
     }
     Found::Plain
+}
+
+/// What a value with variables is: a secret by its name or theirs, or a variable as it is.
+fn with_variables(name: &str, value: &str, prefix: String, found: Variables) -> Found {
+    if !found.unknown.is_empty() {
+        return Found::Unknown(found.unknown);
+    }
+    let is_named = is_name(name) || found.names.iter().any(|name| is_name(name));
+    let is_secret = !found.names.is_empty() && (is_named || !prefix.is_empty());
+    // A variable alone may hold anything.
+    let may_be = found.is_whole && !found.has_default && !found.names.is_empty();
+    if !is_secret && !may_be {
+        return Found::Expand(format!("{prefix}{}", found.expand));
+    }
+    if !found.is_whole {
+        return Found::Secret {
+            prefix: String::new(),
+            from: None,
+            note: Some(format!(
+                "`{value}` is put together of variables; set the whole of it"
+            )),
+        };
+    }
+    let note = "where the variable is not set the other program has a default for it";
+    Found::Secret {
+        prefix,
+        from: found.names.into_iter().next(),
+        note: found.has_default.then(|| note.to_owned()),
+    }
+}
+
+/// An address without its variables.
+pub(crate) fn without_variables(url: &str) -> String {
+    let mut out = String::new();
+    let mut rest = url;
+    while let Some((before, after)) = rest.split_once("${") {
+        out.push_str(before);
+        rest = after.split_once('}').map_or("", |(_, after)| after);
+    }
+    out.push_str(rest);
+    out
 }
 
 /// The name of a secret.
@@ -122,13 +177,9 @@ pub(crate) fn name(server: &str, label: &str) -> String {
     format!("MCP_{}_{}", part(server), part(label))
 }
 
-/// The variable that a value stands for: `$NAME`, `${NAME}`, `${env:NAME}`.
-pub(crate) fn variable(value: &str) -> Option<String> {
-    let inner = match value.strip_prefix("${") {
-        Some(rest) => rest.strip_suffix('}')?,
-        None => value.strip_prefix('$')?,
-    };
-    let inner = inner.strip_prefix("env:").unwrap_or(inner);
+/// The variable that a value stands for without braces: `$NAME`.
+fn variable(value: &str) -> Option<String> {
+    let inner = value.strip_prefix('$')?;
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     (!inner.is_empty() && inner.chars().all(is_name)).then(|| inner.to_owned())
 }
@@ -159,7 +210,8 @@ pub(crate) fn prefixed(value: &str) -> (String, &str) {
     (String::new(), value)
 }
 
-fn is_name(name: &str) -> bool {
+/// Whether a name is one that secrets have.
+pub(crate) fn is_name(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     let mut parts = lower.split(|c: char| !c.is_ascii_alphanumeric());
     parts.any(|part| {
@@ -191,7 +243,24 @@ mod tests {
     use super::*;
 
     fn is_secret(name: &str, value: &str) -> bool {
-        find(name, value) != Found::Plain
+        matches!(find(name, value), Found::Secret { .. })
+    }
+
+    #[test]
+    fn a_variable_that_is_no_secret_stays_one() {
+        for (name, value, expand) in [
+            ("DIR", "${CACHE_DIR:-/tmp/c}", "${env:CACHE_DIR:-/tmp/c}"),
+            ("TOKEN_FILE", "${workspaceFolder}/t", "${workspaceFolder}/t"),
+            ("ANY", "a-${VAR}", "a-${env:VAR}"),
+        ] {
+            assert_eq!(
+                find(name, value),
+                Found::Expand(expand.to_owned()),
+                "{value}"
+            );
+        }
+        let unknown = find("ANY", "${file}");
+        assert_eq!(unknown, Found::Unknown(vec!["${file}".to_owned()]));
     }
 
     #[test]
@@ -205,7 +274,10 @@ mod tests {
             ("ANY", "0123456789abcdef0123456789abcdef"),
             ("ANY", "Bearer x"),
             ("ANY", "${VAR}"),
-            ("ANY", "a-${VAR}"),
+            ("TOKEN", "a-${VAR}"),
+            ("ANY", "a-${API_KEY}"),
+            ("ANY", "${SECRET:-none}"),
+            ("ANY", "${{ secrets.X }}"),
         ] {
             assert!(is_secret(name, value), "{name}={value}");
         }
@@ -236,7 +308,6 @@ mod tests {
     fn names_of_secrets_can_be_set_in_a_shell() {
         assert_eq!(name("my server", "X-Api-Key"), "MCP_MY_SERVER_X_API_KEY");
         assert_eq!(name("s", "--key"), "MCP_S_KEY");
-        assert_eq!(variable("${env:A_B}").as_deref(), Some("A_B"));
         assert_eq!(variable("$A"), Some("A".to_owned()));
         assert_eq!(variable("a$A"), None);
     }

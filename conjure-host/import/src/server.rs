@@ -2,21 +2,27 @@
 //! told.
 
 use super::secret::{self, Found};
+use super::variables;
 
 /// A value as it is written down.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Text {
     Plain(String),
-    Secret { name: String, prefix: String },
+    /// With variables, which have their values when a session opens.
+    Expand(String),
+    Secret {
+        name: String,
+        prefix: String,
+    },
 }
 
 /// A server.
 #[derive(Debug, Default)]
 pub(crate) struct Server {
     pub(crate) name: String,
-    pub(crate) command: Option<String>,
+    pub(crate) command: Option<Text>,
     pub(crate) args: Vec<Text>,
-    pub(crate) cwd: Option<String>,
+    pub(crate) cwd: Option<Text>,
     pub(crate) url: Option<Text>,
     pub(crate) env: Vec<(String, Text)>,
     pub(crate) pass_env: Vec<String>,
@@ -65,6 +71,11 @@ impl Import {
     pub(crate) fn text(&mut self, server: &str, what: &str, label: &str, value: &str) -> Text {
         match secret::find(label, value) {
             Found::Plain => Text::Plain(value.to_owned()),
+            Found::Expand(text) => Text::Expand(text),
+            Found::Unknown(names) => {
+                self.unknown(server, what, &names);
+                Text::Plain(value.to_owned())
+            }
             Found::Secret { prefix, from, note } => {
                 if let Some(note) = note {
                     self.note(server, &format!("{what}: {note}"));
@@ -116,6 +127,11 @@ impl Import {
         if let Some((name, own, beginning)) = named {
             return match secret::find(name, own) {
                 Found::Plain => Text::Plain(value.to_owned()),
+                Found::Expand(text) => Text::Expand(format!("{beginning}{text}")),
+                Found::Unknown(names) => {
+                    self.unknown(server, &format!("the value of `{name}`"), &names);
+                    Text::Plain(value.to_owned())
+                }
                 Found::Secret { prefix, from, .. } => {
                     let what = format!("the value of `{name}`");
                     self.secret(server, &what, name, format!("{beginning}{prefix}"), from)
@@ -129,8 +145,42 @@ impl Import {
         }
     }
 
+    /// Variables that mean nothing here.
+    pub(crate) fn unknown(&mut self, server: &str, what: &str, names: &[String]) {
+        let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+        let text = format!(
+            "{what} has {}, which only the other program knows; it is written down as it is, so \
+             put a value in its place",
+            names.join(", ")
+        );
+        self.note(server, &text);
+    }
+
+    /// The program of a server, or a directory: no secret, and maybe with variables.
+    pub(crate) fn path(&mut self, server: &str, what: &str, value: &str) -> Text {
+        match variables::of(value) {
+            Some(found) if found.unknown.is_empty() => Text::Expand(found.expand),
+            Some(found) => {
+                self.unknown(server, what, &found.unknown);
+                Text::Plain(value.to_owned())
+            }
+            None => Text::Plain(value.to_owned()),
+        }
+    }
+
+    /// The program of a server.
+    pub(crate) fn program(&mut self, server: &str, value: &str) -> Text {
+        self.path(server, "its command", value)
+    }
+
     /// The address of a server: all of it is the secret when it has one in it.
     pub(crate) fn address(&mut self, server: &str, url: &str) -> Text {
+        if let Some(found) = variables::of(url)
+            && !found.names.iter().any(|name| secret::is_name(name))
+            && !secret::is_in_address(&secret::without_variables(url))
+        {
+            return self.path(server, "its address", url);
+        }
         if secret::is_in_address(url) {
             let what = "the whole address, which has a secret in it,";
             return self.secret(server, what, "URL", String::new(), None);
@@ -152,13 +202,13 @@ impl Server {
             out.push_str(&format!("{name} = {value}\n"));
         };
         if let Some(command) = &self.command {
-            line("command", quoted(command));
+            line("command", command.to_toml());
         }
         if !self.args.is_empty() {
             line("args", list(self.args.iter().map(Text::to_toml)));
         }
         if let Some(cwd) = &self.cwd {
-            line("cwd", quoted(cwd));
+            line("cwd", cwd.to_toml());
         }
         if let Some(url) = &self.url {
             line("url", url.to_toml());
@@ -201,6 +251,7 @@ impl Text {
     fn to_toml(&self) -> String {
         match self {
             Self::Plain(text) => quoted(text),
+            Self::Expand(text) => format!("{{ expand = {} }}", quoted(text)),
             Self::Secret { name, prefix } if prefix.is_empty() => {
                 format!("{{ secret = {} }}", quoted(name))
             }

@@ -1,0 +1,211 @@
+//! MCP bundles (`.mcpb`, earlier `.dxt`): a zip archive with a server and its `manifest.json`.
+//!
+//! Reads the manifest and unpacks nothing: whoever calls says where the bundle is, or will be,
+//! unpacked.
+
+use std::io::{Cursor, Read as _};
+
+use serde_json::Value;
+
+use super::json;
+use super::registry::variable;
+use super::server::{Import, Server, Text};
+use super::variables;
+
+/// The most bytes of a manifest.
+const MOST: u64 = 1024 * 1024;
+const MANIFEST: &str = "manifest.json";
+
+/// Whether a value is a bundle's manifest.
+pub(crate) fn is_manifest(value: &Value) -> bool {
+    let version = value
+        .get("manifest_version")
+        .or_else(|| value.get("dxt_version"));
+    version.is_some() && value.get("server").is_some_and(Value::is_object)
+}
+
+/// The manifest in an archive.
+///
+/// # Errors
+/// Why there is none.
+pub(crate) fn manifest(bytes: &[u8]) -> Result<Value, String> {
+    let wrong = |error: &dyn std::fmt::Display| format!("it is no MCP bundle: {error}");
+    let mut archive = zip::ZipArchive::new(Cursor::new(bytes)).map_err(|error| wrong(&error))?;
+    let entry = archive.by_name(MANIFEST).map_err(|error| wrong(&error))?;
+    let mut text = String::new();
+    // What an entry says of its size is the archive's word.
+    let read = entry.take(MOST + 1).read_to_string(&mut text);
+    read.map_err(|error| wrong(&error))?;
+    if text.len() as u64 > MOST {
+        return Err(wrong(&format!("its {MANIFEST} has more than {MOST} bytes")));
+    }
+    let value: Value = serde_json::from_str(&text).map_err(|error| wrong(&error))?;
+    if is_manifest(&value) {
+        return Ok(value);
+    }
+    Err(wrong(&format!("its {MANIFEST} describes no server")))
+}
+
+/// Reads a manifest. `directory` is where its bundle is unpacked.
+pub(crate) fn read(manifest: &Value, directory: &str, import: &mut Import) {
+    let text = |field: &str| manifest.get(field).and_then(Value::as_str);
+    let name = json::tidy(text("name").unwrap_or("bundle"));
+    let described = manifest.get("server").unwrap_or(&Value::Null);
+    let bundle = Bundle {
+        name: &name,
+        directory,
+        questions: manifest.get("user_config").unwrap_or(&Value::Null),
+    };
+    let mut config = described.get("mcp_config").cloned().unwrap_or(Value::Null);
+    if config.is_null() {
+        let kind = described.get("type").and_then(Value::as_str);
+        let entry = described.get("entry_point").and_then(Value::as_str);
+        let (Some("uv"), Some(entry)) = (kind, entry) else {
+            import.note(
+                &name,
+                "its manifest does not say how it is started; it is left out",
+            );
+            return;
+        };
+        config = serde_json::json!({
+            "command": "uv",
+            "args": ["run", "--directory", "${__dirname}", entry],
+        });
+    }
+    let system = if cfg!(target_os = "macos") {
+        "darwin"
+    } else {
+        "linux"
+    };
+    let own = config
+        .pointer(&format!("/platform_overrides/{system}"))
+        .cloned();
+    for (field, value) in own
+        .as_ref()
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+    {
+        let Some(config) = config.as_object_mut() else {
+            break;
+        };
+        match (config.get_mut(field), value) {
+            (Some(Value::Object(all)), Value::Object(more)) => all.extend(more.clone()),
+            _ => drop(config.insert(field.clone(), value.clone())),
+        }
+    }
+    let Some(command) = config.get("command").and_then(Value::as_str) else {
+        import.note(
+            &name,
+            "its manifest does not say how it is started; it is left out",
+        );
+        return;
+    };
+    let mut server = Server {
+        name: name.clone(),
+        // Paths in it are of the bundle.
+        cwd: Some(Text::Plain(directory.to_owned())),
+        ..Server::default()
+    };
+    server.command = bundle.text("its command", command, import);
+    let args = config.get("args").and_then(Value::as_array);
+    for arg in args.into_iter().flatten().filter_map(Value::as_str) {
+        match bundle.several(arg) {
+            Some(values) => {
+                for value in values {
+                    server
+                        .args
+                        .extend(bundle.text("an argument", &value, import));
+                }
+            }
+            None => server.args.extend(bundle.text("an argument", arg, import)),
+        }
+    }
+    let env = config.get("env").and_then(Value::as_object);
+    for (variable, value) in env.into_iter().flatten() {
+        let text = value
+            .as_str()
+            .and_then(|value| bundle.text(variable, value, import));
+        if let Some(text) = text {
+            server.env.push((variable.clone(), text));
+        }
+    }
+    import.servers.push(server);
+}
+
+struct Bundle<'a> {
+    name: &'a str,
+    directory: &'a str,
+    /// What the person is asked for.
+    questions: &'a Value,
+}
+
+impl Bundle<'_> {
+    /// The values of an argument that stands for several.
+    fn several(&self, arg: &str) -> Option<Vec<String>> {
+        let key = arg.strip_prefix("${user_config.")?.strip_suffix('}')?;
+        let defaults = self.questions.get(key)?.get("default")?.as_array()?;
+        let defaults = defaults.iter().filter_map(Value::as_str);
+        Some(defaults.map(str::to_owned).collect())
+    }
+
+    /// A text of the manifest; nothing where it stands for what may be left out.
+    fn text(&self, label: &str, text: &str, import: &mut Import) -> Option<Text> {
+        let mut text = text.replace("${__dirname}", self.directory);
+        while let Some(key) = question(&text) {
+            let place = format!("${{user_config.{key}}}");
+            let asked = self.questions.get(&key).unwrap_or(&Value::Null);
+            let is = |flag: &str| asked.get(flag) == Some(&Value::Bool(true));
+            if is("sensitive") {
+                let (prefix, after) = text.split_once(&place).unwrap_or_default();
+                let prefix = if after.is_empty() { prefix } else { "" };
+                return Some(import.secret(self.name, label, &key, prefix.to_owned(), None));
+            }
+            let known = match asked.get("default") {
+                Some(Value::String(known)) => Some(known.clone()),
+                Some(Value::Number(_) | Value::Bool(_)) => {
+                    asked.get("default").map(Value::to_string)
+                }
+                _ => None,
+            };
+            let value = match known {
+                Some(known) => known,
+                None if !is("required") => {
+                    let told = format!("`{key}` may be set, and `{label}` with it; it is left out");
+                    import.note(self.name, &told);
+                    return None;
+                }
+                None => {
+                    let variable = variable(&key);
+                    let told = format!("`{key}` must be set: put it into the variable {variable}");
+                    import.note(self.name, &told);
+                    format!("${{env:{variable}}}")
+                }
+            };
+            text = text.replace(&place, &value);
+        }
+        for (name, below) in [
+            ("DESKTOP", "Desktop"),
+            ("DOCUMENTS", "Documents"),
+            ("DOWNLOADS", "Downloads"),
+        ] {
+            text = text.replace(&format!("${{{name}}}"), &format!("${{userHome}}/{below}"));
+        }
+        text = text.replace("${HOME}", "${userHome}");
+        Some(match variables::of(&text) {
+            Some(found) if found.unknown.is_empty() => Text::Expand(found.expand),
+            Some(found) => {
+                import.unknown(self.name, label, &found.unknown);
+                Text::Plain(text)
+            }
+            None => Text::Plain(text),
+        })
+    }
+}
+
+/// What the person is asked for first in a text.
+fn question(text: &str) -> Option<String> {
+    let (_, rest) = text.split_once("${user_config.")?;
+    let (key, _) = rest.split_once('}')?;
+    Some(key.to_owned())
+}

@@ -1,0 +1,151 @@
+//! Variables in values: `${workspaceFolder}`, `${CACHE_DIR:-/tmp/c}`, and how a session file writes
+//! them: `{ expand = "…" }` with `${workspaceFolder}`, `${userHome}`, `${env:NAME}` and
+//! `${env:NAME:-default}`.
+
+/// Known to the other program only, and not variables of any environment.
+const OTHERS: &[&str] = &[
+    "CLAUDE_PLUGIN_ROOT",
+    "CLAUDE_PLUGIN_DATA",
+    "cwd",
+    "execPath",
+    "extensionPath",
+    "file",
+    "fileBasename",
+    "fileBasenameNoExtension",
+    "fileDirname",
+    "fileExtname",
+    "fileWorkspaceFolder",
+    "lineNumber",
+    "relativeFile",
+    "relativeFileDirname",
+    "selectedText",
+    "workspaceFolderBasename",
+];
+
+/// The variables of a value.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Variables {
+    /// The value as a session file has it.
+    pub(crate) expand: String,
+    /// Variables of the environment.
+    pub(crate) names: Vec<String>,
+    /// Those that have no meaning here.
+    pub(crate) unknown: Vec<String>,
+    pub(crate) has_default: bool,
+    /// Whether the value is one variable and nothing else.
+    pub(crate) is_whole: bool,
+}
+
+/// The variables of a value; nothing when it has none.
+pub(crate) fn of(value: &str) -> Option<Variables> {
+    let mut found = Variables::default();
+    let mut rest = value;
+    let mut count = 0;
+    // OpenCode writes `{env:NAME}`.
+    while let Some((before, after)) = next(rest) {
+        let Some(end) = end(after) else { break };
+        let (name, after) = after.split_at(end);
+        found.expand.push_str(before);
+        found.take(name);
+        count += 1;
+        rest = after.get(1..).unwrap_or_default();
+        found.is_whole = count == 1 && before.is_empty() && rest.is_empty();
+    }
+    found.expand.push_str(rest);
+    (count > 0).then_some(found)
+}
+
+/// What is before the next variable, and what comes behind its brace.
+fn next(text: &str) -> Option<(&str, &str)> {
+    let of_shell = text.find("${").map(|at| (at, at + 2));
+    let own = text.find("{env:").map(|at| (at, at + 1));
+    let first = match (of_shell, own) {
+        (Some(a), Some(b)) => Some(if a.0 < b.0 { a } else { b }),
+        (a, b) => a.or(b),
+    };
+    let (at, behind) = first?;
+    Some((text.get(..at)?, text.get(behind..)?))
+}
+
+/// Where the brace is that closes a variable.
+fn end(text: &str) -> Option<usize> {
+    let mut depth = 0;
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'{' => depth += 1,
+            b'}' if depth == 0 => return Some(at),
+            b'}' => depth -= 1,
+            _ => {}
+        }
+    }
+    None
+}
+
+impl Variables {
+    fn take(&mut self, name: &str) {
+        let (variable, default) = match name.split_once(":-") {
+            Some((variable, default)) => (variable, Some(default)),
+            None => (name, None),
+        };
+        let variable = variable.strip_prefix("env:").unwrap_or(variable);
+        match variable {
+            // Both are the project that is worked on.
+            "workspaceFolder" | "workspaceRoot" | "CLAUDE_PROJECT_DIR" => {
+                self.expand.push_str("${workspaceFolder}");
+            }
+            "userHome" => self.expand.push_str("${userHome}"),
+            "pathSeparator" | "/" => self.expand.push('/'),
+            variable if OTHERS.contains(&variable) || !is_name(variable) => {
+                self.unknown.push(format!("${{{name}}}"));
+            }
+            variable => {
+                self.names.push(variable.to_owned());
+                self.expand.push_str("${env:");
+                self.expand.push_str(variable);
+                if let Some(default) = default {
+                    self.has_default = true;
+                    self.expand.push_str(":-");
+                    match of(default) {
+                        Some(inner) => {
+                            self.expand.push_str(&inner.expand);
+                            self.names.extend(inner.names);
+                            self.unknown.extend(inner.unknown);
+                        }
+                        None => self.expand.push_str(default),
+                    }
+                }
+                self.expand.push('}');
+            }
+        }
+    }
+}
+
+/// Whether a variable of an environment may be called so.
+fn is_name(text: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    !text.is_empty() && !text.starts_with(|c: char| c.is_ascii_digit()) && text.chars().all(is_part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_keep_their_meaning() {
+        for (value, expand) in [
+            ("${CACHE_DIR:-/tmp/c}", "${env:CACHE_DIR:-/tmp/c}"),
+            ("${workspaceFolder}/a", "${workspaceFolder}/a"),
+            ("${CLAUDE_PROJECT_DIR:-.}", "${workspaceFolder}"),
+            ("x${userHome}${/}y", "x${userHome}/y"),
+            ("${env:A}-${B}", "${env:A}-${env:B}"),
+            ("{env:A}", "${env:A}"),
+            ("${A:-${userHome}/c}", "${env:A:-${userHome}/c}"),
+        ] {
+            assert_eq!(of(value).unwrap().expand, expand, "{value}");
+        }
+        assert!(of("${A}").unwrap().is_whole && !of("a${A}").unwrap().is_whole);
+        assert_eq!(of("$A {x} ${open"), None);
+        let unknown = of("${file}:${config:a.b}").unwrap().unknown;
+        assert_eq!(unknown, ["${file}", "${config:a.b}"]);
+    }
+}

@@ -1,0 +1,208 @@
+//! YAML: goose (`extensions`) and Continue (`mcpServers` as a list).
+
+use serde_json::Value;
+
+use super::json;
+use super::server::{Import, Server};
+
+/// The most bytes of a file.
+const MOST: usize = 1024 * 1024;
+/// How deep it may go, and how much a parser may do for it.
+const DEPTH: usize = 32;
+const EVENTS: usize = 100_000;
+const ALIASES: usize = 1_000;
+
+/// Reads a whole file.
+pub(crate) fn read(text: &str) -> Result<Import, String> {
+    let value = parse(text)?;
+    let mut import = Import::default();
+    // A recipe of goose's desktop is one level deeper.
+    let value = value.get("recipe").unwrap_or(&value);
+    match value.get("extensions") {
+        Some(Value::Object(extensions)) => {
+            for (name, extension) in extensions {
+                goose(name, extension, &mut import);
+            }
+        }
+        Some(Value::Array(extensions)) => {
+            for (at, extension) in extensions.iter().enumerate() {
+                goose(&name_of(extension, at), extension, &mut import);
+            }
+        }
+        _ => {}
+    }
+    match value.get("mcpServers") {
+        Some(Value::Array(servers)) => {
+            for (at, server) in servers.iter().enumerate() {
+                of_continue(&name_of(server, at), server, &mut import);
+            }
+        }
+        Some(Value::Object(servers)) => {
+            for (name, server) in servers {
+                json::server(name, server, &mut import);
+            }
+        }
+        _ => {}
+    }
+    Ok(import)
+}
+
+fn parse(text: &str) -> Result<Value, String> {
+    if text.len() > MOST {
+        return Err(format!("it has more than {MOST} bytes"));
+    }
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_depth: DEPTH,
+            max_events: EVENTS,
+            max_nodes: EVENTS,
+            max_aliases: ALIASES,
+            max_anchors: ALIASES,
+        },
+    };
+    let value: Value =
+        serde_saphyr::from_str_with_options(text, options).map_err(|error| error.to_string())?;
+    if value.is_object() {
+        return Ok(value);
+    }
+    Err("it is no table of settings".to_owned())
+}
+
+fn name_of(value: &Value, at: usize) -> String {
+    let name = value.get("name").and_then(Value::as_str);
+    name.map_or_else(|| format!("server-{}", at + 1), json::tidy)
+}
+
+/// An extension of goose. Variables of `env_keys` are in its keyring; here they are secrets.
+fn goose(name: &str, extension: &Value, import: &mut Import) {
+    // An older form has the settings below `config`.
+    let inner = extension.get("config").filter(|inner| inner.is_object());
+    let settings = inner.unwrap_or(extension);
+    let text = |field: &str| settings.get(field).and_then(Value::as_str);
+    let mut server = Server {
+        name: json::tidy(name),
+        ..Server::default()
+    };
+    let name = server.name.clone();
+    match text("type").unwrap_or_default() {
+        "stdio" => match text("cmd") {
+            Some(command) => {
+                server.command = Some(import.program(&name, command));
+                let args = settings.get("args").and_then(Value::as_array);
+                json::arguments(args.into_iter().flatten(), &mut server, import);
+            }
+            None => return import.note(&name, "it has no `cmd`, and is left out"),
+        },
+        kind @ ("streamable_http" | "sse") => {
+            if kind == "sse" {
+                json::old_transport(&name, import);
+            }
+            match text("uri") {
+                Some(uri) => server.url = Some(import.address(&name, uri)),
+                None => return import.note(&name, "it has no `uri`, and is left out"),
+            }
+        }
+        kind => {
+            let text = format!("it is of goose's own kind `{kind}`, and left out");
+            return import.note(&name, &text);
+        }
+    }
+    json::pairs(settings.get("envs"), "env", &mut server, import);
+    json::pairs(settings.get("headers"), "header", &mut server, import);
+    let keys = settings.get("env_keys").and_then(Value::as_array);
+    for key in keys.into_iter().flatten().filter_map(Value::as_str) {
+        let is_there = server.env.iter().any(|(known, _)| known == key);
+        if !is_there && server.command.is_some() {
+            let secret = import.secret(&name, &format!("env {key}"), key, String::new(), None);
+            server.env.push((key.to_owned(), secret));
+        }
+    }
+    let enabled = extension.get("enabled").or_else(|| settings.get("enabled"));
+    if enabled == Some(&Value::Bool(false)) {
+        server.settings.push(("enabled", false.into()));
+    }
+    if let Some(seconds) = settings.get("timeout").and_then(Value::as_i64)
+        && (1..1_000_000).contains(&seconds)
+    {
+        server
+            .settings
+            .push(("request_timeout_ms", (seconds * 1000).into()));
+    }
+    let only = settings.get("available_tools").and_then(Value::as_array);
+    if only.is_some_and(|tools| !tools.is_empty()) {
+        let text = "`available_tools` is not taken over: `only` of the backend does that";
+        import.note(&name, text);
+    }
+    import.servers.push(server);
+}
+
+/// A server of Continue.
+fn of_continue(name: &str, value: &Value, import: &mut Import) {
+    let Value::Object(fields) = value else {
+        import.note(name, "it is no table, and left out");
+        return;
+    };
+    let mut fields = fields.clone();
+    let timeout = fields.remove("connectionTimeout");
+    let options = fields.remove("requestOptions");
+    let key = fields.remove("apiKey");
+    for own in ["name", "serverName", "faviconUrl", "sourceFile"] {
+        fields.remove(own);
+    }
+    let before = import.servers.len();
+    json::server(name, &Value::Object(fields), import);
+    if import.servers.len() == before {
+        // It was left out.
+        return;
+    }
+    let Some(mut server) = import.servers.pop() else {
+        return;
+    };
+    if let Some(ms) = timeout
+        .as_ref()
+        .and_then(Value::as_i64)
+        .filter(|ms| *ms > 0)
+    {
+        server.settings.push(("initialize_timeout_ms", ms.into()));
+    }
+    if let Some(Value::Object(options)) = options {
+        json::pairs(options.get("headers"), "header", &mut server, import);
+        for option in options.keys().filter(|option| *option != "headers") {
+            import.note(
+                name,
+                &format!("`requestOptions.{option}` is not taken over"),
+            );
+        }
+    }
+    if let Some(key) = key.as_ref().and_then(Value::as_str) {
+        let value = format!("Bearer {key}");
+        let text = import.text(name, "the key", "Authorization", &value);
+        server.headers.push(("Authorization".to_owned(), text));
+    }
+    import.servers.push(server);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_was_made_to_take_long_is_refused() {
+        let deep = format!("a: {}{}", "[".repeat(5_000), "]".repeat(5_000));
+        assert!(read(&deep).is_err());
+        let mut laughs = "a0: &a0 [x, x]\n".to_owned();
+        for n in 1..40 {
+            laughs.push_str(&format!("a{n}: &a{n} [*a{0}, *a{0}]\n", n - 1));
+        }
+        assert!(read(&laughs).is_err());
+        assert!(read(&" ".repeat(MOST + 1)).is_err());
+    }
+
+    #[test]
+    fn a_server_of_continue_that_is_left_out_takes_none_with_it() {
+        let text = "mcpServers:\n  - name: a\n    command: a-server\n  - name: b\n    apiKey: x\n";
+        let import = read(text).unwrap();
+        assert_eq!(import.names().collect::<Vec<_>>(), ["a"]);
+        assert_eq!(import.servers[0].headers, []);
+    }
+}
