@@ -34,7 +34,7 @@ use crate::server::Server;
 /// - `rotates`: a refresh token is good once, and a second use ends all of its kind;
 /// - `refresh-fails`: refreshing does not work for now;
 /// - `revokes`, `revokes-not`: it takes tokens back; it says so and does not;
-/// - `short`: tokens last for 29 s, which is as good as over;
+/// - `short`: tokens are over as soon as they are given; `brief`: they last for 29 s;
 /// - `over`: tokens are said to be over at once, and none comes with one to refresh it;
 /// - `calls-only`: only calls want a login; a token that is not good is refused at everything;
 /// - `steps`: the tool `count` wants the right `write`.
@@ -131,7 +131,8 @@ impl Login {
         tokens.access.insert(access.clone(), scope.to_owned());
         let lasts = match () {
             () if self.has("over") => 0,
-            () if self.has("short") => 29,
+            () if self.has("short") => 0,
+            () if self.has("brief") => 29,
             () => 3600,
         };
         let mut given = json!({

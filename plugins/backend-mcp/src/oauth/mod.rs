@@ -30,7 +30,7 @@ use store::{Grant, Kept, Stamp, Store};
 
 /// The most bytes of a reason.
 const TOLD: usize = 500;
-/// A token is renewed so long before it ends.
+/// A token is renewed so long before it ends, or after half of its time.
 const EARLY: Duration = Duration::from_secs(30);
 
 /// A token for requests. It can be sent and not shown.
@@ -152,6 +152,8 @@ struct Live {
     refresh: Option<String>,
     /// Seconds since 1970.
     ends: Option<u64>,
+    /// How long before its end it is renewed.
+    early: Duration,
 }
 
 impl Live {
@@ -170,7 +172,13 @@ impl Live {
             login: grant.login.clone(),
             refresh: text("refresh_token"),
             ends: stored.token_received_at.zip(lasts).map(|(at, s)| at + s),
+            // One that lasts shortly would be renewed for every request.
+            early: lasts.map_or(EARLY, |s| EARLY.min(Duration::from_secs(s) / 2)),
         })
+    }
+
+    fn ends_soon(&self) -> bool {
+        self.ends_within(self.early)
     }
 
     fn ends_within(&self, time: Duration) -> bool {
@@ -218,7 +226,7 @@ impl Auth {
         let Some(live) = held.live.clone() else {
             return Ok(None);
         };
-        if !live.ends_within(EARLY) {
+        if !live.ends_soon() {
             return Ok(Some(live.access));
         }
         let renewed = self.renew(&mut held, None).await;
@@ -357,7 +365,7 @@ impl Auth {
             held.live = None;
             return Ok(None);
         };
-        if Some(&live.access) != refused && !live.ends_within(EARLY) {
+        if Some(&live.access) != refused && !live.ends_soon() {
             return Ok(Some(self.hold(held, live)));
         }
         let refresh = live.refresh.as_deref().map(|text| digest(text.as_bytes()));

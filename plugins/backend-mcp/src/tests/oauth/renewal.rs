@@ -39,6 +39,17 @@ fn a_token_that_ends_soon_is_renewed_before_it_is_sent() {
 }
 
 #[test]
+fn a_token_that_lasts_shortly_is_not_renewed_for_every_request() {
+    let place = Place::new(&["brief"]);
+    let stage = place.stage(json!({}), logs_in);
+    assert_eq!(manage(&stage, "login").text(), "logged in");
+    for _ in 0..3 {
+        assert_eq!(stage.text("echo", json!({ "text": "a" })), "a");
+    }
+    assert_eq!(place.granted(), "1 0");
+}
+
+#[test]
 fn two_that_renew_at_once_burn_no_refresh_token() {
     let place = Place::new(&["rotates", "modern"]);
     let one = place.stage(json!({}), logs_in);
@@ -82,7 +93,13 @@ fn who_has_a_login_that_is_over_gets_what_everybody_gets() {
         stage.status()["state"] == "ready"
     });
     assert_eq!(place.log("authorize").len(), 1, "nobody was asked");
-    assert!(!stage.call("count", json!({})).result().unwrap().is_error);
+    let counted = stage.call("count", json!({}));
+    let told = counted.text();
+    assert!(
+        !counted.result().unwrap().is_error,
+        "{told} {}",
+        stage.status()
+    );
     assert_eq!(place.log("authorize").len(), 2);
 }
 
