@@ -12,6 +12,7 @@ mod listening;
 mod messages;
 mod modes;
 mod oauth;
+mod peers;
 mod served;
 mod several;
 pub(crate) mod stage;
