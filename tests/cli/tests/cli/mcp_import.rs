@@ -191,6 +191,61 @@ fn what_is_no_configuration_is_told() {
     exit code 2
     --- stdout
     --- stderr
-    error: other: it is neither JSON nor a line `claude mcp add …` nor TOML: key with no value, expected `=`
+    error: other: it is neither JSON nor lines `claude mcp add …` or `codex mcp add …`, nor TOML (key with no value, expected `=`), nor YAML (it is no table of settings)
     ");
+}
+
+#[test]
+fn yaml_of_goose_with_variables() {
+    assert_snapshot!(import(
+        "extensions:
+  files:
+    type: stdio
+    name: files
+    cmd: files-server
+    args: ['--cache', '${CACHE_DIR:-/tmp/c}', '${workspaceFolder}']
+    env_keys: [FILES_TOKEN]
+"
+    ), @r#"
+    exit code 0
+    --- stdout
+    [[backend]]
+    kind = "mcp"
+
+    [backend.config.servers.files]
+    command = "files-server"
+    args = ["--cache", { expand = "${env:CACHE_DIR:-/tmp/c}" }, { expand = "${workspaceFolder}" }]
+    env = { FILES_TOKEN = { secret = "MCP_FILES_FILES_TOKEN" } }
+    --- stderr
+
+    Set these secrets; they are not written down:
+      export CONJURE_SECRET_MCP_FILES_FILES_TOKEN=…  # env FILES_TOKEN of `files`
+    "#);
+}
+
+#[test]
+fn lines_of_codex() {
+    assert_snapshot!(import(
+        "codex mcp add notes --env MODE=small -- notes-server --quiet
+codex mcp add far --url https://x.example/mcp --bearer-token-env-var FAR_TOKEN
+"
+    ), @r#"
+    exit code 0
+    --- stdout
+    [[backend]]
+    kind = "mcp"
+
+    [backend.config.servers.notes]
+    command = "notes-server"
+    args = ["--quiet"]
+    env = { MODE = "small" }
+
+    [backend.config.servers.far]
+    url = "https://x.example/mcp"
+    headers = { Authorization = { secret = "MCP_FAR_TOKEN", prefix = "Bearer " } }
+    --- stderr
+
+    Set these secrets; they are not written down:
+      export CONJURE_SECRET_MCP_FAR_TOKEN="$FAR_TOKEN"  # the token of `far`
+    "#);
 }
