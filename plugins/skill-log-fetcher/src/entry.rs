@@ -88,6 +88,22 @@ pub(crate) struct Entry {
     pub(crate) service: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) message: Option<String>,
+    /// Who asked, of a web server's request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) client: Option<Box<Client>>,
+}
+
+/// Who sent a request to a web server.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub(crate) struct Client {
+    /// An IP address, or a name where the server looks names up.
+    pub(crate) address: String,
+    /// The page that led there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) referrer: Option<String>,
+    /// The program that asked, as it calls itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) agent: Option<String>,
 }
 
 impl Entry {
@@ -100,6 +116,15 @@ impl Entry {
     pub(crate) fn size(&self) -> usize {
         let texts = [&self.timestamp, &self.host, &self.service, &self.message];
         let bytes = texts.into_iter().flatten().map(String::len).sum::<usize>();
-        bytes + size_of::<Self>()
+        let client = self.client.as_deref().map_or(0, Client::size);
+        bytes + client + size_of::<Self>()
+    }
+}
+
+impl Client {
+    fn size(&self) -> usize {
+        let more = [&self.referrer, &self.agent];
+        let more = more.into_iter().flatten().map(String::len).sum::<usize>();
+        self.address.len() + more + size_of::<Self>()
     }
 }

@@ -39,9 +39,6 @@ pub(crate) fn run(cx: &Cx, command: &Fetch, roots: &[PathBuf]) -> Result<(ToolRe
                 format!("`{}` cannot be read: {}", command.source, error.message()),
             )
         })?;
-    if report.entries == 0 {
-        return Err(nothing(&command.source, &report));
-    }
     let file = output::write(&dir, kept.entries.iter())?;
     let structured = kept.structured(&file.name, &report);
     let text = kept.summary(command, &file.name, &report);
@@ -206,7 +203,7 @@ impl Kept {
             let _ = writeln!(text, "Time: {first} to {last}.");
         }
         if report.skipped > 0 {
-            let _ = writeln!(text, "Unreadable: {}.{}", report.skipped, shown(report));
+            let _ = writeln!(text, "{}", report.unreadable().trim_start());
         }
         let _ = write!(
             text,
@@ -218,29 +215,5 @@ impl Kept {
     fn into_recent(self) -> Vec<Entry> {
         let skip = self.entries.len().saturating_sub(MAX_RECENT);
         self.entries.into_iter().skip(skip).collect()
-    }
-}
-
-fn nothing(source: &str, report: &Report) -> Error {
-    if report.skipped == 0 {
-        return Error::new(format!("`{source}` is empty"));
-    }
-    Error::new(format!(
-        "`{source}` holds no log entry that can be read: neither JSON nor lines with a time, a \
-         level and a message. Unreadable: {}.{}",
-        report.skipped,
-        shown(report)
-    ))
-}
-
-fn shown(report: &Report) -> String {
-    let shown: String = report
-        .shown
-        .iter()
-        .map(|line| format!("\n  {line}"))
-        .collect();
-    match report.skipped > report.shown.len() as u64 {
-        true => format!("{shown}\n  …"),
-        false => shown,
     }
 }

@@ -1,12 +1,16 @@
 //! A native skill that fetches log entries from a file or a URL.
 //!
-//! Reads JSON arrays, JSON lines and plain text lines, brings them into one form and writes them
-//! as JSON lines into the working directory, where the tools of other backends find them. It
-//! looks for nothing in the entries: analysis is another skill's work.
+//! Reads JSON arrays and lines (those of the systemd journal too), logfmt, access logs of web servers
+//! and plain text lines, brings them into one form and writes them as JSON lines into the working
+//! directory, where the tools of other backends find them. It looks for nothing in the entries:
+//! analysis is another skill's work.
 
+mod access;
 mod command;
+mod content;
 mod entry;
 mod fetch;
+mod journal;
 mod output;
 mod reader;
 mod source;
@@ -49,7 +53,8 @@ fn skill() -> Skill {
     let (configured, reading) = (Arc::clone(&roots), Arc::clone(&last));
     Skill::new(
         "log-fetcher",
-        "Fetches log entries from a file or a URL and writes them as JSON lines.",
+        "Fetches log entries from a file or a URL and writes them as JSON lines. Reads JSON, \
+         `journalctl -o json`, logfmt, access logs of nginx and Apache, syslog and text lines.",
     )
     .execute(GRAMMAR, move |cx, request: Execute| {
         let command = Fetch::parse(&request.command)?;

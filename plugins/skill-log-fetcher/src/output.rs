@@ -82,6 +82,7 @@ mod tests {
                 host: text("h"),
                 level: Some(Level::Warn),
                 timestamp: text("t"),
+                client: None,
             },
             Entry {
                 message: text("m"),

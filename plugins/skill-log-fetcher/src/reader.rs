@@ -12,6 +12,7 @@ use serde::Deserializer as _;
 use serde::de::{SeqAccess, Visitor};
 use serde_json::Value;
 
+use crate::content::{self, FORMS};
 use crate::entry::Entry;
 use crate::structured::from_json;
 use crate::text::from_line;
@@ -22,6 +23,8 @@ const MAX_LINE: usize = 1024 * 1024;
 const MAX_MESSAGE: usize = 16 * 1024;
 /// How many unreadable lines are shown.
 const MAX_SHOWN: usize = 3;
+/// How much of a source is kept to tell what it is.
+const BEGINNING: usize = 4 * 1024;
 /// How often a cancel is looked for, in lines and elements.
 const CHECK: u64 = 256;
 
@@ -29,7 +32,7 @@ const CHECK: u64 = 256;
 /// with its error.
 ///
 /// # Errors
-/// When the source breaks off or is no log at all, and what `check` says.
+/// When the source breaks off or holds no entry at all, and what `check` says.
 pub(crate) fn read(
     mut source: impl BufRead,
     check: impl Fn() -> Result<()>,
@@ -41,9 +44,14 @@ pub(crate) fn read(
             other => break other?,
         }
     };
-    if let Some(reason) = refuse(start) {
-        return Err(Error::new(reason));
+    if let Some(no_log) = content::not_text(start) {
+        return Err(Error::new(no_log.explain("")));
     }
+    // Enough to tell what it is, should there be no entry.
+    let beginning = start
+        .get(..start.len().min(BEGINNING))
+        .unwrap_or_default()
+        .to_vec();
     let byte_order_mark = start.starts_with(b"\xef\xbb\xbf");
     if byte_order_mark {
         source.consume(3);
@@ -61,7 +69,12 @@ pub(crate) fn read(
     } else {
         reading.lines(source)?;
     }
-    Ok(reading.report)
+    let (report, seen) = (reading.report, reading.seen);
+    if report.entries == 0 {
+        let no_log = content::text(&beginning, array, seen > 0);
+        return Err(Error::new(no_log.explain(&report.unreadable())));
+    }
+    Ok(report)
 }
 
 /// What reading a source came to.
@@ -73,6 +86,26 @@ pub(crate) struct Report {
     pub(crate) skipped: u64,
     /// The first of them, each with its place and its reason or beginning.
     pub(crate) shown: Vec<String>,
+}
+
+impl Report {
+    /// What could not be read, with its number; empty if everything could.
+    pub(crate) fn unreadable(&self) -> String {
+        if self.skipped == 0 {
+            return String::new();
+        }
+        let lines = self.shown.iter().map(|line| format!("\n  {line}"));
+        let more = if self.skipped > self.shown.len() as u64 {
+            "\n  …"
+        } else {
+            ""
+        };
+        format!(
+            " Unreadable: {}.{}{more}",
+            self.skipped,
+            lines.collect::<String>()
+        )
+    }
 }
 
 struct Reading<C, T> {
@@ -158,7 +191,8 @@ impl<C: Fn() -> Result<()>, T: FnMut(Entry)> Reading<C, T> {
         if let Err(error) = result {
             if self.report.entries == 0 {
                 return Err(Error::new(format!(
-                    "the JSON array cannot be read: {error}"
+                    "it begins as a JSON array and is none: {error}. Mend it, or fetch it \
+                     again\n{FORMS}"
                 )));
             }
             self.skip("element", &format!("the array breaks off: {error}"));
@@ -265,18 +299,6 @@ fn is_array(start: &[u8]) -> bool {
     bytes.next() == Some(&b'[') && matches!(bytes.next(), Some(b'{' | b']' | b'"'))
 }
 
-/// Why a source is no log at all.
-fn refuse(start: &[u8]) -> Option<&'static str> {
-    match start {
-        [0x1f, 0x8b, ..] => Some("it is compressed with gzip; decompress it first"),
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => Some("it is compressed with zstd; decompress it first"),
-        [b'P', b'K', 3, 4, ..] => Some("it is a ZIP archive; unpack it first"),
-        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => Some("it is UTF-16; convert it to UTF-8 first"),
-        start if start.contains(&0) => Some("it is no text"),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -320,7 +342,6 @@ mod tests {
             ),
             expected
         );
-        assert_eq!(all("[]"), (vec![], report(0, &[])));
     }
 
     #[test]
@@ -370,13 +391,6 @@ mod tests {
         let (entries, report) = all(&source);
         assert_eq!(entries, ["ERROR after"]);
         assert_eq!(report.shown, ["line 1: longer than 1 MiB"]);
-    }
-
-    #[test]
-    fn what_is_no_log_is_refused_with_a_reason() {
-        for source in [&b"\x1f\x8b\x08"[..], b"PK\x03\x04", b"\xff\xfea\0", b"a\0b"] {
-            assert!(read(source, || Ok(()), |_| {}).is_err(), "{source:?}");
-        }
     }
 
     #[test]

@@ -3,9 +3,18 @@
 use serde_json::{Map, Value};
 
 use crate::entry::{Entry, Level};
+use crate::journal::from_journal;
 use crate::timestamp;
 
-const TIMESTAMP: &[&str] = &["timestamp", "time", "ts", "@timestamp", "datetime", "date"];
+const TIMESTAMP: &[&str] = &[
+    "timestamp",
+    "time",
+    "ts",
+    "@timestamp",
+    "datetime",
+    "date",
+    "t",
+];
 const LEVEL: &[&str] = &["level", "severity", "lvl", "levelname", "log.level"];
 const HOST: &[&str] = &["host", "hostname", "host.name", "node"];
 const SERVICE: &[&str] = &[
@@ -17,36 +26,74 @@ const SERVICE: &[&str] = &[
     "program",
     "component",
 ];
-const MESSAGE: &[&str] = &["message", "msg", "text", "event"];
+const MESSAGE: &[&str] = &["message", "msg", "text", "event", "error", "err"];
 
 /// The entry of a JSON object.
 pub(crate) fn from_json(object: &Map<String, Value>) -> Option<Entry> {
+    if let Some(entry) = from_journal(object) {
+        return Some(entry);
+    }
     let entry = Entry {
         timestamp: find(object, TIMESTAMP).and_then(time),
         level: find(object, LEVEL).and_then(level),
         host: find(object, HOST).and_then(text),
         service: find(object, SERVICE).and_then(text),
         message: find(object, MESSAGE).and_then(text),
+        client: None,
     };
     entry.is_readable().then_some(entry)
 }
 
 /// The entry of a line such as `ts=2024-01-15T10:30:00Z level=info msg="it works"`.
 pub(crate) fn from_logfmt(line: &str) -> Option<Entry> {
-    // A message with a `=` in it is not yet logfmt: both of these must be there.
-    let names = |names: &[&str]| {
-        names.iter().any(|name| {
-            line.match_indices(name).any(|(at, _)| {
-                let before = line.get(..at).unwrap_or_default();
-                let after = line.get(at + name.len()..).unwrap_or_default();
-                after.starts_with('=') && (before.is_empty() || before.ends_with(' '))
-            })
-        })
-    };
-    if !(names(LEVEL) && (names(MESSAGE) || names(TIMESTAMP))) {
+    let whole = is_logfmt(line);
+    // Where there are other words too, a message with a `=` in it is not yet logfmt.
+    let named = |names| has_name(line, names);
+    if !whole && !(named(LEVEL) && (named(MESSAGE) || named(TIMESTAMP))) {
         return None;
     }
-    from_json(&pairs(line))
+    let mut pairs = pairs(line);
+    if whole && find(&pairs, MESSAGE).is_none() {
+        // What happened is then in the other keys: `level=info method=GET status=200`.
+        pairs.insert("message".to_owned(), Value::String(line.to_owned()));
+    }
+    from_json(&pairs)
+}
+
+/// Whether a line is nothing but keys with values, of which one is a level, a time or a message.
+fn is_logfmt(line: &str) -> bool {
+    let mut rest = line.trim();
+    let mut count = 0;
+    while !rest.is_empty() {
+        let Some((key, after)) = rest.split_once('=') else {
+            return false;
+        };
+        let is_key = |c: char| c.is_alphanumeric() || "_.@/-".contains(c);
+        if key.is_empty() || !key.chars().all(is_key) {
+            return false;
+        }
+        let (_, after) = value(after);
+        if !(after.is_empty() || after.starts_with(char::is_whitespace)) {
+            return false;
+        }
+        rest = after.trim_start();
+        count += 1;
+    }
+    count > 1
+        && [LEVEL, MESSAGE, TIMESTAMP]
+            .iter()
+            .any(|names| has_name(line, names))
+}
+
+/// Whether one of these keys is in a line.
+fn has_name(line: &str, names: &[&str]) -> bool {
+    names.iter().any(|name| {
+        line.match_indices(name).any(|(at, _)| {
+            let before = line.get(..at).unwrap_or_default();
+            let after = line.get(at + name.len()..).unwrap_or_default();
+            after.starts_with('=') && (before.is_empty() || before.ends_with(' '))
+        })
+    })
 }
 
 /// The values of certain keys in a line of text, `host=web-1` among other words.
@@ -177,6 +224,7 @@ mod tests {
             host,
             service,
             message,
+            client: None,
         }
     }
 
@@ -224,5 +272,43 @@ mod tests {
             from_logfmt("10:30:00 ERROR retry level=3 is too much"),
             None
         );
+    }
+
+    #[test]
+    fn logfmt_with_few_keys_or_others_is_read() {
+        for (line, expected) in [
+            (
+                "t=2024-01-15T10:30:00Z msg=\"it works\"",
+                entry(["2024-01-15T10:30:00Z", "", "", "it works"], None),
+            ),
+            (
+                "level=error err=\"it broke\" caller=main.go:12",
+                entry(["", "", "", "it broke"], Some(Level::Error)),
+            ),
+            (
+                "time=2024-01-15T10:30:00Z method=GET path=/a=b status=200 note=",
+                entry(
+                    [
+                        "2024-01-15T10:30:00Z",
+                        "",
+                        "",
+                        "time=2024-01-15T10:30:00Z method=GET path=/a=b status=200 note=",
+                    ],
+                    None,
+                ),
+            ),
+        ] {
+            assert_eq!(from_logfmt(line), Some(expected), "{line}");
+        }
+        for line in [
+            "a=1",
+            "a=1 b=2",
+            "msg=alone",
+            "time=1 and more",
+            "level=\"a\"b c=d",
+            "=1 msg=x",
+        ] {
+            assert_eq!(from_logfmt(line), None, "{line}");
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::os::unix::fs::symlink;
 use conjure_skill_sdk::protocol::{FileRef, HttpResponse};
 use serde_json::{Value, json};
 
+use crate::content::FORMS;
 use crate::testing::Host;
 
 fn read(host: &Host, body: &Value) -> Value {
@@ -119,14 +120,48 @@ fn bad_lines_are_counted_and_shown() {
 }
 
 #[test]
+fn broken_lines_of_every_form_are_counted_beside_whole_ones() {
+    let host = Host::new();
+    let sample = "../../tests/demo/samples/mixed.log";
+    let sample = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(sample);
+    fs::copy(sample, host.work("mixed.log")).unwrap();
+    let result = host.execute("fetch mixed.log");
+    assert_eq!(result["structured"]["read"], 7);
+    let text = result["content"][0]["text"].as_str().unwrap();
+    let unreadable = "Unreadable: 3.\n  \
+        line 7: 198.51.100.23 - - [14/Mar/2026:09:27:02 +0000] \"GET /wp-lo\n  \
+        line 8: {\"timestamp\":\"2026-03-14T09:27:03Z\",\"level\":\"err\n  \
+        line 10: -- Boot b1 --\n";
+    assert!(text.contains(unreadable), "{text}");
+}
+
+#[test]
 fn a_source_without_entries_is_an_error_and_writes_nothing() {
     let host = Host::new();
-    fs::write(host.work("empty"), "").unwrap();
-    fs::write(host.work("prose"), "dear diary\n").unwrap();
-    fs::write(host.work("gz"), b"\x1f\x8b\x08\0").unwrap();
-    assert_eq!(host.error("fetch empty"), "`empty` is empty");
-    assert!(host.error("fetch prose").contains("line 1: dear diary"));
-    assert!(host.error("fetch gz").contains("decompress it first"));
+    for (content, expected) in [
+        (
+            &b""[..],
+            "it is no log but an empty file (0 bytes). Name a log with entries.",
+        ),
+        (
+            b"dear diary\n",
+            "it is no log but text in which no line has a time or a level. If it is a log, bring it \
+             into one of the forms below first. Unreadable: 1.\n  line 1: dear diary",
+        ),
+        (
+            b"\x1f\x8b\x08\0",
+            "it is no log but data compressed with gzip. Decompress it first, as with `gunzip`.",
+        ),
+        (
+            b"[{\"msg\":",
+            "it begins as a JSON array and is none: EOF while parsing a value at line 1 column 8. \
+             Mend it, or fetch it again",
+        ),
+    ] {
+        fs::write(host.work("source"), content).unwrap();
+        let expected = format!("`source` cannot be read: {expected}\n{FORMS}");
+        assert_eq!(host.error("fetch source"), expected);
+    }
     assert!(!host.work("logs.jsonl").exists());
 }
 

@@ -1,5 +1,6 @@
 //! Entries that come as plain text lines: a time, a level and a message in their usual orders.
 
+use crate::access::from_access;
 use crate::entry::{Entry, Level};
 use crate::structured::{from_logfmt, named};
 use crate::timestamp;
@@ -7,10 +8,10 @@ use crate::timestamp;
 /// How many words may stand between the time and the level: host, service, thread.
 const BETWEEN: usize = 3;
 
-/// The entry of a line, if there is a time or a level in it.
+/// The entry of a line: a request to a web server, logfmt, or text with a time or a level in it.
 pub(crate) fn from_line(line: &str) -> Option<Entry> {
     let line = line.trim();
-    if let Some(entry) = from_logfmt(line) {
+    if let Some(entry) = from_access(line).or_else(|| from_logfmt(line)) {
         return Some(entry);
     }
     let mut entry = if let Some(entry) = from_priority(line) {

@@ -1,9 +1,13 @@
 //! Finds the time at the beginning of a line, in its usual forms.
 //!
 //! A time is recognised, not understood: it is kept as it stands. Only numbers, which nobody can
-//! read, are turned into RFC 3339.
+//! read, and the times of access logs, which sort by their day, are turned into RFC 3339.
 
 use jiff::Timestamp;
+use jiff::civil::DateTime;
+
+/// The time of an access log, without its zone.
+const ACCESS: &str = "%d/%b/%Y:%H:%M:%S";
 
 /// Splits a time off the beginning of a line.
 pub(crate) fn split(line: &str) -> Option<(String, &str)> {
@@ -45,6 +49,21 @@ pub(crate) fn from_number(number: f64) -> Option<String> {
     // What is still too large is refused by jiff.
     let time = Timestamp::from_millisecond(milliseconds.round() as i64).ok()?;
     Some(time.to_string())
+}
+
+/// The time of an access log without its brackets, `15/Jan/2024:10:30:00 +0000`, as RFC 3339: as it
+/// stands it could not be put in order.
+pub(crate) fn from_access(time: &str) -> Option<String> {
+    let parsed = DateTime::strptime(ACCESS, time.get(..20)?).ok()?;
+    let zone = time.get(20..)?;
+    let hours = zone
+        .get(1..4)
+        .filter(|_| matches(zone, " +dddd") || matches(zone, " -dddd"))?;
+    let minutes = zone.get(4..).filter(|minutes| minutes.len() == 2)?;
+    Some(format!(
+        "{}{hours}:{minutes}",
+        parsed.strftime("%Y-%m-%dT%H:%M:%S")
+    ))
 }
 
 /// `2024-01-15`, `2024/01/15`, with a clock after `T` or a blank.

@@ -26,8 +26,9 @@ const PLUGINS: [&str; 2] = ["conjure-backend-local", "conjure-skill-log-fetcher"
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The log to analyse: a file or an http(s) URL with a JSON array, JSON lines, or text
-    /// lines with a time, a level and a message [default: tests/demo/app.log]
+    /// The log to analyse: a file or an http(s) URL with a JSON array, JSON lines (also of
+    /// `journalctl -o json`), logfmt, an access log of nginx or Apache, or text lines with a time, a
+    /// level and a message [default: tests/demo/app.log]
     #[arg(long, value_name = "FILE|URL")]
     input: Option<String>,
     /// Who makes something to pass on of the report
@@ -101,6 +102,9 @@ fn input(given: Option<&str>) -> Result<String> {
         .with_context(|| format!("the log `{}` cannot be read", file.display()))?;
     if absolute.is_dir() {
         bail!("`{}` is a directory; name a log file", file.display());
+    }
+    if !absolute.is_file() {
+        bail!("`{}` is no regular file; name a log file", file.display());
     }
     absolute
         .into_os_string()
@@ -224,6 +228,11 @@ mod tests {
                 .unwrap_err()
                 .to_string()
                 .contains("directory")
+        );
+        let error = input(Some("/dev/zero")).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "`/dev/zero` is no regular file; name a log file"
         );
     }
 

@@ -10,6 +10,8 @@ use conjure_kit::{Cli, Engine, Output, Workspace, build_plugin, conjure_bin, rep
 use conjure_mock_llm::{Hosted, Message, MockLlm, Script, Wire};
 use serde_json::{Value, json};
 
+mod forms;
+
 use super::{PLUGINS, Place, Third, arguments, command_line, input};
 
 /// What the report says of `tests/demo/app.log` in any form that names hosts and services.
