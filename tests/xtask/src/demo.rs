@@ -24,6 +24,9 @@ use crate::{artifacts::Built, repo};
 const HOST: &str = "conjure-host";
 const PLUGINS: [&str; 2] = ["conjure-backend-local", "conjure-skill-log-fetcher"];
 
+/// The file that the log fetcher writes first in an empty directory.
+const FETCHED: &str = "logs.jsonl";
+
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The log to analyse: a file or an http(s) URL with a JSON array, JSON lines (also of
@@ -175,6 +178,11 @@ impl Place {
         let name = Path::new(input)
             .file_name()
             .context("the log has no name")?;
+        // The skill writes what it fetched under this name, which the script counts on.
+        let name = match name == FETCHED {
+            true => std::ffi::OsStr::new("input.jsonl"),
+            false => name,
+        };
         std::fs::copy(input, self.work.join(name))
             .with_context(|| format!("cannot copy `{input}`"))?;
         Ok(name.to_string_lossy().into_owned())
