@@ -23,6 +23,8 @@ mod completions;
 #[cfg(test)]
 mod docker;
 #[cfg(test)]
+mod docs;
+#[cfg(test)]
 mod doctor;
 #[cfg(test)]
 mod files;

@@ -1,0 +1,52 @@
+//! The documentation holds: each of its code blocks is run as printed, read by the program that it
+//! is for, compiled, or has a reason not to be.
+//!
+//! A person tries what a page shows, word by word. What only looks right is found here.
+
+mod blocks;
+mod commands;
+mod files;
+
+use blocks::{Check, blocks, checked_as, pages};
+use conjure_kit::repo_root;
+use insta::assert_snapshot;
+
+#[test]
+fn each_block_is_run_checked_or_has_its_reason() {
+    let mut reasons = String::new();
+    let mut wrong = Vec::new();
+    for block in pages().iter().flat_map(|page| blocks(page)) {
+        match block.check() {
+            Ok(Check::NotRun(reason)) => {
+                reasons.push_str(&format!("{}: {reason}\n", block.page));
+            }
+            Ok(_) => {}
+            Err(why) => wrong.push(why),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    // Whoever adds a line here says why no reader will ever run that block.
+    assert_snapshot!(reasons, @r"
+    README.md: a drawing
+    conjure-host/docs/api.md: a piece of an answer
+    conjure-host/docs/api.md: an MCP server has to ask meanwhile
+    conjure-host/docs/containers.md: the image is built from one that a registry has
+    conjure-host/docs/store.md: they need the database of another application, and a backup of an earlier version
+    skill-sdk/docs/abi.md: signatures, in no language
+    ");
+}
+
+#[test]
+fn examples_in_rust_are_compiled_with_the_examples_of_a_crate() {
+    let crates = ["tests/cli/src/lib.rs", "skill-sdk/src/lib.rs"]
+        .map(|file| std::fs::read_to_string(repo_root().join(file)).unwrap());
+    for block in checked_as(&Check::Example) {
+        let name = block.page.rsplit('/').next().unwrap_or_default();
+        let included = format!("{name}\")]");
+        assert!(
+            crates.iter().any(|file| file.contains(&included)),
+            "{}: no crate has this page in `#[doc = include_str!(…)]`",
+            block.place()
+        );
+    }
+}
