@@ -7,7 +7,18 @@ use std::fs;
 
 use serde::{Deserialize, Serialize};
 
+use crate::noise::{self, Noise};
 use crate::samples::Samples;
+
+/// The units of figures that compare two measurements of one run.
+const RATIOS: [&str; 2] = ["times", "×"];
+
+/// A value that does not depend on how quick the machine is just now.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct Ratio {
+    value: f64,
+    unit: &'static str,
+}
 
 /// What a benchmark says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -31,6 +42,9 @@ pub(crate) struct Figure {
     /// What else came out.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) note: String,
+    /// What the machine did beside it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) noise: Option<Noise>,
 }
 
 impl Figure {
@@ -47,6 +61,7 @@ impl Figure {
             high: samples.at(95),
             samples: samples.len(),
             note: String::new(),
+            noise: None,
         }
     }
 
@@ -74,6 +89,47 @@ impl Figure {
         self
     }
 
+    /// What compares between days: a ratio as it is, and what depends on time in the fixed loop.
+    pub(crate) fn ratio(&self) -> Option<Ratio> {
+        if self.is_ratio() {
+            return Some(Ratio {
+                value: self.value,
+                unit: "times",
+            });
+        }
+        let loop_ms = self.noise.as_ref()?.loop_ms;
+        let milliseconds = match self.unit.as_str() {
+            "ns" => self.value / 1e6,
+            "µs" => self.value / 1e3,
+            "ms" => self.value,
+            "s" => self.value * 1e3,
+            "M events/s" => {
+                return Some(Ratio {
+                    value: self.value * 1e3 * loop_ms,
+                    unit: "events/loop",
+                });
+            }
+            _ => return None,
+        };
+        let loops = milliseconds / loop_ms;
+        Some(if loops < 0.1 {
+            Ratio {
+                value: loops * noise::STEPS as f64,
+                unit: "steps",
+            }
+        } else {
+            Ratio {
+                value: loops,
+                unit: "loops",
+            }
+        })
+    }
+
+    /// Whether it compares two measurements of the same run.
+    pub(crate) fn is_ratio(&self) -> bool {
+        RATIOS.contains(&self.unit.as_str())
+    }
+
     /// Whether the value is what it should be.
     fn pass(&self) -> Option<bool> {
         self.target.map(|target| {
@@ -89,6 +145,7 @@ impl Figure {
     pub(crate) fn on<'a>(&'a self, machine: &'a Machine) -> Measured<'a> {
         Measured {
             figure: self,
+            ratio: self.ratio(),
             pass: self.pass(),
             machine,
         }
@@ -100,6 +157,7 @@ impl Figure {
 pub(crate) struct Measured<'a> {
     #[serde(flatten)]
     figure: &'a Figure,
+    ratio: Option<Ratio>,
     pass: Option<bool>,
     machine: &'a Machine,
 }
@@ -116,8 +174,19 @@ impl fmt::Display for Figure {
             Some(target) => format!("{bound} {} {}", short(target), self.unit),
             None => "told only".to_owned(),
         };
-        let value = format!("{} {}", short(self.value), self.unit);
-        write!(f, "{verdict}  {:<22} {value:>12}   {target}", self.name)?;
+        let ratio = match self.ratio() {
+            Some(ratio) => format!("{} {}", short(ratio.value), ratio.unit),
+            None => "-".to_owned(),
+        };
+        let value = match self.is_ratio() {
+            true => "-".to_owned(),
+            false => format!("{} {}", short(self.value), self.unit),
+        };
+        write!(
+            f,
+            "{verdict}  {:<22} {ratio:>16} {value:>12}   {target}",
+            self.name
+        )?;
         if self.samples > 1 {
             let (low, high) = (short(self.low), short(self.high));
             write!(f, "   (p5 {low}, p95 {high}, n {})", self.samples)?;
@@ -125,6 +194,9 @@ impl fmt::Display for Figure {
         write!(f, "\n      {}", self.method)?;
         if !self.note.is_empty() {
             write!(f, "\n      {}", self.note)?;
+        }
+        if let Some(noise) = &self.noise {
+            write!(f, "\n      {noise}")?;
         }
         Ok(())
     }
@@ -202,7 +274,35 @@ mod tests {
         let figure = Figure::single("load", "ms", 6.25, "As a host loads.").at_most(5.0);
         assert_eq!(
             figure.to_string(),
-            "MISS  load                        6.25 ms   at most 5.00 ms\n      As a host loads."
+            "MISS  load                                  -      6.25 ms   at most 5.00 ms\n      As a host loads."
         );
+    }
+
+    #[test]
+    fn a_time_is_told_in_runs_of_the_loop_and_a_ratio_as_it_is() {
+        let noise = Noise::of_a_loop(2.0);
+        let figure = |unit| Figure {
+            noise: Some(noise.clone()),
+            ..Figure::single("x", unit, 8.0, "so")
+        };
+        for (unit, ratio) in [
+            ("ns", Some("4.00 steps")),
+            ("µs", Some("4000 steps")),
+            ("ms", Some("4.00 loops")),
+            ("s", Some("4000 loops")),
+            ("M events/s", Some("16000 events/loop")),
+            ("times", Some("8.00 times")),
+            ("×", Some("8.00 times")),
+            ("MiB", None),
+        ] {
+            let told = figure(unit).ratio();
+            let told = told.map(|it| format!("{} {}", short(it.value), it.unit));
+            assert_eq!(told.as_deref(), ratio, "{unit}");
+        }
+        let line = figure("ms").to_string();
+        assert!(line.contains("4.00 loops      8.00 ms"), "{line}");
+        assert!(line.ends_with(&format!("\n      {noise}")), "{line}");
+        let line = figure("times").to_string();
+        assert!(line.contains("8.00 times            -"), "{line}");
     }
 }

@@ -9,6 +9,7 @@ mod figure;
 mod manager;
 mod mcp_client;
 mod measured;
+mod noise;
 mod relay;
 mod samples;
 mod shipped;
@@ -22,8 +23,15 @@ use clap::Parser;
 
 use crate::bench::{BENCHMARKS, Benchmark};
 use crate::figure::{Figure, Machine};
+use crate::noise::Watch;
 
-/// Runs the benchmarks and prints for each name, value, unit, target, method and machine.
+/// What the columns are.
+const HOW_TO_READ: &str = "First what compares between days: ratios, and times in runs or steps of a \
+    fixed loop, which is timed before and after each benchmark. Then the value. Of a NOISY one only \
+    the former means something.";
+
+/// Runs the benchmarks and prints for each name, ratio, value, unit, target, method and what the
+/// machine did meanwhile.
 ///
 /// Exit codes: 0 all ran, 1 one could not run, 2 wrong usage.
 #[derive(Parser)]
@@ -37,6 +45,10 @@ struct Args {
     /// Print one JSON object a figure
     #[arg(long)]
     json: bool,
+    /// Build what is measured without link-time optimisation, in minutes less. Figures of two quick
+    /// runs compare, a quick one's do not with others
+    #[arg(long)]
+    quick: bool,
     /// Run this benchmark in this process and print its figures as JSON
     #[arg(long, hide = true)]
     child: Option<String>,
@@ -53,7 +65,7 @@ fn main() -> ExitCode {
     let done = match (&args.child, &args.relay) {
         _ if args.stream_server => stream_server::serve(),
         (_, Some(server)) => relay::run(server),
-        (Some(name), None) => child(name),
+        (Some(name), None) => child(name, args.quick),
         (None, None) => parent(&args),
     };
     match done {
@@ -73,15 +85,19 @@ fn parent(args: &Args) -> Result<()> {
         return Err(anyhow!("no benchmark has that name: {}", known.join(", ")));
     }
     say("building what is measured …");
-    shipped::Shipped::build(&wanted.iter().flat_map(|b| b.needs).copied().collect())?;
+    let needs = wanted.iter().flat_map(|b| b.needs).copied().collect();
+    shipped::Shipped::build(&needs, args.quick)?;
     let machine = Machine::look();
     if !args.json {
-        print(&format!("{machine}\n"))?;
+        print(&format!("{machine}\n{HOW_TO_READ}\n"))?;
+        if args.quick {
+            print("built without link-time optimisation: compare with quick runs only\n")?;
+        }
     }
     let mut broken = Vec::new();
     for benchmark in wanted {
         say(&format!("{} …", benchmark.name));
-        match run(benchmark) {
+        match run(benchmark, args.quick) {
             Ok(figures) => {
                 for figure in figures {
                     print(&if args.json {
@@ -120,15 +136,17 @@ fn is_named(benchmark: &Benchmark, name: &str) -> bool {
 }
 
 /// Runs a benchmark in a process of its own.
-fn run(benchmark: &Benchmark) -> Result<Vec<Figure>> {
+fn run(benchmark: &Benchmark, quick: bool) -> Result<Vec<Figure>> {
+    let watch = Watch::begin();
     let own = std::env::current_exe().context("this program has no path")?;
     let mut child = Command::new(own)
         .args(["--child", benchmark.name])
+        .args(quick.then_some("--quick"))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
         .context("a process for it could not be started")?;
-    let mut figures = Vec::new();
+    let mut figures: Vec<Figure> = Vec::new();
     if let Some(stdout) = child.stdout.take() {
         for line in BufReader::new(stdout).lines() {
             let line = line.context("its figures cannot be read")?;
@@ -139,16 +157,22 @@ fn run(benchmark: &Benchmark) -> Result<Vec<Figure>> {
     if !status.success() {
         return Err(anyhow!("its process ended with {status}"));
     }
+    let noise = watch.end();
+    for figure in &mut figures {
+        figure.noise = Some(noise.clone());
+    }
+    figures.sort_by_key(|figure| !figure.is_ratio());
     Ok(figures)
 }
 
 /// Runs a benchmark here.
-fn child(name: &str) -> Result<()> {
+fn child(name: &str, quick: bool) -> Result<()> {
     let benchmark = BENCHMARKS
         .iter()
         .find(|benchmark| benchmark.name == name)
         .ok_or_else(|| anyhow!("there is no benchmark `{name}`"))?;
-    let shipped = shipped::Shipped::build(&benchmark.needs.iter().copied().collect())?;
+    let needs = benchmark.needs.iter().copied().collect();
+    let shipped = shipped::Shipped::build(&needs, quick)?;
     for figure in (benchmark.run)(&shipped)? {
         print(&serde_json::to_string(&figure)?)?;
     }

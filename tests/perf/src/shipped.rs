@@ -44,6 +44,14 @@ pub(crate) struct Shipped {
 /// What the program that counts allocations is called.
 const COUNTER: &str = "conjure-perf-allocations";
 
+/// What makes a release build a quick one.
+const QUICK: [&str; 4] = [
+    "--config",
+    "profile.release.lto=false",
+    "--config",
+    "profile.release.codegen-units=16",
+];
+
 /// The measured skill's source.
 const SKILL: &str = include_str!("../measured/lib.rs");
 
@@ -52,12 +60,13 @@ impl Shipped {
     ///
     /// # Errors
     /// When a build fails; the compiler's message is on stderr.
-    pub(crate) fn build(needs: &BTreeSet<Need>) -> Result<Self> {
+    pub(crate) fn build(needs: &BTreeSet<Need>, quick: bool) -> Result<Self> {
         let mut shipped = Self::default();
         if needs.contains(&Need::Allocations) {
             let mut command = cargo(&root());
             command.args(["build", "--release", "--package", "conjure-perf"]);
             command.args(["--bin", COUNTER]);
+            optimised(&mut command, quick)?;
             shipped.allocations = artifacts(&mut command)?
                 .into_iter()
                 .find_map(|artifact| artifact.program.filter(|_| artifact.target == COUNTER));
@@ -75,6 +84,7 @@ impl Shipped {
             command.args(["--package", "conjure-backend-mcp"]);
             command.args(["--package", "conjure-mock-mcp"]);
         }
+        optimised(&mut command, quick)?;
         for artifact in artifacts(&mut command)? {
             match artifact.target.as_str() {
                 "conjure" => shipped.program = artifact.program,
@@ -86,7 +96,7 @@ impl Shipped {
             }
         }
         if needs.contains(&Need::Skill) {
-            shipped.skill = Some(shipped.measured()?);
+            shipped.skill = Some(shipped.measured(quick)?);
         }
         Ok(shipped)
     }
@@ -127,7 +137,7 @@ impl Shipped {
     }
 
     /// Makes the measured skill's crate with the program, as its author would, and builds it.
-    fn measured(&self) -> Result<PathBuf> {
+    fn measured(&self, quick: bool) -> Result<PathBuf> {
         let dir = place()?.join("measured");
         let fresh = tempfile::tempdir()?;
         let fresh = fresh.path().join("measured");
@@ -143,11 +153,24 @@ impl Shipped {
         }
         let mut command = cargo(&dir);
         command.args(["build", "--release"]);
+        if quick {
+            command.args(QUICK);
+        }
         artifacts(&mut command)?
             .into_iter()
             .find_map(|artifact| artifact.library.filter(|_| artifact.target == "measured"))
             .ok_or_else(|| anyhow!("no library came of the measured skill"))
     }
+}
+
+/// As it is shipped, or quickly: then beside the others, in the target directory of this program.
+fn optimised(command: &mut Command, quick: bool) -> Result<()> {
+    if quick {
+        let target = place()?.parent().map(Path::to_path_buf);
+        let target = target.context("the target directory has no place")?;
+        command.args(QUICK).arg("--target-dir").arg(target);
+    }
+    Ok(())
 }
 
 /// Makes a skill's crate with `conjure plugin new`, with this checkout's lock file: building it

@@ -49,7 +49,11 @@ enum Command {
     /// tool is not installed is left out. With CI=true, what is left out is a failure, unless
     /// it is expected there. Nothing needs root.
     Test(suite::Args),
-    /// Run the benchmarks on the shipped path and print name, value, unit and method
+    /// Run the benchmarks on the shipped path and print name, ratio, value, unit and method
+    ///
+    /// Beside each stands what the machine did: how long a fixed loop took before and after, stolen
+    /// time, load. Ratios and times in runs of that loop come first, because absolute times of two
+    /// days differ with what else a machine does.
     Perf(perf::Args),
     /// Kill a host at random moments, over and over, and check what it left
     ///

@@ -6,6 +6,14 @@ use anyhow::Result;
 
 use crate::repo;
 
+/// What makes a release build a quick one.
+const QUICK: [&str; 4] = [
+    "--config",
+    "profile.release.lto=false",
+    "--config",
+    "profile.release.codegen-units=16",
+];
+
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Run only the benchmarks whose name contains one of these [default: all but those that take
@@ -14,21 +22,26 @@ pub(crate) struct Args {
     /// Run those too that take minutes
     #[arg(long)]
     all: bool,
-    /// Print one JSON object a figure: name, value, unit, target, pass, method, machine
+    /// Build without link-time optimisation, into target/quick: minutes less. Figures of quick runs
+    /// compare with each other only
+    #[arg(long)]
+    quick: bool,
+    /// Print one JSON object a figure: name, ratio, value, unit, target, pass, method, noise, machine
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let mut command = repo::cargo([
-        "run",
-        "--quiet",
-        "--release",
-        "--package",
-        "conjure-perf",
-        "--",
-    ]);
+    let mut command = repo::cargo(["run", "--quiet", "--release", "--package", "conjure-perf"]);
+    if args.quick {
+        command.args(QUICK).args(["--target-dir", "target/quick"]);
+    }
+    // The package has another program beside it.
+    command.args(["--bin", "conjure-perf", "--"]);
     command.args(&args.names);
+    if args.quick {
+        command.arg("--quick");
+    }
     if args.all {
         command.arg("--all");
     }
