@@ -13,6 +13,7 @@
 //! | `watched`, `chain` | what was seen before a kill |
 //! | `verify`, `leftovers` | what must hold after it |
 //! | `postgres` | databases of a server of tests |
+//! | `soak` | many sessions for hours, and what the server has meanwhile; nothing is killed |
 
 mod calls;
 mod chain;
@@ -25,6 +26,7 @@ mod running;
 mod said;
 mod served;
 mod shard;
+pub mod soak;
 mod verify;
 pub mod victim;
 mod watched;

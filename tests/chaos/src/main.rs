@@ -7,11 +7,11 @@
 )]
 
 use std::process::ExitCode;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use conjure_chaos::{Database, Hosts, Options, victim};
+use conjure_chaos::{Database, Hosts, Options, soak, victim};
 
 /// Kills a host at random moments of turns with calls, and checks after each kill that nothing
 /// acknowledged is missing, nothing ran twice unseen, every thread goes on, and nothing is left.
@@ -47,12 +47,28 @@ enum Role {
     /// The host that is killed
     #[command(hide = true)]
     Host(victim::Args),
+    /// Many sessions of a server for a long time; nothing is killed
+    Soak(Soak),
+}
+
+#[derive(clap::Args)]
+struct Soak {
+    /// How many sessions
+    #[arg(long, default_value_t = 200)]
+    sessions: usize,
+    /// For how many minutes
+    #[arg(long, default_value_t = 120)]
+    minutes: u64,
+    /// Seconds from one turn of a session to its next
+    #[arg(long, default_value_t = 20)]
+    pace: u64,
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match &cli.role {
         Some(Role::Host(args)) => victim::run(args),
+        Some(Role::Soak(args)) => soak(args),
         None => kill(&cli),
     };
     match done {
@@ -62,6 +78,19 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn soak(args: &Soak) -> Result<()> {
+    let report = soak::run(&soak::Options {
+        sessions: args.sessions,
+        time: Duration::from_secs(60 * args.minutes),
+        pace: Duration::from_secs(args.pace),
+        say: |line| eprintln!("{line}"),
+    })?;
+    println!("{report}");
+    let failures = report.failures();
+    anyhow::ensure!(failures.is_empty(), "{}", failures.join("; "));
+    Ok(())
 }
 
 fn kill(cli: &Cli) -> Result<()> {

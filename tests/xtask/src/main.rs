@@ -15,6 +15,7 @@ mod demo;
 mod left_out;
 mod perf;
 mod repo;
+mod soak;
 mod suite;
 mod tidy;
 
@@ -62,6 +63,12 @@ enum Command {
     /// may be left. PostgreSQL is the server that `CONJURE_TEST_POSTGRES` names, or a private one.
     /// The data of a failure is kept, and the message says how to run its kill again.
     Chaos(chaos::Args),
+    /// Run many sessions of a server for hours, and look at its memory, descriptors and children
+    ///
+    /// Two hours with 200 sessions, ten minutes with `--profile nightly`. Fails where memory grows by
+    /// more than 0.5 MiB an hour, beyond the error of the measurement, or where descriptors or child
+    /// processes are left.
+    Soak(soak::Args),
     /// Check the house rules that no compiler knows
     Tidy(tidy::Args),
     /// Check formatting, lints, dependencies, documentation and house rules, as CI does
@@ -77,6 +84,7 @@ fn main() -> ExitCode {
         Command::Test(args) => suite::run(&args),
         Command::Perf(args) => perf::run(&args),
         Command::Chaos(args) => chaos::run(&args),
+        Command::Soak(args) => soak::run(&args),
         Command::Tidy(args) => tidy::run(&args),
         Command::Check => check::run(),
     };

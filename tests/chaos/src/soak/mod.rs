@@ -1,0 +1,185 @@
+//! Soak: many sessions of a real `conjure serve` for a long time, with clients that come and go, and
+//! a look at the server's memory, descriptors, threads and children all the while.
+//!
+//! A leak shows only after hours; what it shows as is a slope. Whether what the server says is right is
+//! not looked at here: other tests do.
+
+mod load;
+mod model;
+mod process;
+mod slope;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow};
+use conjure_kit::{Signal, Workspace, cli};
+use serde_json::Value;
+
+use crate::http::Api;
+use load::{Load, Turns};
+use model::Model;
+use process::Snapshot;
+use slope::Slope;
+
+/// The most that memory may grow, in MiB an hour.
+const MOST_GROWTH: f64 = 0.5;
+/// How often the server is looked at.
+const LOOK: Duration = Duration::from_secs(2);
+/// The share of the time at the beginning in which caches fill, whose memory does not count.
+const WARM_UP: f64 = 0.25;
+/// How long the server has to put down what the last turns needed.
+const SETTLE: Duration = Duration::from_secs(120);
+/// The package of the executor of commands.
+const LOCAL: &str = "conjure-backend-local";
+
+/// What to do.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// How many sessions.
+    pub sessions: usize,
+    /// For how long they have turns.
+    pub time: Duration,
+    /// How long it is from one turn of a session to its next.
+    pub pace: Duration,
+    /// Says how things stand.
+    pub say: fn(&str),
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Report {
+    memory: Slope,
+    started: Snapshot,
+    highest: Snapshot,
+    ended: Snapshot,
+    turns: Turns,
+}
+
+/// Runs the sessions, and reports how the server was.
+///
+/// # Errors
+/// When the server does not start, ends by itself, or does not answer.
+pub fn run(options: &Options) -> Result<Report> {
+    let workspace = Workspace::new()?;
+    workspace.add_plugin(LOCAL)?;
+    let model = Model::start()?;
+    let server = cli(["serve", "--json", "--listen", "127.0.0.1:0"])
+        .workspace(&workspace)
+        .deadline(options.time + Duration::from_secs(3_600))
+        .start()?;
+    let said = server.wait_for_lines(1)?;
+    let said: Value = serde_json::from_str(said.lines().next().unwrap_or_default())?;
+    let address = said.get("url").and_then(Value::as_str);
+    let address = address.context("the server has no address")?;
+    let address: SocketAddr = address.trim_start_matches("http://").parse()?;
+    let pid = server.pid().context("the server has no process")?;
+    let look = || Snapshot::of(pid.as_raw_nonzero().get());
+
+    let load = Load::new(Api(address), &model.url(), &workspace.work(), options)?;
+    // Each session has had a turn: what it keeps for its life is there.
+    load.one_turn_each()?;
+    let started = settled(&look, None)?;
+    (options.say)(&format!("started: {started}"));
+
+    let begun = Instant::now();
+    let mut samples = Vec::new();
+    let mut highest = started;
+    let turns = thread::scope(|scope| {
+        let driving = scope.spawn(|| load.drive(begun + options.time));
+        let mut next = begun;
+        let mut said = begun;
+        while !driving.is_finished() {
+            next += LOOK;
+            thread::sleep(next.saturating_duration_since(Instant::now()));
+            let now = look()?;
+            highest = highest.highest(&now);
+            samples.push((begun.elapsed().as_secs_f64() / 3_600.0, now.memory_mib));
+            if said.elapsed() > Duration::from_secs(60) {
+                said = Instant::now();
+                (options.say)(&format!("{:>5.0} s: {now}", begun.elapsed().as_secs_f64()));
+            }
+        }
+        driving
+            .join()
+            .map_err(|_| anyhow!("the load ended early"))?
+    })?;
+    let skipped = (samples.len() as f64 * WARM_UP) as usize;
+    let memory = Slope::of(samples.get(skipped..).unwrap_or_default());
+    let ended = settled(&look, Some(&started))?;
+    server.signal(Signal::TERM);
+    let output = server.wait()?;
+    anyhow::ensure!(
+        output.code == Some(143),
+        "the server ended otherwise than it was told to: {}",
+        output.snapshot()
+    );
+    Ok(Report {
+        memory: memory.context("the time was too short to see a slope")?,
+        started,
+        highest,
+        ended,
+        turns,
+    })
+}
+
+/// How the server is when it has nothing to do: what it was before, or what it is after a while.
+fn settled(look: &impl Fn() -> Result<Snapshot>, before: Option<&Snapshot>) -> Result<Snapshot> {
+    let until = Instant::now() + SETTLE;
+    let mut last = look()?;
+    loop {
+        thread::sleep(LOOK);
+        let now = look()?;
+        let is_quiet = match before {
+            Some(before) => now.is_back_to(before),
+            None => now.is_back_to(&last),
+        };
+        if is_quiet || Instant::now() > until {
+            return Ok(now);
+        }
+        last = now;
+    }
+}
+
+impl Report {
+    /// What is beyond its bound, in words; nothing when all is well.
+    #[must_use]
+    pub fn failures(&self) -> Vec<String> {
+        let mut failures = Vec::new();
+        if self.memory.per_hour - 2.0 * self.memory.error > MOST_GROWTH {
+            failures.push(format!(
+                "memory grows by {} MiB an hour, and {MOST_GROWTH} are allowed",
+                self.memory
+            ));
+        }
+        let (started, ended) = (&self.started, &self.ended);
+        for (what, before, after) in [
+            ("descriptors", started.descriptors, ended.descriptors),
+            ("children", started.children, ended.children),
+        ] {
+            if after > before {
+                failures.push(format!("{after} {what} are left, and there were {before}"));
+            }
+        }
+        failures.extend(self.turns.complaint());
+        failures
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "memory   {} MiB an hour", self.memory)?;
+        if 2.0 * self.memory.error > MOST_GROWTH {
+            writeln!(
+                f,
+                "         the time was too short to tell {MOST_GROWTH} MiB an hour from nothing"
+            )?;
+        }
+        writeln!(f, "started  {}", self.started)?;
+        writeln!(f, "highest  {}", self.highest)?;
+        writeln!(f, "ended    {}", self.ended)?;
+        write!(f, "turns    {}", self.turns)
+    }
+}
