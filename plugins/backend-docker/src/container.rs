@@ -14,6 +14,7 @@ use bollard::query_parameters::{
     AttachContainerOptionsBuilder, CreateContainerOptionsBuilder, StartContainerOptions,
     WaitContainerOptionsBuilder,
 };
+use conjure_exec_agent::client::{Input, Link, QUIET};
 use conjure_skill_sdk::{Error, Result};
 use futures_util::{StreamExt as _, stream};
 use tokio::sync::watch;
@@ -21,7 +22,7 @@ use tokio::time::Instant;
 
 use crate::config::{Settings, Transport};
 use crate::engine::{Engine, explained};
-use crate::link::{Input, Link, Output, QUIET};
+use crate::output::{Output, read};
 use crate::owner::{Owner, remove_container};
 use crate::place::{AGENT, Mounted, SKILLS, TMP, WORKSPACE};
 use crate::socket::{self, Offer};
@@ -110,7 +111,7 @@ impl Plan<'_> {
             }
         };
         let exit = self.watch_exit(id);
-        let link = Arc::new(Link::new(output, input));
+        let link = Arc::new(Link::new(input, |feed| read(output, feed)));
         let container = Container {
             link,
             mounted: self.mounted.clone(),

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use conjure_exec_agent::client::Call;
 use conjure_exec_agent::files::{self, Roots};
 use conjure_exec_agent::frame::Frame;
 use conjure_exec_agent::message::{Reply, Request};
@@ -17,7 +18,6 @@ use conjure_skill_sdk::protocol::{
 use conjure_skill_sdk::{Cx, Error, Result};
 
 use crate::container::Container;
-use crate::link::Call;
 use crate::session::{Running, Session, World, cancelled};
 use crate::to_error;
 

@@ -13,8 +13,7 @@ mod config;
 mod container;
 mod engine;
 mod files;
-mod link;
-mod outgoing;
+mod output;
 mod owner;
 mod place;
 mod session;
@@ -27,6 +26,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use conjure_exec_agent::error::Kind;
+use conjure_exec_agent_program::PROGRAM;
 use conjure_skill_sdk::abi::code;
 use conjure_skill_sdk::protocol::{
     Bash, BashOutput, CreateFile, ExecutorInit, ExecutorReady, FileRef, FilesGet, FilesPut,
@@ -41,10 +41,6 @@ use crate::files::Work;
 use crate::owner::Owner;
 use crate::place::{SKILLS, WORKSPACE};
 use crate::session::{Sessions, World};
-
-/// The program that runs inside, built for the system that this plugin was built for. Empty where
-/// that is not Linux.
-const AGENT: &[u8] = include_bytes!(env!("CONJURE_EXEC_AGENT"));
 
 /// Runs commands and keeps files in containers, for many sessions at once.
 struct Docker {
@@ -87,13 +83,13 @@ fn agent(settings: &Settings) -> Result<std::borrow::Cow<'static, [u8]>> {
         });
         return Ok(read?.into());
     }
-    if AGENT.is_empty() {
+    if PROGRAM.is_empty() {
         return Err(Error::new(
             "this plugin was built for a system other than Linux and brings no agent for \
              containers along: name one with `agent` in this backend's configuration",
         ));
     }
-    Ok(AGENT.into())
+    Ok(PROGRAM.into())
 }
 
 impl Executor for Docker {

@@ -14,12 +14,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bollard::container::LogOutput;
+use conjure_exec_agent::client::Input;
 use futures_util::{StreamExt as _, stream};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::OwnedReadHalf;
 use tokio::net::{UnixListener, UnixStream};
 
-use crate::link::{Input, Output};
+use crate::output::Output;
 use crate::owner::Owner;
 
 /// Where a container has the directory.

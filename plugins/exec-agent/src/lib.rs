@@ -1,24 +1,31 @@
-//! Runs commands and keeps files where an executor cannot reach by itself, such as inside a
+//! Runs commands, and keeps files where an executor cannot reach by itself, such as inside a
 //! container, and answers over one stream of bytes.
 //!
-//! Three layers that know only the one below: [`files`] and the process tree do the work,
-//! [`message`] says what is asked and answered, [`frame`] carries it. The program of this crate
-//! is [`serve`] on its standard input and output, or on a socket. The executor outside uses the same
-//! messages and frames. No allocation of process numbers, no clock of the outside and no configuration file is
-//! needed: everything comes with the call.
+//! Three layers that know only the one below: [`files`] and the supervisors of commands do the
+//! work, [`message`] says what is asked and answered, [`frame`] carries it. The program of this
+//! crate is `serve` on its standard input and output, or on a socket, and `supervise`, one process
+//! between it and each command. The executor outside uses the same messages and frames. No clock of
+//! the outside and no configuration file is needed: everything comes with the call.
 
 #[cfg(not(unix))]
 compile_error!("commands and files need a Unix system");
 
+#[cfg(feature = "executor")]
+pub mod client;
+#[cfg(target_os = "linux")]
+mod descendants;
 pub mod error;
 mod field;
 pub mod files;
 pub mod frame;
+mod gaps;
 pub mod message;
 #[cfg(feature = "executor")]
 pub mod output;
 #[cfg(target_os = "linux")]
 pub mod serve;
+#[cfg(target_os = "linux")]
+pub mod supervise;
 
 /// How many bytes of output may be under way in a call before somebody has taken them.
 pub const WINDOW: u32 = 256 * 1024;
@@ -28,4 +35,4 @@ pub const PIECE: usize = 32 * 1024;
 
 /// The version of messages and frames. The two sides are always built together; a program that
 /// was brought in some other way is refused when it says another number.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;

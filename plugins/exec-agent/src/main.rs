@@ -1,28 +1,54 @@
 //! The agent as a program, on its standard input and output or on a socket. It takes no other
-//! arguments than the places that it works in, and prints nothing but frames.
+//! arguments than the places that it works in, and prints nothing but frames. The other verbs are
+//! what it starts itself.
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
 #[cfg(target_os = "linux")]
-fn run(mut arguments: impl Iterator<Item = OsString>) -> io::Result<()> {
+fn run(mut arguments: impl Iterator<Item = OsString>) -> io::Result<ExitCode> {
     use std::os::unix::net::UnixStream;
     use std::path::PathBuf;
     use std::time::Duration;
 
     use conjure_exec_agent::serve::{Place, hold, let_go_at_end, serve};
+    use conjure_exec_agent::supervise::{supervise, users_probe};
 
     /// How long the first process waits for somebody to serve.
     const FIRST: Duration = Duration::from_secs(60);
+    /// How many calls run at once in a container.
+    const CALLS_INSIDE: usize = 32;
+    /// The same on a machine, for all sessions of a host.
+    const CALLS_HERE: usize = 4096;
+    /// How long commands have to end when the host is gone.
+    const GRACE: Duration = Duration::from_millis(500);
 
     let verb = arguments.next().ok_or_else(usage)?;
-    if verb == "hold" {
-        let pipe = arguments.next().ok_or_else(usage)?;
-        return hold(pipe.as_ref(), FIRST);
-    }
     let mut socket = None;
     let _held = match verb.to_str() {
+        Some("supervise") => return supervise(),
+        Some("probe") => return Ok(users_probe()),
+        Some("hold") => {
+            let pipe = arguments.next().ok_or_else(usage)?;
+            hold(pipe.as_ref(), FIRST)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Some(verb @ ("serve-confined" | "serve-unconfined")) => {
+            // No signal to the host's group or terminal reaches it: the end of the stream does.
+            let _ = rustix::process::setsid();
+            std::env::set_current_dir("/")?;
+            let hidden = arguments.map(|path| path.to_string_lossy().into_owned());
+            let hidden: Vec<String> = hidden.collect();
+            return on_standard_streams(Place {
+                quiet: None,
+                calls: CALLS_HERE,
+                grace: GRACE,
+                working_dir: PathBuf::from("/"),
+                skills: Vec::new(),
+                confined: (verb == "serve-confined").then_some(hidden),
+            });
+        }
         Some("serve") => None,
         Some("serve-at") => {
             let path = arguments.next().ok_or_else(usage)?;
@@ -39,23 +65,33 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> io::Result<()> {
     let quiet = arguments.next().ok_or_else(usage)?;
     let quiet = quiet.to_str().and_then(|quiet| quiet.parse().ok());
     let place = Place {
-        quiet: Duration::from_secs(quiet.ok_or_else(usage)?),
+        quiet: Some(Duration::from_secs(quiet.ok_or_else(usage)?)),
+        calls: CALLS_INSIDE,
+        grace: Duration::ZERO,
         working_dir: PathBuf::from(arguments.next().ok_or_else(usage)?),
         skills: arguments.map(PathBuf::from).collect(),
+        confined: None,
     };
     // Where every command begins: the agent is there already.
     std::env::set_current_dir(&place.working_dir)?;
     if let Some(socket) = socket {
-        return serve(place, socket.try_clone()?.into(), socket.into());
+        serve(place, socket.try_clone()?.into(), socket.into())?;
+        return Ok(ExitCode::SUCCESS);
     }
+    on_standard_streams(place)
+}
+
+#[cfg(target_os = "linux")]
+fn on_standard_streams(place: conjure_exec_agent::serve::Place) -> io::Result<ExitCode> {
     // Copies, so that a command can never inherit the stream itself.
     let input = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
     let output = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?;
-    serve(place, input, output)
+    conjure_exec_agent::serve::serve(place, input, output)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 #[cfg(not(target_os = "linux"))]
-fn run(_arguments: impl Iterator<Item = OsString>) -> io::Result<()> {
+fn run(_arguments: impl Iterator<Item = OsString>) -> io::Result<ExitCode> {
     Err(io::Error::new(
         ErrorKind::Unsupported,
         "the agent runs on Linux only",
@@ -67,13 +103,13 @@ fn usage() -> io::Error {
         ErrorKind::InvalidInput,
         "usage: serve QUIET_SECONDS WORKING_DIR [SKILLS_DIR…] | serve-at SOCKET QUIET_SECONDS \
          WORKING_DIR [SKILLS_DIR…] | serve-held PIPE QUIET_SECONDS WORKING_DIR [SKILLS_DIR…] | \
-         hold PIPE",
+         serve-confined [HIDDEN…] | serve-unconfined | hold PIPE",
     )
 }
 
 fn main() -> ExitCode {
     match run(std::env::args_os().skip(1)) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             let _ = io::Write::write_all(
                 &mut io::stderr(),

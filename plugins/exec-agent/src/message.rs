@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::field::{Reader, Writer};
 use crate::files::{Change, RootKind};
+pub use crate::gaps::Gaps;
 
 /// What a call asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +52,10 @@ pub struct Bash {
     pub command: String,
     /// Environment variables beside those that the agent itself has.
     pub env: Vec<(String, String)>,
+    /// The directory that it begins in and whose files are looked at, unless the agent's.
+    pub dir: Option<String>,
+    /// Directories that it sees although they are in a hidden one.
+    pub visible: Vec<String>,
     /// How long it may run, in milliseconds.
     pub time_ms: u64,
     /// How long its processes have to react to SIGTERM before SIGKILL, in milliseconds.
@@ -97,6 +102,8 @@ pub struct Ended {
     pub signal: Option<i32>,
     /// Whether its time was over.
     pub timed_out: bool,
+    /// What of its confinement could not be had.
+    pub gaps: Gaps,
     /// Files of the working directory that it made or changed, below that directory.
     pub files: Vec<Change>,
     /// How many more there are whose names are not UTF-8.
@@ -118,6 +125,8 @@ impl Request {
                 .list(&bash.env, |writer, (name, value)| {
                     writer.text(name).text(value)
                 })
+                .option(bash.dir.as_deref(), Writer::text)
+                .list(&bash.visible, |writer, dir| writer.text(dir))
                 .u64(bash.time_ms)
                 .u64(bash.grace_ms),
             Self::View { path, range } => writer
@@ -143,6 +152,8 @@ impl Request {
                 shell: reader.text()?,
                 command: reader.text()?,
                 env: reader.list(|reader| Ok((reader.text()?, reader.text()?)))?,
+                dir: reader.option(Reader::text)?,
+                visible: reader.list(Reader::text)?,
                 time_ms: reader.u64()?,
                 grace_ms: reader.u64()?,
             }),
@@ -182,6 +193,7 @@ impl Reply {
                 .option(ended.exit_code, |writer, code| writer.i64(code.into()))
                 .option(ended.signal, |writer, signal| writer.i64(signal.into()))
                 .u8(ended.timed_out.into())
+                .u8(ended.gaps.bits())
                 .list(&ended.files, |writer, file| {
                     writer.text(&file.path).u64(file.size)
                 })
@@ -227,6 +239,7 @@ impl Reply {
                 exit_code: reader.option(small)?,
                 signal: reader.option(small)?,
                 timed_out: reader.u8()? == 1,
+                gaps: Gaps::from_bits(reader.u8()?),
                 files: reader.list(|reader| {
                     Ok(Change {
                         path: reader.text()?,
@@ -291,6 +304,8 @@ mod tests {
                 shell: "/bin/sh".into(),
                 command: "echo \u{e9}".into(),
                 env: vec![("A".into(), "1".into()), ("B".into(), String::new())],
+                dir: Some("/w".into()),
+                visible: vec!["/d/s".into()],
                 time_ms: 30_000,
                 grace_ms: 500,
             }),
@@ -319,6 +334,7 @@ mod tests {
                 exit_code: None,
                 signal: Some(9),
                 timed_out: true,
+                gaps: Gaps::from_bits(5),
                 files: vec![Change {
                     path: "a/b".into(),
                     size: 3,

@@ -9,5 +9,8 @@ mod client;
 #[path = "agent/commands.rs"]
 mod commands;
 #[cfg(test)]
+#[path = "agent/escapes.rs"]
+mod escapes;
+#[cfg(test)]
 #[path = "agent/keeping.rs"]
 mod keeping;

@@ -1,29 +1,34 @@
-//! The children of the agent: commands, and every process that lost its parent.
+//! The children of the agent: a supervisor for each command, and whatever is left of one whose
+//! supervisor was killed.
 //!
-//! One thread collects all of them, so that none stays behind as a zombie and each command's
-//! status reaches its call.
+//! One thread collects all of them, so that none stays behind as a zombie.
 //!
-//! While no command runs, a shell may wait for the next one. It is there only then: no command ever
-//! meets it, and none can do anything to it that the next one would find. It is started as soon as
-//! the last process of a command is gone, beside whatever is still to be said about that command.
+//! While no command runs, a supervisor with its shell may wait for the next one. It is there only
+//! then: no command ever meets it, and none can do anything to it that the next one would find. It
+//! is started as soon as the last process of a command is gone, beside whatever is still to be said
+//! about that command.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::io;
-use std::process::Child;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::process::{WaitId, WaitIdOptions, WaitOptions, WaitStatus, wait, waitid};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process, wait, waitid,
+};
 
-use super::call::Call;
 use super::lock;
 use super::shell::{Ready, Shell};
+use super::supervisor::Supervisor;
+use crate::descendants::{has_no_child, signal_all_but};
 
 /// How long a shell waits for a command.
 const WAITS: Duration = Duration::from_secs(120);
+/// How long what a lost supervisor left behind is killed, at most.
+const STRAYS: Duration = Duration::from_secs(2);
 
-/// The commands that run.
+/// The supervisors.
 #[derive(Default)]
 pub(super) struct Children {
     table: Mutex<Table>,
@@ -33,8 +38,8 @@ pub(super) struct Children {
 
 #[derive(Default)]
 struct Table {
-    commands: HashMap<i32, Running>,
-    /// How many shells were ever started.
+    supervisors: HashSet<i32>,
+    /// How many supervisors were ever started.
     count: u64,
     next: Next,
 }
@@ -52,66 +57,26 @@ enum Next {
     Waits(Ready),
 }
 
-struct Running {
-    call: Arc<Call>,
-    status: Option<WaitStatus>,
-    /// Whether there was no process at all after it ended. What is there now is not of it.
-    gone: bool,
-}
-
-/// Whose the processes below the agent are, as one command sees it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Whose {
-    /// None of them is its own.
-    Others,
-    /// All of them are.
-    Its,
-    /// Several commands run.
-    Shared,
-}
-
-/// A command that was started.
-pub(super) struct Started {
-    pub(super) child: Child,
-    pub(super) pid: i32,
-    /// What its environment is marked with.
-    pub(super) mark: String,
-}
-
 impl Children {
     /// Starts a command, in the shell that waits for such a one or in a new one. While it starts
     /// nothing is collected: a start that fails collects its own child.
-    pub(super) fn start(
-        &self,
-        shell: &Shell,
-        command: &str,
-        call: &Arc<Call>,
-    ) -> io::Result<Started> {
+    pub(super) fn start(&self, shell: &Shell, command: &str) -> io::Result<Supervisor> {
         let mut table = self.settled();
         let ready = table.take_waiting(|_| true);
         let given = ready.and_then(|ready| ready.give(shell, command));
-        let (child, mark) = match given {
-            Some(given) => given,
+        let supervisor = match given {
+            Some(supervisor) => supervisor,
             None => {
-                let mark = table.next_mark();
-                (shell.run(command, &mark)?, mark)
+                table.count += 1;
+                shell.run(command)?
             }
         };
-        let pid = i32::try_from(child.id()).unwrap_or_default();
-        table.commands.insert(
-            pid,
-            Running {
-                call: Arc::clone(call),
-                status: None,
-                gone: false,
-            },
-        );
-        table.next = match shell.can_wait() {
-            true => Next::Wanted(shell.clone()),
-            false => Next::Unknown,
-        };
+        table.supervisors.insert(supervisor.pid());
+        if shell.can_wait() {
+            table.next = Next::Wanted(shell.clone());
+        }
         self.started.notify_all();
-        Ok(Started { child, pid, mark })
+        Ok(supervisor)
     }
 
     /// The table, once no shell is being started.
@@ -127,7 +92,7 @@ impl Children {
     /// waits for that but the next command. Whether it was tried.
     fn make_ready(&self) -> bool {
         let mut table = lock(&self.table);
-        if !table.commands.values().all(|running| running.gone) || !has_no_child() {
+        if !table.supervisors.is_empty() || !has_no_child() {
             return false;
         }
         let wanted = match std::mem::replace(&mut table.next, Next::Starts) {
@@ -137,9 +102,9 @@ impl Children {
                 return false;
             }
         };
-        let mark = table.next_mark();
+        table.count += 1;
         drop(table);
-        let ready = Ready::start(&wanted, mark);
+        let ready = Ready::start(&wanted);
         lock(&self.table).next = ready.map_or(Next::Unknown, Next::Waits);
         self.started.notify_all();
         true
@@ -154,33 +119,38 @@ impl Children {
         }
     }
 
-    /// How a command ended, once it has.
-    pub(super) fn status(&self, pid: i32) -> Option<WaitStatus> {
-        lock(&self.table).commands.get(&pid)?.status
+    /// Kills what a supervisor left behind that was itself killed: whatever is here without one.
+    /// No command begins meanwhile.
+    pub(super) fn end_strays(&self) {
+        let table = self.settled();
+        let waiting = match &table.next {
+            Next::Waits(ready) => Some(ready.pid()),
+            _ => None,
+        };
+        let spared = |pid| table.supervisors.contains(&pid) || waiting == Some(pid);
+        let deadline = Instant::now() + STRAYS;
+        while signal_all_but(Signal::KILL, spared) > 0 && Instant::now() < deadline {
+            while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
+            std::thread::yield_now();
+        }
     }
 
-    /// Forgets a command.
+    /// Kills a supervisor that does nothing any more, with all that it has.
+    pub(super) fn kill(&self, pid: i32) {
+        let mut table = lock(&self.table);
+        // One that was collected already is none any more.
+        if table.supervisors.remove(&pid)
+            && let Some(pid) = Pid::from_raw(pid)
+        {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        drop(table);
+        self.end_strays();
+    }
+
+    /// Forgets a supervisor that is over.
     pub(super) fn forget(&self, pid: i32) {
-        lock(&self.table).commands.remove(&pid);
-    }
-
-    /// Whether a command ended and nothing of it is left, as far as that was seen without looking
-    /// for it.
-    pub(super) fn is_gone(&self, pid: i32) -> bool {
-        let table = lock(&self.table);
-        table.commands.get(&pid).is_none_or(|running| running.gone)
-    }
-
-    /// Whose the processes are that are there.
-    pub(super) fn whose(&self, pid: i32) -> Whose {
-        lock(&self.table).whose(pid)
-    }
-
-    /// Does something if every process that is there is this command's, and lets none begin
-    /// meanwhile. Whether it was done, and `act` says so.
-    pub(super) fn if_alone(&self, pid: i32, act: impl FnOnce() -> bool) -> bool {
-        let table = lock(&self.table);
-        table.whose(pid) == Whose::Its && act()
+        lock(&self.table).supervisors.remove(&pid);
     }
 
     /// Collects for ever, and has a shell ready when nothing is left to collect.
@@ -202,50 +172,22 @@ impl Children {
         }
     }
 
-    /// Takes note of what has ended.
-    pub(super) fn collect(&self) {
+    /// Takes what has ended.
+    fn collect(&self) {
         let mut table = lock(&self.table);
         // Nothing is there that could be collected, but what the start collects itself.
         if matches!(table.next, Next::Starts) {
             return;
         }
-        let mut collected = false;
-        let left = loop {
-            let (pid, status) = match wait(WaitOptions::NOHANG) {
-                Ok(Some(ended)) => ended,
-                Ok(None) => break true,
-                Err(error) => break error != Errno::CHILD,
-            };
-            collected = true;
+        while let Ok(Some((pid, _))) = wait(WaitOptions::NOHANG) {
             let pid = pid.as_raw_nonzero().get();
-            if let Some(running) = table.commands.get_mut(&pid) {
-                running.status = Some(status);
-            }
+            table.supervisors.remove(&pid);
             table.take_waiting(|ready| ready.pid() == pid);
-        };
-        if !collected {
-            return;
-        }
-        // Somebody else's orphan may be what a call waits for.
-        for running in table.commands.values_mut() {
-            running.gone |= !left && running.status.is_some();
-            running.call.wake();
         }
     }
-}
-
-/// Whether there is no process at all below the agent.
-fn has_no_child() -> bool {
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-    matches!(waitid(WaitId::All, options), Err(Errno::CHILD))
 }
 
 impl Table {
-    fn next_mark(&mut self) -> String {
-        self.count += 1;
-        self.count.to_string()
-    }
-
     /// Takes the shell that waits, if there is such a one.
     fn take_waiting(&mut self, such: impl FnOnce(&Ready) -> bool) -> Option<Ready> {
         match std::mem::take(&mut self.next) {
@@ -254,17 +196,6 @@ impl Table {
                 self.next = other;
                 None
             }
-        }
-    }
-
-    fn whose(&self, pid: i32) -> Whose {
-        if self.commands.get(&pid).is_none_or(|running| running.gone) {
-            return Whose::Others;
-        }
-        let here = self.commands.values().filter(|running| !running.gone);
-        match here.count() {
-            1 => Whose::Its,
-            _ => Whose::Shared,
         }
     }
 }

@@ -4,33 +4,26 @@
 //! call is over nothing of the command is left.
 
 use std::io::{self, ErrorKind, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
+use std::path::Path;
 use std::process::Child;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, WaitStatus, pidfd_open};
+use rustix::process::Signal;
 
 use super::World;
 use super::call::Call;
-use super::children::Started;
 use super::shell::Shell;
-use super::tree::Tree;
+use super::supervisor::Supervisor;
 use crate::PIECE;
 use crate::error::{Error, Result};
 use crate::files::{Change, Snapshot};
 use crate::frame::Frame;
-use crate::message::{Bash, Ended};
+use crate::message::{Bash, Ended, Gaps};
 
-/// How long background processes of a finished command may go on by themselves, such as the
-/// `tee` of a process substitution.
-const LINGER: Duration = Duration::from_millis(100);
-/// How often processes are looked for that end unseen.
-const TICK: Duration = Duration::from_millis(10);
-/// How often the rest is killed, for what forks faster than it is found.
-const PASSES: u32 = 200;
-/// How long output is read after every process that was found is gone.
+/// How long output is read after every process is gone; somebody may have been handed the pipes.
 const DRAIN: Duration = Duration::from_millis(200);
 /// How long a finished command waits for somebody to take its output.
 const TAKEN: Duration = Duration::from_secs(10);
@@ -39,6 +32,8 @@ const TOGETHER: Duration = Duration::from_micros(500);
 /// How long a command's first output stays where it is: most commands are over by then, and are not
 /// held up by somebody who reads.
 const AT_FIRST: Duration = Duration::from_millis(2);
+/// How much longer than the processes have, a supervisor may take to end them.
+const ENDING: Duration = Duration::from_secs(4);
 /// How many bytes of names the reply may hold.
 const NAMES: usize = 2 * 1024 * 1024;
 
@@ -46,26 +41,21 @@ const NAMES: usize = 2 * 1024 * 1024;
 pub(super) fn run(world: &World, call: &Arc<Call>, shell: &Shell, bash: &Bash) -> Result<Ended> {
     let deadline = Instant::now() + Duration::from_millis(bash.time_ms);
     let grace = Duration::from_millis(bash.grace_ms);
-    let dir = &world.place.working_dir;
+    let dir = bash.dir.as_ref().map(Path::new);
+    let dir = dir.unwrap_or(&world.place.working_dir);
     let before = Snapshot::take(dir);
-    let Started { child, pid, mark } = world
-        .children
-        .start(shell, &bash.command, call)
-        .map_err(|error| not_started(&bash.shell, &error))?;
-    let mut running = Running {
-        world,
-        call,
-        pid,
-        tree: Tree::new(pid, &mark),
-        pipes: Pipes::new(child),
-        status: None,
-        ended: Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()),
-        held: Some(Instant::now() + AT_FIRST),
+    let end = loop {
+        let supervisor = world.children.start(shell, &bash.command);
+        let mut running = supervisor
+            .map(|supervisor| Running::new(world, call, supervisor))
+            .map_err(|error| not_started(&bash.shell, &error))?;
+        match running.see_to_its_end(deadline, grace) {
+            // A shell that waited was ended by somebody, before it had the command.
+            Ok(end) if !end.given && !end.timed_out && !call.cancelled() => {}
+            end => break end.map_err(|error| not_started(&bash.shell, &error))?,
+        }
     };
-    let timed_out = running.see_to_its_end(deadline, grace);
-    let status = running.status;
-    drop(running);
-    if call.cancelled() && status.is_none() {
+    if call.cancelled() && end.status.is_none() {
         return Err(Error::cancelled());
     }
     let mut changes = before.changes(dir);
@@ -75,10 +65,14 @@ pub(super) fn run(world: &World, call: &Arc<Call>, shell: &Shell, bash: &Bash) -
         changes.cut |= room == 0;
         room > 0
     });
+    // Whose supervisor was killed was killed with it.
+    let killed = Signal::KILL.as_raw();
+    let (exit_code, signal) = end.status.unwrap_or((None, Some(killed)));
     Ok(Ended {
-        exit_code: status.and_then(WaitStatus::exit_status),
-        signal: status.and_then(WaitStatus::terminating_signal),
-        timed_out,
+        exit_code,
+        signal,
+        timed_out: end.timed_out,
+        gaps: end.gaps,
         files: changes.files,
         unnamed: changes.unnamed as u64,
         cut: changes.cut,
@@ -89,8 +83,8 @@ fn not_started(shell: &str, error: &io::Error) -> Error {
     match error.kind() {
         ErrorKind::InvalidInput => Error::invalid("the command holds a NUL byte"),
         ErrorKind::NotFound => Error::new(format!(
-            "the command cannot be started: there is no shell `{shell}` or no working directory. \
-             Use an image with a shell, or name the shell that it has"
+            "the command cannot be started: there is no shell `{shell}`, or no working directory. \
+             Name a shell that is there, in the configuration of this backend"
         )),
         ErrorKind::WouldBlock => Error::new(
             "the command cannot be started: there are too many processes; the limit is a setting",
@@ -103,86 +97,94 @@ fn not_started(shell: &str, error: &io::Error) -> Error {
 struct Running<'a> {
     world: &'a World,
     call: &'a Arc<Call>,
-    pid: i32,
-    tree: Tree,
+    supervisor: Supervisor,
     pipes: Pipes,
-    status: Option<WaitStatus>,
-    /// Readable once the command ended, where the system has such a thing; else whoever collects
-    /// it wakes the call.
-    ended: Option<OwnedFd>,
     /// Until when output is held back: left in its pipe at first, later read and not sent.
     held: Option<Instant>,
+}
+
+/// How it came to its end.
+struct End {
+    status: Option<(Option<i32>, Option<i32>)>,
+    /// Whether its shell ever had the command.
+    given: bool,
+    gaps: Gaps,
+    timed_out: bool,
 }
 
 /// What is being waited for, and until when.
 #[derive(Clone, Copy)]
 enum Phase {
-    /// The command's own end.
+    /// The end of the command and of what it started.
     Runs,
-    /// Processes that it left behind and that may end by themselves.
-    Lingers(Instant),
-    /// Processes that were asked to end.
-    Asked(Instant),
-    /// Processes that were killed, so many times.
-    Killed(u32),
+    /// The same, which was asked for.
+    Ends(Instant),
     /// The rest of the output.
     Drains(Instant),
 }
 
-impl Running<'_> {
-    /// Gives back whether the time was over.
-    fn see_to_its_end(&mut self, deadline: Instant, grace: Duration) -> bool {
+impl<'a> Running<'a> {
+    fn new(world: &'a World, call: &'a Arc<Call>, mut supervisor: Supervisor) -> Self {
+        Self {
+            world,
+            call,
+            pipes: Pipes::new(&mut supervisor.child),
+            supervisor,
+            held: Some(Instant::now() + AT_FIRST),
+        }
+    }
+
+    /// Sees to it that nothing of the command is left.
+    ///
+    /// # Errors
+    /// When its shell could not be started.
+    fn see_to_its_end(&mut self, deadline: Instant, grace: Duration) -> io::Result<End> {
         let mut timed_out = false;
         let mut phase = Phase::Runs;
         loop {
-            if self.status.is_none() {
-                self.status = self.world.children.status(self.pid);
-            }
+            let heard = self.supervisor.heard()?;
+            let (ended, gone, lost) = (heard.ended.is_some(), heard.gone, heard.lost);
             let now = Instant::now();
             let next = match phase {
-                Phase::Runs if self.status.is_some() => match self.is_gone() {
-                    true => Phase::Drains(now + DRAIN),
-                    false => Phase::Lingers(now + LINGER),
-                },
+                Phase::Runs | Phase::Ends(_) if gone => Phase::Drains(now + DRAIN),
+                Phase::Runs | Phase::Ends(_) if lost => {
+                    self.world.children.forget(self.supervisor.pid());
+                    self.world.children.end_strays();
+                    Phase::Drains(now + DRAIN)
+                }
                 Phase::Runs => {
-                    timed_out = now >= deadline;
-                    if timed_out || self.call.cancelled() {
-                        self.signal(Signal::TERM);
-                        Phase::Asked(now + grace)
+                    let late = now >= deadline;
+                    // One that has ended by itself is in its supervisor's hands.
+                    timed_out = late && !ended;
+                    if late || self.call.cancelled() {
+                        self.supervisor.end(grace);
+                        Phase::Ends(now + grace + ENDING)
                     } else {
                         Phase::Runs
                     }
                 }
-                Phase::Lingers(_) | Phase::Asked(_) | Phase::Killed(_) if self.is_gone() => {
+                Phase::Ends(until) if now >= until => {
+                    // It was stopped: nothing that it says is waited for.
+                    self.world.children.kill(self.supervisor.pid());
                     Phase::Drains(now + DRAIN)
                 }
-                Phase::Lingers(until) if now >= until => {
-                    self.signal(Signal::TERM);
-                    Phase::Asked(now + grace)
-                }
-                Phase::Asked(until) if now >= until => {
-                    self.signal(Signal::KILL);
-                    Phase::Killed(1)
-                }
-                Phase::Killed(PASSES) => Phase::Drains(now + DRAIN),
-                Phase::Killed(pass) => {
-                    self.signal(Signal::KILL);
-                    Phase::Killed(pass + 1)
-                }
                 Phase::Drains(until) => {
-                    let over = self.pipes.are_closed() && self.status.is_some();
-                    if over || now >= until {
-                        return timed_out;
+                    if self.pipes.are_closed() || now >= until {
+                        let heard = self.supervisor.heard()?;
+                        return Ok(End {
+                            status: heard.ended,
+                            given: heard.given,
+                            gaps: heard.begun.unwrap_or_default(),
+                            timed_out,
+                        });
                     }
                     phase
                 }
-                waiting => waiting,
+                waiting @ Phase::Ends(_) => waiting,
             };
             let until = match next {
                 Phase::Runs => deadline,
-                Phase::Lingers(until) | Phase::Asked(until) => until.min(now + TICK),
-                Phase::Killed(_) => now + TICK,
-                Phase::Drains(until) => until,
+                Phase::Ends(until) | Phase::Drains(until) => until,
             };
             let drains = |phase| matches!(phase, Phase::Drains(_));
             let entered = drains(next) && !drains(phase);
@@ -191,7 +193,7 @@ impl Running<'_> {
             if entered && self.pipes.are_closed() {
                 continue;
             }
-            let read = self.wait(until.saturating_duration_since(now));
+            let read = self.wait(until.saturating_duration_since(now), drains(phase));
             if let Phase::Drains(until) = &mut phase {
                 if read {
                     *until = Instant::now() + DRAIN;
@@ -202,18 +204,9 @@ impl Running<'_> {
         }
     }
 
-    fn is_gone(&mut self) -> bool {
-        let children = &self.world.children;
-        children.is_gone(self.pid) || self.tree.is_gone(children)
-    }
-
-    fn signal(&mut self, signal: Signal) {
-        self.tree.signal(signal, &self.world.children);
-    }
-
-    /// Waits for output, for somebody to wake the call, or for time to pass, and sends what came.
-    /// Says whether anything did.
-    fn wait(&mut self, time: Duration) -> bool {
+    /// Waits for output, for the supervisor, for somebody to wake the call, or for time to pass, and
+    /// sends what came. Says whether anything did.
+    fn wait(&mut self, time: Duration, drains: bool) -> bool {
         let credit = self.call.credit();
         let before = self.pipes.open.len();
         let now = Instant::now();
@@ -222,15 +215,17 @@ impl Running<'_> {
             None => time,
         };
         let ready = {
-            let ended = self.ended.as_ref().filter(|_| self.status.is_none());
-            // Where there is none the same is asked twice.
-            let ended = ended.map_or(self.call.woken(), AsFd::as_fd);
-            let own = [self.call.woken(), ended];
+            // Where nothing is said any more the same is asked twice.
+            let said = match drains {
+                true => self.call.woken(),
+                false => self.supervisor.said(),
+            };
+            let own = [self.call.woken(), said];
             let own = own.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
             let mut fds = Vec::from(own);
             // While output is held nobody needs to hear that there is more, or no more: the end of
             // the command is what is waited for, and then the rest is read at once.
-            let held = self.held.is_some() && self.status.is_none();
+            let held = self.held.is_some() && !drains;
             if credit > 0 && !held {
                 fds.extend(self.pipes.fds());
             }
@@ -246,9 +241,6 @@ impl Running<'_> {
         let (own, pipes) = ready.split_at_checked(2).unwrap_or_default();
         if own.first() == Some(&true) {
             self.call.sleep_again();
-        }
-        if own.get(1) == Some(&true) && self.status.is_none() {
-            self.world.children.collect();
         }
         let read = self.pipes.read(pipes, credit, self.call);
         let now = Instant::now();
@@ -266,7 +258,7 @@ impl Running<'_> {
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        self.world.children.forget(self.pid);
+        self.world.children.forget(self.supervisor.pid());
     }
 }
 
@@ -281,7 +273,7 @@ trait Pipe: Read + AsFd {}
 impl<T: Read + AsFd> Pipe for T {}
 
 impl Pipes {
-    fn new(mut child: Child) -> Self {
+    fn new(child: &mut Child) -> Self {
         let mut open: Vec<(bool, Box<dyn Pipe>)> = Vec::new();
         if let Some(stdout) = child.stdout.take() {
             open.push((false, Box::new(stdout)));

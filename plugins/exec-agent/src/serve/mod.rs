@@ -4,9 +4,10 @@
 //! Whoever reads a call carries it out, and another thread reads on: a call begins without a change
 //! of thread.
 //!
-//! It adopts every process that loses its parent, so that nothing a command starts gets away. When
-//! the stream ends, or nothing came for too long, it ends all of them and itself; as the first
-//! process of a container it takes the container with it.
+//! Each command has a supervisor, which adopts what the command starts; what is left of one that
+//! was killed the agent adopts itself, so that nothing gets away. When the stream ends, or nothing
+//! came for too long, it ends all of them and itself; as the first process of a container it takes
+//! the container with it.
 
 mod call;
 mod children;
@@ -14,8 +15,8 @@ mod command;
 mod hold;
 mod shell;
 mod stream;
+mod supervisor;
 mod transfer;
-mod tree;
 mod workers;
 
 use std::collections::HashMap;
@@ -23,15 +24,20 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, getpid, kill_process_group};
+
+use crate::descendants::{has_no_child, signal_all};
 use crate::error::{Error, Kind, Result};
 use crate::files::{Roots, str_replace, view};
 use crate::frame::Frame;
-use crate::message::{Reply, Request};
+use crate::message::{Bash, Reply, Request};
+use crate::supervise::Confinement;
 use call::{Call, Output};
 use children::Children;
 pub use hold::{hold, let_go_at_end};
@@ -39,8 +45,10 @@ use shell::Shell;
 use stream::Stream;
 use workers::Workers;
 
-/// How many calls run at once.
-const MOST_CALLS: usize = 32;
+/// How long everything may be killed at the end of the stream.
+const KILLED: Duration = Duration::from_secs(5);
+/// How often it is looked whether everything has ended by itself.
+const ENDS: Duration = Duration::from_millis(5);
 /// The stack of a call's thread; nothing here is deep.
 const STACK: usize = 256 * 1024;
 
@@ -51,8 +59,15 @@ pub struct Place {
     pub working_dir: PathBuf,
     /// Directories that may be read and not written.
     pub skills: Vec<PathBuf>,
-    /// After so long without a frame nobody is there any more.
-    pub quiet: Duration,
+    /// After so long without a frame nobody is there any more; without it, the end of the stream
+    /// alone says that.
+    pub quiet: Option<Duration>,
+    /// How many calls run at once.
+    pub calls: usize,
+    /// How long processes have to react to SIGTERM when the stream ends.
+    pub grace: Duration,
+    /// The files and directories that are kept from commands, where they are confined.
+    pub confined: Option<Vec<String>>,
 }
 
 impl Place {
@@ -70,11 +85,25 @@ struct World {
     place: Place,
     /// Whether the agent works where commands begin.
     is_there: bool,
+    /// Whether a user namespace helps to hide files.
+    by_user_namespace: bool,
     children: Children,
     arriving: transfer::Arriving,
 }
 
 impl World {
+    /// The shell of a command.
+    fn shell(&self, bash: &Bash) -> Result<Shell> {
+        let hidden = self.place.confined.as_ref();
+        let confinement = hidden.map(|hidden| Confinement {
+            hidden: hidden.clone(),
+            visible: bash.visible.clone(),
+            by_user_namespace: self.by_user_namespace,
+        });
+        let dir = bash.dir.as_ref().map(Path::new);
+        Shell::of(bash, dir.or_else(|| self.sent_to()), confinement)
+    }
+
     /// Where commands are sent: nowhere, where the agent is there.
     fn sent_to(&self) -> Option<&Path> {
         (!self.is_there).then_some(&self.place.working_dir)
@@ -99,8 +128,10 @@ pub fn serve(place: Place, input: OwnedFd, output: OwnedFd) -> io::Result<()> {
     // Nobody inside may read its memory or write to its stream.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     let output = Arc::new(Output::new(File::from(output)));
+    let grace = place.grace;
     let world = Arc::new(World {
         is_there: place.is_here(),
+        by_user_namespace: has_use_of_users(&place),
         place,
         children: Children::default(),
         arriving: transfer::Arriving::default(),
@@ -128,8 +159,38 @@ pub fn serve(place: Place, input: OwnedFd, output: OwnedFd) -> io::Result<()> {
         Ok(()) => ended.recv().unwrap_or_else(|_| Err(unread())),
         Err((_, error)) => Err(error),
     };
-    tree::end_all();
+    end_all(grace);
     served
+}
+
+/// Whether files are to be hidden which only a user namespace hides, and there can be one.
+fn has_use_of_users(place: &Place) -> bool {
+    let hides = place
+        .confined
+        .as_ref()
+        .is_some_and(|hidden| !hidden.is_empty());
+    let probe = || supervisor::program("probe").stdin(Stdio::null()).status();
+    hides && !rustix::process::geteuid().is_root() && probe().is_ok_and(|tried| tried.success())
+}
+
+/// Ends everything below the agent.
+fn end_all(grace: Duration) {
+    // `kill(-1)` reaches everybody but the caller. Anywhere else than in a container of our own
+    // that would be somebody else's.
+    if getpid().is_init() && kill_process_group(Pid::INIT, Signal::KILL).is_ok() {
+        return;
+    }
+    let begun = Instant::now();
+    if !grace.is_zero() {
+        signal_all(Signal::TERM);
+        while !has_no_child() && begun.elapsed() < grace {
+            thread::sleep(ENDS);
+        }
+    }
+    while signal_all(Signal::KILL) > 0 && begun.elapsed() < grace + KILLED {
+        // Supervisors die first, and what they had is the agent's from then on.
+        thread::yield_now();
+    }
 }
 
 fn unread() -> io::Error {
@@ -219,10 +280,11 @@ impl Server {
         let request = Request::decode(bytes)?;
         let call = Arc::new(Call::new(number, Arc::clone(&self.output))?);
         let mut calls = lock(&self.calls);
-        if calls.len() >= MOST_CALLS {
+        let most = self.world.place.calls;
+        if calls.len() >= most {
             return Err(Error::of(
                 Kind::Busy,
-                format!("{MOST_CALLS} calls run already; wait for one of them to end"),
+                format!("{most} calls run already; wait for one of them to end"),
             ));
         }
         calls.insert(number, Arc::clone(&call));
@@ -244,7 +306,7 @@ impl Server {
 fn run(world: &World, call: &Arc<Call>, request: Request) -> Result<Reply> {
     Ok(match request {
         Request::Bash(bash) => {
-            let shell = Shell::of(&bash, world.sent_to())?;
+            let shell = world.shell(&bash)?;
             Reply::Bash(command::run(world, call, &shell, &bash)?)
         }
         Request::View { path, range } => {

@@ -4,15 +4,16 @@
 //! command before, and reads its command from standard input. Which shells can do that, and with
 //! which commands it makes no difference, is said here; everything else is run as it ever was.
 
-use std::io::{self, Write};
-use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::time::Instant;
 
-use super::tree::MARK;
+use super::supervisor::Supervisor;
 use crate::error::{Error, Result};
 use crate::message::Bash;
+use crate::supervise::{Confinement, Start};
 
 /// The kernel takes no argument longer than this.
 const MAX_COMMAND: usize = 128 * 1024 - 1;
@@ -35,7 +36,8 @@ pub(super) struct Shell {
     env: Vec<(String, String)>,
     /// Where it begins, unless that is where the agent is: sending it there takes a slower way to
     /// start it.
-    dir: Option<PathBuf>,
+    dir: Option<String>,
+    confinement: Option<Confinement>,
 }
 
 impl Shell {
@@ -43,13 +45,20 @@ impl Shell {
     ///
     /// # Errors
     /// When it cannot have such an environment, or no shell takes such a command.
-    pub(super) fn of(bash: &Bash, dir: Option<&Path>) -> Result<Self> {
+    pub(super) fn of(
+        bash: &Bash,
+        dir: Option<&Path>,
+        confinement: Option<Confinement>,
+    ) -> Result<Self> {
         if bash.command.len() > MAX_COMMAND {
             return Err(Error::invalid(format!(
                 "the command has {} bytes and may have {MAX_COMMAND}; write it to a file first and \
                  run that",
                 bash.command.len()
             )));
+        }
+        if bash.command.contains('\0') {
+            return Err(Error::invalid("the command holds a NUL byte"));
         }
         let bad = |(name, value): &&(String, String)| {
             name.is_empty() || name.contains(['=', '\0']) || value.contains('\0')
@@ -63,31 +72,39 @@ impl Shell {
         Ok(Self {
             path: bash.shell.clone(),
             env: bash.env.clone(),
-            dir: dir.map(Path::to_owned),
+            dir: dir.map(|dir| dir.to_string_lossy().into_owned()),
+            confinement,
         })
     }
 
     /// Starts it with its command.
-    pub(super) fn run(&self, command: &str, mark: &str) -> io::Result<Child> {
-        self.start(&[command], mark, Stdio::null())
+    pub(super) fn run(&self, command: &str) -> io::Result<Supervisor> {
+        self.start(&[command], false)
     }
 
-    fn start(&self, arguments: &[&str], mark: &str, input: Stdio) -> io::Result<Child> {
-        let mut shell = Command::new(&self.path);
-        shell
-            // The dashes end the options: a command may begin with one.
-            .args(["-c", "--"])
-            .args(arguments)
-            .envs(self.env.iter().map(|(name, value)| (name, value)))
-            .env(MARK, mark)
-            .stdin(input)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0);
-        if let Some(dir) = &self.dir {
-            shell.current_dir(dir);
-        }
-        shell.spawn()
+    fn start(&self, arguments: &[&str], waits: bool) -> io::Result<Supervisor> {
+        // The dashes end the options: a command may begin with one.
+        let arguments = ["-c", "--"].iter().chain(arguments);
+        Supervisor::start(Start {
+            shell: self.path.clone(),
+            arguments: arguments.map(|text| (*text).to_owned()).collect(),
+            env: self.env.clone(),
+            dir: self.dir.clone(),
+            waits,
+            confinement: self.confinement.clone(),
+        })
+    }
+
+    /// What its directory and what is hidden from it are at this moment: others may stand under
+    /// the same names later, and a shell that was started before knows nothing of that.
+    fn places(&self) -> Vec<Option<(u64, u64)>> {
+        let confinement = self.confinement.iter();
+        let places = confinement.flat_map(|one| one.hidden.iter().chain(&one.visible));
+        let identity = |path: &String| {
+            let found = fs::metadata(path).ok()?;
+            Some((found.dev(), found.ino()))
+        };
+        self.dir.iter().chain(places).map(identity).collect()
     }
 
     /// Whether it can wait for its command.
@@ -114,56 +131,54 @@ fn can_be_given(command: &str) -> bool {
 #[derive(Debug)]
 pub(super) struct Ready {
     shell: Shell,
-    child: Child,
-    pub(super) mark: String,
+    places: Vec<Option<(u64, u64)>>,
+    supervisor: Supervisor,
     pub(super) since: Instant,
 }
 
 impl Ready {
     /// Starts one; nothing where the shell is none that can wait.
-    pub(super) fn start(shell: &Shell, mark: String) -> Option<Self> {
+    pub(super) fn start(shell: &Shell) -> Option<Self> {
         if !shell.can_wait() {
             return None;
         }
-        let child = shell.start(&[WAIT, &shell.path, "\n"], &mark, Stdio::piped());
+        let places = shell.places();
+        let supervisor = shell.start(&[WAIT, &shell.path, "\n"], true);
         Some(Self {
             shell: shell.clone(),
-            child: child.ok()?,
-            mark,
+            places,
+            supervisor: supervisor.ok()?,
             since: Instant::now(),
         })
     }
 
     pub(super) fn pid(&self) -> i32 {
-        i32::try_from(self.child.id()).unwrap_or_default()
+        self.supervisor.pid()
     }
 
     /// Gives it its command. Nothing where it is another shell than that command wants or is gone;
     /// then it is ended.
-    pub(super) fn give(mut self, shell: &Shell, command: &str) -> Option<(Child, String)> {
-        let input = self.child.stdin.take();
-        if let Some(mut input) = input.filter(|_| self.shell == *shell && can_be_given(command)) {
-            // Whole or not at all: the pipe is empty, and takes so much at once.
-            if input.write_all(format!("{command}\n").as_bytes()).is_ok() {
-                return Some((self.child, self.mark));
-            }
+    pub(super) fn give(mut self, shell: &Shell, command: &str) -> Option<Supervisor> {
+        let fits = self.shell == *shell && can_be_given(command) && self.places == shell.places();
+        let heard = self.supervisor.heard();
+        let lives = heard.is_ok_and(|heard| heard.ended.is_none() && !heard.gone && !heard.lost);
+        if fits && lives && self.supervisor.give(format!("{command}\n")).is_ok() {
+            return Some(self.supervisor);
         }
         self.end();
         None
     }
 
-    /// Ends it and waits for that: nothing of it is left.
-    pub(super) fn end(mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+    /// Ends it; its supervisor sees to that.
+    pub(super) fn end(self) {
+        self.supervisor.let_go();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::process::Output;
-
-    use rustix::process::{WaitId, WaitIdOptions};
+    use std::io::Write as _;
+    use std::process::{Child, Command, Output, Stdio};
 
     use super::*;
 
@@ -173,13 +188,28 @@ mod tests {
             env: vec![("A".to_owned(), "1 2".to_owned())],
             ..Bash::default()
         };
-        Shell::of(&bash, None).unwrap()
+        Shell::of(&bash, None, None).unwrap()
     }
 
-    fn given(shell: &Shell, command: &str) -> Option<Output> {
-        let ready = Ready::start(shell, "m".to_owned()).unwrap();
-        let (child, _) = ready.give(shell, command)?;
-        Some(child.wait_with_output().unwrap())
+    /// Starts a shell as a supervisor does.
+    fn start(path: &str, arguments: &[&str]) -> Child {
+        Command::new(path)
+            .args(["-c", "--"])
+            .args(arguments)
+            .env("A", "1 2")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    }
+
+    fn given(path: &str, command: &str) -> Output {
+        let mut child = start(path, &[WAIT, path, "\n"]);
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(format!("{command}\n").as_bytes()).unwrap();
+        drop(input);
+        child.wait_with_output().unwrap()
     }
 
     #[test]
@@ -201,10 +231,9 @@ mod tests {
         let shells = ["/bin/sh", "/bin/bash", "/bin/dash"];
         let mut tried = 0;
         for path in shells.into_iter().filter(|path| Path::new(path).exists()) {
-            let shell = shell(path);
             for command in commands {
-                let plain = shell.run(command, "m").unwrap().wait_with_output().unwrap();
-                let given = given(&shell, command).unwrap();
+                let plain = start(path, &[command]).wait_with_output().unwrap();
+                let given = given(path, command);
                 assert_eq!(given.status, plain.status, "{path}: {command}");
                 let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
                 assert_eq!(
@@ -220,44 +249,36 @@ mod tests {
 
     #[test]
     fn what_would_not_be_the_same_is_not_given() {
-        let shell = shell("/bin/sh");
         let long = "x".repeat(MAX_GIVEN + 1);
         for command in ["echo \\", "echo é", "echo \r", &long] {
-            assert!(given(&shell, command).is_none(), "{command:?}");
+            assert!(!can_be_given(command), "{command:?}");
         }
-        let other = Shell {
-            env: Vec::new(),
-            ..shell.clone()
-        };
-        let ready = Ready::start(&other, "m".to_owned()).unwrap();
-        assert!(ready.give(&shell, "true").is_none());
-        for path in ["/usr/bin/fish", "/bin/zsh", "sh/"] {
-            let mut shell = shell.clone();
-            shell.path = path.to_owned();
-            assert_eq!(shell.can_wait(), path == "sh/", "{path}");
+        assert!(can_be_given("echo 'a'\n\ttrue"));
+        for (path, can) in [("/usr/bin/fish", false), ("/bin/zsh", false), ("sh/", true)] {
+            assert_eq!(shell(path).can_wait(), can, "{path}");
         }
-        let mut shell = shell.clone();
+        let mut shell = shell("/bin/sh");
         shell.env.push(("BASH_ENV".to_owned(), "/x".to_owned()));
         assert!(!shell.can_wait());
     }
 
     #[test]
-    fn a_shell_that_was_killed_is_given_nothing() {
-        let shell = shell("/bin/sh");
-        let mut ready = Ready::start(&shell, "m".to_owned()).unwrap();
-        ready.child.kill().unwrap();
-        // Its files are closed one after the other, all of them before it counts as ended.
-        let pid = rustix::process::Pid::from_child(&ready.child);
-        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-        rustix::process::waitid(WaitId::Pid(pid), ended).unwrap();
-        assert!(ready.give(&shell, "true").is_none());
+    fn another_directory_under_the_same_name_is_another_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("work");
+        fs::create_dir(&path).unwrap();
+        let shell = Shell::of(&Bash::default(), Some(&path), None).unwrap();
+        let before = shell.places();
+        assert_eq!(shell.places(), before);
+        fs::rename(&path, dir.path().join("old")).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert_ne!(shell.places(), before);
     }
 
     #[test]
     fn without_a_command_it_ends_by_itself() {
-        let shell = shell("/bin/sh");
-        let mut ready = Ready::start(&shell, "m".to_owned()).unwrap();
-        drop(ready.child.stdin.take());
-        assert!(ready.child.wait().unwrap().success());
+        let mut child = start("/bin/sh", &[WAIT, "/bin/sh", "\n"]);
+        drop(child.stdin.take());
+        assert!(child.wait().unwrap().success());
     }
 }

@@ -31,7 +31,7 @@ impl Stream {
     }
 
     /// The next frame; nothing at the end, or when none came for so long.
-    pub(super) fn next(&mut self, quiet: Duration) -> io::Result<Option<(u32, Frame)>> {
+    pub(super) fn next(&mut self, quiet: Option<Duration>) -> io::Result<Option<(u32, Frame)>> {
         loop {
             if let Some(frame) = self.frames.next_frame().map_err(io::Error::other)? {
                 return Ok(Some(frame));
@@ -57,8 +57,8 @@ impl Stream {
     }
 
     /// Waits for bytes; false when none came for too long.
-    fn is_there(&self, quiet: Duration) -> io::Result<bool> {
-        let quiet = Timespec::try_from(quiet).ok();
+    fn is_there(&self, quiet: Option<Duration>) -> io::Result<bool> {
+        let quiet = quiet.and_then(|quiet| Timespec::try_from(quiet).ok());
         loop {
             let mut fds = [PollFd::from_borrowed_fd(self.input.as_fd(), PollFlags::IN)];
             match poll(&mut fds, quiet.as_ref()) {

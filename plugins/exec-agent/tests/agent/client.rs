@@ -180,6 +180,7 @@ impl Agent {
             env: vec![("GIVEN".into(), "yes".into())],
             time_ms,
             grace_ms: 200,
+            ..Bash::default()
         }))
     }
 

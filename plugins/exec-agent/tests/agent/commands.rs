@@ -10,14 +10,14 @@ use conjure_exec_agent::message::{Bash, Request};
 use crate::client::{Agent, LIMIT};
 
 /// Whether a process with this number runs; a zombie does not.
-fn runs(pid: &str) -> bool {
+pub(crate) fn runs(pid: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
     let state = stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes()[0]);
     state.is_some_and(|state| state != b'Z')
 }
 
 /// Waits until a process runs no more.
-fn gone(pid: &str) {
+pub(crate) fn gone(pid: &str) {
     let begun = Instant::now();
     while runs(pid) {
         assert!(begun.elapsed() < LIMIT, "{pid} does not end");
@@ -161,19 +161,32 @@ fn b24_files_that_a_command_made_or_changed_are_told() {
     assert_eq!(ran.ended.files, [change("old", 4), change("sub/new", 3)]);
 }
 
-/// The processes below an agent that wait for a command.
+/// The shells below an agent that wait for a command.
 fn waiting(agent: &Agent) -> Vec<String> {
-    let parent = format!(" {} ", agent.process.id());
+    // A shell that runs its command has nothing to read.
+    let waits = |pid: &String| {
+        let input = fs::read_link(format!("/proc/{pid}/fd/0"));
+        input.is_ok_and(|input| input.to_string_lossy().starts_with("pipe:"))
+    };
+    shells(agent).into_iter().filter(waits).collect()
+}
+
+/// The children of an agent's supervisors: the shells, and what they adopted.
+pub(crate) fn shells(agent: &Agent) -> Vec<String> {
+    let supervisors = below(&agent.process.id().to_string());
+    supervisors.iter().flat_map(|pid| below(pid)).collect()
+}
+
+/// The children of a process.
+fn below(parent: &str) -> Vec<String> {
+    let parent = format!(" {parent} ");
     let all = fs::read_dir("/proc").unwrap().flatten();
     all.filter_map(|entry| {
         let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
         let (_, rest) = stat.rsplit_once(") ")?;
         let child = rest.get(1..)?.starts_with(&parent) && !rest.starts_with('Z');
-        // A shell that runs its command has nothing to read.
-        let input = fs::read_link(entry.path().join("fd/0")).ok()?;
-        let reads = input.to_string_lossy().starts_with("pipe:");
         let pid = entry.file_name().into_string().ok()?;
-        (child && reads).then_some(pid)
+        child.then_some(pid)
     })
     .collect()
 }
@@ -241,6 +254,7 @@ fn a_command_with_another_environment_or_shell_gets_its_own() {
             env: vec![("GIVEN".into(), value.into())],
             time_ms: 15_000,
             grace_ms: 200,
+            ..Bash::default()
         }));
         agent.ran(call).unwrap().out()
     };
@@ -273,6 +287,7 @@ fn what_ends_a_command_at_its_very_end_never_reaches_the_next() {
             env: vec![("GIVEN".into(), "yes".into())],
             time_ms: round % 5,
             grace_ms: 0,
+            ..Bash::default()
         }));
         if round % 2 == 0 {
             agent.send(call, &Frame::Cancel);

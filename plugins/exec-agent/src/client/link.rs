@@ -1,4 +1,4 @@
-//! The stream to the agent in one container: calls out, answers in, and its end.
+//! The stream to one agent: calls out, answers in, and its end.
 //!
 //! Many calls share it. A frame is written where it is sent, as far as the stream takes it at once;
 //! the rest is one task's work, so that a call which is dropped half-way never leaves half a frame
@@ -10,38 +10,32 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bollard::container::LogOutput;
-use bollard::errors::Error as EngineError;
-use conjure_exec_agent::frame::{Frame, Frames};
-use conjure_exec_agent::message::Request;
-use conjure_exec_agent::{PIECE, VERSION, WINDOW};
-use futures_util::{Stream, StreamExt as _};
 use tokio::io::AsyncWrite;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::outgoing::Outgoing;
+use super::outgoing::Outgoing;
+use crate::frame::{Frame, Frames};
+use crate::message::Request;
+use crate::{PIECE, VERSION, WINDOW};
 
 /// How often the agent hears that somebody is there.
 const PING: Duration = Duration::from_secs(20);
-/// After so long without a frame the agent ends, in seconds.
-pub(crate) const QUIET: u32 = 90;
-/// How much of what the agent complained about is kept.
-const COMPLAINT: usize = 2_000;
+/// After so long without a frame an agent ends that cannot rely on the end of its stream, in
+/// seconds.
+pub const QUIET: u32 = 90;
 /// The most bytes of a call that may wait here; credit keeps them below.
 const MOST: usize = WINDOW as usize + PIECE;
 /// How much output is taken before it is paid for, in one go.
 const PAY: u32 = 64 * 1024;
 
-/// What the agent writes.
-pub(crate) type Output = Pin<Box<dyn Stream<Item = Result<LogOutput, EngineError>> + Send>>;
 /// What the agent reads.
-pub(crate) type Input = Pin<Box<dyn AsyncWrite + Send>>;
+pub type Input = Pin<Box<dyn AsyncWrite + Send>>;
 
-/// The stream. Dropping it ends the container.
+/// The stream. Dropping it ends the agent.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub struct Link {
     outgoing: Arc<Outgoing>,
     shared: Arc<Shared>,
     next: AtomicU32,
@@ -90,14 +84,24 @@ enum State {
 }
 
 impl Link {
-    pub(crate) fn new(output: Output, input: Input) -> Self {
+    /// A stream into which `input` leads. `read` reads what the agent writes, to its end, and
+    /// says why that came about.
+    pub fn new<R>(input: Input, read: impl FnOnce(Feed) -> R) -> Self
+    where
+        R: Future<Output = String> + Send + 'static,
+    {
         let shared = Arc::new(Shared {
             calls: Mutex::default(),
             state: watch::Sender::new(State::New),
         });
         let outgoing = Arc::new(Outgoing::new(input));
         let writing = tokio::spawn(write(Arc::clone(&outgoing)));
-        let reading = tokio::spawn(read(output, Arc::clone(&shared)));
+        let reading = read(Feed {
+            frames: Frames::default(),
+            shared: Arc::clone(&shared),
+        });
+        let ends = Arc::clone(&shared);
+        let reading = tokio::spawn(async move { ends.end(reading.await) });
         Self {
             outgoing,
             shared,
@@ -107,7 +111,10 @@ impl Link {
     }
 
     /// Waits until the agent said who it is.
-    pub(crate) async fn ready(&self) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// Why the stream is over before that.
+    pub async fn ready(&self) -> Result<(), String> {
         let mut state = self.shared.state.subscribe();
         match state.wait_for(|state| *state != State::New).await {
             Ok(state) => match &*state {
@@ -119,12 +126,14 @@ impl Link {
     }
 
     /// Whether it can be used.
-    pub(crate) fn is_open(&self) -> bool {
+    #[must_use]
+    pub fn is_open(&self) -> bool {
         !matches!(*self.shared.state.borrow(), State::Over(_))
     }
 
     /// Why it is over.
-    pub(crate) fn end(&self) -> Option<String> {
+    #[must_use]
+    pub fn end(&self) -> Option<String> {
         match &*self.shared.state.borrow() {
             State::Over(why) => Some(why.clone()),
             _ => None,
@@ -132,7 +141,7 @@ impl Link {
     }
 
     /// Begins a call.
-    pub(crate) fn call(self: &Arc<Self>, request: &Request) -> Call {
+    pub fn call(self: &Arc<Self>, request: &Request) -> Call {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, frames) = mpsc::unbounded_channel();
         let waiting = Arc::new(AtomicUsize::new(0));
@@ -185,7 +194,7 @@ impl Shared {
 
 /// A call under way. Dropping one that is not over cancels it.
 #[derive(Debug)]
-pub(crate) struct Call {
+pub struct Call {
     link: Arc<Link>,
     number: u32,
     frames: UnboundedReceiver<Frame>,
@@ -196,7 +205,7 @@ pub(crate) struct Call {
 
 impl Call {
     /// What comes next; nothing when the stream is over.
-    pub(crate) async fn next(&mut self) -> Option<Frame> {
+    pub async fn next(&mut self) -> Option<Frame> {
         let frame = self.frames.recv().await;
         let size = frame.as_ref().map_or(0, size);
         self.waiting.fetch_sub(size, Ordering::Relaxed);
@@ -209,7 +218,8 @@ impl Call {
         frame
     }
 
-    pub(crate) fn send(&self, frame: &Frame) {
+    /// Sends a frame of the call.
+    pub fn send(&self, frame: &Frame) {
         self.link.outgoing.send(&frame.encode(self.number));
     }
 }
@@ -236,28 +246,22 @@ async fn write(outgoing: Arc<Outgoing>) {
     }
 }
 
-async fn read(mut output: Output, shared: Arc<Shared>) {
-    let mut frames = Frames::default();
-    let mut complaint = Vec::new();
-    let why = loop {
-        let bytes = match output.next().await {
-            Some(Ok(LogOutput::StdOut { message } | LogOutput::Console { message })) => message,
-            Some(Ok(LogOutput::StdErr { message })) => {
-                let room = COMPLAINT.saturating_sub(complaint.len());
-                complaint
-                    .extend_from_slice(message.get(..message.len().min(room)).unwrap_or_default());
-                continue;
-            }
-            Some(Ok(LogOutput::StdIn { .. })) => continue,
-            Some(Err(error)) => break format!("the stream to it broke: {error}"),
-            None => break String::from_utf8_lossy(&complaint).trim().to_owned(),
-        };
-        frames.push(&bytes);
-        if let Err(why) = take_all(&mut frames, &shared) {
-            break why;
-        }
-    };
-    shared.end(why);
+/// Where what the agent writes goes.
+#[derive(Debug)]
+pub struct Feed {
+    frames: Frames,
+    shared: Arc<Shared>,
+}
+
+impl Feed {
+    /// Takes bytes.
+    ///
+    /// # Errors
+    /// When they are not what an agent of this version writes; nothing more is taken then.
+    pub fn take(&mut self, bytes: &[u8]) -> Result<(), String> {
+        self.frames.push(bytes);
+        take_all(&mut self.frames, &self.shared)
+    }
 }
 
 fn take_all(frames: &mut Frames, shared: &Shared) -> Result<(), String> {

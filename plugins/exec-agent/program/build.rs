@@ -1,9 +1,8 @@
-//! Builds the agent that runs inside containers, as one program without libraries, so that it
-//! runs in any image and the plugin stays one file.
+//! Builds the agent as one program without libraries, so that it runs in any image and a plugin
+//! that brings it along stays one file.
 //!
 //! Cargo is asked for it in a directory of its own, so that it does not wait for the build that
-//! this is a part of. Containers run Linux: for any other system there is no agent, and whoever
-//! wants one names a file in the configuration.
+//! this is a part of. It runs on Linux: for any other system there is no agent.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,7 +11,7 @@ use std::{env, fs};
 fn main() -> Result<(), String> {
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
     let agent = out.join("conjure-exec-agent");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../exec-agent");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     for part in ["Cargo.toml", "src"] {
         println!("cargo::rerun-if-changed={}", source.join(part).display());
     }
@@ -70,12 +69,10 @@ fn build(source: &Path, target_dir: &Path) -> Result<PathBuf, String> {
         .status()
         .map_err(|error| format!("cargo could not be started: {error}"))?;
     if !done.success() {
-        return Err(
-            "the agent for containers was not built; cargo's message is above. It is \
+        return Err("the agent was not built; cargo's message is above. It is \
              linked with the static C library, which Debian has in libc6-dev and Fedora in \
              glibc-static"
-                .to_owned(),
-        );
+            .to_owned());
     }
     Ok(target_dir.join(target).join("release/conjure-exec-agent"))
 }

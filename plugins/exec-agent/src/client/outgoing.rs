@@ -14,10 +14,10 @@ use std::task::{Context, Poll, Waker, ready};
 use tokio::io::AsyncWrite;
 use tokio::sync::Notify;
 
-use crate::link::Input;
+use super::link::Input;
 
 /// Frames on their way out.
-pub(crate) struct Outgoing {
+pub(super) struct Outgoing {
     stream: Mutex<Stream>,
     /// There is something for the task.
     left: Notify,
@@ -34,7 +34,7 @@ struct Stream {
 }
 
 impl Outgoing {
-    pub(crate) fn new(input: Input) -> Self {
+    pub(super) fn new(input: Input) -> Self {
         Self {
             stream: Mutex::new(Stream {
                 input: Some(input),
@@ -46,7 +46,7 @@ impl Outgoing {
     }
 
     /// Sends a frame, whole and behind those before it.
-    pub(crate) fn send(&self, frame: &[u8]) {
+    pub(super) fn send(&self, frame: &[u8]) {
         let mut stream = self.lock();
         if stream.input.is_none() {
             return;
@@ -63,7 +63,7 @@ impl Outgoing {
     }
 
     /// Waits until something is left, and writes it.
-    pub(crate) async fn write_rest(&self) {
+    pub(super) async fn write_rest(&self) {
         if !self.lock().is_tasks {
             self.left.notified().await;
         }

@@ -1,0 +1,140 @@
+//! A command on an agent, as an executor sees it: shown while it runs, cancelled with its call or
+//! its session, and answered with what is left of it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use conjure_skill_sdk::Cx;
+use conjure_skill_sdk::abi::EmitKind;
+use conjure_skill_sdk::protocol::{BashOutput, FileRef};
+
+use super::Link;
+use crate::error::Error;
+use crate::frame::Frame;
+use crate::message::{Ended, Reply, Request};
+use crate::output::{Capture, Kept, Limits, Live, first_files, say_what_is_missing};
+
+/// How long the agent may take beyond the command's own time to end it and to say so.
+const ENDING: Duration = Duration::from_secs(5);
+
+/// Why a command has no end of its own.
+#[derive(Debug)]
+pub enum Lost {
+    /// It could not be run.
+    Fault(Error),
+    /// The agent went.
+    Gone,
+    /// The agent says nothing.
+    Stuck,
+}
+
+/// A command under way.
+#[derive(Debug)]
+pub struct Running<'a> {
+    capture: Capture,
+    live: Live,
+    cx: &'a Cx,
+}
+
+impl<'a> Running<'a> {
+    /// A command whose output goes to a call.
+    #[must_use]
+    pub fn new(cx: &'a Cx, capture: Capture) -> Self {
+        Self {
+            capture,
+            live: Live::new(cx.clone()),
+            cx,
+        }
+    }
+
+    /// Runs it to its end, which comes early with the call's cancel or when `over` is ready.
+    ///
+    /// # Errors
+    /// When it has no end of its own.
+    pub async fn run(
+        &mut self,
+        link: &Arc<Link>,
+        request: &Request,
+        limits: Limits,
+        over: impl Future<Output = ()>,
+    ) -> Result<Ended, Lost> {
+        let mut call = link.call(request);
+        let stuck = limits.at + limits.grace + ENDING;
+        let stuck = tokio::time::sleep_until(stuck.into());
+        let ending = async {
+            tokio::select! {
+                () = cancelled(self.cx) => {}
+                () = over => {}
+            }
+        };
+        let (mut stuck, mut ending) = (std::pin::pin!(stuck), std::pin::pin!(ending));
+        let mut told = false;
+        loop {
+            tokio::select! {
+                biased;
+                frame = call.next() => match frame {
+                    Some(Frame::Stdout(bytes)) => {
+                        self.capture.push(EmitKind::Stdout, &bytes);
+                        self.live.push(EmitKind::Stdout, &bytes);
+                    }
+                    Some(Frame::Stderr(bytes)) => {
+                        self.capture.push(EmitKind::Stderr, &bytes);
+                        self.live.push(EmitKind::Stderr, &bytes);
+                    }
+                    Some(Frame::Reply(bytes)) => {
+                        return match Reply::decode(&bytes) {
+                            Ok(Reply::Bash(ended)) => Ok(ended),
+                            _ => Err(Lost::Fault(Error::new("the agent's reply does not fit"))),
+                        };
+                    }
+                    Some(Frame::Fault(error)) => return Err(Lost::Fault(error)),
+                    Some(_) => {}
+                    None => return Err(Lost::Gone),
+                },
+                () = &mut ending, if !told => {
+                    told = true;
+                    call.send(&Frame::Cancel);
+                    stuck.as_mut().reset((Instant::now() + limits.grace + ENDING).into());
+                }
+                () = &mut stuck => return Err(Lost::Stuck),
+            }
+        }
+    }
+
+    /// The reply of one that came to its end. `file` makes a file of the reply out of a path below
+    /// the working directory and a size.
+    pub async fn reply(self, ended: Ended, file: impl Fn(&str, u64) -> FileRef) -> BashOutput {
+        let kept = self.capture.finish();
+        say_what_is_missing(&self.live, &kept, ended.cut, ended.unnamed);
+        self.live.finish().await;
+        let files = ended.files.iter();
+        let files = files
+            .map(|change| file(&change.path, change.size))
+            .collect();
+        BashOutput {
+            exit_code: ended.exit_code,
+            signal: ended.signal,
+            stdout: kept.stdout,
+            stderr: kept.stderr,
+            stdout_bytes: kept.stdout_bytes,
+            stderr_bytes: kept.stderr_bytes,
+            full_output: kept.full_output,
+            timed_out: ended.timed_out,
+            files: first_files(files, self.cx).await,
+        }
+    }
+
+    /// What is left of the output of one that has no end.
+    #[must_use]
+    pub fn output(self) -> Kept {
+        self.capture.finish()
+    }
+}
+
+/// Becomes ready when the call is cancelled, and never with a host that cannot tell.
+async fn cancelled(cx: &Cx) {
+    cx.until_cancelled().await;
+    if !cx.cancelled() {
+        std::future::pending::<()>().await;
+    }
+}

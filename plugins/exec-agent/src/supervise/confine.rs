@@ -1,0 +1,104 @@
+//! The Landlock domain that a command runs in.
+//!
+//! It restricts next to nothing by itself. What it is for follows from being in one: the kernel
+//! lets nothing in a domain look into a process outside it, so `environ`, `mem`, `maps`, `root`,
+//! `cwd` and `fd` of the host and of every other process are out of reach. Where the kernel has it,
+//! signals stay inside as well.
+//!
+//! Root has ways around both that are capabilities of their own: newer kernels let who may measure
+//! the whole system (`CAP_PERFMON`) read the memory of every process, and `CAP_SYS_ADMIN` takes a
+//! mount away from what it hides. A confined command is root without these two.
+
+use landlock::{
+    AccessFs, CompatLevel, Compatible as _, PathBeneath, PathFd, PathFdError, Ruleset,
+    RulesetAttr as _, RulesetCreatedAttr as _, RulesetError, Scope,
+};
+
+pub use super::mounts::users_probe;
+use rustix::thread::{
+    CapabilitySet, capabilities, capability_is_in_bounding_set,
+    remove_capability_from_bounding_set, set_capabilities,
+};
+
+use crate::gaps::Gaps;
+
+/// What the supervisor may do that its commands should not undo.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Privileges {
+    /// Nothing special.
+    None,
+    /// It may do as root does in a user namespace of its own, its commands may not.
+    Own,
+    /// It may do what is to be done to the whole system, and so may its commands if that is not
+    /// taken from them.
+    System,
+}
+
+/// Confines the calling thread and all that it starts, and says what could not be had.
+pub(super) fn enter_domain(privileges: Privileges) -> Gaps {
+    let dropped = privileges != Privileges::System || drop_capabilities().is_ok();
+    for signals in [true, false] {
+        if enter(privileges, signals).is_ok() {
+            return Gaps {
+                processes: !dropped,
+                signals: !signals,
+                files: !dropped,
+            };
+        }
+    }
+    Gaps {
+        processes: true,
+        signals: true,
+        files: !dropped,
+    }
+}
+
+/// What this thread starts gets them no more; it keeps them itself.
+fn drop_capabilities() -> rustix::io::Result<()> {
+    let dropped = [CapabilitySet::SYS_ADMIN, CapabilitySet::PERFMON];
+    let mut own = capabilities(None)?;
+    for capability in dropped {
+        own.inheritable.remove(capability);
+        // A kernel that does not know one has nothing to take away.
+        if let Ok(true) = capability_is_in_bounding_set(capability) {
+            remove_capability_from_bounding_set(capability)?;
+        }
+    }
+    set_capabilities(None, own)
+}
+
+/// Why there is no such domain.
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    /// The root directory cannot be opened.
+    #[error("the root directory cannot be opened: {0}")]
+    Root(PathFdError),
+    /// The kernel refuses the domain.
+    #[error(transparent)]
+    Refused(#[from] RulesetError),
+}
+
+fn enter(privileges: Privileges, signals: bool) -> Result<(), Error> {
+    // All or nothing: a part of it could break what commands do.
+    let mut ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    if signals {
+        ruleset = ruleset.scope(Scope::Signal)?;
+    }
+    // A domain has to know of something: of files it gives the one right back that it takes.
+    let files = !signals;
+    let root = match files {
+        true => Some(PathFd::new("/").map_err(Error::Root)?),
+        false => None,
+    };
+    if files {
+        ruleset = ruleset.handle_access(AccessFs::Refer)?;
+    }
+    let mut created = ruleset.create()?;
+    if let Some(root) = root {
+        created = created.add_rule(PathBeneath::new(root, AccessFs::Refer))?;
+    }
+    created
+        .no_new_privs(privileges == Privileges::None)
+        .restrict_self()?;
+    Ok(())
+}
