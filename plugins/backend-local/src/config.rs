@@ -25,6 +25,11 @@ pub(crate) struct Settings {
     pub(crate) timeout: Duration,
     /// The environment that every command begins with.
     pub(crate) env: Vec<(OsString, OsString)>,
+    /// Whether commands are kept from other processes and from the host's own files.
+    #[cfg(target_os = "linux")]
+    pub(crate) confine: bool,
+    /// More files and directories that they are kept from.
+    pub(crate) hide: Vec<PathBuf>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -36,6 +41,14 @@ struct Config {
     timeout_ms: u64,
     #[serde(default)]
     pass_env: Vec<String>,
+    #[serde(default = "default_confine")]
+    #[cfg_attr(
+        not(target_os = "linux"),
+        expect(dead_code, reason = "nothing can be confined")
+    )]
+    confine: bool,
+    #[serde(default)]
+    hide: Vec<PathBuf>,
 }
 
 fn default_shell() -> PathBuf {
@@ -44,6 +57,10 @@ fn default_shell() -> PathBuf {
 
 fn default_timeout_ms() -> u64 {
     30_000
+}
+
+fn default_confine() -> bool {
+    true
 }
 
 /// JSON Schema of the configuration.
@@ -67,6 +84,20 @@ pub(crate) fn schema() -> Value {
                 "description": "Names of more environment variables of the host's that commands \
                                 see, besides PATH, HOME, LOGNAME, USER, SHELL, LANG, LC_*, TERM, \
                                 TMPDIR and TZ"
+            },
+            "confine": {
+                "type": "boolean",
+                "description": "Whether commands are kept from the host's own files and from \
+                                looking into or signalling processes that they did not start. A \
+                                confined command gains no privileges, such as by sudo; as root it \
+                                mounts nothing. Linux only. Default: true"
+            },
+            "hide": {
+                "type": "array",
+                "items": { "type": "string" },
+                "description": "Absolute paths of more files and directories that a confined \
+                                command does not see, besides the host's data directory and key \
+                                file"
             }
         },
         "additionalProperties": false
@@ -86,7 +117,16 @@ impl Settings {
         if config.timeout_ms == 0 {
             return Err(Error::invalid("`timeout_ms` is 0; it must be at least 1"));
         }
+        if let Some(path) = config.hide.iter().find(|path| !path.is_absolute()) {
+            return Err(Error::invalid(format!(
+                "`hide` has the path `{}`; it must be absolute",
+                path.display()
+            )));
+        }
         Ok(Self {
+            #[cfg(target_os = "linux")]
+            confine: config.confine,
+            hide: config.hide,
             shell: config.shell,
             timeout: Duration::from_millis(config.timeout_ms),
             env: clean(std::env::vars_os(), &config.pass_env),
@@ -94,6 +134,7 @@ impl Settings {
     }
 
     /// Where programs are looked for.
+    #[cfg(not(target_os = "linux"))]
     pub(crate) fn path(&self) -> OsString {
         let mut env = self.env.iter();
         env.find(|(name, _)| name == "PATH")

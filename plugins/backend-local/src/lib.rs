@@ -1,25 +1,25 @@
 //! The local executor: commands and files on this machine.
 //!
 //! Commands run as the host's own user with a clean environment, in the session's working
-//! directory, under limits of time and output, and leave no process behind, not even when the host is killed. The file operations
-//! stay inside the session's directories. This is no sandbox: a command may do whatever the user
-//! may do.
+//! directory, under limits of time and output, and leave no process behind, not even when the host
+//! is killed. They see neither the host's own files nor into its processes. The file operations
+//! stay inside the session's directories. This is no sandbox: a command may do whatever else the
+//! user may do.
 
 #[cfg(not(unix))]
 compile_error!("the local executor needs a Unix system");
 
-mod command;
+#[cfg_attr(target_os = "linux", path = "supervised/mod.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "grouped/mod.rs")]
+mod commands;
 mod config;
-mod guardian;
 mod keeping;
+mod private;
 mod session;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
-mod tree;
-
-use std::sync::Arc;
 
 use conjure_exec_agent::files::Roots;
 use conjure_skill_sdk::protocol::{
@@ -27,15 +27,15 @@ use conjure_skill_sdk::protocol::{
 };
 use conjure_skill_sdk::{Cx, Error, Executor, ExecutorPlugin, Result, export_executor};
 
+use crate::commands::Commands;
 use crate::config::Settings;
-use crate::guardian::Guardian;
+use crate::private::PrivatePaths;
 use crate::session::Sessions;
 
 /// Runs commands and keeps files on this machine, for many sessions at once.
 struct Local {
-    settings: Arc<Settings>,
     sessions: Sessions,
-    guardian: Arc<Guardian>,
+    commands: Commands,
 }
 
 impl Executor for Local {
@@ -54,8 +54,7 @@ impl Executor for Local {
 
     async fn bash(&self, cx: Cx, request: Bash) -> Result<BashOutput> {
         let session = self.sessions.of(cx.session());
-        let (settings, guardian) = (Arc::clone(&self.settings), Arc::clone(&self.guardian));
-        command::run(cx, request, session, settings, guardian).await
+        self.commands.run(&cx, request, &session).await
     }
 
     async fn view(&self, cx: Cx, request: View) -> Result<Viewed> {
@@ -101,9 +100,9 @@ fn plugin() -> ExecutorPlugin<Local> {
         "Runs commands and keeps files on this machine",
         |setup| {
             let settings = Settings::from_setup(&setup)?;
+            let private = PrivatePaths::of(&setup, &settings);
             Ok(Local {
-                guardian: Guardian::new(tree::new_instance(), settings.path()),
-                settings: Arc::new(settings),
+                commands: Commands::new(settings, private),
                 sessions: Sessions::default(),
             })
         },

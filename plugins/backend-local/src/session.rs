@@ -3,7 +3,6 @@
 //! Kept a session, so that ending one ends its commands and nobody else's.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -71,8 +70,6 @@ pub(crate) struct Session {
     brought: Mutex<Arc<ExecutorInit>>,
     over: watch::Sender<bool>,
     running: watch::Sender<usize>,
-    /// Whether its directory was small, and quick to look at, when a command began.
-    small: AtomicBool,
 }
 
 impl Default for Session {
@@ -81,7 +78,6 @@ impl Default for Session {
             brought: Mutex::default(),
             over: watch::Sender::new(false),
             running: watch::Sender::new(0),
-            small: AtomicBool::new(false),
         }
     }
 }
@@ -106,16 +102,6 @@ impl Session {
     /// Becomes ready when the session is over.
     pub(crate) async fn over(&self) {
         let _ = self.over.subscribe().wait_for(|over| *over).await;
-    }
-
-    /// Whether a look at its directory needs no thread of its own.
-    pub(crate) fn is_small(&self) -> bool {
-        self.small.load(Ordering::Relaxed)
-    }
-
-    /// Takes note of how its directory is.
-    pub(crate) fn note_small(&self, small: bool) {
-        self.small.store(small, Ordering::Relaxed);
     }
 
     fn brought(&self) -> Arc<ExecutorInit> {

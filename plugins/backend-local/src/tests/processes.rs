@@ -123,19 +123,41 @@ fn what_is_about_to_finish_may_finish() {
 }
 
 #[test]
-fn a_process_that_cannot_be_found_does_not_hold_the_call() {
+fn a_process_that_hides_and_keeps_the_pipes_ends_with_its_command() {
     let host = Host::new();
-    let fifo = host.work("go");
-    // It leaves the group, its parent and its mark, and keeps the pipes.
+    // It leaves the group, its parent and its environment, and keeps the pipes.
     let output = host.bash(
         "mkfifo go; env -i setsid sh -c 'echo $$ > pid; exec cat go > /dev/stdout' & \
          while ! test -s pid; do :; done; echo done",
     );
     assert_eq!(output.stdout, "done\n");
-    let pid = pids(&host.work("pid"))[0];
-    assert!(!is_gone(pid), "otherwise this test shows nothing");
-    drop(fs::OpenOptions::new().write(true).open(fifo).unwrap());
-    wait_until_gone(pid);
+    assert!(is_gone(pids(&host.work("pid"))[0]));
+}
+
+#[test]
+fn of_two_commands_at_once_each_ends_with_its_own_processes() {
+    let host = Host::new();
+    let (one, two) = (Call::new(), Call::new());
+    let hides = |file: &str| {
+        format!(
+            "env -i setsid sh -c '(sleep 1000 & echo $! >{file}) ' & \
+             while ! test -s {file}; do :; done; echo ready; while ! test -e {file}.go; do :; done"
+        )
+    };
+    thread::scope(|scope| {
+        let (host, one, two) = (&host, &one, &two);
+        let first = scope.spawn(|| host.bash_with(&hides("one"), &json!({}), one));
+        let second = scope.spawn(|| host.bash_with(&hides("two"), &json!({}), two));
+        one.wait_for("ready");
+        two.wait_for("ready");
+        fs::write(host.work("one.go"), "").unwrap();
+        assert_eq!(first.join().unwrap().exit_code, Some(0));
+        assert!(is_gone(pids(&host.work("one"))[0]));
+        assert!(!is_gone(pids(&host.work("two"))[0]));
+        fs::write(host.work("two.go"), "").unwrap();
+        assert_eq!(second.join().unwrap().exit_code, Some(0));
+        assert!(is_gone(pids(&host.work("two"))[0]));
+    });
 }
 
 #[test]

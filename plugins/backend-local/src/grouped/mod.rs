@@ -1,7 +1,11 @@
-//! Runs a command: start, stream, limit, end, and what is left of it.
+//! Runs commands where the system has nothing that adopts what a command starts, such as on macOS.
 //!
-//! The command's pipes are always read, whatever the host does, and its whole process tree is
-//! gone when the call is over, however it ends.
+//! A command is a process group, which is ended with its call, and by a small script when the host
+//! is gone. What leaves the group is not found, and nothing is kept from a command: these systems
+//! have no way to that.
+
+mod guardian;
+mod tree;
 
 use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
@@ -20,10 +24,11 @@ use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 
 use crate::blocking;
 use crate::config::Settings;
-use crate::guardian::Guardian;
 use crate::keeping;
+use crate::private::PrivatePaths;
 use crate::session::Session;
-use crate::tree::{self, Tree};
+use guardian::Guardian;
+use tree::Tree;
 
 /// How long output is read after every process that was found is gone.
 const DRAIN: Duration = Duration::from_millis(200);
@@ -32,34 +37,52 @@ const MAX_COMMAND: usize = 128 * 1024 - 1;
 /// The size of a read, and of a piece that the host gets.
 const PIECE: usize = 16 * 1024;
 
-/// Runs a command of a session.
-pub(crate) async fn run(
-    cx: Cx,
-    request: Bash,
-    session: Arc<Session>,
-    settings: Arc<Settings>,
+/// The commands of an instance.
+#[derive(Debug)]
+pub(crate) struct Commands {
+    settings: Settings,
     guardian: Arc<Guardian>,
+}
+
+impl Commands {
+    /// None yet.
+    pub(crate) fn new(settings: Settings, _private: PrivatePaths) -> Self {
+        Self {
+            guardian: Guardian::new(settings.path()),
+            settings,
+        }
+    }
+
+    /// Runs a command of a session.
+    pub(crate) async fn run(
+        &self,
+        cx: &Cx,
+        request: Bash,
+        session: &Arc<Session>,
+    ) -> Result<BashOutput> {
+        run(cx, request, session, &self.settings, &self.guardian).await
+    }
+}
+
+async fn run(
+    cx: &Cx,
+    request: Bash,
+    session: &Arc<Session>,
+    settings: &Settings,
+    guardian: &Arc<Guardian>,
 ) -> Result<BashOutput> {
     let limits = Limits::new(cx.time_limit(), settings.timeout);
     let _running = session.running();
-    let roots = keeping::roots(&cx, session.skills())?;
-    let (mark, marks) = tree::new_mark(guardian.mark());
-    let command = build(&cx, &request, &session, &settings, &roots, &marks)?;
+    let roots = keeping::roots(cx, session.skills())?;
+    let command = build(cx, &request, session, settings, &roots)?;
     let spill = cx
         .exchange_dir()
-        .map(|dir| dir.join(format!("bash-{mark}.txt")));
+        .map(|dir| dir.join(format!("bash-{}.txt", tree::unique())));
     let working_dir = roots.working_dir().to_owned();
-
-    // A command in a small directory begins at once, if one began there before.
-    let few = session.is_small().then(|| Snapshot::few(&working_dir));
-    let started = match few.flatten() {
-        Some(before) => Started::new(command, mark, before, &guardian)?,
-        None => {
-            let dir = working_dir.clone();
-            blocking(move || Started::new(command, mark, Snapshot::take(&dir), &guardian)).await?
-        }
+    let started = {
+        let (dir, guardian) = (working_dir.clone(), Arc::clone(guardian));
+        blocking(move || Started::new(command, Snapshot::take(&dir), &guardian)).await?
     };
-    session.note_small(started.before.is_small());
     let Started {
         mut child,
         tree,
@@ -75,8 +98,8 @@ pub(crate) async fn run(
             live.push(kind, bytes);
         }));
         let mut living = std::pin::pin!(live_and_end(
-            &cx,
-            &session,
+            cx,
+            session,
             child,
             tree,
             &limits,
@@ -97,7 +120,7 @@ pub(crate) async fn run(
         end
     };
     let shown = cx.working_dir().unwrap_or(&working_dir).to_owned();
-    Ok(reply(end, capture.finish(), live, &cx, &shown).await)
+    Ok(reply(end, capture.finish(), live, cx, &shown).await)
 }
 
 /// A command that runs. Dropping it kills its tree.
@@ -108,12 +131,7 @@ struct Started {
 }
 
 impl Started {
-    fn new(
-        mut command: Command,
-        mark: String,
-        before: Snapshot,
-        guardian: &Arc<Guardian>,
-    ) -> Result<Self> {
+    fn new(mut command: Command, before: Snapshot, guardian: &Arc<Guardian>) -> Result<Self> {
         guardian.ready()?;
         let child = command.spawn().map_err(|error| match error.kind() {
             ErrorKind::InvalidInput => {
@@ -127,7 +145,7 @@ impl Started {
         })?;
         let mut tree = child
             .id()
-            .and_then(|pid| Tree::new(pid, mark))
+            .and_then(Tree::new)
             .ok_or_else(|| Error::new("the command ended before it began"))?;
         tree.guard(guardian)?;
         Ok(Self {
@@ -144,7 +162,6 @@ fn build(
     session: &Session,
     settings: &Settings,
     roots: &Roots,
-    marks: &str,
 ) -> Result<Command> {
     if request.command.len() > MAX_COMMAND {
         return Err(Error::invalid(format!(
@@ -176,7 +193,6 @@ fn build(
     if let Some(dir) = cx.skill_dir() {
         command.env("SKILL_DIR", dir);
     }
-    command.env(tree::MARK, marks);
     Ok(command)
 }
 
@@ -208,23 +224,17 @@ async fn live_and_end(
         }
     };
     let over = finished.is_some();
-    let nothing_left = over && tree.nothing_left();
-    let few = nothing_left.then(|| before.few_changes(working_dir));
-    let changes = match few.flatten() {
-        Some(changes) => changes,
-        None => {
-            let grace = limits.grace;
-            let dir = working_dir.to_owned();
-            blocking(move || {
-                match (over, nothing_left) {
-                    (true, true) => {}
-                    (true, false) => tree.end_leftovers(grace),
-                    (false, _) => tree.end(grace),
-                }
-                Ok(before.changes(&dir))
-            })
-            .await?
-        }
+    let changes = {
+        let grace = limits.grace;
+        let dir = working_dir.to_owned();
+        blocking(move || {
+            match over {
+                true => tree.end_leftovers(grace),
+                false => tree.end(grace),
+            }
+            Ok(before.changes(&dir))
+        })
+        .await?
     };
     let status = match finished {
         Some(status) => status,

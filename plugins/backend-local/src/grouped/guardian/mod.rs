@@ -19,10 +19,9 @@ use table::Table;
 
 /// The owner of an instance's commands after the end of the host.
 ///
-/// Dropping it closes the pipe: the guardian ends, after a last look for what has the mark.
+/// Dropping it closes the pipe: the guardian ends.
 #[derive(Debug)]
 pub(crate) struct Guardian {
-    mark: String,
     path: OsString,
     state: Mutex<Option<State>>,
 }
@@ -41,25 +40,17 @@ pub(crate) struct Guarded {
 }
 
 impl Guardian {
-    /// A guardian that is not running yet. `mark` is in the environment of every command of the
-    /// instance, `path` is where the guardian finds its tools.
-    pub(crate) fn new(mark: String, path: OsString) -> Arc<Self> {
+    /// A guardian that is not running yet. `path` is where it finds its tools.
+    pub(crate) fn new(path: OsString) -> Arc<Self> {
         Arc::new(Self {
-            mark,
             path,
             state: Mutex::default(),
         })
     }
 
-    /// What marks the commands of the instance.
-    pub(crate) fn mark(&self) -> &str {
-        &self.mark
-    }
-
     /// Makes sure that it runs. Blocks for some milliseconds when it has to be started.
     ///
-    /// From here on whatever starts with the mark in its environment has an owner where there is
-    /// a `/proc`. Elsewhere that begins with [`Guardian::guard`], microseconds after the start.
+    /// A command has it as its owner from [`Guardian::guard`] on, microseconds after the start.
     pub(crate) fn ready(&self) -> Result<()> {
         self.start(&mut self.state()).map_err(|error| {
             Error::new(format!(
@@ -70,12 +61,11 @@ impl Guardian {
         })
     }
 
-    /// Hands over a command that was just started in a group of its own. A process with its
-    /// number that began after `now` is another one.
-    pub(crate) fn guard(self: &Arc<Self>, leader: Pid, now: u64) -> Result<Guarded> {
+    /// Hands over a command that was just started in a group of its own.
+    pub(crate) fn guard(self: &Arc<Self>, leader: Pid) -> Result<Guarded> {
         let mut state = self.state();
         let taken = match state.as_mut() {
-            Some(state) => state.table.take(leader, now),
+            Some(state) => state.table.take(leader),
             None => Err(io::ErrorKind::NotConnected.into()),
         };
         let slot = taken.map_err(|error| {
@@ -91,7 +81,7 @@ impl Guardian {
     }
 
     fn start(&self, state: &mut Option<State>) -> io::Result<()> {
-        let start = |table: &Table| Process::start(&self.mark, &self.path, table.file());
+        let start = |table: &Table| Process::start(&self.path, table.file());
         match state {
             Some(state) => {
                 if !state.process.is_running() {
@@ -118,46 +108,5 @@ impl Drop for Guarded {
         if let Some(state) = self.guardian.state().as_mut() {
             state.table.free(self.slot);
         }
-    }
-}
-
-#[cfg(test)]
-#[cfg(target_os = "linux")]
-mod tests {
-    use std::os::unix::process::CommandExt;
-    use std::process::{Child, Command};
-
-    use super::*;
-    use crate::testing::wait_until_gone;
-    use crate::tree;
-
-    /// A process without a mark, in a group of its own, noted as begun before `now`.
-    fn after_the_end_of_the_host(now: u64) -> Child {
-        let mut command = Command::new("sleep");
-        let child = command.arg("300").process_group(0).spawn().unwrap();
-        let leader = Pid::from_child(&child);
-        let guardian = Guardian::new(tree::new_instance(), "/usr/bin:/bin".into());
-        guardian.ready().unwrap();
-        let mut state = guardian.state();
-        let State { process, mut table } = state.take().unwrap();
-        table.take(leader, now).unwrap();
-        let pid = i32::try_from(process.id().unwrap()).unwrap();
-        drop(process);
-        wait_until_gone(pid);
-        child
-    }
-
-    #[test]
-    fn a_command_is_ended_by_its_number() {
-        let mut child = after_the_end_of_the_host(u64::from(u32::MAX));
-        assert!(!child.wait().unwrap().success());
-    }
-
-    #[test]
-    fn a_later_process_with_the_number_of_a_command_is_spared() {
-        let mut child = after_the_end_of_the_host(0);
-        assert_eq!(child.try_wait().unwrap(), None);
-        child.kill().unwrap();
-        child.wait().unwrap();
     }
 }

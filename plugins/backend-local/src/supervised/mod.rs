@@ -1,0 +1,187 @@
+//! Runs commands through the agent, which gives each a supervisor of its own: everything that a
+//! command starts is below that, and gone when the call is.
+
+mod agent;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use conjure_exec_agent::client::{Lost, Running};
+use conjure_exec_agent::files::Roots;
+use conjure_exec_agent::message::{Bash as AgentBash, Gaps, Request};
+use conjure_exec_agent::output::{Capture, Limits};
+use conjure_skill_sdk::abi::LogLevel;
+use conjure_skill_sdk::protocol::{Bash, BashOutput, FileRef};
+use conjure_skill_sdk::{Cx, Error, Result};
+use tokio::sync::Mutex;
+
+use crate::config::Settings;
+use crate::keeping::{self, to_error};
+use crate::private::PrivatePaths;
+use crate::session::Session;
+use agent::Agent;
+
+/// The commands of an instance.
+#[derive(Debug)]
+pub(crate) struct Commands {
+    settings: Settings,
+    private: PrivatePaths,
+    /// Started with the first command, and again when it is gone.
+    agent: Mutex<Option<Arc<Agent>>>,
+    /// Whether somebody was told what of the confinement cannot be had.
+    told: AtomicBool,
+}
+
+impl Commands {
+    /// None yet.
+    pub(crate) fn new(settings: Settings, private: PrivatePaths) -> Self {
+        Self {
+            settings,
+            private,
+            agent: Mutex::default(),
+            told: AtomicBool::new(false),
+        }
+    }
+
+    /// Runs a command of a session.
+    pub(crate) async fn run(
+        &self,
+        cx: &Cx,
+        request: Bash,
+        session: &Arc<Session>,
+    ) -> Result<BashOutput> {
+        let limits = Limits::new(cx.time_limit(), self.settings.timeout);
+        let _running = session.running();
+        let roots = keeping::roots(cx, session.skills())?;
+        let spill = cx.exchange_dir().map(|dir| dir.join(new_name()));
+        let mut command = Running::new(cx, Capture::new(request.keep_bytes, spill));
+        let request = self.request(cx, request, session, &roots, limits);
+        let agent = self.agent().await?;
+        let shown = cx.working_dir().unwrap_or(roots.working_dir()).to_owned();
+        match command
+            .run(agent.link(), &request, limits, session.over())
+            .await
+        {
+            Ok(ended) => {
+                self.tell(cx, ended.gaps);
+                let file = |path: &str, size| FileRef {
+                    size: Some(size),
+                    ..FileRef::at(shown.join(path).to_string_lossy())
+                };
+                Ok(command.reply(ended, file).await)
+            }
+            Err(Lost::Fault(error)) => Err(to_error(&error)),
+            Err(Lost::Gone) => Err(Error::new(format!(
+                "the process that runs commands has ended ({}), and the command with it; call \
+                 again, and end no process that the command did not start",
+                agent.link().end().unwrap_or_default()
+            ))),
+            Err(Lost::Stuck) => {
+                self.give_up(&agent).await;
+                Err(Error::new(
+                    "the process that runs commands does not answer and was ended, and the \
+                     command with it; call again, and stop no process that the command did not \
+                     start",
+                ))
+            }
+        }
+    }
+
+    fn request(
+        &self,
+        cx: &Cx,
+        request: Bash,
+        session: &Session,
+        roots: &Roots,
+        limits: Limits,
+    ) -> Request {
+        let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        let mut env: Vec<(String, String)> = session.env().into_iter().collect();
+        env.extend(request.env);
+        if let Some(dir) = cx.skill_dir() {
+            env.push(("SKILL_DIR".to_owned(), text(dir)));
+        }
+        // What a session has of its own may be in the host's data directory.
+        let exchange = cx.exchange_dir();
+        let own = exchange.into_iter().chain(exchange.and_then(Path::parent));
+        let skills = session.skills().into_iter().map(|skill| skill.dir);
+        let visible = [roots.working_dir()].into_iter().chain(own);
+        let visible = visible.chain(cx.skill_dir()).map(text).chain(skills);
+        Request::Bash(AgentBash {
+            shell: text(&self.settings.shell),
+            command: request.command,
+            env,
+            dir: Some(text(roots.working_dir())),
+            visible: visible.collect(),
+            time_ms: milliseconds(limits.at.saturating_duration_since(Instant::now())),
+            grace_ms: milliseconds(limits.grace),
+        })
+    }
+
+    /// The agent, started if need be.
+    async fn agent(&self) -> Result<Arc<Agent>> {
+        let mut slot = self.agent.lock().await;
+        if let Some(agent) = slot.as_ref().filter(|agent| agent.link().is_open()) {
+            return Ok(Arc::clone(agent));
+        }
+        let private = self.settings.confine.then_some(&self.private);
+        let started = Agent::start(&self.settings.env, private).await;
+        let agent = Arc::new(started.map_err(|error| {
+            Error::new(format!(
+                "no command can be started: the process that runs commands does not start \
+                 ({error}); see that more processes may be started, and that programs may run \
+                 from memory (vm.memfd_noexec is below 2)"
+            ))
+        })?);
+        *slot = Some(Arc::clone(&agent));
+        Ok(agent)
+    }
+
+    /// Ends an agent that does not answer.
+    async fn give_up(&self, agent: &Arc<Agent>) {
+        agent.kill();
+        let mut slot = self.agent.lock().await;
+        slot.take_if(|current| Arc::ptr_eq(current, agent));
+    }
+
+    /// Says once what of the confinement this machine does not give.
+    fn tell(&self, cx: &Cx, gaps: Gaps) {
+        if gaps == Gaps::default() || self.told.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let lacks = [
+            (
+                gaps.files,
+                "they can read the host's own files, its key among them (the kernel lets this \
+                 user make no user namespace)",
+            ),
+            (
+                gaps.processes,
+                "they can look into the user's other processes (the kernel has no Landlock)",
+            ),
+            (
+                gaps.signals,
+                "they can signal the user's other processes (that takes Linux 6.12)",
+            ),
+        ];
+        let lacks = lacks.into_iter().filter(|(lacks, _)| *lacks);
+        let lacks: Vec<&str> = lacks.map(|(_, text)| text).collect();
+        let text = format!(
+            "commands are not confined as they should be: {}",
+            lacks.join("; ")
+        );
+        cx.log(LogLevel::Warn, &text);
+    }
+}
+
+/// A name for a file that no other call of this host has.
+fn new_name() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let nanoseconds = now.unwrap_or_default().as_nanos();
+    format!("bash-{}-{nanoseconds:x}-{number}.txt", std::process::id())
+}
