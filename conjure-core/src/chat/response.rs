@@ -16,7 +16,7 @@ pub struct Response {
     pub model: String,
     /// What it said, in its order.
     pub parts: Vec<Part>,
-    /// Why it stopped; absent when the bytes just stop.
+    /// Why it stopped; absent when the bytes just stop, and when the server does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<Stop>,
     /// Tokens.

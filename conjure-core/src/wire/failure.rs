@@ -3,14 +3,18 @@
 //! A wire reads its provider's error and finds the kind; the sentences that tell a person what
 //! failed and what to do, and whether waiting helps, are made here.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
-use super::WireError;
+use super::{Endpoint, WireError};
 
 /// An HTTP status that is no reply, as a wire read it.
 pub(super) struct Refused<'a> {
     /// Who refused, as a person calls it.
     pub(super) who: &'a str,
+    /// Where the request went, and for which model.
+    pub(super) endpoint: &'a Endpoint,
     /// The HTTP status.
     pub(super) status: u16,
     /// The provider's word for the error; may be empty.
@@ -30,6 +34,12 @@ pub(super) struct Refused<'a> {
 impl Refused<'_> {
     pub(super) fn error(&self) -> WireError {
         let Self { who, status, .. } = self;
+        // Whatever word a provider has for it: what was asked for is not there.
+        let kind = if *status == 404 {
+            "not_found"
+        } else {
+            self.kind
+        };
         let what = if self.word.is_empty() {
             format!("HTTP status {status}")
         } else {
@@ -50,21 +60,39 @@ impl Refused<'_> {
         let retryable = match header(self.headers, "x-should-retry") {
             Some("true") => true,
             Some("false") => false,
-            _ => passes(self.kind, self.status),
+            _ => passes(kind, self.status),
+        };
+        let advice = match kind {
+            "not_found" => self.where_to_look().into(),
+            kind => Cow::Borrowed(advice(kind)),
         };
         WireError::new(
-            self.kind,
-            format!(
-                "{who} gave no reply ({what}). {told} {}{id}",
-                advice(self.kind)
-            ),
+            kind,
+            format!("{who} gave no reply ({what}). {told} {advice}{id}"),
             retryable,
         )
     }
+
+    /// What to do when nothing is there: the model and the address that were used, which are what
+    /// is wrong.
+    fn where_to_look(&self) -> String {
+        let address = match &self.endpoint.base_url {
+            Some(url) => format!("the base URL `{url}`"),
+            None => "the base URL".to_owned(),
+        };
+        match &self.endpoint.model {
+            Some(model) => format!(
+                "Check that the provider has the model `{model}` (`conjure models` lists what it \
+                 has), and that {address} is its API's."
+            ),
+            None => format!("Check the name or id that was asked for, and {address}."),
+        }
+    }
 }
 
-/// An error inside a reply; `output`: whether something of the reply had come.
-pub(super) fn in_stream(who: &str, kind: &'static str, told: &str, output: bool) -> WireError {
+/// An error inside a reply; `shown`: whether a person has seen something of it. A call that was
+/// being written does not count: nothing of it ran, so the request may be made again.
+pub(super) fn in_stream(who: &str, kind: &'static str, told: &str, shown: bool) -> WireError {
     WireError::new(
         kind,
         format!(
@@ -72,7 +100,7 @@ pub(super) fn in_stream(who: &str, kind: &'static str, told: &str, output: bool)
             sentence(told),
             advice(kind)
         ),
-        !output && passes(kind, 0),
+        !shown && passes(kind, 0),
     )
 }
 
@@ -87,15 +115,15 @@ pub(super) fn protocol(who: &str, found: &str) -> WireError {
     )
 }
 
-/// A reply whose end is missing.
-pub(super) fn cut(who: &str, output: bool) -> WireError {
+/// A reply whose end is missing; `shown` as in [`in_stream`].
+pub(super) fn cut(who: &str, shown: bool) -> WireError {
     WireError::new(
         "cut",
         format!(
             "{who}'s reply broke off before its end. What came is kept; send the message again to \
              go on."
         ),
-        !output,
+        !shown,
     )
 }
 
@@ -130,7 +158,7 @@ fn advice(kind: &str) -> &'static str {
         "auth" => {
             "Check the API key that the session uses, and that its account may use this model."
         }
-        "not_found" => "Check the model's name and the base URL.",
+        "not_found" => "Check the model's name (`conjure models` lists them) and the base URL.",
         "too_large" => "The conversation is too long for the model; compact it or fork it earlier.",
         "bad_request" => "The request is wrong as it is, so sending it again will not help.",
         _ => "Something failed on the provider's side; try again.",

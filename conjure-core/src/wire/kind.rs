@@ -40,6 +40,9 @@ pub struct Endpoint {
     /// that of the provider's name; read from a file without it, it is [`Dialect::compatible`].
     #[serde(default)]
     pub dialect: Dialect,
+    /// Where the provider is, as a person may see it: for the words of errors, never for a request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base_url: Option<String>,
 }
 
 impl Endpoint {
@@ -50,6 +53,16 @@ impl Endpoint {
             dialect: Dialect::of(&provider),
             provider,
             model: None,
+            base_url: None,
+        }
+    }
+
+    /// The same at this address, shown without a user or a password in it.
+    #[must_use]
+    pub fn at(self, base_url: impl Into<String>) -> Self {
+        Self {
+            base_url: Some(base_url.into()),
+            ..self
         }
     }
 
@@ -171,10 +184,10 @@ impl Wire {
         body: &[u8],
     ) -> WireError {
         match self {
-            Self::Anthropic => anthropic::error_with_headers(status, headers, body),
-            Self::OpenaiResponses => openai_responses::error(status, headers, body),
-            Self::OpenaiChat => openai_chat::error(&endpoint.dialect, status, headers, body),
-            Self::Gemini => gemini::error(status, headers, body),
+            Self::Anthropic => anthropic::error_at(endpoint, status, headers, body),
+            Self::OpenaiResponses => openai_responses::error(endpoint, status, headers, body),
+            Self::OpenaiChat => openai_chat::error(endpoint, status, headers, body),
+            Self::Gemini => gemini::error(endpoint, status, headers, body),
         }
     }
 }

@@ -29,6 +29,8 @@ pub mod sse;
 mod stream;
 #[cfg(test)]
 mod test_kit;
+#[cfg(test)]
+mod tests;
 mod tools;
 
 pub use family::model_family;
@@ -69,8 +71,8 @@ pub struct WireError {
     pub kind: String,
     /// What failed, why, and what to do.
     pub message: String,
-    /// Whether the same request may be sent again: the failure passes by itself, and nothing of
-    /// a reply has come yet.
+    /// Whether the same request may be sent again: the failure passes by itself, and a person has
+    /// seen nothing of a reply. A call that was being written is not seen, and nothing of it ran.
     pub retryable: bool,
     /// How long the body asks to wait before that. What a `retry-after` header asks for is not
     /// read here: it may be a date, and a wire has no clock.

@@ -3,6 +3,7 @@
 //! Tolerant of what gateways leave out or add, strict about what would change the meaning: two
 //! messages in one stream, pieces of a block that never began, data that is not JSON.
 
+use std::borrow::Cow;
 use std::mem;
 
 use serde::Deserialize;
@@ -129,7 +130,7 @@ impl Reply for Message {
             "message_stop" => self.stopped(out),
             "error" => {
                 let error = data.get("error").unwrap_or(&Value::Null);
-                self.error = Some(errors::in_stream(error, !self.blocks.is_empty()));
+                self.error = Some(errors::in_stream(error, self.has_shown()));
             }
             // `ping`, and kinds that this version does not know.
             _ => {}
@@ -178,7 +179,7 @@ impl Reply for Message {
             self.ended = true;
         }
         if !self.ended && self.error.is_none() {
-            self.error = Some(failure::cut(WHO, !self.blocks.is_empty()));
+            self.error = Some(failure::cut(WHO, self.has_shown()));
         }
         let mut response = self.response;
         response.parts = self
@@ -200,6 +201,15 @@ impl Message {
             provider: provider.to_owned(),
             ..Self::default()
         }
+    }
+
+    /// Whether a person has seen something of the reply. A call is not shown before the end.
+    fn has_shown(&self) -> bool {
+        self.blocks.iter().any(|block| match block.kind() {
+            "tool_use" => false,
+            kind @ ("text" | "thinking") => !block.text(kind).is_empty(),
+            _ => true,
+        })
     }
 
     /// The end of the message; false when it is something else.
@@ -325,12 +335,19 @@ impl Message {
             block.apply(delta);
             return;
         };
-        let piece = text_of(delta, field);
-        block.push(kind, piece);
+        // An input that a gateway hands on as it is instead of as its text.
+        let piece = match delta.get(field) {
+            Some(Value::String(piece)) => Cow::Borrowed(piece.as_str()),
+            Some(other @ (Value::Object(_) | Value::Array(_))) if kind == "input_json_delta" => {
+                Cow::Owned(other.to_string())
+            }
+            _ => Cow::Borrowed(""),
+        };
+        block.push(kind, &piece);
         if piece.is_empty() {
             return;
         }
-        let delta = piece.to_owned();
+        let delta = piece.into_owned();
         match kind {
             "text_delta" => out.push(StreamEvent::Content { delta }),
             "thinking_delta" => out.push(StreamEvent::Thinking { delta }),

@@ -5,18 +5,19 @@
 
 use serde_json::Value;
 
-use super::WHO;
-use crate::wire::WireError;
+use super::{PROVIDER, WHO};
 use crate::wire::failure::{self, Refused, kind_of_status, shown, text_of};
+use crate::wire::{Endpoint, WireError};
 
 /// What a reply with this status and body means. The body may be JSON, a proxy's HTML or empty.
 #[must_use]
 pub fn error(status: u16, body: &[u8]) -> WireError {
-    error_with_headers(status, &[], body)
+    error_at(&Endpoint::new(PROVIDER), status, &[], body)
 }
 
-/// The same, with what the headers say.
-pub(in crate::wire) fn error_with_headers(
+/// The same, with where the request went and what the headers say.
+pub(in crate::wire) fn error_at(
+    endpoint: &Endpoint,
     status: u16,
     headers: &[(String, String)],
     body: &[u8],
@@ -31,6 +32,7 @@ pub(in crate::wire) fn error_with_headers(
     };
     Refused {
         who: WHO,
+        endpoint,
         status,
         word,
         text: &text,
@@ -45,12 +47,13 @@ pub(in crate::wire) fn error_with_headers(
     .error()
 }
 
-/// What an `error` event inside a stream means; `output`: whether something of the reply had come.
-pub(super) fn in_stream(error: &Value, output: bool) -> WireError {
+/// What an `error` event inside a stream means; `shown`: whether a person has
+/// seen something of the reply.
+pub(super) fn in_stream(error: &Value, shown: bool) -> WireError {
     let word = text_of(error, "type");
     let text = text_of(error, "message");
     let told = if text.is_empty() { word } else { text };
-    failure::in_stream(WHO, kind_of(word, 0, text), told, output)
+    failure::in_stream(WHO, kind_of(word, 0, text), told, shown)
 }
 
 fn kind_of(word: &str, status: u16, text: &str) -> &'static str {
@@ -107,7 +110,7 @@ mod tests {
         rate_limited true | Anthropic gave no reply (HTTP status 429). It gave no reason. The account's rate limit is reached; wait, or send less at a time.
         overloaded true | Anthropic gave no reply (HTTP status 529, overloaded_error). Overloaded. The service is overloaded; try again in a while or use another model.
         api true | Anthropic gave no reply (HTTP status 502). What it sent is not this API's error: 502 Bad Gateway. Something failed on the provider's side; try again.
-        not_found false | Anthropic gave no reply (HTTP status 404). no such route. Check the model's name and the base URL.
+        not_found false | Anthropic gave no reply (HTTP status 404). no such route. Check the name or id that was asked for, and the base URL.
         too_large false | Anthropic gave no reply (HTTP status 400, invalid_request_error). prompt is too long: 3 tokens > 2 maximum. The conversation is too long for the model; compact it or fork it earlier.
         bad_request false | Anthropic gave no reply (HTTP status 400, invalid_request_error). x: bad. The request is wrong as it is, so sending it again will not help.
         "#);

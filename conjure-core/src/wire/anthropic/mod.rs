@@ -18,7 +18,7 @@ pub use decode::{decode_body, decoder};
 pub(super) use decode::{decode_body_of, decoder_of};
 pub use encode::encode;
 pub use errors::error;
-pub(super) use errors::error_with_headers;
+pub(super) use errors::error_at;
 
 /// The provider, as sidecars and server items name it.
 pub const PROVIDER: &str = "anthropic";

@@ -236,7 +236,7 @@ impl Reply for Chunks {
             self.pieces.close(out);
         }
         if stop.is_none() && self.error.is_none() {
-            self.error = Some(failure::cut(WHO, self.pieces.len() > 0));
+            self.error = Some(failure::cut(WHO, self.pieces.has_shown()));
         }
         let model = self.asked.as_deref().unwrap_or(&self.response.model);
         let family = model_family(model);
@@ -283,7 +283,7 @@ impl Chunks {
         }
         if let Some(error) = chunk.error {
             let error: Value = serde_json::from_str(error.get()).unwrap_or_default();
-            self.error = Some(errors::in_stream(&error, self.pieces.len() > 0));
+            self.error = Some(errors::in_stream(&error, self.pieces.has_shown()));
         }
     }
 
@@ -327,7 +327,7 @@ impl Chunks {
                 let told = format!("the model's call cannot be used ({word}) {why}");
                 let error = serde_json::json!({"message": told.trim_end(), "code": 500});
                 self.finish = Some(Cow::Owned(word.to_owned()));
-                self.error = Some(errors::in_stream(&error, self.pieces.len() > 0));
+                self.error = Some(errors::in_stream(&error, self.pieces.has_shown()));
             }
             "STOP" => self.finish = Some(Cow::Borrowed("STOP")),
             "MAX_TOKENS" => self.finish = Some(Cow::Borrowed("MAX_TOKENS")),

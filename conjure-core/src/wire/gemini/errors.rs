@@ -5,11 +5,16 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::WHO;
-use crate::wire::WireError;
 use crate::wire::failure::{self, Refused, kind_of_status, shown, text_of};
+use crate::wire::{Endpoint, WireError};
 
 /// What a reply with this status and body means. The body may be JSON, a proxy's HTML or empty.
-pub(in crate::wire) fn error(status: u16, headers: &[(String, String)], body: &[u8]) -> WireError {
+pub(in crate::wire) fn error(
+    endpoint: &Endpoint,
+    status: u16,
+    headers: &[(String, String)],
+    body: &[u8],
+) -> WireError {
     let json: Option<Value> = serde_json::from_slice(body).ok();
     let inner = json.as_ref().and_then(of_body);
     let (word, text) = match inner {
@@ -22,6 +27,7 @@ pub(in crate::wire) fn error(status: u16, headers: &[(String, String)], body: &[
     };
     let refused = Refused {
         who: WHO,
+        endpoint,
         status,
         word,
         text: &text,
@@ -42,8 +48,9 @@ pub(super) fn of_body(body: &Value) -> Option<&Value> {
     body.get("error").filter(|error| !error.is_null())
 }
 
-/// What an error inside a stream means; `output`: whether something of the reply had come.
-pub(super) fn in_stream(error: &Value, output: bool) -> WireError {
+/// What an error inside a stream means; `shown`: whether a person has
+/// seen something of the reply.
+pub(super) fn in_stream(error: &Value, shown: bool) -> WireError {
     let word = text_of(error, "status");
     let text = text_of(error, "message");
     let status = error.get("code").and_then(Value::as_u64);
@@ -52,7 +59,7 @@ pub(super) fn in_stream(error: &Value, output: bool) -> WireError {
     let told = if text.is_empty() { word } else { text };
     WireError {
         retry_after: retry_delay(error),
-        ..failure::in_stream(WHO, kind, told, output)
+        ..failure::in_stream(WHO, kind, told, shown)
     }
 }
 
@@ -100,8 +107,12 @@ mod tests {
 
     use super::*;
 
+    fn at() -> Endpoint {
+        Endpoint::new("gemini").with_model("x")
+    }
+
     fn line(status: u16, body: &str) -> String {
-        let error = error(status, &[], body.as_bytes());
+        let error = error(&at(), status, &[], body.as_bytes());
         format!("{} {} | {}", error.kind, error.retryable, error.message)
     }
 
@@ -120,11 +131,11 @@ mod tests {
     fn the_wait_that_an_error_asks_for_is_read_wherever_it_comes() {
         let body = asks_to_wait("37s");
         let wait = Some(Duration::from_secs(37));
-        let refused = error(429, &[], body.as_bytes());
+        let refused = error(&at(), 429, &[], body.as_bytes());
         assert_eq!((refused.retry_after, refused.retryable), (wait, true));
         // Where a stream was asked for without `alt=sse`, and inside a stream.
         let list = format!("[{body}]");
-        assert_eq!(error(429, &[], list.as_bytes()).retry_after, wait);
+        assert_eq!(error(&at(), 429, &[], list.as_bytes()).retry_after, wait);
         let value: Value = serde_json::from_str(&body).unwrap();
         let inner = of_body(&value).unwrap();
         assert_eq!(in_stream(inner, false).retry_after, wait);
@@ -132,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_wait_is_seconds_with_a_fraction_and_nothing_else() {
-        let asked = |wait: &str| error(429, &[], asks_to_wait(wait).as_bytes()).retry_after;
+        let asked = |wait: &str| error(&at(), 429, &[], asks_to_wait(wait).as_bytes()).retry_after;
         for (text, seconds, nanos) in [
             ("0s", 0, 0),
             ("0.5s", 0, 500_000_000),
@@ -166,7 +177,11 @@ mod tests {
             r#"{"error":"google.rpc.RetryInfo"}"#,
             "",
         ] {
-            assert_eq!(error(429, &[], body.as_bytes()).retry_after, None, "{body}");
+            assert_eq!(
+                error(&at(), 429, &[], body.as_bytes()).retry_after,
+                None,
+                "{body}"
+            );
         }
     }
 
@@ -196,7 +211,7 @@ mod tests {
             line(500, "<title>Error</title>"),
         ];
         insta::assert_snapshot!(lines.join("\n"), @r"
-        not_found false | Gemini gave no reply (HTTP status 404, NOT_FOUND). models/x is not found. Check the model's name and the base URL.
+        not_found false | Gemini gave no reply (HTTP status 404, NOT_FOUND). models/x is not found. Check that the provider has the model `x` (`conjure models` lists what it has), and that the base URL is its API's.
         auth false | Gemini gave no reply (HTTP status 400, INVALID_ARGUMENT). API key not valid. Check the API key that the session uses, and that its account may use this model.
         rate_limited true | Gemini gave no reply (HTTP status 429, RESOURCE_EXHAUSTED). Quota. The account's rate limit is reached; wait, or send less at a time.
         too_large false | Gemini gave no reply (HTTP status 400, INVALID_ARGUMENT). The input token count (9) exceeds the maximum number of tokens allowed (8). The conversation is too long for the model; compact it or fork it earlier.

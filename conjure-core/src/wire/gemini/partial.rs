@@ -22,14 +22,13 @@ pub(super) fn apply(arguments: &mut Map<String, Value>, piece: &Value) -> bool {
     let Some(steps) = path.and_then(steps) else {
         return false;
     };
-    let value = ["stringValue", "numberValue", "boolValue"]
-        .iter()
-        .find_map(|name| piece.get(*name));
-    let value = match value {
-        Some(value) => value.clone(),
-        None if piece.get("nullValue").is_some() => Value::Null,
-        // The end of a value, or its beginning without any of it.
-        None => return true,
+    let Some(value) = value(piece) else {
+        // The end of a value, or its beginning without any of it; anything else is not understood,
+        // and arguments without it would be others than the model meant.
+        let known = |name: &String| matches!(name.as_str(), "jsonPath" | "willContinue");
+        return piece
+            .as_object()
+            .is_some_and(|piece| piece.keys().all(known));
     };
     let mut steps = steps.into_iter();
     let Some(Step::Field(first)) = steps.next() else {
@@ -68,6 +67,16 @@ pub(super) fn apply(arguments: &mut Map<String, Value>, piece: &Value) -> bool {
         (at, value) => *at = value,
     }
     true
+}
+
+/// The value that a piece brings, in the type that its field says.
+fn value(piece: &Value) -> Option<Value> {
+    let of =
+        |name: &str, fits: fn(&Value) -> bool| piece.get(name).filter(|value| fits(value)).cloned();
+    of("stringValue", Value::is_string)
+        .or_else(|| of("numberValue", Value::is_number))
+        .or_else(|| of("boolValue", Value::is_boolean))
+        .or_else(|| piece.get("nullValue").map(|_| Value::Null))
 }
 
 /// The steps of a path such as `$.a.b[0]['c d']`.

@@ -155,6 +155,8 @@ struct Call {
     arguments: Map<String, Value>,
     /// What is no object, or could not be put together.
     odd: Option<String>,
+    /// Whether something of the arguments has come.
+    begun: bool,
     /// Whether more of the arguments is to come.
     open: bool,
     signature: Option<String>,
@@ -163,6 +165,15 @@ struct Call {
 impl Pieces {
     pub(super) fn len(&self) -> usize {
         self.0.len()
+    }
+
+    /// Whether a person has seen something of it. A call is not shown before the end.
+    pub(super) fn has_shown(&self) -> bool {
+        self.0.iter().any(|piece| match piece {
+            Piece::Text { text, .. } => !text.is_empty(),
+            Piece::Item(_) => true,
+            Piece::Call(_) => false,
+        })
     }
 
     pub(super) fn has_calls(&self) -> bool {
@@ -272,17 +283,28 @@ impl Pieces {
         }
         known.open = call.will_continue.is_some_and(|raw| raw.get() == "true");
         match args {
-            Value::Object(arguments) if known.arguments.is_empty() => {
-                known.arguments = arguments;
+            Value::Object(arguments) => {
+                known.begun = true;
+                if known.arguments.is_empty() {
+                    known.arguments = arguments;
+                } else {
+                    known.arguments.extend(arguments);
+                }
             }
-            Value::Object(arguments) => known.arguments.extend(arguments),
             Value::Null => {}
             other => known.odd = Some(other.to_string()),
         }
-        for piece in pieces.as_array().into_iter().flatten() {
-            if !partial::apply(&mut known.arguments, piece) {
-                known.odd = Some(piece.to_string());
+        match pieces {
+            Value::Array(pieces) => {
+                for piece in &pieces {
+                    known.begun = true;
+                    if !partial::apply(&mut known.arguments, piece) {
+                        known.odd = Some(piece.to_string());
+                    }
+                }
             }
+            Value::Null => {}
+            other => known.odd = Some(other.to_string()),
         }
         if !known.open {
             let count = if name.is_empty() { count - 1 } else { count };
@@ -294,11 +316,12 @@ impl Pieces {
     }
 
     /// Ends a call whose last piece did not come: the next part, or the end, says that it is whole.
+    /// One that promised arguments of which none came stays open, and so does not run without them.
     pub(super) fn close(&mut self, out: &mut Vec<StreamEvent>) {
         let mut count = 0;
         for piece in &mut self.0 {
             if let Piece::Call(call) = piece {
-                if std::mem::take(&mut call.open) {
+                if call.begun && std::mem::take(&mut call.open) {
                     out.push(StreamEvent::Call {
                         call_id: call.call_id(count),
                     });

@@ -5,8 +5,8 @@
 
 use serde_json::Value;
 
-use crate::wire::WireError;
 use crate::wire::failure::{self, Refused, kind_of_status, shown, text_of};
+use crate::wire::{Endpoint, WireError};
 
 /// An error as a server told it.
 #[derive(Debug, Default, PartialEq)]
@@ -88,6 +88,7 @@ impl ErrorText {
 /// What a reply with this status and body means. The body may be JSON, a proxy's HTML or empty.
 pub(in crate::wire) fn error(
     who: &str,
+    endpoint: &Endpoint,
     status: u16,
     headers: &[(String, String)],
     body: &[u8],
@@ -122,6 +123,7 @@ pub(in crate::wire) fn error(
     });
     Refused {
         who,
+        endpoint,
         status,
         word: &told.word,
         text: &told.text,
@@ -133,8 +135,9 @@ pub(in crate::wire) fn error(
     .error()
 }
 
-/// What an error inside a reply means; `output`: whether something of the reply had come.
-pub(in crate::wire) fn in_stream(who: &str, error: &Value, output: bool) -> WireError {
+/// What an error inside a reply means; `shown`: whether a person has
+/// seen something of the reply.
+pub(in crate::wire) fn in_stream(who: &str, error: &Value, shown: bool) -> WireError {
     let told = ErrorText::of(error);
     let text = if told.text.is_empty() {
         &told.word
@@ -146,15 +149,19 @@ pub(in crate::wire) fn in_stream(who: &str, error: &Value, output: bool) -> Wire
     } else {
         text
     };
-    failure::in_stream(who, told.kind(0), text, output)
+    failure::in_stream(who, told.kind(0), text, shown)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn at() -> Endpoint {
+        Endpoint::new("openai").with_model("x")
+    }
+
     fn line(status: u16, body: &str) -> String {
-        let error = error("OpenAI", status, &[], body.as_bytes());
+        let error = error("OpenAI", &at(), status, &[], body.as_bytes());
         format!("{} {} | {}", error.kind, error.retryable, error.message)
     }
 
@@ -196,14 +203,14 @@ mod tests {
         ];
         insta::assert_snapshot!(lines.join("\n"), @r#"
         auth false | OpenAI gave no reply (HTTP status 401, invalid_api_key). Incorrect API key provided: sk-…. Check the API key that the session uses, and that its account may use this model.
-        not_found false | OpenAI gave no reply (HTTP status 400, model_not_found). No such model. Check the model's name and the base URL.
+        not_found false | OpenAI gave no reply (HTTP status 400, model_not_found). No such model. Check that the provider has the model `x` (`conjure models` lists what it has), and that the base URL is its API's.
         auth false | OpenAI gave no reply (HTTP status 429, insufficient_quota). You exceeded your quota. Check the API key that the session uses, and that its account may use this model.
         rate_limited true | OpenAI gave no reply (HTTP status 429, rate_limit_exceeded). Slow. The account's rate limit is reached; wait, or send less at a time.
         too_large false | OpenAI gave no reply (HTTP status 400, context_length_exceeded). maximum context length is 8192. The conversation is too long for the model; compact it or fork it earlier.
         api true | OpenAI gave no reply (HTTP status 502). Provider returned error: no upstream. Something failed on the provider's side; try again.
         bad_request false | OpenAI gave no reply (HTTP status 422, invalid_request_error). x: bad. The request is wrong as it is, so sending it again will not help.
         bad_request false | OpenAI gave no reply (HTTP status 422). [{"msg":"Field required"}]. The request is wrong as it is, so sending it again will not help.
-        not_found false | OpenAI gave no reply (HTTP status 404). model 'x' not found. Check the model's name and the base URL.
+        not_found false | OpenAI gave no reply (HTTP status 404). model 'x' not found. Check that the provider has the model `x` (`conjure models` lists what it has), and that the base URL is its API's.
         api true | OpenAI gave no reply (HTTP status 500). What it sent is not this API's error: Oh no. Something failed on the provider's side; try again.
         overloaded true | OpenAI gave no reply (HTTP status 503). It gave no reason. The service is overloaded; try again in a while or use another model.
         "#);
@@ -217,8 +224,8 @@ mod tests {
                 ("x-request-id".to_owned(), "req_7".to_owned()),
             ]
         };
-        assert!(error("OpenAI", 400, &headers("true"), b"").retryable);
-        let error = error("OpenAI", 503, &headers("false"), b"");
+        assert!(error("OpenAI", &at(), 400, &headers("true"), b"").retryable);
+        let error = error("OpenAI", &at(), 503, &headers("false"), b"");
         assert!(!error.retryable && error.message.ends_with("(request req_7)"));
     }
 }

@@ -54,10 +54,10 @@ pub(super) struct Assembly {
 }
 
 impl Assembly {
-    /// Whether something of the message has come.
-    pub(super) fn has_output(&self) -> bool {
+    /// Whether a person has seen something of the message. A call is not shown before the end.
+    pub(super) fn has_shown(&self) -> bool {
         let texts = !self.text.is_empty() || !self.refusal.is_empty();
-        texts || self.has_calls() || !self.reasoning.is_empty()
+        texts || !self.reasoning.is_empty()
     }
 
     pub(super) fn has_calls(&self) -> bool {

@@ -81,6 +81,8 @@ struct Chunks {
     heard: bool,
     /// Whether `[DONE]` came, or a whole body.
     done: bool,
+    /// Whether its tokens were told, which a server does when the reply is whole.
+    counted: bool,
     error: Option<WireError>,
 }
 
@@ -95,6 +97,7 @@ impl Chunks {
             finish: None,
             heard: false,
             done: false,
+            counted: false,
             error: None,
         }
     }
@@ -156,11 +159,13 @@ impl Reply for Chunks {
 
     fn end(mut self, out: &mut Vec<StreamEvent>) -> Decoded {
         let ended = self.done || (self.finish.is_some() && !self.dialect.ends_with_done);
-        let told_why = self.finish.is_some() || !self.dialect.says_why;
+        // Upstreams of routers leave the reason out; the tokens and `[DONE]` then say that the
+        // reply is whole.
+        let told_why = self.finish.is_some() || !self.dialect.says_why || self.counted;
         let complete = self.error.is_none() && ended && told_why;
         if !complete && self.error.is_none() {
-            let output = self.message.has_output();
-            self.error = Some(failure::cut(&self.dialect.title, output));
+            let shown = self.message.has_shown();
+            self.error = Some(failure::cut(&self.dialect.title, shown));
         }
         self.response.stop = self.stop();
         let stop = self.response.stop.as_ref();
@@ -223,6 +228,7 @@ impl Chunks {
         if let Some(counts) = chunk.usage {
             let counts: Value = serde_json::from_str(counts.get()).unwrap_or_default();
             if counts.is_object() {
+                self.counted = true;
                 let usage = usage(&counts);
                 if usage != self.response.usage {
                     self.response.usage = usage;
@@ -232,8 +238,8 @@ impl Chunks {
         }
         if let Some(error) = chunk.error {
             let error: Value = serde_json::from_str(error.get()).unwrap_or_default();
-            let output = self.message.has_output();
-            self.error = Some(errors::in_stream(&self.dialect.title, &error, output));
+            let shown = self.message.has_shown();
+            self.error = Some(errors::in_stream(&self.dialect.title, &error, shown));
         } else if let Some(word @ ("error" | "insufficient_system_resource")) =
             self.finish.as_deref()
         {
@@ -241,8 +247,8 @@ impl Chunks {
                 "message": format!("it stopped with `{word}`"),
                 "code": if word == "error" { "server_error" } else { "server_is_overloaded" },
             });
-            let output = self.message.has_output();
-            self.error = Some(errors::in_stream(&self.dialect.title, &error, output));
+            let shown = self.message.has_shown();
+            self.error = Some(errors::in_stream(&self.dialect.title, &error, shown));
         }
     }
 

@@ -34,7 +34,7 @@ pub struct Dialect {
     pub files: bool,
     /// Whether a stream surely ends with `[DONE]`: without it the reply was cut.
     pub ends_with_done: bool,
-    /// Whether a reply surely says why it stopped: without that it was cut.
+    /// Whether a reply surely says why it stopped, or tells its tokens: without either it was cut.
     pub says_why: bool,
 }
 

@@ -2,21 +2,20 @@
 
 use serde_json::Value;
 
-use super::Dialect;
-use crate::wire::WireError;
-use crate::wire::openai;
+use crate::wire::{Endpoint, WireError, openai};
 
 /// What a reply with this status and body means. The body may be JSON, a proxy's HTML or empty.
 pub(in crate::wire) fn error(
-    dialect: &Dialect,
+    endpoint: &Endpoint,
     status: u16,
     headers: &[(String, String)],
     body: &[u8],
 ) -> WireError {
-    openai::error(&dialect.title, status, headers, body)
+    openai::error(&endpoint.dialect.title, endpoint, status, headers, body)
 }
 
-/// What an `error` inside a reply means; `output`: whether something of the reply had come.
-pub(super) fn in_stream(title: &str, error: &Value, output: bool) -> WireError {
-    openai::in_stream(title, error, output)
+/// What an `error` inside a reply means; `shown`: whether a person has
+/// seen something of the reply.
+pub(super) fn in_stream(title: &str, error: &Value, shown: bool) -> WireError {
+    openai::in_stream(title, error, shown)
 }

@@ -169,10 +169,7 @@ impl Reply for Items {
             "error" => {
                 let event: Value = serde_json::from_str(data).unwrap_or_default();
                 let error = event.get("error").filter(|error| !error.is_null());
-                self.error = Some(errors::in_stream(
-                    error.unwrap_or(&event),
-                    self.has_output(),
-                ));
+                self.error = Some(errors::in_stream(error.unwrap_or(&event), self.has_shown()));
             }
             // Those that repeat what a later one says, and kinds that are not known.
             _ => {}
@@ -220,7 +217,7 @@ impl Reply for Items {
 
     fn end(mut self, _out: &mut Vec<StreamEvent>) -> Decoded {
         if !self.ended && self.error.is_none() {
-            self.error = Some(failure::cut(WHO, self.has_output()));
+            self.error = Some(failure::cut(WHO, self.has_shown()));
         }
         let mut items = std::mem::take(&mut self.items);
         items.sort_by_key(|item| item.index);
@@ -241,8 +238,20 @@ impl Reply for Items {
 }
 
 impl Items {
-    fn has_output(&self) -> bool {
-        !self.items.is_empty()
+    /// Whether a person has seen something of the reply. A call is not shown before the end.
+    fn has_shown(&self) -> bool {
+        self.items.iter().any(|item| {
+            let shown = item.done.as_ref().unwrap_or(&item.begun);
+            let told = |(field, _, text): &(Field, u64, String)| {
+                *field != Field::Arguments && !text.is_empty()
+            };
+            match kind(shown) {
+                "function_call" | "custom_tool_call" => false,
+                "message" => item.texts.iter().any(told) || !item::message_text(shown).is_empty(),
+                "reasoning" => item.texts.iter().any(told) || !item::thought_text(shown).is_empty(),
+                _ => true,
+            }
+        })
     }
 
     fn name(&mut self, object: &Object<'_>) {
@@ -322,7 +331,7 @@ impl Items {
         }
     }
 
-    fn done(&mut self, index: Option<u64>, item: Value, out: &mut Vec<StreamEvent>) {
+    fn done(&mut self, index: Option<u64>, mut item: Value, out: &mut Vec<StreamEvent>) {
         let at = match index {
             Some(index) => self.items.iter().rposition(|known| known.index == index),
             None => self.items.iter().position(|known| known.done.is_none()),
@@ -355,6 +364,7 @@ impl Items {
                 out.extend(delta.map(|delta| StreamEvent::Thinking { delta }));
             }
             _ if is_call(&item) => {
+                known.complete_arguments(&mut item);
                 if !is_cut(&item) {
                     out.push(StreamEvent::Call {
                         call_id: text(&item, "call_id").to_owned(),
@@ -390,7 +400,7 @@ impl Items {
                 } else {
                     &object.error
                 };
-                self.error = Some(errors::in_stream(error, self.has_output()));
+                self.error = Some(errors::in_stream(error, self.has_shown()));
                 return;
             }
             Some("queued" | "in_progress") => {
@@ -447,6 +457,21 @@ impl Item {
         };
         let texts: Vec<&str> = told.map(|(.., text)| text.as_str()).collect();
         texts.join(between)
+    }
+
+    /// Puts the arguments that came in pieces into the item of a gateway that leaves them out.
+    fn complete_arguments(&self, item: &mut Value) {
+        let field = item::arguments_field(item);
+        if !item::written(item, field).is_empty() {
+            return;
+        }
+        let told = self
+            .texts
+            .iter()
+            .find(|(kind, ..)| *kind == Field::Arguments);
+        if let (Some((.., text)), Some(fields)) = (told, item.as_object_mut()) {
+            fields.insert(field.to_owned(), text.as_str().into());
+        }
     }
 
     /// The item as it was in the end, or as far as it came.

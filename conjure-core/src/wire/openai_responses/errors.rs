@@ -3,16 +3,20 @@
 use serde_json::Value;
 
 use super::WHO;
-use crate::wire::WireError;
-use crate::wire::openai;
+use crate::wire::{Endpoint, WireError, openai};
 
 /// What a reply with this status and body means. The body may be JSON, a proxy's HTML or empty.
-pub(in crate::wire) fn error(status: u16, headers: &[(String, String)], body: &[u8]) -> WireError {
-    openai::error(WHO, status, headers, body)
+pub(in crate::wire) fn error(
+    endpoint: &Endpoint,
+    status: u16,
+    headers: &[(String, String)],
+    body: &[u8],
+) -> WireError {
+    openai::error(WHO, endpoint, status, headers, body)
 }
 
-/// What an `error` event or a failed response means; `output`: whether something of the reply had
-/// come.
-pub(super) fn in_stream(error: &Value, output: bool) -> WireError {
-    openai::in_stream(WHO, error, output)
+/// What an `error` event or a failed response means; `shown`: whether a person has seen something
+/// of the reply.
+pub(super) fn in_stream(error: &Value, shown: bool) -> WireError {
+    openai::in_stream(WHO, error, shown)
 }

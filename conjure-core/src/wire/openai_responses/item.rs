@@ -4,6 +4,8 @@
 //! the item of it again. `after` in a sidecar is ours: the thought that stood right in front of the
 //! item, without which the API takes neither of the two.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
 
 use crate::chat::{Content, FunctionCall, Part, Sidecar};
@@ -54,6 +56,24 @@ pub(super) fn text<'a>(item: &'a Value, name: &str) -> &'a str {
 /// Whether the item is a call that the host is to run.
 pub(super) fn is_call(item: &Value) -> bool {
     matches!(kind(item), "function_call" | "custom_tool_call")
+}
+
+/// The field that holds what the model wrote for a call.
+pub(super) fn arguments_field(call: &Value) -> &'static str {
+    if kind(call) == "custom_tool_call" {
+        "input"
+    } else {
+        "arguments"
+    }
+}
+
+/// A field's text. Gateways send arguments as an object too, which must not be taken for nothing.
+pub(super) fn written<'a>(item: &'a Value, field: &str) -> Cow<'a, str> {
+    match item.get(field) {
+        Some(Value::String(text)) => Cow::Borrowed(text),
+        None | Some(Value::Null) => Cow::Borrowed(""),
+        Some(other) => Cow::Owned(other.to_string()),
+    }
 }
 
 /// Whether the item was cut off inside.
@@ -127,16 +147,16 @@ fn message_parts(item: &Value, after: Option<Value>, signer: &Signer, parts: &mu
 fn call_parts(item: &Value, after: Option<Value>, signer: &Signer, parts: &mut Vec<Part>) {
     let whole = !is_cut(item);
     let is_custom = kind(item) == "custom_tool_call";
+    let written = written(item, arguments_field(item));
     let (arguments, arguments_text) = if is_custom {
         // Free text, not JSON.
-        let input = text(item, "input");
         if whole {
-            (json!({ "input": input }), None)
+            (json!({ "input": written }), None)
         } else {
-            (json!({}), Some(input.to_owned()))
+            (json!({}), Some(written.into_owned()))
         }
     } else {
-        arguments::parsed(text(item, "arguments"), whole)
+        arguments::parsed(&written, whole)
     };
     let call = FunctionCall {
         call_id: text(item, "call_id").to_owned(),

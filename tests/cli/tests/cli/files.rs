@@ -163,7 +163,7 @@ fn p14_the_files_that_the_provider_keeps_are_listed_page_by_page_and_deleted() {
     Deleted file_129.
     --- stderr
     error: anthropic: `../x` is no id
-    error: anthropic: Anthropic gave no reply (HTTP status 404, not_found_error). File not found: file_9. Check the model's name and the base URL. (request req_mock_132)
+    error: anthropic: Anthropic gave no reply (HTTP status 404, not_found_error). File not found: file_9. Check the name or id that was asked for, and the base URL. (request req_mock_132)
     ");
     assert_eq!(mock.hosted().files().len(), 1);
     assert_eq!(mock.violations(), []);

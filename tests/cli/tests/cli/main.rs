@@ -49,6 +49,8 @@ mod mcp;
 #[cfg(test)]
 mod mcp_import;
 #[cfg(test)]
+mod odd_replies;
+#[cfg(test)]
 mod plugin;
 #[cfg(test)]
 mod plugin_new;

@@ -1,0 +1,76 @@
+//! Replies that a provider ends or fills oddly, as `conjure run` takes them: what is whole runs, what
+//! is malformed is refused, and an address where nothing is is told with what to look at.
+
+use conjure_kit::{Model, Workspace};
+use conjure_mock_llm::{ErrorReply, Faults, Message, Wire};
+use serde_json::json;
+
+use crate::stage::{CACHE, conjure, workspace};
+
+/// `conjure run` with this provider on its own wire.
+fn run(workspace: &Workspace, model: &Model, provider: &str, key: &str) -> conjure_kit::Output {
+    let args = format!(
+        "run --allow * --provider {provider} --model a-model --base-url {} Go.",
+        model.base_url()
+    );
+    conjure(workspace, &args).env(key, "k").run().unwrap()
+}
+
+#[test]
+fn a_call_runs_when_a_chat_stream_tells_its_tokens_and_its_end_but_not_why() {
+    let workspace = workspace(&[CACHE]);
+    let model = Model::start().unwrap();
+    let faults = Faults {
+        leave_out: vec!["finish".to_owned()],
+        ..Faults::default()
+    };
+    let call = Message::new().tool_use(
+        "call_1",
+        "cache-manager_execute",
+        json!({ "command": "set city Lyon" }),
+    );
+    model.says(call.faults(faults));
+    model.says(Message::new().text("Done."));
+    let output = run(&workspace, &model, "openrouter", "OPENROUTER_API_KEY");
+    assert_eq!(output.stdout, "Done.\n", "{output:?}");
+    let result = &model.last_request().body["messages"];
+    assert!(!result.to_string().contains("not run"), "{result}");
+}
+
+#[test]
+fn malformed_arguments_of_gemini_are_refused_and_told_to_the_model() {
+    let workspace = workspace(&[CACHE]);
+    for call in [
+        json!({"name": "cache-manager_execute", "partialArgs": "{\"command\": \"list\"}"}),
+        json!({"name": "cache-manager_execute", "willContinue": true}),
+    ] {
+        let model = Model::start().unwrap();
+        let part = json!({ "functionCall": call });
+        model.says(Message::new().raw_on(Wire::Gemini, part));
+        model.says(Message::new().text("Sorry."));
+        let output = run(&workspace, &model, "gemini", "GEMINI_API_KEY");
+        assert_eq!(output.stdout, "Sorry.\n", "{output:?}");
+        let told = model.last_request().body.to_string();
+        assert!(told.contains("arguments are not a JSON object"), "{told}");
+    }
+}
+
+#[test]
+fn an_address_where_nothing_is_is_told_with_the_model_on_every_wire() {
+    let workspace = workspace(&[]);
+    for (provider, key) in [
+        ("anthropic", "ANTHROPIC_API_KEY"),
+        ("openai", "OPENAI_API_KEY"),
+        ("openrouter", "OPENROUTER_API_KEY"),
+        ("gemini", "GEMINI_API_KEY"),
+    ] {
+        let model = Model::start().unwrap();
+        model.says(ErrorReply::new(404));
+        let output = run(&workspace, &model, provider, key);
+        assert_eq!(output.code, Some(3), "{output:?}");
+        let words = "Check that the provider has the model `a-model` (`conjure models` lists what \
+                     it has), and that the base URL";
+        assert!(output.stderr.contains(words), "{provider}: {output:?}");
+        assert_eq!(model.requests().len(), 1, "{provider}");
+    }
+}
