@@ -5,15 +5,19 @@
 
 mod catalog;
 mod clash;
+mod command_pattern;
 mod command_tools;
 mod name;
 mod naming;
 mod outlook;
+mod paths;
 mod pattern;
 mod policy;
 mod resolve;
+mod shell;
 mod table;
 mod versions;
+mod warnings;
 
 pub use catalog::{Catalog, CatalogTool, Effects, Mode, Origin, Prefix, Source};
 pub use clash::{Clash, RoutingError};
@@ -24,6 +28,7 @@ pub use outlook::Outlook;
 pub use pattern::{Pattern, PatternError};
 pub use policy::{Decision, Defaults, Policy, PolicyCall, Rule, Verdict};
 pub use table::{Quarantined, Route, RoutingTable, ShadowReason, Shadowed, TableDiff};
+pub use warnings::PolicyWarning;
 
 #[cfg(test)]
 mod tests;

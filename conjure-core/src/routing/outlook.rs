@@ -25,6 +25,10 @@ pub struct Outlook {
     /// The rules with arguments that decide otherwise where they fit a call, in the order of the
     /// policy. Not empty: the decision depends on the arguments.
     pub depends_on: Vec<Rule>,
+    /// Whether it runs commands that a denying rule may be for, so that one which cannot be judged
+    /// before it runs is asked about.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub asks_in_doubt: bool,
 }
 
 impl Outlook {
@@ -32,7 +36,9 @@ impl Outlook {
     #[must_use]
     pub fn reaches(&self, decision: Decision) -> bool {
         let mut decisions = self.depends_on.iter().map(|rule| rule.decision);
-        self.decision == decision || decisions.any(|other| other == decision)
+        self.decision == decision
+            || decisions.any(|other| other == decision)
+            || (self.asks_in_doubt && decision == Decision::Ask)
     }
 }
 
@@ -90,12 +96,20 @@ impl Policy {
         if depends_on.iter().all(|rule| rule.decision == decision) {
             depends_on.clear();
         }
+        let properties = route.definition.input_schema.get("properties");
+        let takes_commands = properties.is_none_or(|named| named.get("command").is_some());
+        let may_be_denied = |rule: &&Rule| {
+            rule.decision == Decision::Deny && rule.pattern.has_arguments() && !fits_always(rule)
+        };
         Outlook {
             name: name.to_owned(),
             backend: backend.to_owned(),
             effects,
             decision,
             rule: rule.map(|rule| (*rule).clone()),
+            asks_in_doubt: takes_commands
+                && decision != Decision::Deny
+                && about.iter().copied().any(|rule| may_be_denied(&rule)),
             depends_on,
         }
     }
@@ -244,6 +258,7 @@ mod tests {
             Just(json!({})),
             Just(json!({"command": "git status"})),
             Just(json!({"command": "git x; ls"})),
+            Just(json!({"command": "eval $x"})),
             Just(json!({"path": "/a/x"})),
             Just(json!({"n": 1})),
             Just(json!({"q": "xx", "n": [1]})),
@@ -265,7 +280,7 @@ mod tests {
                 prop_assert!(outlook.reaches(verdict.decision), "{outlook:?}: {verdict}");
                 let by = verdict.rule.as_ref();
                 let named = outlook.depends_on.iter().any(|rule| Some(&rule.pattern) == by);
-                if !named {
+                if !named && verdict.doubt.is_none() {
                     prop_assert_eq!(outlook.decision, verdict.decision);
                 }
                 if by.is_none_or(|pattern| !pattern.has_arguments()) {

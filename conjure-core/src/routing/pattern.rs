@@ -1,9 +1,8 @@
 //! Patterns of the tool policy, such as `log-fetcher_*`, `backend:docker` or
 //! `local_bash_tool(git *)`.
 //!
-//! One pattern language for all three decisions, read more narrowly where it allows: a star in
-//! an allowing pattern does not stand for what would smuggle in a second command or another
-//! directory. Decides nothing.
+//! One pattern language for all three decisions, read more narrowly where it allows: there a
+//! command is compared word by word and a path after it was resolved. Decides nothing.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +10,10 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::command_pattern::CommandPattern;
+use super::paths;
 use super::policy::PolicyCall;
+use super::shell::readings;
 
 /// What a rule of the policy is about. `*` stands for any text, also none.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -102,12 +104,9 @@ impl fmt::Display for Pattern {
 }
 
 impl Pattern {
-    /// Whether an allowing rule with this pattern covers a call.
-    ///
-    /// The arguments' main text is compared: `command`, else `path`, else the only argument if
-    /// it is text, else all arguments as JSON. A star stands for no character by which a shell
-    /// starts or redirects something (in `command`), and no `..` comes in through it (in
-    /// `path`).
+    /// Whether an allowing rule with this pattern covers a call, as far as no shell has to be read: the main
+    /// text of its arguments is compared, a `path` after it was resolved. What main text is:
+    /// `command`, else `path`, else the only argument if it is text, else all arguments as JSON.
     pub(super) fn allows(&self, call: &PolicyCall<'_>) -> bool {
         if !self.is_about(call) {
             return false;
@@ -116,15 +115,23 @@ impl Pattern {
             return true;
         };
         match main_text(call.arguments) {
-            Main::Command(text) => glob(pattern, text, |c| !SHELL.contains(&c)),
-            Main::Path(text) => (!leaves(text) || leaves(pattern)) && glob(pattern, text, |_| true),
-            Main::Other(text) => glob(pattern, text, |_| true),
-            Main::Json => glob(pattern, &call.arguments.to_string(), |_| true),
+            // Word for word as it is written; else see [`Self::for_commands`].
+            Main::Command(text) => !pattern.contains('*') && pattern.trim() == text.trim(),
+            Main::Path(text) => allows_path(pattern, text),
+            Main::Other(text) => glob(pattern, text),
+            Main::Json => glob(pattern, &call.arguments.to_string()),
         }
     }
 
-    /// Whether a denying or asking rule with this pattern covers a call: any text anywhere in
-    /// the arguments fits, or all arguments as JSON do.
+    /// What it allows of the commands of a tool; none without arguments, or about other tools.
+    pub(super) fn for_commands(&self, call: &PolicyCall<'_>) -> Option<CommandPattern> {
+        let pattern = self.arguments.as_deref()?;
+        self.is_about(call).then(|| CommandPattern::read(pattern))
+    }
+
+    /// Whether a denying or asking rule with this pattern covers a call, in the widest reading: any
+    /// text anywhere in the arguments fits, as it is written, as a path that is resolved, or as what
+    /// a shell would run of it; or all arguments as JSON do.
     #[must_use]
     pub fn touches(&self, call: &PolicyCall<'_>) -> bool {
         if !self.is_about(call) {
@@ -133,15 +140,40 @@ impl Pattern {
         let Some(pattern) = self.arguments.as_deref() else {
             return true;
         };
-        any_text(call.arguments, &|text| glob(pattern, text, |_| true))
-            || glob(pattern, &call.arguments.to_string(), |_| true)
+        any_text(call.arguments, &|text| {
+            glob(pattern, text) || (paths::is_path(text) && glob(pattern, &paths::resolved(text)))
+        }) || command(call).is_some_and(|command| {
+            let readings = readings(command);
+            readings.iter().any(|reading| glob(pattern, reading))
+        }) || glob(pattern, &call.arguments.to_string())
+    }
+
+    /// The text between the parentheses.
+    pub(super) fn arguments(&self) -> Option<&str> {
+        self.arguments.as_deref()
+    }
+
+    /// The same subject with other arguments.
+    pub(super) fn with_arguments(&self, arguments: &str) -> Self {
+        Self {
+            arguments: Some(arguments.to_owned()),
+            ..self.clone()
+        }
+    }
+
+    /// Whether it may be about tools that run commands in a shell.
+    pub(super) fn may_be_about_commands(&self) -> bool {
+        match &self.subject {
+            Subject::Name(name) => name.ends_with("bash_tool") || name.contains('*'),
+            Subject::Backend(_) => true,
+        }
     }
 
     /// Whether calls of this tool may be what it is about, whatever their arguments.
     pub(super) fn concerns(&self, name: &str, backend: &str) -> bool {
         match &self.subject {
-            Subject::Name(pattern) => glob(pattern, name, |_| true),
-            Subject::Backend(pattern) => glob(pattern, backend, |_| true),
+            Subject::Name(pattern) => glob(pattern, name),
+            Subject::Backend(pattern) => glob(pattern, backend),
         }
     }
 
@@ -160,11 +192,6 @@ impl Pattern {
         self.concerns(call.name, call.backend)
     }
 }
-
-/// What makes a shell run or write something else.
-const SHELL: [char; 12] = [
-    ';', '&', '|', '<', '>', '`', '$', '(', ')', '\n', '\r', '\0',
-];
 
 enum Main<'a> {
     Command(&'a str),
@@ -190,8 +217,21 @@ fn main_text(arguments: &Value) -> Main<'_> {
     }
 }
 
-fn leaves(path: &str) -> bool {
-    path.split(['/', '\\']).any(|part| part == "..")
+/// The command of a call, for tools that have one.
+pub(super) fn command<'a>(call: &PolicyCall<'a>) -> Option<&'a str> {
+    match main_text(call.arguments) {
+        Main::Command(text) => Some(text),
+        Main::Path(_) | Main::Other(_) | Main::Json => None,
+    }
+}
+
+/// A path below what the pattern names, whatever it is written like.
+fn allows_path(pattern: &str, path: &str) -> bool {
+    let (resolved_pattern, resolved) = (paths::resolved(pattern), paths::resolved(path));
+    let only_stars = !pattern.is_empty() && pattern.chars().all(|c| c == '*');
+    only_stars
+        || ((!paths::leaves(&resolved) || paths::leaves(&resolved_pattern))
+            && glob(&resolved_pattern, &resolved))
 }
 
 fn any_text(value: &Value, fits: &impl Fn(&str) -> bool) -> bool {
@@ -203,11 +243,11 @@ fn any_text(value: &Value, fits: &impl Fn(&str) -> bool) -> bool {
     }
 }
 
-/// Whether `text` fits `pattern`, where `*` stands for any run of characters that `star` takes.
+/// Whether `text` fits `pattern`, where `*` stands for any run of characters.
 ///
 /// Going back to the newest star only is enough: an earlier star that took more would have to
 /// take the character at which the newest one stopped, or one that fits the same pattern.
-fn glob(pattern: &str, text: &str, star: impl Fn(char) -> bool) -> bool {
+fn glob(pattern: &str, text: &str) -> bool {
     let (mut pattern, mut text) = (pattern.chars(), text.chars());
     let mut back = None;
     loop {
@@ -226,13 +266,11 @@ fn glob(pattern: &str, text: &str, star: impl Fn(char) -> bool) -> bool {
                 let Some((after_star, taken)) = &mut back else {
                     return false;
                 };
-                match taken.next() {
-                    Some(character) if star(character) => {
-                        pattern = after_star.clone();
-                        text = taken.clone();
-                    }
-                    _ => return false,
+                if taken.next().is_none() {
+                    return false;
                 }
+                pattern = after_star.clone();
+                text = taken.clone();
             }
         }
     }
@@ -244,12 +282,12 @@ mod tests {
 
     use super::*;
 
-    fn slow(pattern: &[char], text: &[char], star: &dyn Fn(char) -> bool) -> bool {
+    fn slow(pattern: &[char], text: &[char]) -> bool {
         match (pattern.split_first(), text.split_first()) {
             (None, None) => true,
-            (Some(('*', rest)), _) if slow(rest, text, star) => true,
-            (Some(('*', _)), Some((c, rest))) => star(*c) && slow(pattern, rest, star),
-            (Some((p, patterns)), Some((c, rest))) => p == c && slow(patterns, rest, star),
+            (Some(('*', rest)), _) if slow(rest, text) => true,
+            (Some(('*', _)), Some((_, rest))) => slow(pattern, rest),
+            (Some((p, patterns)), Some((c, rest))) => p == c && slow(patterns, rest),
             _ => false,
         }
     }
@@ -258,12 +296,7 @@ mod tests {
         #[test]
         fn a_glob_fits_what_trying_every_way_fits(pattern in "[ab;*]{0,8}", text in "[ab;*]{0,10}") {
             let chars = |text: &str| text.chars().collect::<Vec<_>>();
-            for star in [&(|_| true) as &dyn Fn(char) -> bool, &|c| c != ';'] {
-                prop_assert_eq!(
-                    glob(&pattern, &text, star),
-                    slow(&chars(&pattern), &chars(&text), star)
-                );
-            }
+            prop_assert_eq!(glob(&pattern, &text), slow(&chars(&pattern), &chars(&text)));
         }
     }
 

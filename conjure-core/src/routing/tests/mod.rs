@@ -1,5 +1,6 @@
 //! Catalogs and wishes in, tables and errors out. What the tests share stands here.
 
+mod attacks;
 mod build;
 mod run_time;
 mod versions;

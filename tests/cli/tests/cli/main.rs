@@ -57,6 +57,8 @@ mod plugin_new;
 #[cfg(test)]
 mod policy;
 #[cfg(test)]
+mod policy_commands;
+#[cfg(test)]
 mod provider;
 #[cfg(test)]
 mod providers;

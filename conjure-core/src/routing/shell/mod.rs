@@ -1,0 +1,160 @@
+//! A shell command as the policy sees it: its simple commands, in words after quote removal.
+//!
+//! The text is read by a shell parser within bounds of length, depth and steps. Nothing is run or
+//! expanded: what only a running shell knows is marked as such, and what this reading does not
+//! follow is a [`Doubt`] about the whole. Judges nothing.
+
+mod programs;
+mod readings;
+mod walk;
+mod word;
+
+use shuck_parser::parser::Parser;
+use shuck_parser::{ShellDialect, ShellProfile};
+
+use programs::base_name;
+pub(super) use programs::{Program, program};
+pub(super) use readings::readings;
+pub(super) use word::{Piece, Word};
+
+/// The longest command that is read, in bytes.
+const MOST_BYTES: usize = 16 * 1024;
+/// How deep constructs may stand inside each other.
+const MOST_DEPTH: usize = 40;
+/// How many steps the parser may take.
+const MOST_STEPS: usize = 50_000;
+/// How many simple commands are looked at.
+const MOST_COMMANDS: usize = 512;
+
+/// What makes a command one that cannot be judged before it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Doubt {
+    /// It cannot be parsed.
+    #[error("it cannot be read as a shell command")]
+    Unreadable,
+    /// It is longer or deeper than what is read.
+    #[error("it is too long or too deeply nested")]
+    TooMuch,
+    /// Characters that a shell and a person read differently.
+    #[error("it has characters that are not shown, or that only look like blanks")]
+    OddCharacters,
+    /// A construct of the shell that is not followed.
+    #[error("it has a construct of the shell whose effect is known only when it runs")]
+    Construct,
+    /// The program's name is computed.
+    #[error("which program it runs is known only when it runs")]
+    ComputedProgram,
+    /// A program that runs what its arguments say.
+    #[error("it runs a program that runs other commands out of its arguments")]
+    RunsOthers,
+}
+
+/// A command line, read.
+#[derive(Debug, Default)]
+pub(super) struct Script {
+    /// Its simple commands, wherever they stand, in their order.
+    pub(super) commands: Vec<SimpleCommand>,
+    /// How they are put together: `c|c`, `c;c`, `(c)`.
+    pub(super) shape: String,
+    /// Why it cannot be judged, if so.
+    pub(super) doubt: Option<Doubt>,
+}
+
+/// A simple command.
+#[derive(Debug, Default)]
+pub(super) struct SimpleCommand {
+    /// Assignments before it, or alone, and of loops.
+    pub(super) assignments: Vec<Assignment>,
+    /// The program and its arguments; none for assignments and redirections alone.
+    pub(super) words: Vec<Word>,
+    /// Redirections that read or write a file.
+    pub(super) redirects: Vec<Redirect>,
+}
+
+/// A variable that is set.
+#[derive(Debug, PartialEq)]
+pub(super) struct Assignment {
+    pub(super) name: String,
+    pub(super) value: Word,
+}
+
+/// A redirection from or to a file.
+#[derive(Debug, PartialEq)]
+pub(super) struct Redirect {
+    /// Its operator with the descriptor, such as `2>>`.
+    pub(super) operator: String,
+    pub(super) target: Word,
+}
+
+impl Script {
+    /// Reads a command line.
+    pub(super) fn read(text: &str) -> Self {
+        let doubt = |doubt| Self {
+            doubt: Some(doubt),
+            ..Self::default()
+        };
+        if text.len() > MOST_BYTES {
+            return doubt(Doubt::TooMuch);
+        }
+        if text.chars().any(is_odd) {
+            return doubt(Doubt::OddCharacters);
+        }
+        let profile = ShellProfile::native(ShellDialect::Bash);
+        let parser = Parser::with_limits_and_profile(text, MOST_DEPTH, MOST_STEPS, profile);
+        let parsed = parser.parse();
+        let mut script = walk::script(&parsed.file, text);
+        if parsed.is_err() {
+            script.doubt = Some(Doubt::Unreadable);
+        }
+        script
+    }
+
+    /// Why it, or one of its commands, cannot be judged.
+    pub(super) fn whole_doubt(&self) -> Option<Doubt> {
+        let of_command = || self.commands.iter().find_map(SimpleCommand::doubt);
+        self.doubt.or_else(of_command)
+    }
+
+    /// Whether it changes the directory that relative paths are relative to.
+    pub(super) fn moves(&self) -> bool {
+        let moving =
+            |command: &SimpleCommand| matches!(command.program(), Some("cd" | "pushd" | "popd"));
+        self.commands.iter().any(moving)
+    }
+}
+
+impl SimpleCommand {
+    /// The program's name as it is written; none where it is computed, or where there is none.
+    pub(super) fn program(&self) -> Option<&str> {
+        let first = self.words.first()?;
+        first.text().filter(|_| !first.has_glob())
+    }
+
+    /// What keeps it from being judged by its words.
+    pub(super) fn doubt(&self) -> Option<Doubt> {
+        if self.words.is_empty() {
+            return None;
+        }
+        let Some(name) = self.program() else {
+            return Some(Doubt::ComputedProgram);
+        };
+        let program = program(name)?;
+        let arguments = self.words.get(1..).unwrap_or_default();
+        let runs = arguments.iter().any(|word| program.is_hazard(word));
+        (program.is_wrapper() || runs || program.runs_by_subcommand(arguments))
+            .then_some(Doubt::RunsOthers)
+    }
+}
+
+/// A character that a terminal does not show, or shows as a blank that is none to a shell.
+fn is_odd(c: char) -> bool {
+    match c {
+        ' ' | '\t' | '\n' => false,
+        '\u{200b}'..='\u{200f}'
+        | '\u{202a}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}'
+        | '\u{feff}'
+        | '\u{e0000}'..='\u{e007f}' => true,
+        c => c.is_control() || c.is_whitespace(),
+    }
+}

@@ -1,0 +1,92 @@
+//! Everything that a command may be taken to run, as texts: what a rule that denies looks at.
+//!
+//! The widest reading: what is inside of wrappers, the code that a shell is given as an argument, and
+//! names without their quotes and directories. Too much here asks or denies too often, and too
+//! little lets something through.
+
+use super::super::paths;
+use super::word::Word;
+use super::{Script, SimpleCommand, base_name, program};
+
+/// How deep code stands in arguments.
+const MOST_LAYERS: usize = 4;
+/// How many texts are made of one command.
+const MOST_READINGS: usize = 4_096;
+
+/// The texts of a command line.
+pub(in super::super) fn readings(text: &str) -> Vec<String> {
+    let mut readings = Vec::new();
+    script(text, MOST_LAYERS, &mut readings);
+    readings
+}
+
+fn script(text: &str, layers: usize, out: &mut Vec<String>) {
+    for command in &Script::read(text).commands {
+        simple(command, layers, out);
+    }
+}
+
+fn simple(command: &SimpleCommand, layers: usize, out: &mut Vec<String>) {
+    let words: Vec<&str> = command.words.iter().map(Word::shown).collect();
+    let mut files = String::new();
+    for redirect in &command.redirects {
+        files.push_str(&format!(
+            " {} {}",
+            redirect.operator,
+            redirect.target.shown()
+        ));
+        push(&[redirect.target.shown()], "", out);
+    }
+    for assignment in &command.assignments {
+        let text = format!("{}={}", assignment.name, assignment.value.shown());
+        push(&[&text], "", out);
+    }
+    push(&words, &files, out);
+    let is_known = command
+        .program()
+        .is_some_and(|name| program(name).is_none());
+    if is_known {
+        return;
+    }
+    // What runs others runs what stands behind some of its words, or in one of them.
+    for at in 1..words.len() {
+        push(words.get(at..).unwrap_or_default(), "", out);
+    }
+    let Some(layers) = layers.checked_sub(1) else {
+        return;
+    };
+    for word in words
+        .iter()
+        .skip(1)
+        .filter(|word| word.contains([' ', ';', '&', '|', '\n']))
+    {
+        script(word, layers, out);
+    }
+    // `eval` puts its words together.
+    if words.len() > 2 {
+        script(&words.get(1..).unwrap_or_default().join(" "), 0, out);
+    }
+}
+
+/// A command as it is, with its program's bare name, and with its paths resolved.
+fn push(words: &[&str], files: &str, out: &mut Vec<String>) {
+    if words.is_empty() || out.len() >= MOST_READINGS {
+        return;
+    }
+    let text = words.join(" ");
+    if let Some((first, rest)) = words.split_first()
+        && first.contains('/')
+    {
+        let mut bare = vec![base_name(first)];
+        bare.extend(rest);
+        out.push(bare.join(" "));
+    }
+    if words.iter().any(|word| paths::is_path(word)) {
+        let resolved: Vec<String> = words.iter().map(|word| paths::resolved(word)).collect();
+        out.push(resolved.join(" "));
+    }
+    if !files.is_empty() {
+        out.push(format!("{text}{files}"));
+    }
+    out.push(text);
+}

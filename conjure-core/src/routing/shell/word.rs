@@ -1,0 +1,211 @@
+//! A word of a command after quote removal.
+//!
+//! Works on the source of the word, by the rules of POSIX for `\`, `'…'` and `"…"`, and gives up at
+//! anything that a shell would expand to something else; only the stars and question marks of file
+//! names are kept, marked as such.
+
+/// A word.
+#[derive(Debug, Clone, PartialEq)]
+pub(in super::super) enum Word {
+    /// Its characters are known.
+    Known {
+        pieces: Vec<Piece>,
+        /// The characters in a row.
+        text: String,
+    },
+    /// A variable or the output of a command is in it, so its value is known only when it runs.
+    Unknown {
+        /// As it is written.
+        source: String,
+    },
+}
+
+/// A character of a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum Piece {
+    /// It stands for itself.
+    Char(char),
+    /// An unquoted `*`.
+    Star,
+    /// An unquoted `?`.
+    AnyChar,
+}
+
+impl Word {
+    /// Reads the source of a word in which nothing is expanded; none where something is.
+    pub(super) fn read(source: &str) -> Option<Self> {
+        let pieces = pieces(source)?;
+        let text = pieces.iter().map(|piece| piece.as_char()).collect();
+        Some(Self::Known { pieces, text })
+    }
+
+    /// A word that stands for itself.
+    pub(super) fn of_text(text: &str) -> Self {
+        Self::Known {
+            pieces: text.chars().map(Piece::Char).collect(),
+            text: text.to_owned(),
+        }
+    }
+
+    /// The characters, if they are known.
+    pub(in super::super) fn text(&self) -> Option<&str> {
+        match self {
+            Self::Known { text, .. } => Some(text),
+            Self::Unknown { .. } => None,
+        }
+    }
+
+    /// The characters, or how the word is written.
+    pub(in super::super) fn shown(&self) -> &str {
+        match self {
+            Self::Known { text, .. } => text,
+            Self::Unknown { source } => source,
+        }
+    }
+
+    pub(in super::super) fn pieces(&self) -> Option<&[Piece]> {
+        match self {
+            Self::Known { pieces, .. } => Some(pieces),
+            Self::Unknown { .. } => None,
+        }
+    }
+
+    /// Whether a shell replaces it by the names of files.
+    pub(in super::super) fn has_glob(&self) -> bool {
+        let active = |piece: &Piece| !matches!(piece, Piece::Char(_));
+        self.pieces()
+            .is_some_and(|pieces| pieces.iter().any(active))
+    }
+
+    /// Whether it may become an option of a program: its first character is not known.
+    pub(in super::super) fn may_be_option(&self) -> bool {
+        match self.pieces().map(<[Piece]>::first) {
+            Some(Some(Piece::Char(first))) => *first == '-',
+            Some(Some(_)) | None => true,
+            Some(None) => false,
+        }
+    }
+
+    /// Whether a file name that it stands for may begin with a dot where `.` and `..` are names too.
+    pub(in super::super) fn globs_dots(&self) -> bool {
+        let Some(pieces) = self.pieces() else {
+            return false;
+        };
+        pieces
+            .split(|piece| *piece == Piece::Char('/'))
+            .any(|part| {
+                part.first() == Some(&Piece::Char('.'))
+                    && part.iter().any(|piece| !matches!(piece, Piece::Char(_)))
+            })
+    }
+}
+
+impl Piece {
+    /// A character of a pattern's text, in which nothing is quoted any more.
+    pub(in super::super) fn of_pattern(c: char) -> Self {
+        if c == '*' { Self::Star } else { Self::Char(c) }
+    }
+
+    /// The character as it is written.
+    pub(in super::super) fn as_char(self) -> char {
+        match self {
+            Self::Char(c) => c,
+            Self::Star => '*',
+            Self::AnyChar => '?',
+        }
+    }
+}
+
+fn pieces(source: &str) -> Option<Vec<Piece>> {
+    let mut pieces = Vec::new();
+    let mut chars = source.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => match chars.next()? {
+                '\n' => {}
+                escaped => pieces.push(Piece::Char(escaped)),
+            },
+            '\'' => loop {
+                match chars.next()? {
+                    '\'' => break,
+                    quoted => pieces.push(Piece::Char(quoted)),
+                }
+            },
+            '"' => loop {
+                match chars.next()? {
+                    '"' => break,
+                    '\\' => match chars.next()? {
+                        '\n' => {}
+                        escaped @ ('$' | '`' | '"' | '\\') => pieces.push(Piece::Char(escaped)),
+                        other => pieces.extend([Piece::Char('\\'), Piece::Char(other)]),
+                    },
+                    '$' | '`' => return None,
+                    quoted => pieces.push(Piece::Char(quoted)),
+                }
+            },
+            '*' => pieces.push(Piece::Star),
+            '?' => pieces.push(Piece::AnyChar),
+            // The program `[`, and `{}`, which is no expansion.
+            '[' if source == "[" => pieces.push(Piece::Char('[')),
+            '{' if chars.peek() == Some(&'}') => pieces.push(Piece::Char('{')),
+            '$' | '`' | '[' | '{' | '(' | ')' | '<' | '>' | '|' | '&' | ';' => return None,
+            c if c.is_whitespace() => return None,
+            c => pieces.push(Piece::Char(c)),
+        }
+    }
+    Some(pieces)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_are_removed_as_a_shell_does() {
+        for (source, text) in [
+            ("rm", "rm"),
+            (r#"r"m""#, "rm"),
+            ("r'm'", "rm"),
+            (r"r\m", "rm"),
+            ("r\\\nm", "rm"),
+            ("''", ""),
+            (r#""a b"c"#, "a bc"),
+            (r#""a\b\"\\\$""#, r#"a\b"\$"#),
+            (r"'a\b'", r"a\b"),
+            ("{}", "{}"),
+            ("[", "["),
+        ] {
+            let word = Word::read(source);
+            assert_eq!(word.as_ref().and_then(Word::text), Some(text), "{source}");
+        }
+    }
+
+    #[test]
+    fn what_a_shell_would_expand_is_not_known() {
+        for source in [
+            "$a", "\"$a\"", "`a`", "\"`a`\"", "$'a'", "$\"a\"", "{a,b}", "{1..3}", "[ab]", "a(b)",
+            "a b", "a'", "\"a", "a\\", "<(a)", "a;b",
+        ] {
+            assert_eq!(Word::read(source), None, "{source}");
+        }
+    }
+
+    #[test]
+    fn only_unquoted_stars_are_stars() {
+        for (source, globs, dots) in [
+            ("a*", true, false),
+            ("a?", true, false),
+            ("'a*'", false, false),
+            (r"a\*", false, false),
+            ("docs/.*/x", true, true),
+            ("docs/.a/*", true, false),
+        ] {
+            let word = Word::read(source).unwrap();
+            assert_eq!(
+                (word.has_glob(), word.globs_dots()),
+                (globs, dots),
+                "{source}"
+            );
+        }
+    }
+}

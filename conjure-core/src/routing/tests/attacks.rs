@@ -1,0 +1,422 @@
+//! Commands that try to pass as something that a policy allows, or past something that it denies.
+
+use serde_json::{Value, json};
+
+use super::super::*;
+
+fn policy(allow: &[&str], deny: &[&str]) -> Policy {
+    let rules = |patterns: &[&str], decision| {
+        let rule = |arguments: &&str| Rule {
+            pattern: format!("bash_tool({arguments})").parse().unwrap(),
+            decision,
+        };
+        patterns.iter().map(rule).collect::<Vec<_>>()
+    };
+    Policy {
+        rules: [rules(allow, Decision::Allow), rules(deny, Decision::Deny)].concat(),
+        default: Defaults::default(),
+    }
+}
+
+fn decide(policy: &Policy, arguments: &Value) -> Verdict {
+    policy.decide(&PolicyCall {
+        name: "bash_tool",
+        backend: "local",
+        effects: Effects::Destructive,
+        arguments,
+    })
+}
+
+fn decision(policy: &Policy, command: &str) -> Decision {
+    decide(policy, &json!({ "command": command, "description": "d" })).decision
+}
+
+/// Each row: what is allowed, and a command that it must not allow.
+const NOT_ALLOWED: &[(&str, &str)] = &[
+    // Programs that run others by option or subcommand.
+    ("git *", "git -c alias.x='!reboot' x"),
+    ("git *", "git status"),
+    ("git status *", "git -c core.fsmonitor=reboot status"),
+    ("git log *", "git log -c x"),
+    ("git log *", "git log --output=/etc/cron.d/x"),
+    ("git log *", "git log --outp=/etc/cron.d/x"),
+    ("git grep *", "git grep -Oreboot x"),
+    ("git fetch *", "git fetch --upload-pack=reboot x"),
+    ("git fetch *", "git fetch --upload-pa reboot x"),
+    ("git diff *", "git diff --ext-diff"),
+    ("git config *", "git config alias.x '!reboot'"),
+    ("git rebase *", "git rebase -x reboot main"),
+    ("git submodule *", "git submodule foreach reboot"),
+    ("find *", "find . -exec rm {} +"),
+    ("find . *", "find . -name x -exec rm {} ;"),
+    ("find . *", "find . -name x -exec rm {} \\;"),
+    ("find . *", "find . -delete"),
+    ("find . *", "find . -fprint /etc/cron.d/x"),
+    ("find . *", "find . $x"),
+    ("find . *", "find . *"),
+    ("tar *", "tar --to-command=reboot -xf a.tar"),
+    (
+        "tar tf *",
+        "tar tf a.tar --checkpoint=1 --checkpoint-action=exec=reboot",
+    ),
+    ("tar tf *", "tar tf a.tar -Ireboot"),
+    ("awk *", "awk 'BEGIN{system(\"reboot\")}'"),
+    ("awk '{print $1}' *", "awk '{print $1}' -f evil.awk x"),
+    ("sed -n *", "sed -n '1e reboot' x"),
+    ("sed 1p *", "sed 1p -e '1e reboot' x"),
+    ("sed 1p *", "sed 1p -i x"),
+    ("ssh *", "ssh -o ProxyCommand=reboot x"),
+    ("python3 *", "python3 -c 'import os'"),
+    ("python3 -m *", "python3 -m http.server"),
+    ("perl *", "perl -e 'exec reboot'"),
+    ("make *", "make -f evil.mk"),
+    ("make test *", "make test SHELL=/tmp/x"),
+    ("npm *", "npm exec reboot"),
+    ("docker *", "docker run -v /:/host x"),
+    ("rsync *", "rsync -e reboot a b"),
+    ("sort x *", "sort x --compress-program=reboot"),
+    ("rg x *", "rg x --pre reboot"),
+    ("less *", "less x"),
+    ("vim *", "vim -c '!reboot'"),
+    ("test *", "test -v 'a[$(reboot)]'"),
+    // Wrappers.
+    ("sudo *", "sudo reboot"),
+    ("env *", "env reboot"),
+    ("xargs *", "xargs reboot"),
+    ("timeout 5 *", "timeout 5 reboot"),
+    ("sh -c *", "sh -c reboot"),
+    ("bash *", "bash -c reboot"),
+    ("eval *", "eval reboot"),
+    ("command *", "command reboot"),
+    ("exec *", "exec reboot"),
+    (". *", ". ./evil"),
+    ("time ls *", "time reboot"),
+    ("time ls *", "ls a"),
+    // Several commands.
+    ("ls *", "ls a; reboot"),
+    ("ls *", "ls a && reboot"),
+    ("ls *", "ls a || reboot"),
+    ("ls *", "ls a | sh"),
+    ("ls *", "ls a & reboot"),
+    ("ls *", "ls a\nreboot"),
+    ("ls *", "(ls a; reboot)"),
+    ("ls *", "{ ls a; reboot; }"),
+    ("ls *", "if ls a; then reboot; fi"),
+    ("ls *", "for i in 1; do reboot; done"),
+    ("ls *", "while ls a; do reboot; done"),
+    ("ls *", "case x in x) reboot;; esac"),
+    ("ls *", "f() { reboot; }; ls a"),
+    ("ls *", "ls() { reboot; }; ls a"),
+    ("ls *", "! reboot"),
+    ("ls *", "coproc reboot"),
+    ("ls *", "ls a |& reboot"),
+    // Substitutions and what else expands.
+    ("ls *", "ls $(reboot)"),
+    ("ls *", "ls `reboot`"),
+    ("ls *", "ls \"$(reboot)\""),
+    ("ls *", "ls \"a`reboot`\""),
+    ("ls *", "ls <(reboot)"),
+    ("ls *", "ls >(reboot)"),
+    ("ls *", "ls ${x:-$(reboot)}"),
+    ("ls *", "ls $((a[$(reboot)]))"),
+    ("ls *", "ls ${x@P}"),
+    ("ls *", "ls <<EOF\n$(reboot)\nEOF"),
+    ("ls *", "ls <<< $(reboot)"),
+    ("ls *", "[[ -v a[$(reboot)] ]]"),
+    ("ls *", "((a[$(reboot)]))"),
+    // The program.
+    ("ls *", "$x a"),
+    ("ls *", "l$x a"),
+    ("ls *", "\"$x\" a"),
+    ("ls *", "$(echo reboot) a"),
+    ("ls *", "./ls a"),
+    ("ls *", "/tmp/ls a"),
+    ("ls *", "l? a"),
+    ("ls *", "lsof a"),
+    ("ls *", "'ls a'"),
+    ("g*", "git status"),
+    ("s*", "sudo x"),
+    ("l*", "./ls a"),
+    ("*", "sh -c reboot"),
+    ("*", "/bin/sh x"),
+    ("* x", "sh x"),
+    ("scripts/*", "scripts/../../bin/reboot"),
+    ("scripts/*", "reboot"),
+    // Variables.
+    ("ls *", "PATH=/tmp ls a"),
+    ("ls *", "LD_PRELOAD=/tmp/x.so ls a"),
+    ("git status *", "GIT_SSH_COMMAND=reboot git status -s"),
+    ("ls *", "PATH=/tmp; ls a"),
+    ("ls *", "export PATH=/tmp; ls a"),
+    ("ls *", "declare -x LD_PRELOAD=x; ls a"),
+    ("ls *", "for PATH in /tmp; do ls a; done"),
+    ("ls *", "http_proxy=evil ls a"),
+    ("ls *", "IFS=x ls a"),
+    ("ls *", "a[$(reboot)]=1 ls a"),
+    // Files.
+    ("echo *", "echo x > /etc/passwd"),
+    ("echo *", "echo x >> ~/.bashrc"),
+    ("echo *", "echo x >| y"),
+    ("echo *", "echo x &> y"),
+    ("echo *", "echo x 2> y"),
+    ("echo *", "echo x >& y"),
+    ("echo *", "> y"),
+    ("echo *", "{ echo x; } > y"),
+    ("cat docs/*", "cat docs/a < /etc/shadow"),
+    ("cat docs/*", "cat docs/../../../etc/shadow"),
+    ("cat docs/*", "cat docs/a docs/../../etc/shadow"),
+    ("cat docs/*", "cat docs/a /etc/shadow"),
+    ("cat docs/*", "cat docs/.."),
+    ("cat docs/*", "cat docs/\".\".'/..'/etc/shadow"),
+    ("cat docs/*", "cat docs/{a,../../etc/shadow}"),
+    ("cat docs/*", "cat docs/.*/shadow"),
+    ("cat docs/*", "cat docs/$x"),
+    ("cat docs/*", "cat /docs/a"),
+    ("cat docs/*", "cat 'docs/a b' c"),
+    ("cat docs/*", "cd /etc && cat docs/a"),
+    ("cat *.md", "cat ../x.md"),
+    ("ls --x=docs/*", "ls --x=docs/../../etc"),
+    ("echo hi > out/*", "echo hi > out/../../etc/passwd"),
+    // What a person and a shell read differently.
+    ("ls *", "ls a\u{0}b"),
+    ("ls *", "ls\u{a0}a"),
+    ("ls *", "ls a\u{202e}b"),
+    ("ls *", "ls a\rreboot"),
+    ("ls *", "ls 'a"),
+    ("ls *", "ls $'a'"),
+    ("ls *", ""),
+    ("cat * | wc *", "cat a | sh | wc -l"),
+    ("cat * | wc *", "cat a; wc -l"),
+    ("cat * | wc *", "cat a | wc -l > x"),
+];
+
+#[test]
+fn what_a_pattern_does_not_say_is_not_allowed() {
+    for (pattern, command) in NOT_ALLOWED {
+        let verdict = decision(&policy(&[pattern], &[]), command);
+        assert_eq!(verdict, Decision::Ask, "`{pattern}` allows {command:?}");
+    }
+    assert!(NOT_ALLOWED.len() >= 80);
+}
+
+#[test]
+fn what_a_pattern_says_is_allowed() {
+    for (pattern, command) in [
+        ("ls", "ls"),
+        ("ls *", "ls -la /etc"),
+        ("ls *", "ls \"$HOME\" $x"),
+        ("ls *", "ls a* b?c"),
+        ("ls *", "ls a; ls b && ls c | ls d"),
+        ("ls *", "(ls a) & ls b"),
+        ("ls *", "ls $(ls a)"),
+        ("ls *", "for f in a b; do ls \"$f\"; done"),
+        ("ls *", "x=1; ls $x"),
+        ("ls *", "LC_ALL=C ls a"),
+        ("ls *", "ls a 2>&1 >/dev/null </dev/null"),
+        ("ls *", "ls a # a comment; reboot"),
+        ("ls *", "l\"s\" a"),
+        ("git status", "git status"),
+        ("git status *", "git status -s --branch"),
+        ("git log *", "git log -p --stat main..x -- docs/a"),
+        ("find docs *", "find docs -name '*.md' -type f"),
+        ("tar tf *", "tar tf a.tar"),
+        ("awk '{print $1}' *", "awk '{print $1}' a.log b.log"),
+        (
+            "python3 scripts/report.py *",
+            "python3 scripts/report.py -c x",
+        ),
+        ("make test", "make test"),
+        ("sudo systemctl restart web", "sudo systemctl restart web"),
+        ("sh -c 'make test'", "sh -c 'make test'"),
+        ("echo $HOME > x", "echo $HOME > x"),
+        ("cat docs/*", "cat docs/a"),
+        ("cat docs/*", "cat docs/sub/a"),
+        ("cat docs/*", "cat ./docs//sub/../a"),
+        ("cat docs/*", "cat 'docs/a b'"),
+        ("cat docs/*", "cat docs/*.md"),
+        ("cat docs/* *", "cat docs/a docs/b"),
+        ("cat *.md", "cat a.md"),
+        ("cat ../x/*", "cat ../x/a"),
+        ("npm run test:*", "npm run test:unit"),
+        ("echo hi > out/*", "echo hi > out/a"),
+        ("cat * | wc *", "cat a b | wc -l"),
+        ("CC=gcc make all", "CC=gcc make all"),
+        ("*", "ls -la"),
+        ("get*", "get k v"),
+        ("l*", "ls"),
+        ("scripts/*", "scripts/check"),
+    ] {
+        let verdict = decision(&policy(&[pattern], &[]), command);
+        assert_eq!(verdict, Decision::Allow, "`{pattern}` and {command:?}");
+    }
+    let two = policy(&["cat *", "wc *"], &[]);
+    assert_eq!(decision(&two, "cat a | wc -l"), Decision::Allow);
+}
+
+#[test]
+fn what_is_denied_is_found_however_it_is_written() {
+    for (pattern, command) in [
+        ("*rm *", "r\"m\" -rf x"),
+        ("*rm *", "r\\m -rf x"),
+        ("*rm *", "'rm' -rf x"),
+        ("rm *", "ls; rm x"),
+        ("rm *", "ls | xargs rm x"),
+        ("rm *", "/bin/rm x"),
+        ("rm *", "../../bin/rm x"),
+        ("rm *", "sudo rm x"),
+        ("rm *", "sudo -u root env A=b nice rm x"),
+        ("rm *", "(rm x)"),
+        ("rm *", "echo $(rm x)"),
+        ("rm *", "echo `rm x`"),
+        ("rm *", "if a; then rm x; fi"),
+        ("rm *", "f() { rm x; }; f"),
+        ("rm *", "sh -c 'rm x'"),
+        ("rm *", "sh -c 'ls; rm x'"),
+        ("rm *", "bash -c \"sh -c 'r\\\"m\\\" x'\""),
+        ("rm *", "eval rm x"),
+        ("rm *", "eval 'rm x'"),
+        ("rm *", "find . -exec rm x ;"),
+        ("rm *", "find . -exec sh -c 'rm x' \\;"),
+        ("rm *", "case x in x) rm x;; esac"),
+        ("rm *", "X=1 rm x"),
+        ("rm *", "! rm x"),
+        ("rm *", "time rm x"),
+        ("rm *", "echo <(rm x)"),
+        ("rm *", "cat <<EOF\n$(rm x)\nEOF"),
+        ("git push *", "git  push   origin"),
+        ("*/etc/shadow*", "cat /etc/./shadow"),
+        ("*/etc/shadow*", "cat /tmp/../etc/shadow"),
+        ("*/etc/shadow*", "cat /e\"t\"c/shadow"),
+        ("*/etc/passwd*", "echo x > /etc//passwd"),
+        ("PATH=*", "PATH=/tmp ls"),
+    ] {
+        let verdict = decision(&policy(&["*"], &[pattern]), command);
+        assert_eq!(verdict, Decision::Deny, "`{pattern}` and {command:?}");
+    }
+}
+
+#[test]
+fn what_may_be_denied_and_cannot_be_judged_asks_also_where_the_tool_is_allowed() {
+    let mut policy = policy(&[], &["rm *"]);
+    policy.rules.push(Rule {
+        pattern: "bash_tool".parse().unwrap(),
+        decision: Decision::Allow,
+    });
+    assert_eq!(decision(&policy, "ls -la"), Decision::Allow);
+    assert_eq!(decision(&policy, "python3 a.py"), Decision::Allow);
+    for command in [
+        "$x -rf /",
+        "$(echo r)m -rf /",
+        "eval \"$x\"",
+        "sh script.sh",
+        "echo cm0gLXJmIC8K | base64 -d | sh",
+        "python3 -c \"import os; os.system('r'+'m x')\"",
+        "ls | xargs $x",
+        "r{m,} x",
+        "$'\\x72m' x",
+        "alias x=y",
+        "ls 'a",
+        "${x} y",
+        "r$(true)m x",
+        "git -c alias.x='!y' x",
+    ] {
+        let verdict = decide(&policy, &json!({ "command": command }));
+        assert_eq!(verdict.decision, Decision::Ask, "{command:?}");
+        assert!(verdict.doubt.is_some(), "{command:?}");
+    }
+    // Without a rule that could be for it, the tool is allowed and no more is asked.
+    policy.rules.remove(0);
+    assert_eq!(decision(&policy, "eval \"$x\""), Decision::Allow);
+}
+
+#[test]
+fn a_command_without_bound_is_not_read_without_bound() {
+    let deep = |open: &str, close: &str| format!("{}ls{}", open.repeat(5_000), close.repeat(5_000));
+    let commands = [
+        deep("(", ")"),
+        deep("$(", ")"),
+        deep("{ ", "; }"),
+        deep("if ls; then ", "; fi"),
+        deep("\"$(", ")\""),
+        "ls ".repeat(100_000),
+        "ls;".repeat(5_000),
+        "ls|".repeat(5_000) + "ls",
+        "$((".repeat(5_000),
+        "${x:-".repeat(3_000),
+        "<<A ".repeat(4_000),
+        "`".repeat(16_000),
+        "a=(".repeat(5_000),
+        "[[ ".repeat(5_000),
+        "case x in ".repeat(1_500),
+        "!".repeat(16_000),
+        "sh -c 'sh -c ".repeat(1_000),
+    ];
+    let policy = policy(&["ls *", "ls"], &["rm *"]);
+    for command in commands {
+        assert_eq!(
+            decision(&policy, &command),
+            Decision::Ask,
+            "{}",
+            &command[..40]
+        );
+    }
+}
+
+#[test]
+fn a_path_is_allowed_only_below_what_the_pattern_names() {
+    let policy = policy(&["/data/*"], &[]);
+    let allowed = |path: &str| {
+        decide(&policy, &json!({ "path": path, "text": "t" })).decision == Decision::Allow
+    };
+    for path in ["/data/a", "/data/a/../b", "/data//a", "/data/./a/b..c"] {
+        assert!(allowed(path), "{path}");
+    }
+    for path in [
+        "/data/../etc",
+        "/data/a/../..",
+        "/data",
+        "/database/x",
+        "data/x",
+        "/data/a\\..\\..\\b",
+    ] {
+        assert!(!allowed(path), "{path}");
+    }
+}
+
+#[test]
+fn patterns_that_cannot_keep_what_they_suggest_are_told_with_better_ones() {
+    let mut policy = policy(
+        &[
+            "git *",
+            "find *",
+            "tar *",
+            "awk *",
+            "ssh *",
+            "sudo *",
+            "python3 *",
+            "git config *",
+            "git*",
+            "*",
+            "ls 'a",
+            "",
+            "echo $HOME",
+        ],
+        &["git *"],
+    );
+    let told: Vec<String> = policy.warnings().iter().map(ToString::to_string).collect();
+    insta::assert_snapshot!(told.join("\n"));
+    // What it proposes is itself nothing to warn about.
+    let better = policy.warnings().into_iter().filter_map(|it| it.better);
+    policy.rules = better
+        .map(|pattern| Rule {
+            pattern,
+            decision: Decision::Allow,
+        })
+        .collect();
+    assert_eq!(policy.warnings(), []);
+    let fine = super::attacks::policy(&["git status *", "ls *", "make test", "cat docs/*"], &[]);
+    assert_eq!(fine.warnings(), []);
+    // Arguments of other tools are no commands.
+    policy.rules[0].pattern = "cache_execute(git *)".parse().unwrap();
+    assert_eq!(policy.warnings(), []);
+}

@@ -1,0 +1,72 @@
+//! `conjure policy check --call` for commands of a shell: what a pattern allows, denies and asks about.
+
+use crate::stage::{LOCAL, workspace};
+
+/// What a call of the local shell would get under these rules.
+fn decided(workspace: &conjure_kit::Workspace, rules: &[&str], command: &str) -> String {
+    let arguments = serde_json::json!({ "command": command, "description": "d" }).to_string();
+    let args = ["policy", "check", "--executor", "local", "--call"];
+    let args = [&args, &["local_bash_tool", &arguments][..], rules].concat();
+    let output = conjure_kit::cli(args).workspace(workspace).run().unwrap();
+    let said = output.stdout.split(' ').next().unwrap_or_default().trim();
+    assert!(!said.is_empty(), "{output:?}");
+    said.to_owned()
+}
+
+#[test]
+fn a_command_is_judged_by_what_a_shell_would_run_of_it() {
+    let workspace = workspace(&[LOCAL]);
+    for (rules, command, expected) in [
+        (
+            ["--allow", "local_bash_tool(git *)"],
+            "git -c alias.x='!reboot' x",
+            "ask",
+        ),
+        (
+            ["--allow", "local_bash_tool(git status *)"],
+            "git status -s",
+            "allow",
+        ),
+        (
+            ["--allow", "local_bash_tool(git status *)"],
+            "git status -s; reboot",
+            "ask",
+        ),
+        (
+            ["--allow", "local_bash_tool(cat docs/*)"],
+            "cat docs/a.md",
+            "allow",
+        ),
+        (
+            ["--allow", "local_bash_tool(cat docs/*)"],
+            "cat docs/../../../etc/shadow",
+            "ask",
+        ),
+        (
+            ["--allow", "local_bash_tool(ls *)"],
+            "PATH=/tmp ls a",
+            "ask",
+        ),
+        (["--allow", "local_bash_tool(ls *)"], "ls a > b", "ask"),
+        (["--deny", "local_bash_tool(*rm *)"], "r\"m\" -rf x", "deny"),
+        (
+            ["--deny", "local_bash_tool(rm *)"],
+            "ls | xargs rm x",
+            "deny",
+        ),
+    ] {
+        assert_eq!(
+            decided(&workspace, &rules, command),
+            expected,
+            "{rules:?}: {command}"
+        );
+    }
+    let both = [
+        "--allow",
+        "local_bash_tool",
+        "--deny",
+        "local_bash_tool(rm *)",
+    ];
+    assert_eq!(decided(&workspace, &both, "ls"), "allow");
+    assert_eq!(decided(&workspace, &both, "$x -rf /"), "ask");
+}
