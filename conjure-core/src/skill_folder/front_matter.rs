@@ -3,12 +3,10 @@
 //! Handles what real files have: a byte order mark, CRLF, an unquoted colon. What cannot be
 //! read becomes a diagnostic, never a panic. Which fields are right is `validate`'s business.
 
-use serde::Deserialize;
-use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value};
-use serde_norway::Value as Yaml;
 
 use super::colon::quote_colons;
+use super::yaml::{self, Yaml, YamlError};
 use super::{Diagnostic, Rule, Severity};
 
 /// A `SKILL.md` that could be read.
@@ -88,20 +86,25 @@ fn read_into(bytes: &[u8], diagnostics: &mut Vec<Diagnostic>) -> Option<Document
             return None;
         }
     };
-    let (yaml, value) = match parse_or_quote(source, diagnostics) {
+    let value = match parse_or_quote(source, diagnostics) {
         Ok(parsed) => parsed,
         Err(diagnostic) => {
             diagnostics.push(diagnostic);
             return None;
         }
     };
-    let fields = match value {
-        Yaml::Mapping(mapping) => mapping
-            .into_iter()
-            .map(|(key, value)| (key_text(&key), to_json(value)))
-            .filter(|(_, value)| !value.is_null())
-            .collect(),
-        Yaml::Null => {
+    let (metadata, fields) = match value {
+        Yaml::Map(pairs) => (
+            metadata_text(&pairs),
+            pairs
+                .into_iter()
+                .map(|(key, value)| (key.key(), value.into_json()))
+                .filter(|(_, value)| !value.is_null())
+                .collect(),
+        ),
+        Yaml::Scalar {
+            value: Value::Null, ..
+        } => {
             diagnostics.push(unreadable(
                 Rule::FrontMatterEmpty,
                 Some(1),
@@ -119,7 +122,7 @@ fn read_into(bytes: &[u8], diagnostics: &mut Vec<Diagnostic>) -> Option<Document
         }
     };
     Some(Document {
-        metadata: metadata_text(&yaml, &fields),
+        metadata,
         fields,
         body: body.trim_start_matches('\n').trim_end().to_owned(),
         source: source.to_owned(),
@@ -153,16 +156,18 @@ fn split(text: &str) -> Result<(&str, &str), Diagnostic> {
 }
 
 /// Parses; when that fails, once more with values quoted that have a colon in them.
-fn parse_or_quote(
-    source: &str,
-    diagnostics: &mut Vec<Diagnostic>,
-) -> Result<(String, Yaml), Diagnostic> {
-    let error = match serde_norway::from_str(source) {
-        Ok(value) => return Ok((source.to_owned(), value)),
+fn parse_or_quote(source: &str, diagnostics: &mut Vec<Diagnostic>) -> Result<Yaml, Diagnostic> {
+    let error = match yaml::read(source) {
+        Ok(value) => return Ok(value),
         Err(error) => error,
     };
-    if let Some(quoted) = quote_colons(source)
-        && let Ok(value) = serde_norway::from_str(&quoted.yaml)
+    // What is too much is not looked at again.
+    let quoted = match &error {
+        YamlError::TooMuch { .. } => None,
+        _ => quote_colons(source),
+    };
+    if let Some(quoted) = quoted
+        && let Ok(value) = yaml::read(&quoted.yaml)
     {
         for (field, index) in quoted.fields {
             diagnostics.push(Diagnostic {
@@ -173,11 +178,9 @@ fn parse_or_quote(
                 help: format!("Put the value of `{field}` in quotes."),
             });
         }
-        return Ok((quoted.yaml, value));
+        return Ok(value);
     }
-    let line = error
-        .location()
-        .map(|location| location.line() + FIRST_LINE - 1);
+    let line = Some(error.line() + FIRST_LINE - 1);
     Err(unreadable(
         Rule::FrontMatterYaml,
         line,
@@ -196,110 +199,19 @@ fn unreadable(rule: Rule, line: Option<usize>, message: &str) -> Diagnostic {
     }
 }
 
-/// JSON is what the rest of the host speaks: tags are dropped, keys become text.
-fn to_json(value: Yaml) -> Value {
-    match value {
-        Yaml::Null => Value::Null,
-        Yaml::Bool(value) => Value::Bool(value),
-        Yaml::Number(number) => serde_json::to_value(&number)
-            .ok()
-            .filter(Value::is_number)
-            .unwrap_or_else(|| Value::String(number.to_string())),
-        Yaml::String(text) => Value::String(text),
-        Yaml::Sequence(items) => items.into_iter().map(to_json).collect(),
-        Yaml::Mapping(mapping) => Value::Object(
-            mapping
-                .into_iter()
-                .map(|(key, value)| (key_text(&key), to_json(value)))
-                .collect(),
-        ),
-        Yaml::Tagged(tagged) => to_json(tagged.value),
-    }
-}
-
-fn key_text(key: &Yaml) -> String {
-    match key {
-        Yaml::String(text) => text.clone(),
-        other => match to_json(other.clone()) {
-            Value::String(text) => text,
-            other => other.to_string(),
-        },
-    }
-}
-
 /// The scalars of `metadata` as they were written.
-///
-/// The YAML library hands over a scalar's own text when it is asked for text, but fails as a
-/// whole where a value is a list or a map; then numbers are printed from their value.
-fn metadata_text(yaml: &str, fields: &Map<String, Value>) -> Vec<(String, String)> {
-    let Some(Value::Object(metadata)) = fields.get("metadata") else {
+fn metadata_text(fields: &[(Yaml, Yaml)]) -> Vec<(String, String)> {
+    let metadata = fields.iter().find(|(key, _)| key.key() == "metadata");
+    let Some((_, Yaml::Map(pairs))) = metadata else {
         return Vec::new();
     };
-    if let Ok(written) = serde_norway::from_str::<WrittenMetadata>(yaml) {
-        return written.0;
-    }
-    metadata
+    pairs
         .iter()
         .filter_map(|(key, value)| match value {
-            Value::String(text) => Some((key.clone(), text.clone())),
-            Value::Number(_) | Value::Bool(_) => Some((key.clone(), value.to_string())),
-            Value::Null | Value::Array(_) | Value::Object(_) => None,
+            Yaml::Scalar { value, written } if !value.is_null() => {
+                Some((key.key(), written.clone()))
+            }
+            _ => None,
         })
         .collect()
-}
-
-struct WrittenMetadata(Vec<(String, String)>);
-
-impl<'de> Deserialize<'de> for WrittenMetadata {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(TopLevel).map(Self)
-    }
-}
-
-struct TopLevel;
-
-impl<'de> Visitor<'de> for TopLevel {
-    type Value = Vec<(String, String)>;
-
-    fn expecting(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.write_str("a map of fields")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut metadata = Vec::new();
-        while let Some(key) = map.next_key::<String>()? {
-            if key == "metadata" {
-                metadata = map.next_value::<TextPairs>()?.0;
-            } else {
-                map.next_value::<IgnoredAny>()?;
-            }
-        }
-        Ok(metadata)
-    }
-}
-
-struct TextPairs(Vec<(String, String)>);
-
-impl<'de> Deserialize<'de> for TextPairs {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Pairs).map(Self)
-    }
-}
-
-struct Pairs;
-
-impl<'de> Visitor<'de> for Pairs {
-    type Value = Vec<(String, String)>;
-
-    fn expecting(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.write_str("a map of text to text")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut pairs = Vec::new();
-        while let Some(pair) = map.next_entry::<String, String>()? {
-            pairs.push(pair);
-        }
-        Ok(pairs)
-    }
 }

@@ -10,6 +10,7 @@ mod front_matter;
 mod links;
 mod name;
 mod validate;
+mod yaml;
 
 use serde_json::{Map, Value};
 

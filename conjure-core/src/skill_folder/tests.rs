@@ -90,7 +90,7 @@ fn p2_b19_what_cannot_be_used_is_reported_with_the_reason() {
         ),
         ("---\n- a\n- b\n---\n", "front-matter-map", Some(2)),
         ("---\njust text\n---\n", "front-matter-map", Some(2)),
-        ("---\nname: [\n---\n", "front-matter-yaml", Some(3)),
+        ("---\nname: [\n---\n", "front-matter-yaml", Some(2)),
         (
             "---\nname: a\nname: b\ndescription: d\n---\n",
             "front-matter-yaml",

@@ -73,6 +73,8 @@ mod session;
 #[cfg(test)]
 mod skill;
 #[cfg(test)]
+mod skill_hostile;
+#[cfg(test)]
 mod skill_remote;
 #[cfg(test)]
 mod stage;
