@@ -88,6 +88,7 @@ impl RecordedTool {
     pub fn of(route: &Route) -> Self {
         let mut definition = CatalogTool::clone(&route.definition);
         definition.origin.file = None;
+        definition.folder = None;
         definition.meta = None;
         Self {
             name: route.name.clone(),

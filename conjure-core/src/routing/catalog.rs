@@ -74,6 +74,9 @@ pub struct CatalogTool {
     /// Where the tool comes from.
     #[serde(default)]
     pub origin: Origin,
+    /// The skill folder that it runs in, where it was made for one: its path, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<String>,
     /// The backend's own data, kept as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Value>,
@@ -97,6 +100,7 @@ impl CatalogTool {
             in_place: false,
             timeout_ms: None,
             origin: Origin::default(),
+            folder: None,
             meta: None,
         }
     }
@@ -107,6 +111,15 @@ impl CatalogTool {
         Self {
             skill: Some(skill.into()),
             skill_version: version,
+            ..self
+        }
+    }
+
+    /// The same tool, made for the skill folder at this path.
+    #[must_use]
+    pub fn in_folder(self, path: impl Into<String>) -> Self {
+        Self {
+            folder: Some(path.into()),
             ..self
         }
     }
@@ -211,6 +224,9 @@ pub struct Source {
     pub tool: String,
     /// The plugin behind it.
     pub origin: Origin,
+    /// The skill folder that it was made for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub folder: Option<String>,
 }
 
 impl Source {
@@ -223,7 +239,43 @@ impl Source {
             version: tool.skill_version.clone(),
             tool: tool.tool.clone(),
             origin: tool.origin.clone(),
+            folder: tool.folder.clone(),
         }
+    }
+}
+
+impl Source {
+    /// Where the tool comes from, without which tool it is.
+    pub(super) fn place(&self) -> String {
+        let mut place = match &self.skill {
+            Some(skill) => format!("`{skill}`"),
+            None => "a tool".to_owned(),
+        };
+        if let Some(version) = &self.version {
+            place.push_str(&format!(" {version}"));
+        }
+        place.push_str(&format!(" on backend `{}`", self.backend));
+        place.push_str(&self.behind());
+        place
+    }
+
+    /// The folder or the plugin behind it, in parentheses.
+    fn behind(&self) -> String {
+        let origin = &self.origin;
+        let parts = match &self.folder {
+            // The plugin only runs what stands in the folder.
+            Some(folder) => [Some(folder), None, None],
+            None => [
+                origin.plugin.as_ref(),
+                origin.version.as_ref(),
+                origin.file.as_ref(),
+            ],
+        };
+        let parts: Vec<&str> = parts.into_iter().flatten().map(String::as_str).collect();
+        if parts.is_empty() {
+            return String::new();
+        }
+        format!(" ({})", parts.join(" "))
     }
 }
 
@@ -236,13 +288,7 @@ impl fmt::Display for Source {
         if let Some(version) = &self.version {
             write!(out, " {version}")?;
         }
-        write!(out, " on backend `{}`", self.backend)?;
-        let parts = [&self.origin.plugin, &self.origin.version, &self.origin.file];
-        let parts: Vec<&str> = parts.into_iter().flatten().map(String::as_str).collect();
-        if !parts.is_empty() {
-            write!(out, " ({})", parts.join(" "))?;
-        }
-        Ok(())
+        write!(out, " on backend `{}`{}", self.backend, self.behind())
     }
 }
 

@@ -162,7 +162,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// `prefix = "none"`: a plain name that something else has as well becomes a prefixed one,
-    /// unless it is the one that the running table has.
+    /// unless it is the one that the running table has and no other backend is preferred for it.
     fn give_up_plain_names(&mut self) {
         if !self.candidates.iter().any(|candidate| candidate.is_plain) {
             return;
@@ -172,15 +172,35 @@ impl<'a> Resolver<'a> {
             *count.entry(candidate.name.clone()).or_default() += 1;
         }
         for index in 0..self.candidates.len() {
-            let is_incumbent = self.is_incumbent(index);
-            if let Some(candidate) = self.candidates.get_mut(index)
-                && candidate.is_plain
-                && !is_incumbent
-                && count.get(&candidate.name).is_some_and(|count| *count > 1)
-            {
+            let is_contested = self.candidates.get(index).is_some_and(|candidate| {
+                let same = count.get(&candidate.name);
+                candidate.is_plain && same.is_some_and(|count| *count > 1)
+            });
+            if !is_contested || (self.is_incumbent(index) && !self.is_outranked(index)) {
+                continue;
+            }
+            if let Some(candidate) = self.candidates.get_mut(index) {
                 candidate.name = prefixed(&candidate.catalog.backend, candidate.tool);
             }
         }
+    }
+
+    /// Whether `prefer` gives the candidate's plain name to another backend that has it for good.
+    fn is_outranked(&self, index: usize) -> bool {
+        let Some(candidate) = self.candidates.get(index) else {
+            return false;
+        };
+        let own = &candidate.catalog.backend;
+        let chosen = self.naming.prefer.iter().find(|wanted| {
+            let mut others = self.candidates.iter();
+            *wanted == own
+                || others.any(|other| {
+                    !other.is_plain
+                        && other.name == candidate.name
+                        && other.catalog.backend == **wanted
+                })
+        });
+        chosen.is_some_and(|chosen| chosen != own)
     }
 
     fn is_incumbent(&self, index: usize) -> bool {
@@ -195,6 +215,7 @@ impl<'a> Resolver<'a> {
     /// Decides every name that more than one candidate has; returns who lost, by index.
     fn settle_clashes(&mut self) -> Vec<bool> {
         let mut dropped = vec![false; self.candidates.len()];
+        let mut lost: Vec<(usize, usize)> = Vec::new();
         for (name, group) in groups(&self.candidates) {
             let group = self.preferred(&name, group, &mut dropped);
             if group.len() < 2 {
@@ -209,11 +230,16 @@ impl<'a> Resolver<'a> {
                 .filter_map(|index| self.candidates.get(*index))
                 .map(Candidate::source)
                 .collect();
-            let clash = Clash { name, sources };
-            for index in group.into_iter().filter(|index| Some(*index) != winner) {
-                self.quarantine(index, &clash, &mut dropped);
-            }
-            self.clashes.push(clash);
+            lost.extend(
+                group
+                    .into_iter()
+                    .filter(|index| Some(*index) != winner)
+                    .map(|index| (index, self.clashes.len())),
+            );
+            self.clashes.push(Clash { name, sources });
+        }
+        for (index, clash) in lost {
+            self.quarantine(index, clash, &mut dropped);
         }
         dropped
     }
@@ -277,15 +303,20 @@ impl<'a> Resolver<'a> {
         same_file.or_else(|| incumbents.first().copied())
     }
 
-    fn quarantine(&mut self, index: usize, clash: &Clash, dropped: &mut [bool]) {
+    /// Keeps a candidate out; its error tells every clash of the same parties, so that those of all
+    /// their tools read alike and can be told once.
+    fn quarantine(&mut self, index: usize, clash: usize, dropped: &mut [bool]) {
         drop_at(dropped, index);
+        let Some(clash) = self.clashes.get(clash) else {
+            return;
+        };
+        let of_parties = self.clashes.iter().filter(|one| one.has_parties_of(clash));
+        let clashes: Vec<Clash> = of_parties.cloned().collect();
         if let Some(candidate) = self.candidates.get(index) {
             self.quarantined.push(Quarantined {
                 name: candidate.name.clone(),
                 source: candidate.source(),
-                error: RoutingError::Clash {
-                    clashes: vec![clash.clone()],
-                },
+                error: RoutingError::Clash { clashes },
             });
         }
     }

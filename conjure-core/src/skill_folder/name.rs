@@ -131,6 +131,18 @@ pub(super) fn broken_rules(name: &str) -> Vec<Rule> {
     broken
 }
 
+/// A name that keeps every rule of the standard and is as near to this text as can be; none where
+/// nothing of it can stand in a name.
+#[must_use]
+pub fn suggested_name(text: &str) -> Option<String> {
+    let lower = normalised(text).to_lowercase();
+    let parts = lower.split(|c: char| !c.is_alphanumeric());
+    let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
+    let name: String = parts.join("-").chars().take(MAX_NAME_CHARS).collect();
+    let name = name.trim_end_matches('-').to_owned();
+    broken_rules(&name).is_empty().then_some(name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,6 +163,33 @@ mod tests {
         }
         assert!(SkillName::new(&"a".repeat(256)).is_ok());
         assert!(SkillName::new(&"a".repeat(257)).is_err());
+    }
+
+    #[test]
+    fn a_suggested_name_is_always_a_legal_one() {
+        for (text, expected) in [
+            ("Bad_Name", Some("bad-name")),
+            ("-Logs--of_today-", Some("logs-of-today")),
+            ("log analyzer!", Some("log-analyzer")),
+            ("Ärger", Some("ärger")),
+            ("日志_2", Some("日志-2")),
+            ("İx", Some("i-x")),
+            ("___", None),
+            ("", None),
+        ] {
+            assert_eq!(suggested_name(text).as_deref(), expected, "{text}");
+        }
+        let long = suggested_name(&"a_".repeat(60)).unwrap();
+        assert_eq!(SkillName::new(&long).unwrap().broken_rules(), vec![]);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_makes_a_suggestion_illegal(text in ".{0,80}") {
+            if let Some(name) = suggested_name(&text) {
+                proptest::prop_assert_eq!(broken_rules(&name), vec![]);
+            }
+        }
     }
 
     #[test]

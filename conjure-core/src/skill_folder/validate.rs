@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::front_matter::{self, Document};
 use super::links;
-use super::name::{broken_rules, normalised};
+use super::name::{broken_rules, normalised, suggested_name};
 use super::{Diagnostic, MAX_NAME_CHARS, Rule, Severity, SkillFolder};
 
 /// Longest description of the standard, in characters.
@@ -135,7 +135,13 @@ impl<'a> Check<'a> {
                 Rule::NameRequired,
                 "name",
                 "There is no `name`.".into(),
-                format!("Add `name: {dir_name}`."),
+                match suggested_name(dir_name) {
+                    Some(name) if name == dir_name => format!("Add `name: {name}`."),
+                    Some(name) => {
+                        format!("Add `name: {name}`, and call the directory `{name}` too.")
+                    }
+                    None => "Add `name: …` with lower-case letters, digits and hyphens.".into(),
+                },
             );
             return;
         }
@@ -159,9 +165,9 @@ impl<'a> Check<'a> {
                 Rule::NameHyphenEnds => format!("The name `{name}` begins or ends with a hyphen."),
                 _ => format!("The name `{name}` has two hyphens in a row."),
             };
-            let help = match rule {
-                Rule::NameCase => format!("Write `{}`.", name.to_lowercase()),
-                _ => {
+            let help = match suggested_name(&name) {
+                Some(legal) => format!("Write `{legal}`."),
+                None => {
                     "Use 1 to 64 lower-case letters and digits, with single hyphens between.".into()
                 }
             };

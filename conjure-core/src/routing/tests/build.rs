@@ -99,6 +99,46 @@ fn one_skill_in_two_files_of_one_version_is_a_clash_that_names_both() {
     insta::assert_snapshot!(refused(&catalogs, &Naming::default()), @r#"2 tools would have the public name `logs_execute`: `execute` of `logs` on backend `native` (logs-plugin 1.0.0 /elsewhere/liblogs.so) and `execute` of `logs` on backend `native` (logs-plugin 1.0.0 /plugins/liblogs.so). The backend lists one tool twice: remove one of the plugins, or leave the name out with `except = ["logs_execute"]`."#);
 }
 
+/// The command tools of a skill folder.
+fn folder(skill: &str, path: &str) -> Vec<CatalogTool> {
+    let tools = ["view", "bash_tool", "create_file", "str_replace"];
+    let made = tools.map(|name| tool(skill, name).in_folder(path));
+    made.into()
+}
+
+#[test]
+fn two_folders_of_one_name_on_one_backend_are_told_in_one_paragraph_with_a_remedy() {
+    let tools = [folder("notes", "/a/notes"), folder("notes", "/b/notes")].concat();
+    let catalogs = [skills("local", tools)];
+    insta::assert_snapshot!(refused(&catalogs, &Naming::default()), @"2 skill folders of the backend `local` are called `notes`: /a/notes and /b/notes. Their tools would have the same public names: `notes_bash_tool`, `notes_create_file`, `notes_str_replace`, `notes_view`. Give one of them another name, such as `notes-2`, as the `name` in its SKILL.md and as the name of its directory, or take one of them, such as /b/notes, out of the session's skills.");
+    let odd = [folder("Bad_Name", "/a"), folder("Bad_Name", "/b")].concat();
+    let told = refused(&[skills("local", odd)], &Naming::default()).to_string();
+    assert!(told.contains("such as `bad-name-2`"), "{told}");
+    // What comes later is kept out with the same words for each of its tools.
+    let (first, _) = RoutingTable::default().update(
+        &[skills("local", folder("notes", "/a/notes"))],
+        &Naming::default(),
+    );
+    let both = [folder("notes", "/a/notes"), folder("notes", "/b/notes")].concat();
+    let (second, fresh) = first.update(&[skills("local", both)], &Naming::default());
+    assert_eq!(second.routes().len(), 4);
+    let told: Vec<String> = fresh.iter().map(|one| one.error.to_string()).collect();
+    assert_eq!(told.len(), 4);
+    assert!(told.iter().all(|text| *text == told[0]), "{told:?}");
+}
+
+#[test]
+fn an_alias_that_is_proposed_is_a_legal_prefix() {
+    for skill in ["Bad_Name", "日志", "--"] {
+        let tools = |backend: &str| skills(backend, vec![tool(skill, "view")]);
+        let told = refused(&[tools("local"), tools("docker")], &Naming::default()).to_string();
+        let name = told.split("name = \"").nth(1).unwrap();
+        let name = name.split('"').next().unwrap();
+        let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        assert!(name.chars().all(legal) && !name.starts_with('-'), "{told}");
+    }
+}
+
 #[test]
 fn h10_one_skill_on_two_backends_is_an_error_without_an_alias_and_two_tools_with_it() {
     let offered = || {
@@ -108,10 +148,7 @@ fn h10_one_skill_on_two_backends_is_an_error_without_an_alias_and_two_tools_with
         ]
     };
     let catalogs = [skills("local", offered()), skills("docker", offered())];
-    insta::assert_snapshot!(refused(&catalogs, &Naming::default()), @r##"
-    2 tools would have the public name `log-analyzer_bash_tool`: `bash_tool` of `log-analyzer` on backend `local` (log-analyzer-plugin 1.0.0 /plugins/liblog-analyzer.so) and `bash_tool` of `log-analyzer` on backend `docker` (log-analyzer-plugin 1.0.0 /plugins/liblog-analyzer.so). Give one of them another name with the alias `{ backend = "docker", skill = "log-analyzer", name = "log-analyzer-docker" }`, or choose between the backends with `prefer = ["local", "docker"]`.
-    2 tools would have the public name `log-analyzer_view`: `view` of `log-analyzer` on backend `local` (log-analyzer-plugin 1.0.0 /plugins/liblog-analyzer.so) and `view` of `log-analyzer` on backend `docker` (log-analyzer-plugin 1.0.0 /plugins/liblog-analyzer.so). Give one of them another name with the alias `{ backend = "docker", skill = "log-analyzer", name = "log-analyzer-docker" }`, or choose between the backends with `prefer = ["local", "docker"]`.
-    "##);
+    insta::assert_snapshot!(refused(&catalogs, &Naming::default()), @r#"Tools of 2 skills would have the same public names, `log-analyzer_bash_tool`, `log-analyzer_view`: `log-analyzer` on backend `local` (log-analyzer-plugin 1.0.0 /plugins/liblog-analyzer.so) and `log-analyzer` on backend `docker` (log-analyzer-plugin 1.0.0 /plugins/liblog-analyzer.so). Give one of them another name with the alias `{ backend = "docker", skill = "log-analyzer", name = "log-analyzer-docker" }`, or choose between the backends with `prefer = ["local", "docker"]`."#);
     let naming = aliased(vec![alias(
         Some("docker"),
         Some("log-analyzer"),

@@ -139,9 +139,9 @@ fn every_mistake_is_told_with_its_line_and_what_to_do() {
     error [unquoted-colon] line 3: The value of `description` has a colon and is not quoted; it was read as if it were.
       Put the value of `description` in quotes.
     error [name-charset] line 2: The name `Not_Good` has characters other than letters, digits and hyphens.
-      Use 1 to 64 lower-case letters and digits, with single hyphens between.
+      Write `not-good`.
     error [name-case] line 2: The name `Not_Good` is not lower-case.
-      Write `not_good`.
+      Write `not-good`.
     error [name-directory] line 2: The name `Not_Good` is not that of its directory, `bad`.
       Rename one of the two.
     hint [unknown-field] line 4: The standard does not know these fields: `colour`.
