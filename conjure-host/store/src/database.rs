@@ -20,6 +20,7 @@ use sqlx::sqlite::{
 use sqlx::{ConnectOptions as _, Connection as _};
 use tokio::sync::{Mutex, MutexGuard, Semaphore};
 
+use crate::signals::Watching;
 use crate::{Place, StoreError, files};
 
 /// How long a statement waits for another program's transaction.
@@ -41,6 +42,10 @@ pub(crate) struct Database {
     backend: DbBackend,
     /// The file, where it is one.
     file: Option<PathBuf>,
+    /// How a PostgreSQL server is reached.
+    server: Option<PgConnectOptions>,
+    /// Who looks for what other processes write.
+    pub(crate) watching: Watching,
     read: DatabaseConnection,
     write: Mutex<Writing>,
     /// Who may wait for that ahead of the writer of threads: a permit each.
@@ -62,6 +67,7 @@ struct Writing {
 
 impl Database {
     pub(crate) async fn connect(place: &Place) -> Result<Self, StoreError> {
+        let mut server = None;
         let (backend, read, write) = match place {
             Place::File(path) => {
                 prepare(path)?;
@@ -101,6 +107,7 @@ impl Database {
                         .acquire_timeout(ACQUIRE)
                 };
                 let write = pool(1).connect_with(options.clone()).await;
+                server = Some(options.clone());
                 let read = pool(READERS).connect_lazy_with(options);
                 let write = write.map_err(connecting)?;
                 (DbBackend::Postgres, read.into(), write.into())
@@ -113,6 +120,8 @@ impl Database {
         Ok(Self {
             backend,
             file,
+            server,
+            watching: Watching::default(),
             read,
             write: Mutex::new(Writing {
                 db: write,
@@ -130,6 +139,16 @@ impl Database {
 
     pub(crate) fn backend(&self) -> DbBackend {
         self.backend
+    }
+
+    /// The file, where it is one.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    /// How a server is reached that tells of what is written.
+    pub(crate) fn listening(&self) -> Option<PgConnectOptions> {
+        self.server.clone()
     }
 
     /// A statement; its placeholders are `$1`, `$2`, … with either database.

@@ -101,6 +101,28 @@ impl Store {
         self.queue.writer().await
     }
 
+    /// The same where it has one already.
+    pub(crate) fn known_writer(&self) -> Option<String> {
+        self.queue.known_writer()
+    }
+
+    /// Says where this process serves the API, for others that share the database.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn announce(&self, address: &str) -> Result<(), StoreError> {
+        self.queue.set_address(address);
+        let writer = self.writer().await?;
+        let sql = "UPDATE writers SET address = $1 WHERE id = $2";
+        let values = vec![address.into(), writer.into()];
+        let what = "say where this process is";
+        self.db.execute(false, sql, values, what).await.map(drop)
+    }
+
+    pub(crate) fn shared_db(&self) -> Arc<Database> {
+        Arc::clone(&self.db)
+    }
+
     pub(crate) fn quotas(&self) -> Quotas {
         self.quotas
     }

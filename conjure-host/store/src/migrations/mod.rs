@@ -5,6 +5,7 @@
 
 pub(crate) mod m0001_first;
 pub(crate) mod m0002_said;
+pub(crate) mod m0003_requests;
 pub(crate) mod rollback;
 
 use std::path::Path;
@@ -26,6 +27,7 @@ impl MigratorTrait for Migrator {
         vec![
             Box::new(m0001_first::Migration),
             Box::new(m0002_said::Migration),
+            Box::new(m0003_requests::Migration),
         ]
     }
 }

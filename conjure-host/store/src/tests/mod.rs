@@ -10,6 +10,7 @@ mod maestro;
 mod migrations;
 mod model;
 mod postgres;
+mod requests;
 mod runs;
 mod threads;
 mod transfer;

@@ -7,7 +7,9 @@ use sea_orm::{ConnectionTrait as _, Database};
 
 use crate::Place;
 
-use super::{Bed, idempotency, keeping, labels, runs, runtime, threads, transfer, writing};
+use super::{
+    Bed, idempotency, keeping, labels, requests, runs, runtime, threads, transfer, writing,
+};
 
 /// A server, which ends with this value where this test began it.
 pub(crate) struct Server(Postgres);
@@ -58,6 +60,7 @@ fn every_case_holds_over_postgres_too() {
         labels::ALL,
         writing::ALL,
         keeping::ALL,
+        requests::ALL,
         runs::ALL,
         idempotency::ALL,
         transfer::ALL,

@@ -32,7 +32,7 @@ async fn with_thread(bed: &Bed) -> Store {
     store
 }
 
-async fn session(store: &Store) -> Session {
+pub(super) async fn session(store: &Store) -> Session {
     let auths = store.auths(None, 1).await.unwrap();
     let auth = match auths.into_iter().next() {
         Some(auth) => auth,

@@ -171,6 +171,8 @@ impl Writer {
         for (thread, call) in calls {
             note_call(&tx, &thread, call).await?;
         }
+        let written = threads.values().map(|change| &change.thread);
+        tx.notify_threads(written).await?;
         if let Err(error) = tx.commit().await {
             self.was_committed(number, error).await?;
         }

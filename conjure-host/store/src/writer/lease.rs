@@ -147,15 +147,18 @@ impl Writer {
             }
         }
         let sql = format!(
-            "INSERT INTO writers (id, machine, pid, started, beat_ms, groups, lost) \
-             VALUES ($1, $2, $3, $4, {}, 0, FALSE)",
+            "INSERT INTO writers (id, machine, pid, started, beat_ms, groups, lost, address) \
+             VALUES ($1, $2, $3, $4, {}, 0, FALSE, $5)",
             now_ms(tx.backend())
         );
+        let address = self.address.read();
+        let address = address.unwrap_or_else(PoisonError::into_inner).clone();
         let values = [
             id.as_str().into(),
             this.machine.into(),
             this.pid.into(),
             this.started.into(),
+            address.into(),
         ];
         tx.execute(&sql, values).await?;
         tx.commit().await?;
@@ -215,6 +218,11 @@ impl Known {
     fn is_dead(&self) -> bool {
         self.process.is_dead() || (self.process.is_this() && !Alive::is(&self.id))
     }
+}
+
+/// Whether the writer of a row is a process of this machine that is there no more.
+pub(crate) fn is_dead(row: &QueryResult) -> Result<bool, StoreError> {
+    Ok(Known::of(row)?.is_dead())
 }
 
 /// Whether a writer is gone: dead, or silent for too long. What it may still try to write to its

@@ -26,7 +26,7 @@ use crate::{Committed, Record, StoreError, ThreadId, ThreadLog};
 use insert::Statements;
 use lease::Lease;
 
-pub(crate) use lease::{is_gone, lock_writer};
+pub(crate) use lease::{is_dead, is_gone, lock_writer};
 pub(crate) use whole::write_whole;
 
 /// How much may wait to be written, in bytes.
@@ -103,6 +103,8 @@ pub(crate) struct Queue {
     urgent: Arc<Notify>,
     /// The writer's id in the database; empty while it has none.
     id: Arc<RwLock<String>>,
+    /// Where this process serves the API.
+    address: Arc<RwLock<Option<String>>>,
 }
 
 impl Queue {
@@ -115,11 +117,13 @@ impl Queue {
             room: Arc::new(Semaphore::new(QUEUE)),
             urgent: Arc::default(),
             id: Arc::default(),
+            address: Arc::default(),
         };
         let writer = Writer {
             db,
             id: String::new(),
             shared_id: Arc::clone(&queue.id),
+            address: Arc::clone(&queue.address),
             alive: None,
             groups: 0,
             leases: HashMap::new(),
@@ -174,7 +178,14 @@ impl Queue {
         self.ask(|answer| Command::Register { answer }).await
     }
 
-    fn known_writer(&self) -> Option<String> {
+    /// Says where this process serves the API, whenever its writer is made known.
+    pub(crate) fn set_address(&self, address: &str) {
+        let mut known = self.address.write().unwrap_or_else(PoisonError::into_inner);
+        *known = Some(address.to_owned());
+    }
+
+    /// The same where it has one already.
+    pub(crate) fn known_writer(&self) -> Option<String> {
         let id = self.id.read().unwrap_or_else(PoisonError::into_inner);
         let known = !id.is_empty() && !self.commands.is_closed();
         known.then(|| id.clone())
@@ -294,6 +305,8 @@ struct Writer {
     id: String,
     /// The same, for those who ask for it.
     shared_id: Arc<RwLock<String>>,
+    /// Where this process serves the API.
+    address: Arc<RwLock<Option<String>>>,
     alive: Option<Alive>,
     /// Transactions so far, as the database counts them.
     groups: u64,

@@ -1,0 +1,189 @@
+//! What processes that share a database ask of each other: a request goes to a writer, which takes
+//! it once and answers it.
+//!
+//! Nothing here knows what is asked. A request and its answer are deleted as soon as the answer is
+//! read; those that nobody came back for, when the next one is made.
+
+use std::time::Duration;
+
+use sea_orm::QueryResult;
+use tokio::time::Instant;
+
+use crate::database::now_ms;
+use crate::row::{column, text};
+use crate::signals::REQUESTS;
+use crate::writer::is_dead;
+use crate::{Store, StoreError, ThreadId};
+
+const ASKING: &str = "ask another process";
+const ANSWERING: &str = "answer another process";
+/// How long a process has to take a request.
+const TAKING: Duration = Duration::from_millis(900);
+/// How long it has to answer one that it took.
+const ANSWER: Duration = Duration::from_secs(30);
+/// How often is looked where no word of the answer comes.
+const LOOK: Duration = Duration::from_millis(100);
+/// After how long nobody comes back for a request, in milliseconds.
+const OLD_MS: i64 = 120_000;
+
+/// Another process that has something here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    /// The id under which it writes.
+    pub writer: String,
+    /// Its process id, on its own machine.
+    pub pid: i64,
+    /// Where it serves the API, if it does.
+    pub address: Option<String>,
+}
+
+/// A request of another process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// Its id.
+    pub id: String,
+    /// What is asked.
+    pub body: String,
+}
+
+/// What became of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    /// The answer.
+    Answer(String),
+    /// The other process did not take it within a second, and will not any more.
+    NotTaken,
+    /// It took it, and gave no answer within half a minute.
+    NoAnswer,
+}
+
+impl Owner {
+    fn of(row: &QueryResult) -> Result<Self, StoreError> {
+        Ok(Self {
+            writer: column(row, "id")?,
+            pid: column(row, "pid")?,
+            address: text(row, "address")?,
+        })
+    }
+}
+
+impl Store {
+    /// The other process that runs a turn of a session, or has one that waits.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn session_owner(&self, session: &str) -> Result<Option<Owner>, StoreError> {
+        let sql = "SELECT w.* FROM runs r JOIN writers w ON w.id = r.owner \
+                   WHERE r.session_id = $1 AND r.ended_at_ms IS NULL AND w.lost = FALSE \
+                   AND w.id <> $2 ORDER BY r.queued_at_ms, r.id LIMIT 1";
+        self.owner(sql, session).await
+    }
+
+    /// The other process that has a thread open.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn thread_owner(&self, thread: &ThreadId) -> Result<Option<Owner>, StoreError> {
+        let sql = "SELECT w.* FROM threads t JOIN writers w ON w.id = t.owner \
+                   WHERE t.id = $1 AND w.lost = FALSE AND w.id <> $2";
+        self.owner(sql, thread.as_str()).await
+    }
+
+    async fn owner(&self, sql: &str, of: &str) -> Result<Option<Owner>, StoreError> {
+        let this = self.known_writer().unwrap_or_default();
+        let values = [of.replace('\0', "").into(), this.into()];
+        let Some(row) = self.one(sql, values).await? else {
+            return Ok(None);
+        };
+        Ok((!is_dead(&row)?).then_some(Owner::of(&row)?))
+    }
+
+    /// Asks another process, and waits for its answer.
+    ///
+    /// # Errors
+    /// What the database says; whether it was done is not known then.
+    pub async fn request(&self, to: &Owner, body: &str) -> Result<Reply, StoreError> {
+        let mut signals = self.signals();
+        let id = uuid::Uuid::now_v7().to_string();
+        self.make_request(&id, to, body).await?;
+        let begun = Instant::now();
+        loop {
+            let sql = "SELECT taken, answer FROM requests WHERE id = $1";
+            let Some(row) = self.one(sql, [id.as_str().into()]).await? else {
+                return Ok(Reply::NoAnswer);
+            };
+            if let Some(answer) = text(&row, "answer")? {
+                self.forget_request(&id, true).await?;
+                return Ok(Reply::Answer(answer));
+            }
+            let is_taken: bool = column(&row, "taken")?;
+            if !is_taken && begun.elapsed() > TAKING && self.forget_request(&id, false).await? {
+                return Ok(Reply::NotTaken);
+            }
+            if begun.elapsed() > ANSWER {
+                return Ok(Reply::NoAnswer);
+            }
+            let _ = tokio::time::timeout(LOOK, signals.next()).await;
+        }
+    }
+
+    async fn make_request(&self, id: &str, to: &Owner, body: &str) -> Result<(), StoreError> {
+        let tx = self.db().begin(false, ASKING).await?;
+        let now = now_ms(tx.backend());
+        let sql = format!("DELETE FROM requests WHERE at_ms < {now} - $1");
+        tx.execute(&sql, [OLD_MS.into()]).await?;
+        let sql = format!(
+            "INSERT INTO requests (id, writer_id, body, taken, at_ms) \
+             VALUES ($1, $2, $3, FALSE, {now})"
+        );
+        let values = [id.into(), to.writer.as_str().into(), body.into()];
+        tx.execute(&sql, values).await?;
+        tx.notify(REQUESTS, &to.writer).await?;
+        tx.commit().await
+    }
+
+    /// Deletes a request, if it is in this state; whether it was.
+    async fn forget_request(&self, id: &str, taken: bool) -> Result<bool, StoreError> {
+        let sql = "DELETE FROM requests WHERE id = $1 AND taken = $2";
+        let values = vec![id.into(), taken.into()];
+        Ok(self.db().execute(false, sql, values, ASKING).await? > 0)
+    }
+
+    /// Takes what others ask of this process, in the order in which they did. Each is given to one
+    /// taker, once.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn take_requests(&self) -> Result<Vec<Request>, StoreError> {
+        let Some(this) = self.known_writer() else {
+            return Ok(Vec::new());
+        };
+        let sql = "SELECT id, body FROM requests WHERE writer_id = $1 AND taken = FALSE \
+                   ORDER BY at_ms, id";
+        let mut taken = Vec::new();
+        for row in self.all(sql, [this.into()]).await? {
+            let request = Request {
+                id: column(&row, "id")?,
+                body: column(&row, "body")?,
+            };
+            let sql = "UPDATE requests SET taken = TRUE WHERE id = $1 AND taken = FALSE";
+            let values = vec![request.id.as_str().into()];
+            if self.db().execute(false, sql, values, ANSWERING).await? > 0 {
+                taken.push(request);
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Answers a request that was taken.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn answer_request(&self, id: &str, answer: &str) -> Result<(), StoreError> {
+        let tx = self.db().begin(false, ANSWERING).await?;
+        let sql = "UPDATE requests SET answer = $2 WHERE id = $1";
+        tx.execute(sql, [id.into(), answer.into()]).await?;
+        tx.notify(REQUESTS, id).await?;
+        tx.commit().await
+    }
+}

@@ -1,0 +1,227 @@
+//! Word of what other processes write to the same database, as it comes: PostgreSQL notifies, and
+//! an SQLite file is looked at. A signal says where to look again and nothing else, and it may come
+//! for nothing; whoever must not miss anything looks now and then without one.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, SystemTime};
+
+use sea_orm::{ConnectionTrait as _, DbBackend};
+use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
+use tokio::sync::broadcast;
+use tokio::task::AbortHandle;
+
+use crate::database::{Database, Transaction};
+use crate::{Store, StoreError, ThreadId, row};
+
+/// Tells of requests and answers, by a writer's or a request's id.
+pub(crate) const REQUESTS: &str = "conjure_requests";
+/// Tells of threads, by their ids.
+pub(crate) const THREADS: &str = "conjure_threads";
+/// How often a file is looked at.
+const LOOK: Duration = Duration::from_millis(25);
+/// Between two tries to reach a server.
+const AGAIN: Duration = Duration::from_secs(1);
+/// Signals that one may be behind before all of them are one.
+const BEHIND: usize = 256;
+/// The most bytes of the ids in one notification; PostgreSQL takes 8,000.
+const PAYLOAD: usize = 4_000;
+
+/// Where something may be new.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Signal {
+    /// Anywhere.
+    Anywhere,
+    /// Among requests and their answers.
+    Requests,
+    /// In this thread.
+    Thread(ThreadId),
+}
+
+/// Word of what other processes write, for as long as this lives.
+pub struct Signals {
+    told: broadcast::Receiver<Signal>,
+    _watch: Arc<Watch>,
+}
+
+impl Signals {
+    /// The next signal. Safe to drop and call again.
+    pub async fn next(&mut self) -> Signal {
+        match self.told.recv().await {
+            Ok(signal) => signal,
+            Err(broadcast::error::RecvError::Lagged(_)) => Signal::Anywhere,
+            Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
+        }
+    }
+}
+
+/// The task that tells, as long as anybody listens.
+pub(crate) struct Watch {
+    told: broadcast::Sender<Signal>,
+    task: Option<AbortHandle>,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+}
+
+/// The one watch of a database.
+#[derive(Default)]
+pub(crate) struct Watching(Mutex<Weak<Watch>>);
+
+impl Store {
+    /// Word of what other processes write, from now on.
+    pub fn signals(&self) -> Signals {
+        let slot = &self.db().watching.0;
+        let mut known = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let watch = known.upgrade().unwrap_or_else(|| {
+            let watch = Arc::new(Watch::start(self.shared_db()));
+            *known = Arc::downgrade(&watch);
+            watch
+        });
+        Signals {
+            told: watch.told.subscribe(),
+            _watch: watch,
+        }
+    }
+}
+
+impl Watch {
+    fn start(db: Arc<Database>) -> Self {
+        let told = broadcast::Sender::new(BEHIND);
+        let sender = told.clone();
+        let task = match (db.listening(), db.file()) {
+            (Some(options), _) => Some(tokio::spawn(listen(options, sender))),
+            (None, Some(file)) => {
+                let file = file.to_owned();
+                Some(tokio::spawn(look(db, file, sender)))
+            }
+            // Nobody else has it.
+            (None, None) => None,
+        };
+        Self {
+            told,
+            task: task.map(|task| task.abort_handle()),
+        }
+    }
+}
+
+/// Listens to a PostgreSQL server. A connection that is lost is made again.
+async fn listen(options: PgConnectOptions, told: broadcast::Sender<Signal>) {
+    loop {
+        if let Err(error) = heard(options.clone(), &told).await {
+            tracing::debug!(%error, "word of other processes is not heard");
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+async fn heard(
+    options: PgConnectOptions,
+    told: &broadcast::Sender<Signal>,
+) -> Result<(), sqlx::Error> {
+    let pool = PgPoolOptions::new().max_connections(1);
+    let pool = pool.connect_with(options).await?;
+    let mut listener = PgListener::connect_with(&pool).await?;
+    listener.listen_all([REQUESTS, THREADS]).await?;
+    // Nobody listens any more when that fails, which ends this task.
+    let _ = told.send(Signal::Anywhere);
+    loop {
+        let Some(heard) = listener.try_recv().await? else {
+            let _ = told.send(Signal::Anywhere);
+            continue;
+        };
+        if heard.channel() == REQUESTS {
+            let _ = told.send(Signal::Requests);
+            continue;
+        }
+        for id in heard.payload().split_whitespace() {
+            let _ = told.send(Signal::Thread(ThreadId::stored(id.to_owned())));
+        }
+    }
+}
+
+/// Looks at an SQLite file: at what is beside it while nothing changes, and then whether it was
+/// this process that changed it.
+async fn look(db: Arc<Database>, file: PathBuf, told: broadcast::Sender<Signal>) {
+    let mut name = file.into_os_string();
+    name.push("-wal");
+    let log = PathBuf::from(name);
+    let (mut seen, mut version) = (state(&log), version(&db).await.ok());
+    let mut every = tokio::time::interval(LOOK);
+    every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut again = true;
+    // From here on nothing is missed.
+    let _ = told.send(Signal::Anywhere);
+    loop {
+        every.tick().await;
+        let now = state(&log);
+        let has_changed = now != seen;
+        seen = now;
+        // What is written in the same tick of the file system's clock as a look shows at the next.
+        if !has_changed && !std::mem::take(&mut again) {
+            continue;
+        }
+        again = has_changed;
+        match self::version(&db).await {
+            Ok(now) if version != Some(now) => {
+                version = Some(now);
+                let _ = told.send(Signal::Anywhere);
+            }
+            Ok(_) => {}
+            Err(error) => tracing::debug!(%error, "word of other processes is not heard"),
+        }
+    }
+}
+
+/// What shows that a file was written.
+fn state(file: &Path) -> Option<(SystemTime, u64)> {
+    let about = std::fs::metadata(file).ok()?;
+    Some((about.modified().ok()?, about.len()))
+}
+
+/// A number that changes when another connection than the one that writes here has written.
+async fn version(db: &Database) -> Result<u64, StoreError> {
+    const LOOKING: &str = "look for changes";
+    let query = db.statement("PRAGMA data_version", []);
+    let row = db.alone().await.query_one_raw(query).await;
+    let row = row.map_err(StoreError::of(LOOKING))?;
+    row.map_or(Ok(0), |row| row::number(&row, "data_version"))
+}
+
+impl Transaction<'_> {
+    /// Tells other processes when this is committed; where they look by themselves, nothing.
+    pub(crate) async fn notify(&self, channel: &str, text: &str) -> Result<(), StoreError> {
+        if self.backend() != DbBackend::Postgres {
+            return Ok(());
+        }
+        let sql = "SELECT pg_notify($1, $2)";
+        self.one(sql, [channel.into(), text.into()]).await.map(drop)
+    }
+
+    /// Tells of threads.
+    pub(crate) async fn notify_threads<'a>(
+        &self,
+        threads: impl Iterator<Item = &'a ThreadId>,
+    ) -> Result<(), StoreError> {
+        if self.backend() != DbBackend::Postgres {
+            return Ok(());
+        }
+        let mut payload = String::new();
+        for thread in threads {
+            if payload.len() + thread.as_str().len() >= PAYLOAD {
+                self.notify(THREADS, &std::mem::take(&mut payload)).await?;
+            }
+            payload.push_str(thread.as_str());
+            payload.push(' ');
+        }
+        if payload.is_empty() {
+            return Ok(());
+        }
+        self.notify(THREADS, &payload).await
+    }
+}

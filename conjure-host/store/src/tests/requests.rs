@@ -1,0 +1,93 @@
+//! Processes that share a database ask each other, and hear of what others write.
+
+use std::time::Duration;
+
+use crate::tests::{Bed, cases, entry, id, open};
+use crate::{Owner, Reply, Run, Signal, Store};
+
+cases! {
+    a_request_is_taken_once_and_answered
+    a_request_that_nobody_takes_is_taken_back
+    the_owner_of_a_session_says_where_it_is
+    what_another_process_writes_is_heard_of
+}
+
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A turn of a session that runs in a store.
+async fn owned(store: &Store) -> String {
+    let session = super::runs::session(store).await;
+    store.create_thread(&id("t"), "").await.unwrap();
+    let run = Run::new("turn", Some(session.id.clone()), id("t"));
+    store.begin_run(run).await.unwrap();
+    session.id
+}
+
+async fn a_request_is_taken_once_and_answered(bed: Bed) {
+    let (one, two) = (bed.open().await, bed.open().await);
+    let session = owned(&one).await;
+    let owner = two.session_owner(&session).await.unwrap().unwrap();
+    assert_eq!(
+        one.session_owner(&session).await.unwrap(),
+        None,
+        "it is its own"
+    );
+    let mut signals = one.signals();
+    let asking = two.request(&owner, "cancel");
+    let answering = async {
+        let taken = loop {
+            let taken = one.take_requests().await.unwrap();
+            if !taken.is_empty() {
+                break taken;
+            }
+            tokio::time::timeout(PATIENCE, signals.next())
+                .await
+                .unwrap();
+        };
+        assert_eq!((taken.len(), taken[0].body.as_str()), (1, "cancel"));
+        assert_eq!(one.take_requests().await.unwrap(), []);
+        assert_eq!(two.take_requests().await.unwrap(), []);
+        one.answer_request(&taken[0].id, "done").await.unwrap();
+    };
+    let (reply, ()) = tokio::join!(asking, answering);
+    assert_eq!(reply.unwrap(), Reply::Answer("done".to_owned()));
+}
+
+async fn a_request_that_nobody_takes_is_taken_back(bed: Bed) {
+    let (one, two) = (bed.open().await, bed.open().await);
+    let session = owned(&one).await;
+    let owner = two.session_owner(&session).await.unwrap().unwrap();
+    let reply = two.request(&owner, "cancel").await.unwrap();
+    assert_eq!(reply, Reply::NotTaken);
+    assert_eq!(one.take_requests().await.unwrap(), []);
+}
+
+async fn the_owner_of_a_session_says_where_it_is(bed: Bed) {
+    let (one, two) = (bed.open().await, bed.open().await);
+    one.announce("http://127.0.0.1:1").await.unwrap();
+    let session = owned(&one).await;
+    let known = two.session_owner(&session).await.unwrap().unwrap();
+    let Owner { pid, address, .. } = known;
+    assert_eq!(pid, i64::from(std::process::id()));
+    assert_eq!(address.as_deref(), Some("http://127.0.0.1:1"));
+    let _open = open(&one, "t").await;
+    let known = two.thread_owner(&id("t")).await.unwrap().unwrap();
+    assert_eq!(known.address.as_deref(), Some("http://127.0.0.1:1"));
+}
+
+async fn what_another_process_writes_is_heard_of(bed: Bed) {
+    let (one, two) = (bed.open().await, bed.open().await);
+    one.create_thread(&id("t"), "").await.unwrap();
+    let mut thread = open(&one, "t").await;
+    let mut signals = two.signals();
+    // From when it listens.
+    let is_heard = async |signals: &mut crate::Signals| {
+        let heard = tokio::time::timeout(PATIENCE, signals.next()).await;
+        matches!(heard.unwrap(), Signal::Anywhere | Signal::Thread(_))
+    };
+    for seq in 1..4 {
+        thread.append(&[entry(seq)], true).await.unwrap();
+        assert!(is_heard(&mut signals).await);
+    }
+}
