@@ -20,7 +20,7 @@ use super::metrics::OpenStream;
 use super::operations::{Operations, routes};
 use super::problem::Problem;
 use super::state::App;
-use crate::manager::{Change, Changes, EventStream};
+use crate::manager::{Attendant, Change, Changes, EventStream};
 use crate::store::ThreadId;
 
 /// The header with the number that a client saw last.
@@ -56,6 +56,20 @@ struct Query {
     /// The number of the last event that was seen, as `Last-Event-ID` has it; that wins.
     #[param(pattern = "^[0-9]{1,18}[.][0-9]{1,18}$")]
     after: Option<String>,
+    /// Whether a person follows who could decide about calls and answer questions: what asks in an
+    /// `unattended` turn waits for them.
+    #[param(default = true)]
+    attended: Option<bool>,
+}
+
+/// Who follows the sessions.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct SessionsQuery {
+    /// As for the events of a thread.
+    #[param(default = true)]
+    attended: Option<bool>,
 }
 
 /// Follow the events of a thread
@@ -78,7 +92,7 @@ async fn of_thread(
 ) -> Result<Response, Problem> {
     let after = seen(&headers, query.after.as_deref())?;
     let events = app.manager.events(&ThreadId::parse(&id)?, after).await?;
-    let open = OpenStream::new(&app.metrics);
+    let open = (OpenStream::new(&app.metrics), present(&app, query.attended));
     Ok(streamed(stream::unfold(
         (events, app, open),
         |(mut events, app, open)| async move {
@@ -86,6 +100,11 @@ async fn of_thread(
             Some((Ok(event), (events, app, open)))
         },
     )))
+}
+
+/// The person who follows, if one does.
+fn present(app: &App, attended: Option<bool>) -> Option<Attendant> {
+    attended.unwrap_or(true).then(|| app.manager.attend())
 }
 
 /// The next event of a thread; nothing at the end.
@@ -122,11 +141,11 @@ async fn next(events: &mut EventStream, app: &App) -> Option<Sent> {
 /// Server-sent events without numbers, of the kinds `state`, `saved`, `deleted` and `missed`. It
 /// begins with `missed`: what is known of the sessions is to be read anew, as whenever it comes.
 #[utoipa::path(get, path = "/api/v1/events", operation_id = "follow_sessions", tag = "events",
-    responses((status = 200, description = "The stream", body = Streamed,
+    params(SessionsQuery), responses((status = 200, description = "The stream", body = Streamed,
         content_type = "text/event-stream")))]
-async fn of_sessions(State(app): State<App>) -> Response {
+async fn of_sessions(State(app): State<App>, Params(query): Params<SessionsQuery>) -> Response {
     let changes = app.manager.changes();
-    let open = OpenStream::new(&app.metrics);
+    let open = (OpenStream::new(&app.metrics), present(&app, query.attended));
     let begin = Some(Change::Missed);
     streamed(stream::unfold(
         (begin, changes, app, open),

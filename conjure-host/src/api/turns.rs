@@ -8,6 +8,7 @@ use axum::extract::{Extension, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use conjure_core::chat::Message;
+use conjure_core::routing::Pattern;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -18,6 +19,8 @@ use super::pages::{self, Page};
 use super::problem::Problem;
 use super::state::App;
 use super::threads::Tokens;
+use crate::manager::{TurnRequest, TurnTerms};
+use crate::session::PolicySpec;
 use crate::store::{Run, RunState, ThreadId};
 
 /// The most characters of a turn's id.
@@ -118,6 +121,40 @@ struct NewTurn {
     /// turn that there is.
     #[schema(min_length = 1, max_length = 100)]
     turn_id: Option<String>,
+    /// Rules for this turn beside those of the session.
+    #[serde(default)]
+    policy: TurnPolicy,
+    /// Whoever says it cannot be asked: a call that asks is denied at once and a question
+    /// cancelled, unless somebody follows events as a person who can (`attended`).
+    #[serde(default)]
+    unattended: bool,
+}
+
+/// Which calls may run: patterns of tool names, `backend:NAME`, or `NAME(arguments)`. Deny wins.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+struct TurnPolicy {
+    /// Run without asking.
+    allow: Vec<String>,
+    /// Ask first.
+    ask: Vec<String>,
+    /// Never run.
+    deny: Vec<String>,
+}
+
+impl TurnPolicy {
+    fn read(&self) -> Result<PolicySpec, Problem> {
+        let patterns = |texts: &[String]| -> Result<Vec<Pattern>, Problem> {
+            let read = texts.iter().map(|text| text.parse::<Pattern>());
+            let read: Result<_, _> = read.collect();
+            read.map_err(|error| Problem::invalid(error.to_string()))
+        };
+        Ok(PolicySpec {
+            allow: patterns(&self.allow)?,
+            ask: patterns(&self.ask)?,
+            deny: patterns(&self.deny)?,
+        })
+    }
 }
 
 /// A turn that was begun, or waits to be.
@@ -201,18 +238,25 @@ async fn say(
         // The same request after a crash of the host is the same turn.
         None => once.map(|Extension(once)| once.id()),
     };
-    let turn = match (body.text, body.go_on) {
-        (Some(said), false) if !said.trim().is_empty() => {
-            let message = Message::user(text("text", &said)?);
-            app.manager.say(&id, message, turn_id).await?
-        }
-        (None, true) => app.manager.go_on(&id).await?,
+    let terms = TurnTerms {
+        policy: body.policy.read()?,
+        unattended: body.unattended,
+    };
+    let message = match (body.text, body.go_on) {
+        (Some(said), false) if !said.trim().is_empty() => Some(Message::user(text("text", &said)?)),
+        (None, true) => None,
         _ => {
             return Err(Problem::invalid(
                 "give either `text`, which is not empty, or `go_on`",
             ));
         }
     };
+    let request = TurnRequest {
+        message,
+        turn_id,
+        terms,
+    };
+    let turn = app.manager.begin(&id, request).await?;
     let at = [(header::LOCATION, format!("/api/v1/turns/{}", turn.id))];
     let begun = BegunTurn {
         events: format!("/api/v1/threads/{}/events", turn.thread),

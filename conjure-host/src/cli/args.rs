@@ -8,7 +8,7 @@ use conjure_core::routing::Pattern;
 use conjure_core::wire::{Dialect, Wire};
 use conjure_host::auths::{AuthRef, Auths};
 use conjure_host::plugin::SearchPath;
-use conjure_host::session::{BackendSpec, SessionSpec};
+use conjure_host::session::{BackendSpec, PolicySpec, SessionSpec};
 use conjure_host::store::Store;
 use conjure_host::{Host, HostBuilder, env};
 
@@ -155,6 +155,15 @@ pub(crate) fn dialect(name: &str) -> Result<Box<Dialect>, String> {
 }
 
 impl SessionArgs {
+    /// The rules that the options make.
+    pub(crate) fn policy(self) -> PolicySpec {
+        PolicySpec {
+            allow: self.allow,
+            ask: self.ask,
+            deny: self.deny,
+        }
+    }
+
     /// The session that the options and the file describe.
     pub(crate) async fn spec(self, host: &Host, global: &Global) -> Result<SessionSpec, Failure> {
         let from_file = self.config.is_some();

@@ -50,8 +50,8 @@ Ctrl-C                  end the turn that runs; what came so far is kept";
 
 pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
     if let Some(session) = &args.saved {
-        let thread = args.thread.as_deref();
-        return Box::pin(super::session_chat::run(global, session, thread)).await;
+        let (thread, policy) = (args.thread.as_deref(), args.session.policy());
+        return Box::pin(super::session_chat::run(global, session, thread, policy)).await;
     }
     let mut signals = Signals::listen()?;
     let opened = Box::pin(open(global, args.session, args.thread.as_deref()));

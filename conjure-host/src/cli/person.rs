@@ -173,7 +173,7 @@ fn answered(action: &str, content: BTreeMap<String, Value>) -> Elicited {
 }
 
 /// What was typed, as the field's type says.
-fn typed(text: &str, field: &Value) -> Value {
+pub(super) fn typed(text: &str, field: &Value) -> Value {
     match field.get("type").and_then(Value::as_str) {
         Some("number" | "integer") => {
             serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))

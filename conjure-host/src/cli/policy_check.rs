@@ -1,11 +1,15 @@
 //! `conjure policy check`: what could ask a person, told before a run.
 
 use conjure_core::routing::{Decision, Outlook, Rule};
+use conjure_host::outlook::Outlooks;
+use conjure_host::session::PolicySpec;
 use serde_json::{Value, json};
 
 use super::args::{Global, SessionArgs};
 use super::exit::{Exit, Failure};
 use super::output::{self, Table, aside, clean, line};
+use super::run::SAVED;
+use super::sessions::Sessions;
 
 /// Says what could ask.
 #[derive(clap::Args)]
@@ -16,6 +20,9 @@ pub(crate) struct Args {
     /// Say what one call would get: the tool's public name, and its arguments as a JSON object
     #[arg(long, num_args = 2, value_names = ["NAME", "JSON"], conflicts_with = "all")]
     call: Vec<String>,
+    /// A saved session (`conjure session list`), by its name or its id
+    #[arg(long = "session", value_name = "NAME", conflicts_with_all = SAVED)]
+    saved: Option<String>,
     #[command(flatten)]
     session: SessionArgs,
 }
@@ -25,13 +32,18 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
         [name, arguments] => Some((name.clone(), object(arguments)?)),
         _ => None,
     };
-    let host = global
-        .host()
-        .build()
-        .await
-        .map_err(|error| Failure::host(error.to_string()))?;
-    let spec = args.session.spec(&host, global).await?;
-    let outlooks = host.outlooks(spec).await?;
+    let outlooks = match &args.saved {
+        Some(session) => of_saved(global, session, &args.session.policy()).await?,
+        None => {
+            let host = global
+                .host()
+                .build()
+                .await
+                .map_err(|error| Failure::host(error.to_string()))?;
+            let spec = args.session.spec(&host, global).await?;
+            host.outlooks(spec).await?
+        }
+    };
     if let Some((name, arguments)) = call {
         let Some(verdict) = outlooks.of_call(&name, &arguments) else {
             return Err(Failure::usage(format!(
@@ -60,6 +72,18 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
         print(&shown, asks);
     }
     Ok(ended(asks))
+}
+
+/// The outlook of a saved session's next turn, under these rules beside its own.
+async fn of_saved(
+    global: &Global,
+    session: &str,
+    policy: &PolicySpec,
+) -> Result<Outlooks, Failure> {
+    let sessions = Sessions::open(global).await?;
+    let outlooks = sessions.manager().outlooks(session, policy).await;
+    sessions.close().await;
+    Ok(outlooks?)
 }
 
 fn ended(asks: bool) -> Exit {

@@ -42,7 +42,7 @@ pub(crate) struct Args {
 }
 
 /// What a saved session says itself.
-pub(crate) const SAVED: [&str; 17] = [
+pub(crate) const SAVED: [&str; 14] = [
     "config",
     "provider",
     "auth",
@@ -57,16 +57,14 @@ pub(crate) const SAVED: [&str; 17] = [
     "skill",
     "executor",
     "working_dir",
-    "allow",
-    "ask",
-    "deny",
 ];
 
 pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
     let question = question(args.question)?;
     if let Some(session) = &args.saved {
-        let thread = args.thread.as_deref();
-        return Box::pin(super::session_run::run(global, session, thread, question)).await;
+        let (thread, policy) = (args.thread.as_deref(), args.session.policy());
+        let run = super::session_run::run(global, session, thread, policy, question);
+        return Box::pin(run).await;
     }
     let mut signals = Signals::listen()?;
     let opened = Box::pin(open(global, args.session, args.thread.as_deref()));

@@ -4,7 +4,7 @@ use clap::Subcommand;
 
 use super::args::Global;
 use super::exit::{Exit, Failure};
-use super::{session_change, session_show, session_turns};
+use super::{session_change, session_show, session_turns, session_waiting};
 
 /// Keeps sessions: which saved auth, model, working directory, persona, memory, tools and MCP
 /// servers a conversation has, and with which thread it goes on.
@@ -61,11 +61,25 @@ enum Verb {
     },
     /// Show what goes on in it, until the turn that runs is over
     ///
-    /// Begins with what that turn has shown so far, whoever runs it.
+    /// Begins with what that turn has shown so far, whoever runs it. At a terminal, what waits for a
+    /// person is asked; Ctrl-C ends the look and not the turn.
     Follow {
         /// The session: its name or its id
         session: String,
     },
+    /// End the turn that runs in it, whoever runs it; what came so far is kept
+    Cancel(session_waiting::Cancel),
+    /// List the calls and questions in it that wait for a person
+    Waiting {
+        /// The session: its name or its id
+        session: String,
+    },
+    /// Let a call run that waits for a person
+    Approve(session_waiting::Approve),
+    /// Do not let a call run that waits for a person
+    Deny(session_waiting::Deny),
+    /// Answer a question of a plugin or a server
+    Answer(session_waiting::Answer),
     /// List its newest turns, with what they came to
     Turns {
         /// The session: its name or its id
@@ -93,6 +107,11 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
         Verb::Fork(args) => session_change::fork(global, &sessions, &args).await,
         Verb::Tools { session } => session_show::tools(global, &sessions, &session).await,
         Verb::Follow { session } => super::session_run::follow(global, &sessions, &session).await,
+        Verb::Cancel(args) => session_waiting::cancel(global, &sessions, &args).await,
+        Verb::Waiting { session } => session_waiting::list(global, &sessions, &session).await,
+        Verb::Approve(args) => session_waiting::approve(global, &sessions, args).await,
+        Verb::Deny(args) => session_waiting::deny(global, &sessions, args).await,
+        Verb::Answer(args) => session_waiting::answer(global, &sessions, args).await,
         Verb::Turns { session, limit } => {
             session_turns::run(global, &sessions, &session, limit).await
         }

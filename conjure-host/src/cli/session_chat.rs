@@ -3,13 +3,15 @@
 use std::io::IsTerminal as _;
 
 use conjure_core::turn::When;
-use conjure_host::manager::SessionPatch;
+use conjure_host::manager::{SessionPatch, TurnTerms};
+use conjure_host::session::PolicySpec;
 
 use super::args::Global;
 use super::chat::Lines;
 use super::exit::{Exit, Failure};
 use super::output::{self, DIM, RESET, YELLOW, aside, clean};
-use super::session_run::{Following, chosen, ended};
+use super::session_following::Following;
+use super::session_run::{chosen, ended};
 use super::session_show::print;
 use super::sessions::Sessions;
 use super::signals::{Signal, Signals};
@@ -28,10 +30,11 @@ pub(crate) async fn run(
     global: &Global,
     session: &str,
     thread: Option<&str>,
+    policy: PolicySpec,
 ) -> Result<Exit, Failure> {
     let mut signals = Signals::listen()?;
     let sessions = signals.unless(Sessions::open(global)).await?;
-    let done = talk(global, &sessions, session, thread, &mut signals).await;
+    let done = talk(global, &sessions, session, thread, policy, &mut signals).await;
     tokio::select! {
         () = sessions.close() => {}
         _ = signals.next() => {}
@@ -44,10 +47,16 @@ async fn talk(
     sessions: &Sessions,
     session: &str,
     thread: Option<&str>,
+    policy: PolicySpec,
     signals: &mut Signals,
 ) -> Result<Exit, Failure> {
+    let name = session;
     let session = chosen(sessions, session, thread).await?;
     let attended = std::io::stdin().is_terminal() && !global.json;
+    let terms = TurnTerms {
+        policy,
+        unattended: !attended,
+    };
     if !global.json {
         print(&sessions.manager().get(&session).await?);
         aside(format_args!(
@@ -74,7 +83,23 @@ async fn talk(
         let done = if text.starts_with('/') {
             command(sessions, &session, text).await
         } else {
-            say(sessions, &session, &mut transcript, signals, attended, text).await
+            let mut following = Following {
+                sessions,
+                session: &session,
+                name,
+                transcript: &mut transcript,
+                signals: &mut *signals,
+                attended,
+                leaves: false,
+            };
+            let said = following.say(text.to_owned(), &terms).await;
+            match said {
+                Ok((run, files)) => {
+                    transcript.files(&files);
+                    ended(&run, &transcript, signals).map(drop)
+                }
+                Err(failure) => Err(failure),
+            }
         };
         if let Err(failure) = done
             && !failure.shown
@@ -86,26 +111,6 @@ async fn talk(
             return Ok(signal.exit());
         }
     }
-}
-
-async fn say(
-    sessions: &Sessions,
-    session: &str,
-    transcript: &mut Transcript,
-    signals: &mut Signals,
-    attended: bool,
-    text: &str,
-) -> Result<(), Failure> {
-    let mut following = Following {
-        sessions,
-        session,
-        transcript: &mut *transcript,
-        signals: &mut *signals,
-        attended,
-    };
-    let (run, files) = following.say(text.to_owned()).await?;
-    transcript.files(&files);
-    ended(&run, transcript, signals).map(drop)
 }
 
 async fn command(sessions: &Sessions, session: &str, line: &str) -> Result<(), Failure> {

@@ -9,7 +9,8 @@ use conjure_host::auths::{AuthError, Auths};
 use conjure_host::client::{Server, ServerError, ServerEvents};
 use conjure_host::env;
 use conjure_host::manager::{
-    Chat, EventStream, Manager, ManagerError, Options, Scope, SessionPatch, SessionView,
+    Approval, Chat, EventStream, Manager, ManagerError, Options, Question, QuestionReply, Scope,
+    SessionPatch, SessionView, TurnRequest, TurnTerms,
 };
 use conjure_host::session::Stamped;
 use conjure_host::store::{Run, ThreadId};
@@ -81,17 +82,27 @@ impl Sessions {
         self.manager.shutdown(ENDING).await;
     }
 
-    pub(crate) async fn say(&self, session: &str, text: String) -> Result<Begun, Failure> {
+    pub(crate) async fn say(
+        &self,
+        session: &str,
+        text: String,
+        terms: &TurnTerms,
+    ) -> Result<Begun, Failure> {
         match &self.server {
             Some(server) => {
-                let turn = server.say(session, &text).await?;
+                let turn = server.say(session, &text, terms).await?;
                 Ok(Begun {
                     id: turn.id,
                     thread: turn.thread,
                 })
             }
             None => {
-                let turn = self.manager.say(session, Message::user(text), None).await?;
+                let request = TurnRequest {
+                    message: Some(Message::user(text)),
+                    terms: terms.clone(),
+                    ..TurnRequest::default()
+                };
+                let turn = self.manager.begin(session, request).await?;
                 Ok(Begun {
                     id: turn.id,
                     thread: turn.thread,
@@ -105,35 +116,55 @@ impl Sessions {
         Ok(self.manager.wait(turn).await?)
     }
 
-    pub(crate) async fn cancel(&self, session: &str) -> Result<(), Failure> {
+    /// Ends the turn that runs, and with `drop_queued` those that wait.
+    pub(crate) async fn cancel(&self, session: &str, drop_queued: bool) -> Result<(), Failure> {
         match &self.server {
-            Some(server) => Ok(server.cancel(session, true).await?),
-            None => Ok(self.manager.cancel(session, true).await?),
+            Some(server) => Ok(server.cancel(session, drop_queued).await?),
+            None => Ok(self.manager.cancel(session, drop_queued).await?),
         }
     }
 
-    /// Decides about a call. Where another client was faster, its decision counts.
+    /// The calls that wait for a decision.
+    pub(crate) async fn approvals(&self, session: &str) -> Result<Vec<Approval>, Failure> {
+        Ok(match &self.server {
+            Some(server) => server.approvals(session).await?,
+            None => self.manager.approvals(session).await?,
+        })
+    }
+
+    /// The questions that wait for an answer.
+    pub(crate) async fn questions(&self, session: &str) -> Result<Vec<Question>, Failure> {
+        Ok(match &self.server {
+            Some(server) => server.questions(session).await?,
+            None => self.manager.questions(session).await?,
+        })
+    }
+
+    /// Decides about a call; whether it still waited. Where another client was faster, its decision
+    /// counts.
     pub(crate) async fn decide(
         &self,
         session: &str,
         call: &str,
         decision: Decision,
         scope: Scope,
-    ) -> Result<(), Failure> {
+    ) -> Result<bool, Failure> {
         match &self.server {
             Some(server) => match server.decide(session, call, &decision, &scope).await {
-                Ok(()) | Err(ServerError::Refused { status: 404, .. }) => Ok(()),
+                Ok(()) => Ok(true),
+                Err(ServerError::Refused { status: 404, .. }) => Ok(false),
                 Err(error) => Err(error.into()),
             },
             None => match self.manager.decide(session, call, decision, scope).await {
-                Ok(()) | Err(ManagerError::NotFound { .. }) => Ok(()),
+                Ok(()) => Ok(true),
+                Err(ManagerError::NotFound { .. }) => Ok(false),
                 Err(error) => Err(error.into()),
             },
         }
     }
 
-    /// Answers a question of a plugin where a server runs the session; here the terminal does.
-    /// Where another client was faster, its answer counts.
+    /// Answers a question of a plugin; whether it still waited. Where another client was faster,
+    /// its answer counts.
     ///
     /// # Errors
     /// Why the answer does not fit the form, within; else what the server says.
@@ -142,12 +173,23 @@ impl Sessions {
         session: &str,
         question: &str,
         answer: &Elicited,
-    ) -> Result<Result<(), String>, Failure> {
+    ) -> Result<Result<bool, String>, Failure> {
         let Some(server) = &self.server else {
-            return Ok(Ok(()));
+            let reply = match answer.action.as_str() {
+                "accept" => QuestionReply::Accept(answer.content.clone().into_iter().collect()),
+                "decline" => QuestionReply::Decline,
+                _ => QuestionReply::Cancel,
+            };
+            return match self.manager.answer(session, question, reply).await {
+                Ok(()) => Ok(Ok(true)),
+                Err(ManagerError::NotFound { .. }) => Ok(Ok(false)),
+                Err(ManagerError::Invalid { message }) => Ok(Err(message)),
+                Err(error) => Err(error.into()),
+            };
         };
         match server.answer(session, question, answer).await {
-            Ok(()) | Err(ServerError::Refused { status: 404, .. }) => Ok(Ok(())),
+            Ok(()) => Ok(Ok(true)),
+            Err(ServerError::Refused { status: 404, .. }) => Ok(Ok(false)),
             Err(ServerError::Refused {
                 status: 422,
                 detail,
@@ -177,14 +219,16 @@ impl Sessions {
         }
     }
 
-    /// Follows a thread's events behind `after`.
+    /// Follows a thread's events behind `after`. Who is `attended` by a person is waited for where
+    /// something asks.
     pub(crate) async fn events(
         &self,
         thread: &ThreadId,
         after: Option<EventId>,
+        attended: bool,
     ) -> Result<Events, Failure> {
         Ok(match &self.server {
-            Some(server) => Events::There(Box::new(server.events(thread, after))),
+            Some(server) => Events::There(Box::new(server.events(thread, after, attended))),
             None => Events::Here(Box::new(self.manager.events(thread, after).await?)),
         })
     }

@@ -75,16 +75,6 @@ impl Transcript {
                 self.end();
                 return Some(asked(call, reason));
             }
-            // Whoever is there is asked.
-            Event::Question(question) if !attended => {
-                self.end();
-                aside(format_args!(
-                    "{YELLOW}?{RESET} {BOLD}{}{RESET} asks: {} {DIM}(it waits for an answer over \
-                     the API){RESET}",
-                    clean(&question.plugin),
-                    clean(&question.message)
-                ));
-            }
             Event::FunctionCallOutput(result) => {
                 self.end();
                 let mark = if result.is_error {

@@ -30,16 +30,23 @@ pub struct ServerEvents {
     server: Server,
     thread: ThreadId,
     seen: Option<EventId>,
+    attended: bool,
     stream: Option<(Bytes, SseDecoder)>,
     read: VecDeque<Stamped>,
 }
 
 impl ServerEvents {
-    pub(super) fn new(server: Server, thread: ThreadId, after: Option<EventId>) -> Self {
+    pub(super) fn new(
+        server: Server,
+        thread: ThreadId,
+        after: Option<EventId>,
+        attended: bool,
+    ) -> Self {
         Self {
             server,
             thread,
             seen: after,
+            attended,
             stream: None,
             read: VecDeque::new(),
         }
@@ -92,7 +99,7 @@ impl ServerEvents {
     }
 
     async fn connected(&self) -> Result<Bytes, ServerError> {
-        let path = format!("threads/{}/events", self.thread);
+        let path = format!("threads/{}/events?attended={}", self.thread, self.attended);
         let mut request = self.server.request(Method::GET, &path);
         if let Some(seen) = self.seen {
             // A number as high as can be means all of an epoch.

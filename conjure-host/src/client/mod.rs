@@ -6,18 +6,18 @@
 
 mod announced;
 mod events;
+mod waiting;
 
 use std::time::Duration;
 
 use conjure_core::chat::EventId;
-use conjure_core::turn::{Decision, When};
-use conjure_skill_sdk::protocol::Elicited;
+use conjure_core::turn::When;
 use reqwest::Method;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::manager::{Chat, Scope, SessionPatch};
+use crate::manager::{Chat, SessionPatch, TurnTerms};
 use crate::store::ThreadId;
 
 pub use announced::Announced;
@@ -100,13 +100,25 @@ impl Server {
         &self.url
     }
 
-    /// Says something in a session.
+    /// Says something in a session, in a turn for which this holds.
     ///
     /// # Errors
     /// [`ServerError`].
-    pub async fn say(&self, session: &str, text: &str) -> Result<BegunTurn, ServerError> {
+    pub async fn say(
+        &self,
+        session: &str,
+        text: &str,
+        terms: &TurnTerms,
+    ) -> Result<BegunTurn, ServerError> {
         let path = format!("sessions/{session}/turns");
-        let said = self.ask(Method::POST, &path, Some(json!({ "text": text })));
+        let mut body = json!({ "text": text });
+        if *terms != TurnTerms::default() {
+            let held = serde_json::to_value(terms).unwrap_or_default();
+            if let (Some(body), Value::Object(held)) = (body.as_object_mut(), held) {
+                body.extend(held);
+            }
+        }
+        let said = self.ask(Method::POST, &path, Some(body));
         self.read(&said.await?)
     }
 
@@ -117,46 +129,6 @@ impl Server {
     pub async fn cancel(&self, session: &str, drop_queued: bool) -> Result<(), ServerError> {
         let path = format!("sessions/{session}/cancel");
         let body = json!({ "drop_queued": drop_queued });
-        self.ask(Method::POST, &path, Some(body)).await.map(drop)
-    }
-
-    /// Decides about a call that waits.
-    ///
-    /// # Errors
-    /// [`ServerError`].
-    pub async fn decide(
-        &self,
-        session: &str,
-        call: &str,
-        decision: &Decision,
-        scope: &Scope,
-    ) -> Result<(), ServerError> {
-        let body = match decision {
-            Decision::Allow => json!({ "scope": scope, "decision": "allow" }),
-            Decision::Deny { reason } => {
-                json!({ "scope": scope, "decision": "deny", "reason": reason })
-            }
-        };
-        let path = format!("sessions/{session}/approvals/{}", encoded(call));
-        self.ask(Method::POST, &path, Some(body)).await.map(drop)
-    }
-
-    /// Answers a question that waits.
-    ///
-    /// # Errors
-    /// [`ServerError`]; `Refused` with 422 where the answer does not fit the form, and with 404 where
-    /// the question waits no more.
-    pub async fn answer(
-        &self,
-        session: &str,
-        question: &str,
-        answer: &Elicited,
-    ) -> Result<(), ServerError> {
-        let body = match answer.action.as_str() {
-            "accept" => json!({ "action": "accept", "content": answer.content }),
-            action => json!({ "action": action }),
-        };
-        let path = format!("sessions/{session}/questions/{}", encoded(question));
         self.ask(Method::POST, &path, Some(body)).await.map(drop)
     }
 
@@ -204,9 +176,15 @@ impl Server {
         self.ask(Method::DELETE, &path, None).await.map(drop)
     }
 
-    /// Follows a thread's events behind `after`, or from its beginning.
-    pub fn events(&self, thread: &ThreadId, after: Option<EventId>) -> ServerEvents {
-        ServerEvents::new(self.clone(), thread.clone(), after)
+    /// Follows a thread's events behind `after`, or from its beginning. Who is `attended` by a
+    /// person is waited for where something asks.
+    pub fn events(
+        &self,
+        thread: &ThreadId,
+        after: Option<EventId>,
+        attended: bool,
+    ) -> ServerEvents {
+        ServerEvents::new(self.clone(), thread.clone(), after, attended)
     }
 
     /// A link that lets a browser in, once.

@@ -9,7 +9,7 @@ use super::requests::Ask;
 use super::{Manager, ManagerError};
 
 /// A call that waits for a decision.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Approval {
     /// The call.
     pub call: CallAnnounced,

@@ -14,12 +14,13 @@ use tokio_util::task::AbortOnDropHandle;
 use super::changes::Status;
 use super::opening::Opened;
 use super::requests::Ask;
-use super::running::{Running, answered};
+use super::running::{Happening, Running, happening};
 use super::runs::{Turn, end_of};
 use super::saving::active;
+use super::terms::TurnTerms;
 use super::view::SessionState;
 use super::{Inner, ManagerError};
-use crate::session::{Answer, ChatError, Stamped, Subscription, passed};
+use crate::session::{Answer, ApprovalMode, ChatError, Stamped, Subscription, passed};
 use crate::store::{Run, RunState, Spent, StoreError, ThreadId};
 
 /// How long a turn that is ended may take to come to its end.
@@ -62,6 +63,7 @@ struct Waiting {
     thread: ThreadId,
     /// What is said; where there is nothing the model goes on.
     message: Option<Message>,
+    terms: Box<TurnTerms>,
 }
 
 /// A turn whose session is being opened.
@@ -137,10 +139,13 @@ impl Keeper {
                 biased;
                 () = ending.cancelled() => return,
                 () = closing.cancelled(), if is_idle => return,
-                answer = answered(&mut self.running) => {
-                    Box::pin(self.turn_over(answer)).await;
-                    is_told = false;
-                }
+                happening = happening(&mut self.running) => match happening {
+                    Happening::Over(answer) => {
+                        Box::pin(self.turn_over(answer)).await;
+                        is_told = false;
+                    }
+                    Happening::Arrival => self.attended().await,
+                },
                 opened = opened(&mut self.opening) => {
                     Box::pin(self.opened(opened)).await;
                     is_told = false;
@@ -177,9 +182,10 @@ impl Keeper {
             Ask::Say {
                 turn_id,
                 message,
+                terms,
                 done,
             } => {
-                let said = self.say(turn_id, message).await;
+                let said = self.say(turn_id, message, terms).await;
                 let _ = done.send(said);
             }
             Ask::Cancel { drop_queued, done } => {
@@ -236,6 +242,7 @@ impl Keeper {
         &mut self,
         turn_id: String,
         message: Option<Message>,
+        terms: Box<TurnTerms>,
     ) -> Result<Turn, ManagerError> {
         match self.inner.store.run(&turn_id).await {
             Ok(run) => return self.known(run),
@@ -252,8 +259,13 @@ impl Keeper {
             open.is_outdated = true;
         }
         let thread = active(&row)?;
-        self.enqueue(turn_id.clone(), &thread, message, false)
-            .await?;
+        let turn = Waiting {
+            turn_id: turn_id.clone(),
+            thread: thread.clone(),
+            message,
+            terms,
+        };
+        self.enqueue(turn, false).await?;
         let runs = self.running.is_some() || self.opening.is_some();
         Ok(Turn {
             id: turn_id,
@@ -280,21 +292,10 @@ impl Keeper {
         })
     }
 
-    async fn enqueue(
-        &mut self,
-        turn_id: String,
-        thread: &ThreadId,
-        message: Option<Message>,
-        first: bool,
-    ) -> Result<(), ManagerError> {
-        let run = Run::new(&turn_id, Some(self.id.clone()), thread.clone());
-        let run = run.with_message(message.clone());
+    async fn enqueue(&mut self, turn: Waiting, first: bool) -> Result<(), ManagerError> {
+        let run = Run::new(&turn.turn_id, Some(self.id.clone()), turn.thread.clone());
+        let run = run.with_message(turn.message.clone());
         self.inner.store.begin_run(run).await?;
-        let turn = Waiting {
-            turn_id,
-            thread: thread.clone(),
-            message,
-        };
         if first {
             self.waiting.push_front(turn);
         } else {
@@ -384,6 +385,11 @@ impl Keeper {
             ),
         }
         live.set_run(Some(turn.turn_id.clone()));
+        let approvals = self.inner.approvals(&turn.terms);
+        live.session.terms(turn.terms.rules(), approvals).await;
+        // Where somebody comes later, the calls that ask from then on wait.
+        let arrival =
+            (approvals == ApprovalMode::Unattended).then(|| self.inner.attendance.follow());
         // Asked here, so that a cancel that comes next finds it.
         let answer = live.session.begin(turn.turn_id.clone(), turn.message).await;
         let answer = tokio::spawn(answer);
@@ -394,6 +400,8 @@ impl Keeper {
             spent: Spent::default(),
             asked: BTreeSet::new(),
             goes_on: false,
+            terms: turn.terms,
+            arrival,
         });
     }
 
@@ -462,9 +470,13 @@ impl Keeper {
         self.inner.note_latest(&self.id, &running.thread).await;
         // One that had its answer before it was stopped is over.
         if running.goes_on && state == RunState::Cancelled {
-            let turn_id = uuid::Uuid::now_v7().to_string();
-            let next = self.enqueue(turn_id, &running.thread, None, true);
-            if let Err(error) = next.await {
+            let turn = Waiting {
+                turn_id: uuid::Uuid::now_v7().to_string(),
+                thread: running.thread,
+                message: None,
+                terms: running.terms,
+            };
+            if let Err(error) = self.enqueue(turn, true).await {
                 tracing::error!("the turn does not go on with its new settings: {error}");
             }
         }
@@ -483,6 +495,15 @@ impl Keeper {
         if let (Some(open), Some(running)) = (&self.open, &mut self.running) {
             running.goes_on = false;
             open.opened.live.session.cancel(false).await;
+        }
+    }
+
+    /// Somebody came while an unattended turn runs: calls that ask wait for them from now on.
+    async fn attended(&mut self) {
+        if let (Some(open), Some(running)) = (&self.open, &self.running) {
+            let mode = ApprovalMode::Within(self.inner.options.approval);
+            let session = Arc::clone(&open.opened.live.session);
+            session.terms(running.terms.rules(), mode).await;
         }
     }
 

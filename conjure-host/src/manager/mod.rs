@@ -35,6 +35,7 @@ mod runs;
 mod saving;
 mod sealing;
 mod spec;
+mod terms;
 mod threads;
 mod unbegun;
 mod view;
@@ -59,6 +60,7 @@ pub use following::EventStream;
 pub use questions::{Question, QuestionReply};
 pub use runs::Turn;
 pub(crate) use spec::spec_of;
+pub use terms::{Attendant, TurnRequest, TurnTerms};
 pub use view::{
     Chat, NewSession, PersonaCopy, SessionPatch, SessionState, SessionView, ThreadChoice,
     ThreadView,
@@ -70,6 +72,7 @@ use changes::States;
 use keeper::Keeper;
 use open::Live;
 use requests::Ask;
+use terms::Attendance;
 use word::Words;
 
 /// How long sessions have to end when the deadline of a shutdown has passed: each ends its turn in
@@ -127,6 +130,7 @@ pub(crate) struct Inner {
     /// Tells of changes of that.
     words: Words,
     states: States,
+    attendance: Attendance,
     /// Nothing new is begun.
     closing: CancellationToken,
     /// What runs is ended.
@@ -150,6 +154,7 @@ impl Manager {
             live: Mutex::default(),
             words: Words::default(),
             states: States::default(),
+            attendance: Attendance::default(),
             closing: CancellationToken::new(),
             ending: CancellationToken::new(),
             tasks: TaskTracker::new(),

@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 
 use super::approvals::{Approval, Scope};
 use super::runs::Turn;
+use super::terms::TurnTerms;
 use super::{ManagerError, SessionPatch};
 use crate::store::{Session as Row, ThreadId};
 
@@ -21,6 +22,7 @@ pub(super) enum Ask {
     Say {
         turn_id: String,
         message: Option<Message>,
+        terms: Box<TurnTerms>,
         done: Done<Result<Turn, ManagerError>>,
     },
     Cancel {

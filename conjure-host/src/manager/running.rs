@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 
 use conjure_core::chat::Event;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::terms::TurnTerms;
 use crate::session::{Answer, ChatError};
 use crate::store::{Spent, ThreadId};
 
@@ -18,6 +20,10 @@ pub(super) struct Running {
     pub(super) asked: BTreeSet<String>,
     /// Whether the model goes on with other settings when it is over.
     pub(super) goes_on: bool,
+    /// What holds for it.
+    pub(super) terms: Box<TurnTerms>,
+    /// Tells of clients that come, where nobody was there when it began.
+    pub(super) arrival: Option<watch::Receiver<usize>>,
 }
 
 impl Running {
@@ -47,15 +53,39 @@ impl Running {
     }
 }
 
-/// Its answer, when it is over; never where none runs.
-pub(super) async fn answered(running: &mut Option<Running>) -> Result<Answer, ChatError> {
-    match running {
-        Some(running) => match (&mut running.answer).await {
-            Ok(answer) => answer,
-            Err(error) => Err(ChatError::Ended {
+/// What happens to a turn that runs.
+pub(super) enum Happening {
+    /// It is over.
+    Over(Result<Answer, ChatError>),
+    /// Somebody came who can decide, in a turn that began with nobody there.
+    Arrival,
+}
+
+/// What happens next to the turn that runs; never anything where none does.
+pub(super) async fn happening(running: &mut Option<Running>) -> Happening {
+    let Some(running) = running else {
+        return std::future::pending().await;
+    };
+    let answer = &mut running.answer;
+    tokio::select! {
+        biased;
+        answer = answer => Happening::Over(answer.unwrap_or_else(|error| {
+            Err(ChatError::Ended {
                 reason: Some(error.to_string()),
-            }),
-        },
-        None => std::future::pending().await,
+            })
+        })),
+        () = arrived(&mut running.arrival) => {
+            running.arrival = None;
+            Happening::Arrival
+        }
     }
+}
+
+async fn arrived(arrival: &mut Option<watch::Receiver<usize>>) {
+    if let Some(arrival) = arrival
+        && arrival.wait_for(|there| *there > 0).await.is_ok()
+    {
+        return;
+    }
+    std::future::pending::<()>().await;
 }

@@ -6,6 +6,7 @@ use conjure_core::chat::Message;
 use serde::Serialize;
 
 use super::requests::Ask;
+use super::terms::TurnRequest;
 use super::{Manager, ManagerError};
 use crate::store::{Run, RunState, RunsOf, ThreadId};
 
@@ -36,14 +37,12 @@ impl Manager {
         message: Message,
         turn_id: Option<String>,
     ) -> Result<Turn, ManagerError> {
-        let session = self.id_of(session).await?;
-        let turn_id = turn_id.unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
-        self.ask(&session, |done| Ask::Say {
-            turn_id: turn_id.clone(),
-            message: Some(message.clone()),
-            done,
-        })
-        .await?
+        let request = TurnRequest {
+            message: Some(message),
+            turn_id,
+            ..TurnRequest::default()
+        };
+        self.begin(session, request).await
     }
 
     /// Lets the model go on from where the session's thread ends, with nothing new said, as after
@@ -52,11 +51,26 @@ impl Manager {
     /// # Errors
     /// As [`Manager::say`].
     pub async fn go_on(&self, session: &str) -> Result<Turn, ManagerError> {
+        self.begin(session, TurnRequest::default()).await
+    }
+
+    /// [`Manager::say`] and [`Manager::go_on`] with what holds for the turn only.
+    ///
+    /// # Errors
+    /// As [`Manager::say`].
+    pub async fn begin(&self, session: &str, request: TurnRequest) -> Result<Turn, ManagerError> {
         let session = self.id_of(session).await?;
-        let turn_id = uuid::Uuid::now_v7().to_string();
+        let TurnRequest {
+            message,
+            turn_id,
+            terms,
+        } = request;
+        let terms = Box::new(terms);
+        let turn_id = turn_id.unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
         self.ask(&session, |done| Ask::Say {
             turn_id: turn_id.clone(),
-            message: None,
+            message: message.clone(),
+            terms: terms.clone(),
             done,
         })
         .await?

@@ -14,6 +14,8 @@ use super::spec::{object, persona};
 use super::view::{Chat, NewSession, SessionPatch, SessionState, SessionView, ThreadView};
 use super::{Inner, Manager, ManagerError};
 use crate::auths::{AuthName, MCP_SECRETS};
+use crate::outlook::Outlooks;
+use crate::session::PolicySpec;
 use crate::store::{
     JsonText, RunState, RunsOf, SavedAuth, Session as Row, StoreError, Thread, ThreadId,
 };
@@ -129,6 +131,24 @@ impl Manager {
         let table = calls.table();
         calls.close().await;
         Ok(table)
+    }
+
+    /// What the rules would decide in the session's next turn, with these beside its own. Its
+    /// backends are made ready for that, and closed.
+    ///
+    /// # Errors
+    /// As [`Manager::tools`].
+    pub async fn outlooks(
+        &self,
+        session: &str,
+        policy: &PolicySpec,
+    ) -> Result<Outlooks, ManagerError> {
+        let row = self.inner.row(session).await?;
+        let (mut spec, _) = self.inner.made_of(&row).await?;
+        spec.policy.allow.extend_from_slice(&policy.allow);
+        spec.policy.ask.extend_from_slice(&policy.ask);
+        spec.policy.deny.extend_from_slice(&policy.deny);
+        Ok(self.inner.host.outlooks(spec).await?)
     }
 
     /// Deletes a session; what runs in it is ended first. Its threads stay, or the active one is

@@ -52,6 +52,8 @@ pub(super) struct Actor {
     pub(super) policy: Policy,
     /// Rules that came while it ran.
     pub(super) allowed: Vec<Rule>,
+    /// Rules that hold for the running turn only.
+    pub(super) turn_rules: Vec<Rule>,
     pub(super) registry: watch::Receiver<u64>,
     pub(super) shared: Arc<Shared>,
     pub(super) spec: SessionSpec,
@@ -83,6 +85,7 @@ pub(super) struct Actor {
     pub(super) calls: HashMap<String, CancellationToken>,
     pub(super) asked: BTreeMap<String, Asking>,
     pub(super) attended: ApprovalMode,
+    questions: Option<Arc<Questions>>,
     records: bool,
     pub(super) waiting: HashMap<String, oneshot::Sender<Result<Answer, ChatError>>>,
     /// When the running turn is out of time, and which limit that is.
@@ -151,7 +154,7 @@ impl Actor {
             questions,
         } = start;
         let (internal, reports) = Reports::channel();
-        if let Some(questions) = questions {
+        if let Some(questions) = &questions {
             questions.tell(internal.clone());
         }
         let asked = AskedModel {
@@ -170,6 +173,7 @@ impl Actor {
             ),
             policy: policy(&spec),
             allowed: Vec::new(),
+            turn_rules: Vec::new(),
             registry: shared.registry.subscribe(),
             shared,
             spec,
@@ -194,6 +198,7 @@ impl Actor {
             calls: HashMap::new(),
             asked: BTreeMap::new(),
             attended: approvals,
+            questions,
             records,
             waiting: HashMap::new(),
             wall: None,
@@ -289,11 +294,13 @@ impl Actor {
                 self.asked.remove(&call_id);
                 self.input(Input::Decided { call_id, decision });
             }
-            Command::Attend(mode) => {
-                self.attended = mode;
-                if mode == ApprovalMode::Unattended {
-                    self.deny_asked();
+            Command::Attend(mode) => self.attend(mode),
+            Command::Terms { rules, approvals } => {
+                if self.turn_rules != rules {
+                    self.turn_rules = rules;
+                    self.renew_policy();
                 }
+                self.attend(approvals);
             }
             Command::Pending(done) => {
                 let pending = self.asked.values().map(Asking::pending);
@@ -337,6 +344,23 @@ impl Actor {
             #[cfg(test)]
             Command::Hang => std::future::pending().await,
         }
+    }
+
+    fn attend(&mut self, mode: ApprovalMode) {
+        self.attended = mode;
+        if let Some(questions) = &self.questions {
+            questions.attend(mode != ApprovalMode::Unattended);
+        }
+        if mode == ApprovalMode::Unattended {
+            self.deny_asked();
+        }
+    }
+
+    /// The rules of the settings, with those that came while it ran and those of the turn.
+    pub(super) fn renew_policy(&mut self) {
+        self.policy = policy(&self.spec);
+        let added = self.allowed.iter().chain(&self.turn_rules);
+        self.policy.rules.extend(added.cloned());
     }
 
     fn rest(&mut self) {

@@ -8,7 +8,7 @@ use conjure_core::routing::ToolName;
 use conjure_core::turn::{self, Input, When};
 
 use super::actor::Actor;
-use super::derived::{policy, turn_settings, whom};
+use super::derived::{turn_settings, whom};
 use super::handle::{SessionError, Settings};
 use super::history::Record;
 use super::mailbox::Internal;
@@ -119,8 +119,7 @@ impl Actor {
         match self.shared.provider(&spec) {
             Ok(provider) => {
                 self.spec = spec;
-                self.policy = policy(&self.spec);
-                self.policy.rules.extend(self.allowed.iter().cloned());
+                self.renew_policy();
                 let now = AskedModel {
                     provider: Arc::clone(&provider),
                     model: settings.model.clone(),

@@ -8,7 +8,7 @@ use conjure_core::routing::{Decision as PolicyDecision, Pattern, Policy, Rule};
 use conjure_core::turn;
 use conjure_skill_sdk::protocol::CatalogRequest;
 
-use super::spec::{CompactAt, SessionSpec};
+use super::spec::{CompactAt, PolicySpec, SessionSpec};
 use crate::backend::Snapshot;
 use crate::provider::{ModelBook, ModelFacts};
 
@@ -17,22 +17,25 @@ const MAX_TOKENS: u32 = 8192;
 
 /// The rules of the session file, those that deny first.
 pub(crate) fn policy(spec: &SessionSpec) -> Policy {
-    let rules = |patterns: &[Pattern], decision: PolicyDecision| {
-        patterns
-            .iter()
-            .map(|pattern| Rule {
-                pattern: pattern.clone(),
-                decision,
-            })
-            .collect::<Vec<_>>()
-    };
-    let mut all = rules(&spec.policy.deny, PolicyDecision::Deny);
-    all.extend(rules(&spec.policy.allow, PolicyDecision::Allow));
-    all.extend(rules(&spec.policy.ask, PolicyDecision::Ask));
     Policy {
-        rules: all,
+        rules: rules(&spec.policy),
         ..Policy::default()
     }
+}
+
+/// The rules that patterns make, those that deny first.
+pub(crate) fn rules(spec: &PolicySpec) -> Vec<Rule> {
+    let of = |patterns: &[Pattern], decision: PolicyDecision| {
+        let rules = patterns.iter().map(move |pattern| Rule {
+            pattern: pattern.clone(),
+            decision,
+        });
+        rules.collect::<Vec<_>>()
+    };
+    let mut all = of(&spec.deny, PolicyDecision::Deny);
+    all.extend(of(&spec.allow, PolicyDecision::Allow));
+    all.extend(of(&spec.ask, PolicyDecision::Ask));
+    all
 }
 
 /// Whom the session talks to, as backends are told.

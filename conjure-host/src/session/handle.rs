@@ -245,6 +245,12 @@ impl Session {
         self.tell(Command::Attend(mode)).await;
     }
 
+    /// Says what holds for the next turn: rules beside those of the session, and whether anybody
+    /// is there to decide.
+    pub(crate) async fn terms(&self, rules: Vec<Rule>, approvals: ApprovalMode) {
+        self.tell(Command::Terms { rules, approvals }).await;
+    }
+
     /// Adds a rule to the session's policy.
     pub async fn add_rule(&self, rule: Rule) {
         self.tell(Command::Allow(rule)).await;

@@ -42,6 +42,11 @@ pub(crate) enum Command {
         decision: Decision,
     },
     Attend(ApprovalMode),
+    /// What holds for the next turn, in place of what held for the one before.
+    Terms {
+        rules: Vec<Rule>,
+        approvals: ApprovalMode,
+    },
     Pending(oneshot::Sender<Vec<PendingApproval>>),
     Change {
         settings: Settings,

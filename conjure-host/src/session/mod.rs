@@ -33,7 +33,7 @@ pub(crate) use actor::passed;
 pub(crate) use budget::SpentBefore;
 pub(crate) use calls::{CallWith, Revision};
 pub(crate) use compaction::unfolding;
-pub(crate) use derived::{compile_settings, policy, room, turn_settings};
+pub(crate) use derived::{compile_settings, policy, room, rules, turn_settings};
 pub(crate) use exchange_dir::sweep;
 pub(crate) use handle::Saved;
 pub(crate) use mailbox::{Internal, Reports};

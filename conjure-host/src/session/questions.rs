@@ -5,6 +5,7 @@
 //! and to nobody else.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use conjure_core::chat::{Event, QuestionAsked};
 use conjure_skill_sdk::protocol::{Elicit, Elicited};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -30,12 +31,14 @@ pub(crate) struct Questions {
     /// How long each waits.
     patience: Duration,
     open: Mutex<BTreeMap<String, Open>>,
+    /// Whether somebody may come; where nobody does, a question is cancelled at once.
+    attended: AtomicBool,
     /// Where the session's actor hears of them.
     actor: OnceLock<Reports>,
 }
 
 /// A question that waits for an answer.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Question {
     /// What is asked.
     #[serde(flatten)]
@@ -76,6 +79,7 @@ impl Questions {
         Arc::new(Self {
             patience,
             open: Mutex::default(),
+            attended: AtomicBool::new(true),
             actor: OnceLock::new(),
         })
     }
@@ -88,6 +92,11 @@ impl Questions {
     /// From here on the actor is told.
     pub(super) fn tell(&self, actor: Reports) {
         let _ = self.actor.set(actor);
+    }
+
+    /// Says whether somebody may come from here on.
+    pub(super) fn attend(&self, attended: bool) {
+        self.attended.store(attended, Ordering::Relaxed);
     }
 
     /// Those that wait, the oldest first.
@@ -126,7 +135,7 @@ impl Questions {
         let (answer, answered) = oneshot::channel();
         let until = Instant::now() + self.patience;
         let mut open = self.lock();
-        if open.len() >= MOST {
+        if open.len() >= MOST || !self.attended.load(Ordering::Relaxed) {
             return None;
         }
         open.insert(

@@ -71,6 +71,8 @@ mod run;
 #[cfg(test)]
 mod session;
 #[cfg(test)]
+mod session_waiting;
+#[cfg(test)]
 mod skill;
 #[cfg(test)]
 mod skill_hostile;

@@ -13,21 +13,21 @@ use serde_json::{Value, json};
 use crate::stage::{LOCAL, conjure, json as parsed, json_lines, workspace};
 
 /// The directory of the data, below the home directory.
-const DATA: &str = ".local/share/conjure";
+pub(crate) const DATA: &str = ".local/share/conjure";
 
 /// Runs a verb and gives what it printed.
-fn done(workspace: &Workspace, args: &str) -> Output {
+pub(crate) fn done(workspace: &Workspace, args: &str) -> Output {
     ok(conjure(workspace, args))
 }
 
-fn ok(cli: Cli) -> Output {
+pub(crate) fn ok(cli: Cli) -> Output {
     let output = cli.run().unwrap();
     assert_eq!(output.code, Some(0), "{output:?}");
     output
 }
 
 /// One that works with a saved auth for each of two providers.
-fn stage(model: &Model) -> Workspace {
+pub(crate) fn stage(model: &Model) -> Workspace {
     let workspace = workspace(&[LOCAL]);
     for (name, provider) in [("open", "openai"), ("claude", "anthropic")] {
         let args = format!(
@@ -39,12 +39,12 @@ fn stage(model: &Model) -> Workspace {
     workspace
 }
 
-fn asks(workspace: &Workspace, args: &[&str], question: &str) -> Cli {
+pub(crate) fn asks(workspace: &Workspace, args: &[&str], question: &str) -> Cli {
     let args = ["run"].iter().chain(args).chain([&question]);
     conjure_kit::cli(args.copied()).workspace(workspace)
 }
 
-fn show(workspace: &Workspace, session: &str) -> Value {
+pub(crate) fn show(workspace: &Workspace, session: &str) -> Value {
     parsed(&done(workspace, &format!("session show {session} --json")))
 }
 
@@ -320,7 +320,7 @@ fn a_conversation_in_a_session_goes_from_thread_to_thread() {
 }
 
 /// A server of this workspace.
-fn server(workspace: &Workspace, args: &str) -> conjure_kit::Running {
+pub(crate) fn server(workspace: &Workspace, args: &str) -> conjure_kit::Running {
     let args = format!("serve --listen 127.0.0.1:0 {args}");
     let server = conjure(workspace, &args).start().unwrap();
     server.wait_for_stdout("Serving the API at").unwrap();
@@ -455,7 +455,7 @@ fn a_prompt_goes_when_somebody_else_has_settled_it() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let elsewhere = Server::find(&workspace.home().join(DATA)).unwrap();
-        let mut events = elsewhere.events(&thread, None);
+        let mut events = elsewhere.events(&thread, None, true);
         let allowed = elsewhere.decide("work", "call-1", &Decision::Allow, &Scope::Once);
         allowed.await.unwrap();
         let question = loop {

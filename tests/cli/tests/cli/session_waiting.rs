@@ -1,0 +1,174 @@
+//! Calls of a saved session that wait for a person: denied where nobody can come, waited for where
+//! somebody may, and decided about from another terminal.
+
+use conjure_host::client::Server;
+use conjure_host::store::ThreadId;
+use conjure_kit::{Model, Signal, Workspace};
+use conjure_mock_llm::{Message, Position, Reply};
+use serde_json::{Value, json};
+
+use crate::session::{DATA, asks, done, ok, server, show, stage};
+use crate::stage::{conjure, json as parsed};
+
+const TOOL: &str = "local_bash_tool";
+
+fn create(workspace: &Workspace) {
+    done(
+        workspace,
+        "session create work --auth claude --model claude-sonnet-4-5",
+    );
+}
+
+/// The model lights the lamp and is done.
+fn lights(model: &Model) {
+    let command = json!({ "command": "echo lit > lamp" });
+    model.calls("call-1", TOOL, command);
+    model.says(Message::new().text("Done."));
+}
+
+fn result(model: &Model) -> String {
+    model.last_request().tool_result_text("call-1").unwrap()
+}
+
+#[test]
+fn where_nobody_can_answer_a_call_is_denied_at_once_and_says_how_to_allow_it() {
+    let model = Model::start().unwrap();
+    let workspace = stage(&model);
+    create(&workspace);
+    for serves in [false, true] {
+        let server = serves.then(|| server(&workspace, ""));
+        lights(&model);
+        let output = ok(asks(&workspace, &["--session", "work"], "Light the lamp"));
+        assert!(
+            result(&model).contains("--allow 'local_bash_tool'"),
+            "{}",
+            result(&model)
+        );
+        assert!(
+            output.stderr.contains("This call was not run"),
+            "{output:?}"
+        );
+        assert!(workspace.read("lamp").is_err());
+        // A rule for this turn, which is not saved.
+        lights(&model);
+        let allowed = ["--session", "work", "--allow", TOOL];
+        ok(asks(&workspace, &allowed, "Light the lamp"));
+        assert_eq!(workspace.read("lamp").unwrap(), "lit\n");
+        std::fs::remove_file(workspace.work().join("lamp")).unwrap();
+        assert_eq!(show(&workspace, "work")["tools"], json!({}));
+        if let Some(server) = server {
+            server.signal(Signal::TERM);
+            server.wait().unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_could_ask_in_a_saved_session_is_known_before() {
+    let model = Model::start().unwrap();
+    let workspace = stage(&model);
+    create(&workspace);
+    let asking = conjure(&workspace, "policy check --session work")
+        .run()
+        .unwrap();
+    assert_eq!(asking.code, Some(1), "{asking:?}");
+    assert!(asking.stdout.contains(TOOL), "{asking:?}");
+    let allowed = done(&workspace, "policy check --session work --allow * --all");
+    assert!(allowed.stdout.contains("allow"), "{allowed:?}");
+}
+
+#[test]
+fn a_person_who_may_come_is_waited_for_and_decides_from_another_terminal() {
+    let model = Model::start().unwrap();
+    let workspace = stage(&model);
+    create(&workspace);
+    let server = server(&workspace, "");
+    let thread = show(&workspace, "work")["thread"]["id"].take();
+    let thread: ThreadId = serde_json::from_value(thread).unwrap();
+    // A page that somebody looks at.
+    let page = Server::find(&workspace.home().join(DATA)).unwrap();
+    let (looks, looking) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(async {
+            let mut events = page.events(&thread, None, true);
+            while events.next().await.is_ok() {
+                let _ = looks.send(());
+            }
+        });
+    });
+    model.says(Message::new().text("Hello."));
+    ok(asks(&workspace, &["--session", "work"], "Hello"));
+    looking.recv().unwrap();
+    lights(&model);
+    let running = asks(&workspace, &["--session", "work"], "Light the lamp")
+        .start()
+        .unwrap();
+    running.wait_for_stderr("waits for a person").unwrap();
+    let waiting = parsed(&done(&workspace, "session waiting work --json"));
+    assert_eq!(waiting["calls"][0]["call"]["id"], "call-1");
+    done(&workspace, "session approve work");
+    let output = running.wait().unwrap();
+    assert_eq!(workspace.read("lamp").unwrap(), "lit\n");
+    assert!(
+        output
+            .stderr
+            .contains("is denied in 10 min: `conjure session approve work call-1`"),
+        "{output:?}"
+    );
+    // And not: why is told to the model.
+    lights(&model);
+    let running = asks(&workspace, &["--session", "work"], "Again")
+        .start()
+        .unwrap();
+    running.wait_for_stderr("waits for a person").unwrap();
+    let deny = ["session", "deny", "work", "--because", "It is day"];
+    ok(conjure_kit::cli(deny).workspace(&workspace));
+    running.wait().unwrap();
+    let told = model.last_request().body.to_string();
+    assert!(told.contains("It is day"), "{told}");
+    let nothing = conjure(&workspace, "session approve work").run().unwrap();
+    assert_eq!(nothing.code, Some(2), "{nothing:?}");
+    server.signal(Signal::TERM);
+    server.wait().unwrap();
+}
+
+#[test]
+fn who_follows_at_a_terminal_is_asked_and_cancels_from_another_one() {
+    let model = Model::start().unwrap();
+    let workspace = stage(&model);
+    create(&workspace);
+    let server = server(&workspace, "");
+    model.calls("call-1", TOOL, json!({ "command": "echo lit > lamp" }));
+    model.says(
+        Reply::from(Message::new().text("A long story of the sea").deltas(3))
+            .hold(Position::Event(4), "never"),
+    );
+    let mut running = asks(&workspace, &["--session", "work"], "Go")
+        .on_terminal()
+        .start()
+        .unwrap();
+    running.wait_for_stdout("Allow it?").unwrap();
+    let mut follower = conjure(&workspace, "session follow work")
+        .on_terminal()
+        .start()
+        .unwrap();
+    follower.wait_for_stdout("Allow it?").unwrap();
+    follower.send_line("y").unwrap();
+    running
+        .wait_for_stdout("No answer is needed any more.")
+        .unwrap();
+    follower.wait_for_stdout("A l").unwrap();
+    let cancelled = done(&workspace, "session cancel work --json");
+    assert_eq!(parsed(&cancelled)["state"], "cancelled");
+    for terminal in [&mut running, &mut follower] {
+        terminal.wait_for_stdout("cancelled").unwrap();
+    }
+    running.wait().unwrap();
+    follower.wait().unwrap();
+    assert_eq!(workspace.read("lamp").unwrap(), "lit\n");
+    let state: Value = show(&workspace, "work")["state"].take();
+    assert_eq!(state, "idle");
+    server.signal(Signal::TERM);
+    server.wait().unwrap();
+}
