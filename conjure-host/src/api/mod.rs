@@ -184,6 +184,10 @@ impl ApiServer {
             logins: Default::default(),
             browsers: self.browsers,
         });
+        let url = crate::client::url(self.address);
+        if let Err(error) = manager.announce(&url).await {
+            tracing::warn!("other processes do not know where this server is: {error}");
+        }
         let (hosts, origins) = self.access.names(self.address);
         let door = Arc::new(Door {
             hosts,

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::versions::CHANGED;
 use crate::auths::{AuthError, KeyError};
-use crate::manager::ManagerError;
+use crate::manager::{ManagerError, RemoteErrorKind};
 use crate::mcp_status::StatusError;
 use crate::provider::ProviderError;
 use crate::session::{SessionError, UnfoldError};
@@ -227,6 +227,21 @@ impl From<ManagerError> for Problem {
                 Self::new(StatusCode::TOO_MANY_REQUESTS, "queue-full", said)
                     .header(header::RETRY_AFTER, SOON.clone())
             }
+            ManagerError::Elsewhere { address, .. } => {
+                Self::conflict("elsewhere", said).with("owner", address)
+            }
+            ManagerError::Remote(error) => match error.kind {
+                RemoteErrorKind::NotFound => Self::not_found(said),
+                RemoteErrorKind::Invalid => Self::invalid(said),
+                RemoteErrorKind::Conflict => Self::conflict("conflict", said),
+                RemoteErrorKind::Changed => Self::conflict(CHANGED, said),
+                RemoteErrorKind::Full => {
+                    Self::new(StatusCode::TOO_MANY_REQUESTS, "queue-full", said)
+                        .header(header::RETRY_AFTER, SOON.clone())
+                }
+                RemoteErrorKind::Closing => Self::unavailable("ending", said),
+                RemoteErrorKind::Host => Self::host(said),
+            },
             ManagerError::Closing => Self::unavailable("ending", said),
             ManagerError::Session(error) => error.into(),
             ManagerError::Auth(error) => error.into(),

@@ -9,8 +9,8 @@ use conjure_host::auths::{AuthError, Auths};
 use conjure_host::client::{Server, ServerError, ServerEvents};
 use conjure_host::env;
 use conjure_host::manager::{
-    Approval, Chat, EventStream, Manager, ManagerError, Options, Question, QuestionReply, Scope,
-    SessionPatch, SessionView, TurnRequest, TurnTerms,
+    Approval, Chat, EventStream, Manager, ManagerError, Options, Question, QuestionReply,
+    RemoteErrorKind, Scope, SessionPatch, SessionView, TurnRequest, TurnTerms,
 };
 use conjure_host::session::Stamped;
 use conjure_host::store::{Run, ThreadId};
@@ -157,7 +157,7 @@ impl Sessions {
             },
             None => match self.manager.decide(session, call, decision, scope).await {
                 Ok(()) => Ok(true),
-                Err(ManagerError::NotFound { .. }) => Ok(false),
+                Err(error) if error.is_not_found() => Ok(false),
                 Err(error) => Err(error.into()),
             },
         }
@@ -182,7 +182,7 @@ impl Sessions {
             };
             return match self.manager.answer(session, question, reply).await {
                 Ok(()) => Ok(Ok(true)),
-                Err(ManagerError::NotFound { .. }) => Ok(Ok(false)),
+                Err(error) if error.is_not_found() => Ok(Ok(false)),
                 Err(ManagerError::Invalid { message }) => Ok(Err(message)),
                 Err(error) => Err(error.into()),
             };
@@ -244,8 +244,16 @@ impl From<ManagerError> for Failure {
             | ManagerError::Invalid { .. }
             | ManagerError::Conflict { .. }
             | ManagerError::Auth(_) => Exit::Usage,
+            ManagerError::Remote(ref error) => match error.kind {
+                RemoteErrorKind::Full => Exit::Limit,
+                RemoteErrorKind::Closing | RemoteErrorKind::Host => Exit::Host,
+                RemoteErrorKind::NotFound
+                | RemoteErrorKind::Invalid
+                | RemoteErrorKind::Conflict
+                | RemoteErrorKind::Changed => Exit::Usage,
+            },
             ManagerError::Full { .. } => Exit::Limit,
-            ManagerError::Closing => Exit::Host,
+            ManagerError::Closing | ManagerError::Elsewhere { .. } => Exit::Host,
         };
         Self::new(exit, error.to_string())
     }

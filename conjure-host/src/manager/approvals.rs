@@ -5,6 +5,7 @@ use conjure_core::routing::Pattern;
 use conjure_core::turn::Decision;
 use serde::{Deserialize, Serialize};
 
+use super::remote::Remote;
 use super::requests::Ask;
 use super::{Manager, ManagerError};
 
@@ -42,10 +43,18 @@ impl Manager {
     /// [`ManagerError::NotFound`], and the store's.
     pub async fn approvals(&self, session: &str) -> Result<Vec<Approval>, ManagerError> {
         let session = self.id_of(session).await?;
-        Ok(self
-            .ask_kept(&session, Ask::Approvals)
-            .await
-            .unwrap_or_default())
+        let remote = || Remote::Approvals {
+            session: session.clone(),
+        };
+        match self.at_owner(&session, remote).await? {
+            Some(approvals) => Ok(approvals),
+            None => Ok(self.approvals_here(&session).await),
+        }
+    }
+
+    pub(super) async fn approvals_here(&self, session: &str) -> Vec<Approval> {
+        let approvals = self.ask_kept(session, Ask::Approvals).await;
+        approvals.unwrap_or_default()
     }
 
     /// Decides about a call that waits. The first decision counts.
@@ -60,7 +69,29 @@ impl Manager {
         scope: Scope,
     ) -> Result<(), ManagerError> {
         let session = self.id_of(session).await?;
-        let decided = self.ask_kept(&session, |done| Ask::Decide {
+        let remote = || Remote::Decide {
+            session: session.clone(),
+            call_id: call_id.to_owned(),
+            denied: match &decision {
+                Decision::Allow => None,
+                Decision::Deny { reason } => Some(reason.clone()),
+            },
+            scope: scope.clone(),
+        };
+        match self.at_owner(&session, remote).await? {
+            Some(()) => Ok(()),
+            None => self.decide_here(&session, call_id, decision, scope).await,
+        }
+    }
+
+    pub(super) async fn decide_here(
+        &self,
+        session: &str,
+        call_id: &str,
+        decision: Decision,
+        scope: Scope,
+    ) -> Result<(), ManagerError> {
+        let decided = self.ask_kept(session, |done| Ask::Decide {
             call_id: call_id.to_owned(),
             decision,
             scope,

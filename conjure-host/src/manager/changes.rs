@@ -73,6 +73,11 @@ impl States {
         lock(&self.known).get(session).cloned().unwrap_or_default()
     }
 
+    /// Whether something goes on in a session here.
+    pub(super) fn is_known(&self, session: &str) -> bool {
+        lock(&self.known).contains_key(session)
+    }
+
     /// How many sessions have a turn that runs.
     pub(super) fn running(&self) -> usize {
         let known = lock(&self.known);

@@ -1,5 +1,6 @@
 //! What goes wrong with saved sessions.
 
+use super::remote::{RemoteError, RemoteErrorKind};
 use crate::auths::AuthError;
 use crate::session::{SessionError, SpecError};
 use crate::store::StoreError;
@@ -33,6 +34,19 @@ pub enum ManagerError {
         /// How many.
         queued: usize,
     },
+    /// Another process has it, and did not answer.
+    #[error("process {pid} runs this, and {why}{}", at(.address.as_deref()))]
+    Elsewhere {
+        /// Its process id, on its own machine.
+        pid: i64,
+        /// Where it serves the API, if it does.
+        address: Option<String>,
+        /// What it did not do.
+        why: &'static str,
+    },
+    /// Another process that has it says no.
+    #[error("{}", .0.message)]
+    Remote(RemoteError),
     /// The host is going down.
     #[error("the host is going down and begins nothing any more")]
     Closing,
@@ -45,6 +59,24 @@ pub enum ManagerError {
     /// The store.
     #[error(transparent)]
     Store(StoreError),
+}
+
+impl ManagerError {
+    /// Whether what was named is not there.
+    pub fn is_not_found(&self) -> bool {
+        match self {
+            Self::NotFound { .. } => true,
+            Self::Remote(error) => error.kind == RemoteErrorKind::NotFound,
+            _ => false,
+        }
+    }
+}
+
+fn at(address: Option<&str>) -> String {
+    match address {
+        Some(address) => format!("; ask it itself, at {address}"),
+        None => "; try again, or do it where it runs".to_owned(),
+    }
 }
 
 impl From<StoreError> for ManagerError {

@@ -15,7 +15,7 @@ use crate::store::{StoreError, ThreadId};
 
 /// Events that are read at once.
 const PAGE: usize = 500;
-/// How often the store is asked for what another process wrote.
+/// How often the store is asked for what another process wrote, where no word of it comes.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Follows a thread's events, each once and in order.
@@ -41,6 +41,7 @@ impl Manager {
         after: Option<EventId>,
     ) -> Result<EventStream, ManagerError> {
         self.inner.store.thread(thread).await?;
+        self.inner.listening.notify_one();
         Ok(EventStream {
             word: self.inner.words.follow(thread),
             inner: Arc::clone(&self.inner),

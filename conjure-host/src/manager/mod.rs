@@ -29,11 +29,13 @@ mod keeping;
 mod open;
 mod opening;
 mod questions;
+mod remote;
 mod requests;
 mod running;
 mod runs;
 mod saving;
 mod sealing;
+mod signals;
 mod spec;
 mod terms;
 mod threads;
@@ -48,7 +50,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -58,6 +60,7 @@ pub use error::ManagerError;
 pub(crate) use files::{FetchError, Fetched};
 pub use following::EventStream;
 pub use questions::{Question, QuestionReply};
+pub use remote::{RemoteError, RemoteErrorKind};
 pub use runs::Turn;
 pub(crate) use spec::spec_of;
 pub use terms::{Attendant, TurnRequest, TurnTerms};
@@ -131,6 +134,8 @@ pub(crate) struct Inner {
     words: Words,
     states: States,
     attendance: Attendance,
+    /// Somebody has a use for word of other processes.
+    listening: Arc<Notify>,
     /// Nothing new is begun.
     closing: CancellationToken,
     /// What runs is ended.
@@ -155,6 +160,7 @@ impl Manager {
             words: Words::default(),
             states: States::default(),
             attendance: Attendance::default(),
+            listening: Arc::default(),
             closing: CancellationToken::new(),
             ending: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -163,6 +169,9 @@ impl Manager {
         inner.record_unbegun().await?;
         let beating = heartbeat::beat(Arc::downgrade(&inner), inner.closing.clone(), options.beat);
         inner.tasks.spawn(beating);
+        // Not among the tasks that a shutdown waits for: it serves them to their end.
+        let listening = Arc::clone(&inner.listening);
+        tokio::spawn(signals::listen(Arc::downgrade(&inner), listening));
         Ok(Self { inner })
     }
 
@@ -174,6 +183,15 @@ impl Manager {
     /// The store.
     pub fn store(&self) -> &Store {
         &self.inner.store
+    }
+
+    /// Says where this process serves the API: others that share the database name that place where
+    /// they cannot reach it themselves.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn announce(&self, address: &str) -> Result<(), ManagerError> {
+        Ok(self.inner.store.announce(address).await?)
     }
 
     /// Begins nothing any more, lets what runs come to its end for this long, ends the rest with
@@ -258,6 +276,7 @@ impl Inner {
         let keeper = Box::new(Keeper::new(Arc::clone(self), row.id, mailbox));
         self.tasks.spawn(keeper.supervised());
         keepers.insert(session.to_owned(), asks.clone());
+        self.listening.notify_one();
         Ok(asks)
     }
 }

@@ -6,9 +6,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::open::Live;
+use super::remote::Remote;
 use super::requests::Ask;
 use super::spec::MadeOf;
-use super::{Inner, ManagerError, lock};
+use super::{Inner, Manager, ManagerError, lock};
 use crate::session::{ApprovalMode, Saved, SessionError, SessionSpec, SpentBefore};
 use crate::store::{Session as Row, StoreError, ThreadId};
 
@@ -75,8 +76,25 @@ impl Inner {
         self.words.tell(&thread);
     }
 
-    /// Asks the session that has a thread open to close it.
-    async fn ask_for(&self, thread: &ThreadId) {
+    /// Asks the session that has a thread open to close it, here or in another process.
+    async fn ask_for(self: &Arc<Self>, thread: &ThreadId) {
+        if lock(&self.live).contains_key(thread) {
+            self.release(thread).await;
+            return;
+        }
+        let manager = Manager {
+            inner: Arc::clone(self),
+        };
+        let remote = || Remote::Release {
+            thread: thread.clone(),
+        };
+        if let Err(error) = manager.at_writer::<()>(thread, remote).await {
+            tracing::debug!(%thread, "it is not given back yet: {error}");
+        }
+    }
+
+    /// Has a thread closed that is open here, where nothing runs on it.
+    pub(super) async fn release(&self, thread: &ThreadId) {
         let owner = lock(&self.live).get(thread).map(|live| live.owner.clone());
         let keeper = owner.and_then(|owner| lock(&self.keepers).get(&owner).cloned());
         if let Some(keeper) = keeper {

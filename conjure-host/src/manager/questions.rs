@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::remote::Remote;
 use super::{Manager, ManagerError, lock};
 use crate::session::{NotTaken, Questions};
 
@@ -14,15 +15,27 @@ impl Manager {
     /// [`ManagerError::NotFound`], and the store's.
     pub async fn questions(&self, session: &str) -> Result<Vec<Question>, ManagerError> {
         let session = self.id_of(session).await?;
-        let questions = self.questions_of(&session);
-        Ok(questions.iter().flat_map(|one| one.pending()).collect())
+        let remote = || Remote::Questions {
+            session: session.clone(),
+        };
+        match self.at_owner(&session, remote).await? {
+            Some(questions) => Ok(questions),
+            None => Ok(self.questions_here(&session)),
+        }
+    }
+
+    pub(super) fn questions_here(&self, session: &str) -> Vec<Question> {
+        let questions = self.questions_of(session);
+        questions.iter().flat_map(|one| one.pending()).collect()
     }
 
     /// Answers a question that waits. The first answer counts.
     ///
     /// # Errors
     /// [`ManagerError::NotFound`] when that question waits for nobody (any more),
-    /// [`ManagerError::Invalid`] when the answer does not fit the form, and the store's.
+    /// [`ManagerError::Invalid`] when the answer does not fit the form,
+    /// [`ManagerError::Elsewhere`] when it is a form that is filled in for another process, since
+    /// what is filled in is written down nowhere, and the store's.
     pub async fn answer(
         &self,
         session: &str,
@@ -30,7 +43,32 @@ impl Manager {
         reply: QuestionReply,
     ) -> Result<(), ManagerError> {
         let session = self.id_of(session).await?;
-        for questions in self.questions_of(&session) {
+        let declined = match &reply {
+            QuestionReply::Accept(_) => {
+                self.only_here(&session).await?;
+                return self.answer_here(&session, question, &reply);
+            }
+            QuestionReply::Decline => true,
+            QuestionReply::Cancel => false,
+        };
+        let remote = || Remote::Dismiss {
+            session: session.clone(),
+            question: question.to_owned(),
+            declined,
+        };
+        match self.at_owner(&session, remote).await? {
+            Some(()) => Ok(()),
+            None => self.answer_here(&session, question, &reply),
+        }
+    }
+
+    pub(super) fn answer_here(
+        &self,
+        session: &str,
+        question: &str,
+        reply: &QuestionReply,
+    ) -> Result<(), ManagerError> {
+        for questions in self.questions_of(session) {
             match questions.answer(question, reply.clone()) {
                 Ok(()) => return Ok(()),
                 Err(NotTaken::Gone) => {}

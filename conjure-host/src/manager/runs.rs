@@ -3,18 +3,19 @@
 use std::time::Duration;
 
 use conjure_core::chat::Message;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use super::remote::Remote;
 use super::requests::Ask;
-use super::terms::TurnRequest;
+use super::terms::{TurnRequest, TurnTerms};
 use super::{Manager, ManagerError};
-use crate::store::{Run, RunState, RunsOf, ThreadId};
+use crate::store::{Run, RunState, RunsOf, Signal, Signals, ThreadId};
 
 /// How often the store is asked about a turn of another process.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// A turn that was begun, or waits to be.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Turn {
     /// Its id.
     pub id: String,
@@ -67,7 +68,28 @@ impl Manager {
         } = request;
         let terms = Box::new(terms);
         let turn_id = turn_id.unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
-        self.ask(&session, |done| Ask::Say {
+        let remote = || Remote::Say {
+            session: session.clone(),
+            turn_id: turn_id.clone(),
+            message: message.clone(),
+            terms: terms.clone(),
+        };
+        if !self.inner.closing.is_cancelled()
+            && let Some(turn) = self.at_owner(&session, remote).await?
+        {
+            return Ok(turn);
+        }
+        self.begin_here(&session, turn_id, message, terms).await
+    }
+
+    pub(super) async fn begin_here(
+        &self,
+        session: &str,
+        turn_id: String,
+        message: Option<Message>,
+        terms: Box<TurnTerms>,
+    ) -> Result<Turn, ManagerError> {
+        self.ask(session, |done| Ask::Say {
             turn_id: turn_id.clone(),
             message: message.clone(),
             terms: terms.clone(),
@@ -103,13 +125,21 @@ impl Manager {
     /// As [`Manager::run`].
     pub async fn wait(&self, turn_id: &str) -> Result<Run, ManagerError> {
         let mut changes = self.changes();
+        let mut signals = None;
         loop {
             let run = self.run(turn_id).await?;
             if run.state.is_over() {
                 return Ok(run);
             }
+            let session = run.session_id.as_deref().unwrap_or_default();
+            if signals.is_none() && !self.inner.states.is_known(session) {
+                // Another process has it.
+                signals = Some(self.inner.store.signals());
+                continue;
+            }
             tokio::select! {
                 _ = changes.next() => {}
+                () = told_of(signals.as_mut(), &run.thread) => {}
                 () = tokio::time::sleep(LOOK) => {}
             }
         }
@@ -122,9 +152,33 @@ impl Manager {
     /// [`ManagerError::NotFound`], and the store's.
     pub async fn cancel(&self, session: &str, drop_queued: bool) -> Result<(), ManagerError> {
         let session = self.id_of(session).await?;
-        let asked = self.ask_kept(&session, |done| Ask::Cancel { drop_queued, done });
-        let _ = asked.await;
+        let remote = || Remote::Cancel {
+            session: session.clone(),
+            drop_queued,
+        };
+        if self.at_owner::<()>(&session, remote).await?.is_none() {
+            self.cancel_here(&session, drop_queued).await;
+        }
         Ok(())
+    }
+
+    pub(super) async fn cancel_here(&self, session: &str, drop_queued: bool) {
+        let asked = self.ask_kept(session, |done| Ask::Cancel { drop_queued, done });
+        let _ = asked.await;
+    }
+}
+
+/// Waits for word of a thread that another process writes.
+async fn told_of(signals: Option<&mut Signals>, thread: &ThreadId) {
+    let Some(signals) = signals else {
+        return std::future::pending().await;
+    };
+    loop {
+        match signals.next().await {
+            Signal::Anywhere => return,
+            Signal::Thread(written) if written == *thread => return,
+            Signal::Thread(_) | Signal::Requests => {}
+        }
     }
 }
 

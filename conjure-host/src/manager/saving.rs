@@ -9,6 +9,7 @@ use conjure_core::turn::When;
 use serde_json::{Map, Value};
 
 use super::changes::{Change, Status};
+use super::remote::Remote;
 use super::requests::Ask;
 use super::spec::{object, persona};
 use super::view::{Chat, NewSession, SessionPatch, SessionState, SessionView, ThreadView};
@@ -89,14 +90,34 @@ impl Manager {
         let before = self.inner.row(session).await?;
         let session = before.id.clone();
         let (patch, sealing) = self.sealed(before, patch).await?;
-        let updated = self.ask(&session, |done| Ask::Update {
+        let remote = || Remote::Update {
+            session: session.clone(),
+            patch: Box::new(patch.clone()),
+            seen_ms: patch.seen_ms,
+            now: when == When::Now,
+        };
+        let updated = match self.at_owner(&session, remote).await {
+            Ok(Some(())) => Ok(()),
+            Ok(None) => self.update_here(&session, &patch, when).await,
+            Err(error) => Err(error),
+        };
+        sealing.kept(updated).await?;
+        let row = self.inner.store.session(&session).await?;
+        self.view(row).await
+    }
+
+    pub(super) async fn update_here(
+        &self,
+        session: &str,
+        patch: &SessionPatch,
+        when: When,
+    ) -> Result<(), ManagerError> {
+        let updated = self.ask(session, |done| Ask::Update {
             patch: Box::new(patch.clone()),
             when,
             done,
         });
-        let updated = updated.await.and_then(|updated| updated);
-        let row = sealing.kept(updated).await?;
-        self.view(row).await
+        updated.await?.map(drop)
     }
 
     /// What a change would change about the next request of the session's thread. Writes nothing
@@ -158,7 +179,12 @@ impl Manager {
     /// [`ManagerError::NotFound`], and the store's.
     pub async fn delete(&self, session: &str, chat: Chat) -> Result<(), ManagerError> {
         let row = self.inner.row(session).await?;
-        let _ = self.ask_kept(&row.id, Ask::End).await;
+        let remote = || Remote::End {
+            session: row.id.clone(),
+        };
+        if self.at_owner::<()>(&row.id, remote).await?.is_none() {
+            self.end_here(&row.id).await;
+        }
         self.inner.store.delete_session(&row.id).await?;
         self.inner.states.tell(Change::Deleted {
             session: row.id.clone(),
@@ -167,6 +193,10 @@ impl Manager {
             Ok(thread) if chat == Chat::Delete => self.remove_thread(&thread).await,
             _ => Ok(()),
         }
+    }
+
+    pub(super) async fn end_here(&self, session: &str) {
+        let _ = self.ask_kept(session, Ask::End).await;
     }
 
     /// The id of a session that was named by its id or its name.

@@ -3,6 +3,7 @@
 
 use serde_json::{Map, Value};
 
+use super::remote::{RemoteError, RemoteErrorKind};
 use super::{Manager, ManagerError, SessionPatch};
 use crate::auths::Auths;
 use crate::mcp_status::KIND;
@@ -98,7 +99,15 @@ impl Sealing {
             Err(error) => error.into(),
         };
         match (&error, &self.auths) {
-            (ManagerError::NotFound { .. } | ManagerError::Invalid { .. }, _) => {
+            (
+                ManagerError::NotFound { .. }
+                | ManagerError::Invalid { .. }
+                | ManagerError::Remote(RemoteError {
+                    kind: RemoteErrorKind::NotFound | RemoteErrorKind::Invalid,
+                    ..
+                }),
+                _,
+            ) => {
                 self.forget().await;
             }
             (ManagerError::Store(error), Some(auths)) => {

@@ -1,5 +1,6 @@
 //! Which thread a session goes on with.
 
+use super::remote::Remote;
 use super::requests::Ask;
 use super::view::ThreadChoice;
 use super::{Manager, ManagerError, SessionView, lock};
@@ -90,7 +91,7 @@ impl Manager {
     /// # Errors
     /// [`ManagerError::NotFound`], and the store's, also when another process writes it.
     pub async fn clear_thread(&self, thread: &ThreadId) -> Result<(), ManagerError> {
-        self.leave(thread).await;
+        self.leave(thread).await?;
         Ok(self.inner.store.clear_thread(thread).await?)
     }
 
@@ -100,7 +101,7 @@ impl Manager {
     /// # Errors
     /// As [`Manager::clear_thread`].
     pub async fn remove_thread(&self, thread: &ThreadId) -> Result<(), ManagerError> {
-        self.leave(thread).await;
+        self.leave(thread).await?;
         Ok(self.inner.store.remove_thread(thread).await?)
     }
 
@@ -112,6 +113,21 @@ impl Manager {
     /// [`ManagerError::NotFound`], [`SessionError::Unfold`] says what stands in the way, and the
     /// store's, also when another process writes the thread.
     pub async fn unfold(
+        &self,
+        thread: &ThreadId,
+        fold: Option<u64>,
+    ) -> Result<(u64, u64), ManagerError> {
+        let remote = || Remote::Unfold {
+            thread: thread.clone(),
+            fold,
+        };
+        match self.at_writer(thread, remote).await? {
+            Some(unfolded) => Ok(unfolded),
+            None => self.unfold_here(thread, fold).await,
+        }
+    }
+
+    pub(super) async fn unfold_here(
         &self,
         thread: &ThreadId,
         fold: Option<u64>,
@@ -128,8 +144,18 @@ impl Manager {
         Ok(self.inner.host.unfold(thread, fold).await?)
     }
 
-    /// Ends what runs on a thread here, and closes it.
-    async fn leave(&self, thread: &ThreadId) {
+    /// Ends what runs on a thread, here or in another process, and closes it.
+    async fn leave(&self, thread: &ThreadId) -> Result<(), ManagerError> {
+        let remote = || Remote::Leave {
+            thread: thread.clone(),
+        };
+        if self.at_writer::<()>(thread, remote).await?.is_none() {
+            self.leave_here(thread).await;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn leave_here(&self, thread: &ThreadId) {
         let owner = lock(&self.inner.live)
             .get(thread)
             .map(|live| live.owner.clone());

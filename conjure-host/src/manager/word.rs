@@ -22,6 +22,18 @@ impl Words {
         }
     }
 
+    /// Tells all.
+    pub(super) fn tell_all(&self) {
+        for followed in lock(&self.0).values() {
+            followed.send_replace(());
+        }
+    }
+
+    /// Whether anybody follows.
+    pub(super) fn is_followed(&self) -> bool {
+        !lock(&self.0).is_empty()
+    }
+
     /// Follows a thread.
     pub(super) fn follow(&self, thread: &ThreadId) -> Word {
         let mut threads = lock(&self.0);

@@ -50,4 +50,6 @@ mod threads;
 #[cfg(test)]
 mod turns;
 #[cfg(test)]
+mod two_servers;
+#[cfg(test)]
 mod versions;

@@ -1,0 +1,298 @@
+//! Sessions whose turn another process runs: what is asked of them goes there through the store,
+//! and is done there.
+//!
+//! What a person fills in at a question's form never goes this way: it is written down nowhere.
+
+use conjure_core::chat::Message;
+use conjure_core::turn::{Decision, When};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::approvals::Scope;
+use super::terms::TurnTerms;
+use super::view::SessionPatch;
+use super::{Manager, ManagerError, QuestionReply};
+use crate::store::{Owner, Reply, Request, StoreError, ThreadId};
+
+/// What is asked of another process.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "snake_case")]
+pub(super) enum Remote {
+    Say {
+        session: String,
+        turn_id: String,
+        message: Option<Message>,
+        terms: Box<TurnTerms>,
+    },
+    Cancel {
+        session: String,
+        drop_queued: bool,
+    },
+    Approvals {
+        session: String,
+    },
+    Decide {
+        session: String,
+        call_id: String,
+        /// Why it is denied; it is allowed without.
+        denied: Option<String>,
+        scope: Scope,
+    },
+    Questions {
+        session: String,
+    },
+    /// A question that is declined or cancelled.
+    Dismiss {
+        session: String,
+        question: String,
+        declined: bool,
+    },
+    Update {
+        session: String,
+        patch: Box<SessionPatch>,
+        seen_ms: Option<i64>,
+        now: bool,
+    },
+    /// The session was deleted.
+    End {
+        session: String,
+    },
+    /// Close a thread on which nothing runs.
+    Release {
+        thread: ThreadId,
+    },
+    /// End what runs on a thread, and close it.
+    Leave {
+        thread: ThreadId,
+    },
+    Unfold {
+        thread: ThreadId,
+        fold: Option<u64>,
+    },
+}
+
+/// Why another process did not do what it was asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemoteError {
+    /// What kind of reason it is.
+    pub kind: RemoteErrorKind,
+    /// What failed, why, and what to do.
+    pub message: String,
+}
+
+/// The kinds of reasons of another process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RemoteErrorKind {
+    /// What was named is not there.
+    NotFound,
+    /// What was said cannot be.
+    Invalid,
+    /// It does not fit with how things are.
+    Conflict,
+    /// Somebody else changed it meanwhile.
+    Changed,
+    /// Too much waits already.
+    Full,
+    /// That process is going down.
+    Closing,
+    /// Something of its own failed.
+    Host,
+}
+
+impl From<&ManagerError> for RemoteError {
+    fn from(error: &ManagerError) -> Self {
+        use RemoteErrorKind as Kind;
+        let kind = match error {
+            ManagerError::NotFound { .. } => Kind::NotFound,
+            ManagerError::Invalid { .. } => Kind::Invalid,
+            ManagerError::Full { .. } => Kind::Full,
+            ManagerError::Closing => Kind::Closing,
+            ManagerError::Remote(error) => error.kind,
+            ManagerError::Store(StoreError::Changed { .. }) => Kind::Changed,
+            ManagerError::Store(StoreError::NotFound { .. } | StoreError::NoThread { .. }) => {
+                Kind::NotFound
+            }
+            ManagerError::Conflict { .. }
+            | ManagerError::Elsewhere { .. }
+            | ManagerError::Session(_)
+            | ManagerError::Auth(_)
+            | ManagerError::Store(StoreError::NameTaken { .. } | StoreError::Busy { .. }) => {
+                Kind::Conflict
+            }
+            ManagerError::Store(_) => Kind::Host,
+        };
+        Self {
+            kind,
+            message: error.to_string(),
+        }
+    }
+}
+
+type Answered = Result<Value, RemoteError>;
+
+impl Manager {
+    /// Asks the process that runs a session's turn, where that is another one.
+    pub(super) async fn at_owner<T: DeserializeOwned>(
+        &self,
+        session: &str,
+        remote: impl FnOnce() -> Remote,
+    ) -> Result<Option<T>, ManagerError> {
+        match self.owner_elsewhere(session).await? {
+            Some(owner) => self.ask_owner(&owner, &remote()).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The same for who has a thread open.
+    pub(super) async fn at_writer<T: DeserializeOwned>(
+        &self,
+        thread: &ThreadId,
+        remote: impl FnOnce() -> Remote,
+    ) -> Result<Option<T>, ManagerError> {
+        match self.inner.store.thread_owner(thread).await? {
+            Some(owner) => self.ask_owner(&owner, &remote()).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    async fn owner_elsewhere(&self, session: &str) -> Result<Option<Owner>, ManagerError> {
+        if self.inner.states.is_known(session) {
+            return Ok(None);
+        }
+        Ok(self.inner.store.session_owner(session).await?)
+    }
+
+    /// Refuses what must not go through the store, where another process runs the session's turn.
+    pub(super) async fn only_here(&self, session: &str) -> Result<(), ManagerError> {
+        match self.owner_elsewhere(session).await? {
+            Some(owner) => Err(ManagerError::Elsewhere {
+                pid: owner.pid,
+                address: owner.address,
+                why: "what is filled in is told to nobody else",
+            }),
+            None => Ok(()),
+        }
+    }
+
+    async fn ask_owner<T: DeserializeOwned>(
+        &self,
+        owner: &Owner,
+        remote: &Remote,
+    ) -> Result<T, ManagerError> {
+        let elsewhere = |why: &'static str| ManagerError::Elsewhere {
+            pid: owner.pid,
+            address: owner.address.clone(),
+            why,
+        };
+        let odd = |error: serde_json::Error| {
+            tracing::warn!(
+                pid = owner.pid,
+                "another process is not understood: {error}"
+            );
+            elsewhere("it speaks of things that this version does not know")
+        };
+        let body = serde_json::to_string(remote).map_err(odd)?;
+        match self.inner.store.request(owner, &body).await? {
+            Reply::Answer(answer) => {
+                let answered: Answered = serde_json::from_str(&answer).map_err(odd)?;
+                serde_json::from_value(answered.map_err(ManagerError::Remote)?).map_err(odd)
+            }
+            Reply::NotTaken => Err(elsewhere("it does not answer, so nothing was done")),
+            Reply::NoAnswer => Err(elsewhere("it has not said yet what came of it")),
+        }
+    }
+
+    /// Does what another process asks, and answers it.
+    pub(super) async fn serve_request(self, request: Request) {
+        let done = match serde_json::from_str(&request.body) {
+            Ok(remote) => Box::pin(self.serve_remote(remote)).await,
+            Err(error) => Err(ManagerError::Invalid {
+                message: format!("another process asks for what is not known here: {error}"),
+            }),
+        };
+        let answered: Answered = done.map_err(|error| RemoteError::from(&error));
+        let answer = serde_json::to_string(&answered).unwrap_or_default();
+        if let Err(error) = self.inner.store.answer_request(&request.id, &answer).await {
+            tracing::warn!("another process was not answered: {error}");
+        }
+    }
+
+    async fn serve_remote(&self, remote: Remote) -> Result<Value, ManagerError> {
+        let nothing = Ok(Value::Null);
+        match remote {
+            Remote::Say {
+                session,
+                turn_id,
+                message,
+                terms,
+            } => json(self.begin_here(&session, turn_id, message, terms).await?),
+            Remote::Cancel {
+                session,
+                drop_queued,
+            } => {
+                self.cancel_here(&session, drop_queued).await;
+                nothing
+            }
+            Remote::Approvals { session } => json(self.approvals_here(&session).await),
+            Remote::Decide {
+                session,
+                call_id,
+                denied,
+                scope,
+            } => {
+                let decision = match denied {
+                    Some(reason) => Decision::Deny { reason },
+                    None => Decision::Allow,
+                };
+                self.decide_here(&session, &call_id, decision, scope)
+                    .await?;
+                nothing
+            }
+            Remote::Questions { session } => json(self.questions_here(&session)),
+            Remote::Dismiss {
+                session,
+                question,
+                declined,
+            } => {
+                let reply = match declined {
+                    true => QuestionReply::Decline,
+                    false => QuestionReply::Cancel,
+                };
+                self.answer_here(&session, &question, &reply)?;
+                nothing
+            }
+            Remote::Update {
+                session,
+                mut patch,
+                seen_ms,
+                now,
+            } => {
+                patch.seen_ms = seen_ms;
+                let when = if now { When::Now } else { When::NextTurn };
+                self.update_here(&session, &patch, when).await?;
+                nothing
+            }
+            Remote::End { session } => {
+                self.end_here(&session).await;
+                nothing
+            }
+            Remote::Release { thread } => {
+                self.inner.release(&thread).await;
+                nothing
+            }
+            Remote::Leave { thread } => {
+                self.leave_here(&thread).await;
+                nothing
+            }
+            Remote::Unfold { thread, fold } => json(self.unfold_here(&thread, fold).await?),
+        }
+    }
+}
+
+fn json(value: impl Serialize) -> Result<Value, ManagerError> {
+    serde_json::to_value(value).map_err(|error| ManagerError::Conflict {
+        message: format!("the answer cannot be written: {error}"),
+    })
+}

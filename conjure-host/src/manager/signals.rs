@@ -1,0 +1,66 @@
+//! Word of other processes that share the store: what they ask of sessions that run here, and what
+//! they write to threads that somebody follows here. Nobody listens while there is neither.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::{Inner, Manager, lock};
+use crate::store::Signal;
+
+/// How often is looked where no word comes.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Listens for as long as a manager is there.
+pub(super) async fn listen(inner: Weak<Inner>, wanted: Arc<Notify>) {
+    loop {
+        wanted.notified().await;
+        let Some(store) = inner.upgrade().map(|inner| inner.store.clone()) else {
+            return;
+        };
+        let mut signals = store.signals();
+        loop {
+            let signal = tokio::time::timeout(LOOK, signals.next()).await.ok();
+            let Some(inner) = inner.upgrade() else { return };
+            if inner.closing.is_cancelled() && inner.tasks.is_empty() {
+                return;
+            }
+            if signal.is_none() && !inner.is_listening() {
+                break;
+            }
+            match signal {
+                Some(Signal::Thread(thread)) => inner.words.tell(&thread),
+                Some(Signal::Requests) | None => take(&inner).await,
+                Some(Signal::Anywhere) => {
+                    inner.words.tell_all();
+                    take(&inner).await;
+                }
+            }
+        }
+    }
+}
+
+/// Takes what other processes ask; each is done beside the others.
+async fn take(inner: &Arc<Inner>) {
+    if lock(&inner.keepers).is_empty() {
+        return;
+    }
+    match inner.store.take_requests().await {
+        Ok(requests) => {
+            for request in requests {
+                let manager = Manager {
+                    inner: Arc::clone(inner),
+                };
+                tokio::spawn(manager.serve_request(request));
+            }
+        }
+        Err(error) => tracing::warn!("what other processes ask is not known: {error}"),
+    }
+}
+
+impl Inner {
+    fn is_listening(&self) -> bool {
+        !lock(&self.keepers).is_empty() || self.words.is_followed()
+    }
+}

@@ -1,0 +1,157 @@
+//! Two servers on one database: what is asked of a session at one of them is done by the one that
+//! runs its turn, with a real answer.
+
+use std::time::{Duration, Instant};
+
+use conjure_kit::{Signal, Workspace};
+use conjure_mock_llm::{Message, Position, Reply as Says};
+use serde_json::{Value, json};
+
+use crate::events::Client;
+use crate::postgres::Database;
+use crate::server::{Reply, Server};
+use crate::stage::{Stage, text};
+
+/// How quickly another process answers, with room for a machine that is busy.
+const SOON: Duration = Duration::from_secs(5);
+
+/// A server with a model, and another one beside it.
+struct Two {
+    one: Stage,
+    two: Server,
+    session: String,
+    thread: String,
+}
+
+impl Two {
+    fn on_sqlite() -> Self {
+        let one = Stage::new();
+        let two = Server::with(&one.server.workspace, "", &[]);
+        Self::on(one, two)
+    }
+
+    fn on_postgres(database: &Database) -> Self {
+        let one = database.stage();
+        let env = [("CONJURE_DATABASE", database.0.url())];
+        // Another machine: it has a directory of data of its own.
+        let two = Workspace::new().unwrap();
+        two.add_plugin("conjure-backend-local").unwrap();
+        Self::on(one, Server::with(&two, "", &env))
+    }
+
+    fn on(one: Stage, two: Server) -> Self {
+        let session = one.session(&json!({}));
+        Self {
+            session: text(&session["id"]),
+            thread: text(&session["thread"]["id"]),
+            one,
+            two,
+        }
+    }
+
+    fn path(&self, rest: &str) -> String {
+        format!("/api/v1/sessions/{}{rest}", self.session)
+    }
+
+    /// Begins a turn at the first server whose answer is held in its middle.
+    fn begin(&self, token: &str) -> Value {
+        let answer = Message::new().text("A long story of the sea").deltas(3);
+        let answer = Says::from(answer).hold(Position::Event(4), token);
+        self.one.model.says(answer);
+        let turn = self.one.say(&self.session, "Tell");
+        self.one.model.mock().reached_blocking(token).unwrap();
+        turn
+    }
+
+    /// Asks the second one, which answers soon.
+    fn at_two(&self, method: &str, rest: &str, body: &Value) -> Reply {
+        let begun = Instant::now();
+        let reply = self.two.send(method, &self.path(rest), body);
+        let took = begun.elapsed();
+        assert!(took < SOON, "{method} {rest} took {took:?}");
+        reply
+    }
+}
+
+/// All of it, as both databases have to do it.
+fn is_steered_from_another_server(both: &Two) {
+    // What the first one shows is shown by the second as it comes.
+    let events = format!("/api/v1/threads/{}/events", both.thread);
+    let mut follower = Client::follow(&both.two, &events, None);
+    let turn = both.begin("cancelled");
+    let shown = follower.until("content").pop().unwrap();
+    assert!(shown.data.to_string().contains('A'), "{shown:?}");
+    both.at_two("POST", "/cancel", &json!({})).is(204);
+    assert_eq!(both.one.over(&turn)["state"], "cancelled");
+    follower.until("done");
+    // Other settings, at once: the stream is stopped and the new model asked.
+    let turn = both.begin("changed");
+    both.one.model.says(Message::new().text("The other one."));
+    let patch = json!({ "model": "another-model" });
+    both.at_two("PATCH", "?apply=now", &patch).is(200);
+    both.one.over(&turn);
+    follower.until("done");
+    let asked = both.one.model.last_request();
+    assert_eq!(asked.body["model"], "another-model");
+    // What is said there waits behind what runs here, and runs here.
+    let turn = both.begin("first");
+    both.one.model.says(Message::new().text("Second."));
+    let behind = both
+        .at_two("POST", "/turns", &json!({ "text": "Go on" }))
+        .is(202);
+    assert_eq!(behind.json()["before"], 1);
+    both.one.model.mock().release("first");
+    assert_eq!(both.one.over(&turn)["state"], "completed");
+    assert_eq!(both.one.over(&behind.json())["state"], "completed");
+    // A call that asks is listed there, and decided about.
+    let write = json!({ "command": "echo lit > lamp" });
+    both.one.model.calls("call-1", "local_bash_tool", write);
+    both.one.model.says(Message::new().text("Done."));
+    let turn = both.one.say(&both.session, "Light the lamp");
+    follower.until("approval");
+    let waiting = both
+        .at_two("GET", "/approvals", &Value::Null)
+        .is(200)
+        .json();
+    assert_eq!(waiting["items"][0]["call"]["id"], "call-1", "{waiting}");
+    let allow = json!({ "decision": "allow" });
+    both.at_two("POST", "/approvals/call-1", &allow).is(204);
+    assert_eq!(both.one.over(&turn)["state"], "completed");
+    assert_eq!(both.one.server.workspace.read("lamp").unwrap(), "lit\n");
+    both.at_two("POST", "/approvals/call-1", &allow).is(404);
+    // Where nothing runs, the thread goes to whoever speaks next.
+    both.one.model.says(Message::new().text("Here too."));
+    let said = both
+        .at_two("POST", "/turns", &json!({ "text": "And you?" }))
+        .is(202);
+    let turn = format!("/api/v1/turns/{}?wait=20", text(&said.json()["turn"]));
+    let over = both.two.get(&turn).is(200).json();
+    assert_eq!(over["state"], "completed", "{over}");
+}
+
+#[test]
+fn a_session_is_steered_from_another_server_on_one_file() {
+    is_steered_from_another_server(&Two::on_sqlite());
+}
+
+#[test]
+fn a_session_is_steered_from_another_server_on_postgres() {
+    let Some(database) = Database::begin() else {
+        return;
+    };
+    is_steered_from_another_server(&Two::on_postgres(&database));
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_named() {
+    let both = Two::on_sqlite();
+    let _turn = both.begin("held");
+    both.one.server.running.signal(Signal::STOP);
+    let refused = both.at_two("POST", "/cancel", &json!({})).is(409);
+    both.one.server.running.signal(Signal::CONT);
+    let problem = refused.json();
+    assert_eq!(refused.kind(), "elsewhere");
+    let owner = format!("http://{}", both.one.server.address);
+    assert_eq!(problem["owner"], owner, "{problem}");
+    both.at_two("POST", "/cancel", &json!({})).is(204);
+}
