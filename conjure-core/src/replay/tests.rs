@@ -379,6 +379,7 @@ fn tools_that_came_and_went_are_told_as_the_log_knows_them() {
         added: vec!["desk_drop".to_owned()],
         removed: vec!["desk_shred".to_owned()],
         changed: Vec::new(),
+        ..crate::log::TableChange::default()
     };
     let second = |body, seq| Entry {
         seq,
