@@ -8,6 +8,8 @@
 #[cfg(test)]
 mod commands;
 #[cfg(test)]
+mod confined;
+#[cfg(test)]
 mod conversation;
 #[cfg(test)]
 mod cut;
