@@ -1,10 +1,16 @@
-//! What must hold for every input of a decoder, whatever it is.
+//! What must hold for every input of a reader, whatever it is.
 //!
-//! The targets only say which wire; a broken promise is a panic, which is what a fuzzer looks for.
+//! The targets only say which reader; a broken promise is a panic, which is what a fuzzer looks for.
+
+pub mod abi;
+#[cfg(feature = "host")]
+pub mod host;
 
 use conjure_core::chat::StreamEvent;
+use conjure_core::skill_folder::{SkillFolder, validate_strict};
 use conjure_core::wire::sse::{SseDecoder, SseEvent};
 use conjure_core::wire::{Decoded, Endpoint, Wire};
+use conjure_skill_sdk::frames::{Decoder, Frame, Message};
 
 /// Bytes of events that one byte of input may become: escapes and items that are told twice.
 const MOST_GROWTH: usize = 16;
@@ -49,15 +55,61 @@ pub fn wire(wire: Wire, input: &[u8]) {
     let _ = wire.decode_body(&endpoint(), body);
 }
 
+/// A `SKILL.md` of any bytes is a folder or has a reason, and what loads leniently is told the same
+/// twice.
+pub fn skill_md(input: &[u8]) {
+    let parsed = SkillFolder::parse("a-skill", input);
+    assert!(
+        parsed.folder.is_some() || !parsed.diagnostics.is_empty(),
+        "refused without a reason"
+    );
+    assert_eq!(SkillFolder::parse("a-skill", input), parsed);
+    let _ = validate_strict("a-skill", input, &["scripts/a.sh"]);
+}
+
+/// The frames of a stream are the same whole, cut in two and byte by byte, and what is understood of
+/// one is written as it came.
+pub fn frames(input: &[u8]) {
+    let (at, body) = parts(input);
+    let (first, second) = body.split_at(at);
+    let whole = framed(&[body]);
+    assert_eq!(framed(&[first, second]), whole, "cut at {at}");
+    let bytes: Vec<&[u8]> = body.chunks(1).collect();
+    assert_eq!(framed(&bytes), whole, "byte by byte");
+    for frame in whole.0 {
+        let call_id = frame.call_id;
+        if let Ok(message) = Message::from_frame(frame.clone()) {
+            assert_eq!(message.into_frame(call_id), frame);
+        }
+    }
+}
+
+fn framed(pieces: &[&[u8]]) -> (Vec<Frame>, Option<String>) {
+    let mut decoder = Decoder::new();
+    let mut frames = Vec::new();
+    for piece in pieces {
+        decoder.push(piece);
+        loop {
+            match decoder.next_frame() {
+                Ok(Some(frame)) => frames.push(frame),
+                Ok(None) => break,
+                Err(error) => return (frames, Some(error.to_string())),
+            }
+        }
+    }
+    let cut = decoder.finish().err().map(|error| error.to_string());
+    (frames, cut)
+}
+
 /// The events of a stream are the same whole, cut in two and byte by byte, and hold no more text
 /// than what came.
 pub fn sse(input: &[u8]) {
     let (at, body) = parts(input);
     let (first, second) = body.split_at(at);
-    let whole = frames(&[body]);
-    assert_eq!(frames(&[first, second]), whole, "cut at {at}");
+    let whole = sse_events(&[body]);
+    assert_eq!(sse_events(&[first, second]), whole, "cut at {at}");
     let bytes: Vec<&[u8]> = body.chunks(1).collect();
-    assert_eq!(frames(&bytes), whole, "byte by byte");
+    assert_eq!(sse_events(&bytes), whole, "byte by byte");
     let text: usize = whole.iter().map(|event| event.data.len()).sum();
     // What is not UTF-8 becomes a character of three bytes.
     assert!(text <= 3 * body.len(), "{text} bytes out of {}", body.len());
@@ -75,7 +127,7 @@ pub fn sse(input: &[u8]) {
     );
 }
 
-fn frames(pieces: &[&[u8]]) -> Vec<SseEvent> {
+fn sse_events(pieces: &[&[u8]]) -> Vec<SseEvent> {
     let mut decoder = SseDecoder::default();
     let mut events = Vec::new();
     for piece in pieces {

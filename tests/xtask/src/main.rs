@@ -12,6 +12,7 @@ mod artifacts;
 mod chaos;
 mod check;
 mod demo;
+mod fuzz;
 mod left_out;
 mod perf;
 mod repo;
@@ -47,8 +48,8 @@ enum Command {
     /// Builds everything first, since tests load the plugins as real libraries. Uses
     /// cargo-nextest where it is installed, else `cargo test`. A test that cannot run here
     /// prints `LEFT OUT: <what>: <why>`. Then come the checks of `cargo xtask check`; one whose
-    /// tool is not installed is left out. With CI=true, what is left out is a failure, unless
-    /// it is expected there. Nothing needs root.
+    /// tool is not installed is left out. In CI come the fuzz targets then, a minute each. With
+    /// CI=true, what is left out is a failure, unless it is expected there. Nothing needs root.
     Test(suite::Args),
     /// Run the benchmarks on the shipped path and print name, ratio, value, unit and method
     ///
@@ -69,6 +70,11 @@ enum Command {
     /// more than 0.5 MiB an hour, beyond the error of the measurement, or where descriptors or child
     /// processes are left.
     Soak(soak::Args),
+    /// Give bytes that nobody thought of to each reader of foreign bytes, and look for panics
+    ///
+    /// Ten minutes for each target. With the address sanitizer, so that the `unsafe` of the ABI and the
+    /// SDK is looked at as well. Needs a nightly Rust and cargo-fuzz.
+    Fuzz(fuzz::Args),
     /// Check the house rules that no compiler knows
     Tidy(tidy::Args),
     /// Check formatting, lints, dependencies, documentation and house rules, as CI does
@@ -84,6 +90,7 @@ fn main() -> ExitCode {
         Command::Test(args) => suite::run(&args),
         Command::Perf(args) => perf::run(&args),
         Command::Chaos(args) => chaos::run(&args),
+        Command::Fuzz(args) => fuzz::run(&args),
         Command::Soak(args) => soak::run(&args),
         Command::Tidy(args) => tidy::run(&args),
         Command::Check => check::run(),

@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::{
     check::{self, CHECKS},
+    fuzz,
     left_out::LeftOut,
     repo,
 };
@@ -51,6 +52,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         command.args(["--", "--show-output"]);
         cargo_test(&mut command, &mut outcome)?;
         outcome.take_checks();
+        outcome.take_fuzzing();
     } else {
         outcome.picked = true;
     }
@@ -140,6 +142,19 @@ impl Outcome {
             } else {
                 self.checks += 1;
             }
+        }
+    }
+
+    /// Runs the fuzz targets in CI; elsewhere says how to, since it takes a quarter of an hour.
+    fn take_fuzzing(&mut self) {
+        const NAME: &str = "fuzz targets";
+        if let Some(why) = fuzz::missing() {
+            self.left_out.note(NAME, &why);
+        } else if !repo::in_ci() {
+            let why = "they run in CI, a minute each; `cargo xtask fuzz` runs them here";
+            self.left_out.note(NAME, why);
+        } else if let Err(error) = fuzz::run(&fuzz::Args::for_ci()) {
+            self.broken.push(format!("{NAME}: {error:#}"));
         }
     }
 

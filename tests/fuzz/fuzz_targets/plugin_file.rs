@@ -1,0 +1,7 @@
+//! A shared library, judged before it is opened.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| conjure_fuzz::host::plugin_file(input));

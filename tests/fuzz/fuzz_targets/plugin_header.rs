@@ -1,0 +1,7 @@
+//! The header of a plugin.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| conjure_fuzz::abi::header(input));
