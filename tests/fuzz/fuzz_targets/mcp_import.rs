@@ -4,4 +4,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| conjure_fuzz::host::mcp_import(input));
+fuzz_target!(|input: &[u8]| conjure_fuzz::mcp_import(input));

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use conjure_host::plugin::PluginFile;
 use conjure_host::session::SessionSpec;
-use conjure_host::{mcp_import, skill_folders};
+use conjure_host::skill_folders;
 
 /// A session file is read and checked, or refused.
 pub fn session_file(input: &[u8]) {
@@ -15,16 +15,6 @@ pub fn session_file(input: &[u8]) {
         && let Ok(spec) = SessionSpec::from_toml(text)
     {
         let _ = spec.check();
-    }
-}
-
-/// A configuration of another program is read or refused, and what was read can be written.
-pub fn mcp_import(input: &[u8]) {
-    if let Ok(text) = std::str::from_utf8(input)
-        && let Ok(import) = mcp_import::read(text)
-    {
-        let _ = import.settings();
-        assert!(import.names().count() <= text.len());
     }
 }
 

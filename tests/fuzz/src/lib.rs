@@ -18,6 +18,16 @@ const MOST_GROWTH: usize = 16;
 /// What an empty input may become.
 const LEAST: usize = 4_096;
 
+/// A configuration of another program is read or refused, and what was read can be written.
+pub fn mcp_import(input: &[u8]) {
+    if let Ok(text) = std::str::from_utf8(input)
+        && let Ok(import) = conjure_import::read(text)
+    {
+        let _ = import.settings();
+        assert!(import.names().count() <= text.len());
+    }
+}
+
 /// Splits an input into where the body is cut and the body: the first two bytes say where.
 fn parts(input: &[u8]) -> (usize, &[u8]) {
     let (at, body) = match input {
