@@ -13,6 +13,7 @@ mod model_list;
 mod remote_files;
 mod remote_skills;
 mod reply;
+mod reply_size;
 mod scripted;
 mod sse_reply;
 mod tool_walk;

@@ -7,6 +7,7 @@ use conjure_core::wire::{Decoded, Decoder, WireError};
 use tokio::time::Instant;
 
 use super::ReplySink;
+use super::reply_size::{self, Room};
 
 /// How long to wait for what, and how much to take.
 pub(crate) struct Bounds {
@@ -22,7 +23,8 @@ pub(crate) struct Bounds {
 
 /// Reads a reply, whether it streams or is one JSON body: the decoder tells.
 ///
-/// When the connection breaks before any output, the error may be tried again.
+/// A reply that is longer than a session takes is cut, with a notice. When the connection breaks
+/// before any output, the error may be tried again.
 pub(crate) async fn read(
     mut reply: reqwest::Response,
     mut decoder: Box<dyn Decoder>,
@@ -31,6 +33,7 @@ pub(crate) async fn read(
 ) -> Decoded {
     let end = after(bounds.whole);
     let mut events = Vec::new();
+    let mut room = Room::default();
     let mut wait = bounds.first_byte;
     let mut total = 0;
     let cut = loop {
@@ -45,26 +48,49 @@ pub(crate) async fn read(
         }
         wait = bounds.idle;
         decoder.push(&piece, &mut events);
-        show(&mut events, sink);
+        show(&mut events, sink, &mut room);
+        if room.is_used_up() {
+            break Some(too_long());
+        }
     };
+    // What is behind it is not waited for, and takes no room meanwhile.
+    drop(reply);
     let mut decoded = decoder.finish(&mut events);
-    show(&mut events, sink);
-    if let Some(cut) = &cut
-        && (!decoded.response.complete || cut.kind == TOO_LARGE)
-    {
-        decoded.error = Some(broke_off(cut, sink.has_begun()));
+    show(&mut events, sink, &mut room);
+    let is_cut = reply_size::cut(&mut decoded.response);
+    let cut = cut.or_else(|| is_cut.then(too_long));
+    let Some(cut) = cut else { return decoded };
+    if cut.kind == TOO_LARGE && !decoded.response.parts.is_empty() {
+        sink.notice(format!(
+            "The reply is cut: {}. What came is kept; say something to go on.",
+            cut.reason
+        ));
+        reply_size::end(&mut decoded.response);
+        decoded.error = None;
+    } else if !decoded.response.complete || cut.kind == TOO_LARGE {
+        decoded.error = Some(broke_off(&cut, sink.has_begun()));
     }
     decoded
 }
 
 /// The kind of a reply that has too many bytes: an error also when it has said that it is whole.
-const TOO_LARGE: &str = "too_large";
+const TOO_LARGE: &str = "reply_too_large";
 
 fn too_large(bytes: usize) -> Cut {
     Cut {
         kind: TOO_LARGE,
         reason: format!(
             "it has more than {bytes} bytes, and a session takes no more (`max_reply_bytes`)"
+        ),
+    }
+}
+
+fn too_long() -> Cut {
+    Cut {
+        kind: TOO_LARGE,
+        reason: format!(
+            "it has more than {} bytes of text, and a session takes no more",
+            reply_size::MOST
         ),
     }
 }
@@ -147,9 +173,11 @@ fn broke_off(cut: &Cut, begun: bool) -> WireError {
     }
 }
 
-fn show(events: &mut Vec<StreamEvent>, sink: &ReplySink) {
+fn show(events: &mut Vec<StreamEvent>, sink: &ReplySink, room: &mut Room) {
     for event in events.drain(..) {
-        sink.push(event);
+        if let Some(event) = room.take(event) {
+            sink.push(event);
+        }
     }
 }
 

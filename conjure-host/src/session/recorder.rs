@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use conjure_core::chat::{Event, EventId};
+use conjure_core::chat::{Content, Event, EventId, OutputPart};
 use conjure_core::log::{Entry, EntryBody};
 
 use super::hub::{Hub, Stamped};
@@ -143,9 +143,20 @@ impl Recorder {
             return self.handed;
         }
         // Taken, so that a thread that is idle keeps no room for a busy one.
-        let records = std::mem::take(&mut self.waiting);
-        let committed = self.log.append(&records, self.durable);
-        self.durable = false;
+        let mut records = std::mem::take(&mut self.waiting);
+        let durable = std::mem::take(&mut self.durable);
+        loop {
+            let rest = records.split_off(together(&records));
+            self.append(records, durable);
+            if rest.is_empty() {
+                return self.handed;
+            }
+            records = rest;
+        }
+    }
+
+    fn append(&mut self, records: Vec<Record>, durable: bool) {
+        let committed = self.log.append(&records, durable);
         let events = records.into_iter().filter_map(|record| match record {
             Record::Event { id, event } => Some(Stamped { id, event }),
             _ => None,
@@ -153,7 +164,6 @@ impl Recorder {
         let events = events.collect();
         self.on_the_way.push_back(Batch { committed, events });
         self.handed += 1;
-        self.handed
     }
 
     /// Whether a batch is in the log, and shown.
@@ -201,6 +211,50 @@ impl Recorder {
 impl Drop for Recorder {
     fn drop(&mut self) {
         self.hub.close();
+    }
+}
+
+/// The most bytes of text that are appended at once, unless they are of one record.
+const AT_ONCE: usize = 4 * 1024 * 1024;
+
+/// How many of the first records are appended at once: at least one.
+fn together(records: &[Record]) -> usize {
+    let mut size = 0;
+    let fits = records.iter().position(|record| {
+        size += weight(record);
+        size > AT_ONCE
+    });
+    fits.unwrap_or(records.len()).max(1)
+}
+
+/// The bytes of the texts that may be long, about.
+fn weight(record: &Record) -> usize {
+    match record {
+        Record::Event { event, .. } => match event {
+            Event::Content { delta } | Event::Thinking { delta } => delta.len(),
+            Event::ToolOutput { chunk, .. } => chunk.len(),
+            Event::FunctionCallOutput(result) => result.output.len(),
+            Event::Done { text, .. } => text.len(),
+            _ => 0,
+        },
+        Record::Entry(entry) => match &entry.body {
+            EntryBody::Message { message } => {
+                let texts = message.content.iter().map(|part| match &part.content {
+                    Content::Text { text } | Content::Reasoning { text } => text.len(),
+                    _ => 0,
+                });
+                texts.sum()
+            }
+            EntryBody::CallEnded { output, .. } => {
+                let texts = output.output.iter().map(|part| match part {
+                    OutputPart::Text { text } => text.len(),
+                    _ => 0,
+                });
+                texts.sum()
+            }
+            _ => 0,
+        },
+        Record::Opened { .. } => 0,
     }
 }
 

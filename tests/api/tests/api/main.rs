@@ -26,6 +26,8 @@ mod hostile;
 #[cfg(test)]
 mod logins;
 #[cfg(test)]
+mod long_replies;
+#[cfg(test)]
 mod mcp;
 #[cfg(test)]
 mod once;

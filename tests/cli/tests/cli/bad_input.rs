@@ -88,7 +88,7 @@ fn goes_on(stops: &[(&str, &str)], reply: impl Into<Reply>) -> Vec<(String, bool
 /// As [`goes_on`], and every wire tells an error with these words.
 fn is_told(stops: &[(&str, &str)], reply: impl Into<Reply>, words: &[&str]) {
     for (told, failed) in goes_on(stops, reply) {
-        assert!(failed, "{told}");
+        assert!(failed || told.contains("The reply is cut"), "{told}");
         for word in words {
             assert!(told.contains(word), "`{word}` in {told}");
         }
