@@ -51,7 +51,8 @@ impl Writer {
     }
 }
 
-/// Ends what a thread shows at its newest entry, and deletes what nobody shows now: of itself, and
+/// Ends what a thread shows at its newest entry, counts its turns and what they cost from zero, and
+/// deletes what nobody shows now: of itself, and
 /// of ancestors that only it still showed.
 async fn unlink(
     tx: &Transaction<'_>,
@@ -59,7 +60,9 @@ async fn unlink(
     owner: Option<String>,
 ) -> Result<(), StoreError> {
     let id: Value = thread.as_str().into();
-    let sql = "UPDATE threads SET cleared_upto = last_seq \
+    let sql = "UPDATE threads SET cleared_upto = last_seq, last_turn = 0, replies = 0, input = 0, \
+               cache_read = 0, cache_write = 0, output = 0, reasoning = 0, latency_ms = 0, \
+               cost = NULL \
                WHERE id = $1 AND removed = FALSE AND (owner IS NULL OR owner = $2)";
     if tx.execute(sql, [id.clone(), owner.into()]).await? == 0 {
         return Err(taken_meanwhile(thread));
