@@ -45,6 +45,13 @@ impl Room {
         }
     }
 
+    /// The least that `compact_at` may be: below it there is nothing to put a summary in place of,
+    /// since the newest entries stay as they are and the summary takes room too.
+    #[must_use]
+    pub fn least_compact_at(&self) -> u64 {
+        self.kept() + u64::from(self.summary_tokens())
+    }
+
     /// The most tokens of a summary: an eighth of the room, and at most 4,096.
     #[must_use]
     pub fn summary_tokens(&self) -> u32 {
@@ -136,6 +143,14 @@ mod tests {
             assert!(needed < window, "{needed} of {window}");
             assert!(room.compact_at.unwrap() >= window / 2);
         }
+    }
+
+    #[test]
+    fn what_a_compaction_needs_is_known_before() {
+        let least = |window, compact_at| Room { window, compact_at }.least_compact_at();
+        assert_eq!(least(Some(200_000), Some(10_000)), 20_000 + 4_096);
+        assert_eq!(least(None, Some(2_500)), 312 + 312);
+        assert_eq!(least(None, Some(100)), 12 + 256);
     }
 
     fn said(messages: &[(Role, usize)]) -> Vec<Entry> {

@@ -106,6 +106,34 @@ pub struct ThreadCost {
     pub total: TurnCost,
 }
 
+/// What a turn of a thread comes to on average.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Average {
+    /// How many turns it is over.
+    pub turns: u64,
+    /// Tokens of a turn, input and output.
+    pub tokens: u64,
+    /// US dollars of a turn, as far as prices are known.
+    pub usd: f64,
+}
+
+impl ThreadCost {
+    /// The average of the newest turns, at most so many; of all of them where there are fewer.
+    #[must_use]
+    pub fn average(&self, newest: usize) -> Average {
+        let from = self.turns.len().saturating_sub(newest);
+        let turns = self.turns.get(from..).unwrap_or_default();
+        let count = turns.len() as u64;
+        let tokens: u64 = turns.iter().map(|turn| turn.cost.usage.total()).sum();
+        let usd: f64 = turns.iter().map(|turn| turn.cost.usd).sum();
+        Average {
+            turns: count,
+            tokens: tokens.checked_div(count).unwrap_or(0),
+            usd: if count == 0 { 0.0 } else { usd / count as f64 },
+        }
+    }
+}
+
 /// Adds up a thread.
 #[derive(Debug, Clone, Default)]
 pub struct Account {

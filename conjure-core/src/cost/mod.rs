@@ -6,7 +6,7 @@
 mod account;
 mod price;
 
-pub use account::{Account, Cause, CauseCost, Cost, MissReason, ThreadCost, TurnCost};
+pub use account::{Account, Average, Cause, CauseCost, Cost, MissReason, ThreadCost, TurnCost};
 pub use price::Price;
 
 #[cfg(test)]

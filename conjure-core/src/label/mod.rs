@@ -16,17 +16,20 @@ use std::ops::RangeInclusive;
 use crate::chat::{Message, Role};
 use crate::log::{Entry, EntryBody, fold};
 
-use words::words;
+use words::{all_words, words};
 
 /// The fewest words of a name.
 const FEWEST: usize = 3;
+/// The name where nothing that was said may stand in one.
+const NAMELESS: &str = "Chat";
 /// The most words of a name, before a number.
 const MOST: usize = 6;
 /// The most characters of a name, its number included.
 pub const MOST_CHARS: usize = 60;
 
 /// A name for the thread, from the first user message that says enough, else from the summary that
-/// stands for its beginning, else from the first reply. Nothing while none of them does.
+/// stands for its beginning, else from the first reply; else of whatever words the person or the
+/// model said, and `Chat` where there are none. Nothing while nothing was said.
 ///
 /// A name that is taken gets the first number from 2 on that is free.
 #[must_use]
@@ -40,19 +43,37 @@ pub fn label(entries: &[Entry], taken: &BTreeSet<String>) -> Option<String> {
     };
     let summary = fold(entries).summary.map(str::to_owned);
     let first_reply = said(Role::Assistant).find(|text| !text.trim().is_empty());
-    said(Role::User)
-        .chain(summary)
-        .chain(first_reply)
-        .find_map(|text| name_of(&text))
+    let is_begun = said(Role::User).next().is_some();
+    let texts: Vec<String> = said(Role::User).chain(summary).chain(first_reply).collect();
+    texts
+        .iter()
+        .find_map(|text| name_of(text))
+        .or_else(|| texts.iter().find_map(|text| short_name_of(text)))
+        .or_else(|| is_begun.then(|| NAMELESS.to_owned()))
         .map(|name| free(name, taken))
+}
+
+/// A name made of the few words that one text has; nothing when it has none.
+fn short_name_of(text: &str) -> Option<String> {
+    let name = joined(words(text));
+    let name = name.or_else(|| joined(all_words(text)));
+    name.map(|(name, _)| cut(&name, MOST_CHARS))
 }
 
 /// A name made of one text; nothing when the text says too little.
 #[must_use]
 pub fn name_of(text: &str) -> Option<String> {
+    let (name, count) = joined(words(text))?;
+    let enough = count >= FEWEST || is_unspaced(&name);
+    enough.then(|| cut(&name, MOST_CHARS))
+}
+
+/// As many of these words as a name has room for, and how many they are; nothing where there are
+/// none.
+fn joined(words: impl Iterator<Item = String>) -> Option<(String, usize)> {
     let mut name = String::new();
     let mut count = 0;
-    for word in words(text).take(MOST) {
+    for word in words.take(MOST) {
         let length = name.chars().count() + 1 + word.chars().count();
         if count > 0 && length > MOST_CHARS {
             break;
@@ -63,8 +84,7 @@ pub fn name_of(text: &str) -> Option<String> {
         name.push_str(&word);
         count += 1;
     }
-    let enough = count >= FEWEST || is_unspaced(&name);
-    enough.then(|| cut(&name, MOST_CHARS))
+    (count > 0).then_some((name, count))
 }
 
 /// Thai and Lao, Burmese, Khmer, kana, and Chinese characters.

@@ -244,3 +244,37 @@ proptest! {
         prop_assert!(!name.to_lowercase().contains(&secret[..8].to_lowercase()), "{name}");
     }
 }
+
+#[test]
+fn a_thread_in_which_little_is_said_has_a_name_too() {
+    let none = BTreeSet::new();
+    let named = |said: &[(Role, &str)]| {
+        let entries: Vec<Entry> = (1..)
+            .zip(said)
+            .map(|(seq, (role, text))| Entry {
+                seq,
+                turn: 1,
+                at_ms: 0,
+                body: EntryBody::Message {
+                    message: Message::new(*role, Message::user(*text).content),
+                },
+            })
+            .collect();
+        label(&entries, &none)
+    };
+    let is = |said: &[(Role, &str)], name: &str| assert_eq!(named(said).as_deref(), Some(name));
+    is(&[(Role::User, "hi")], "Hi");
+    is(
+        &[(Role::User, "go on"), (Role::Assistant, "Done.")],
+        "Go On",
+    );
+    is(&[(Role::User, "deploy it")], "Deploy");
+    is(&[(Role::User, "!!!")], "Chat");
+    is(
+        &[
+            (Role::User, "hi"),
+            (Role::Assistant, "The winter storms come early"),
+        ],
+        "Winter Storms Come Early",
+    );
+}

@@ -9,6 +9,15 @@ const LONGEST: usize = 40;
 /// The words of a text that may stand in a name, in their order, each with its first letter made a
 /// capital.
 pub(super) fn words(text: &str) -> impl Iterator<Item = String> {
+    kept(text, |word| !is_stop_word(word))
+}
+
+/// The same with the words that say little, for a text that has no others.
+pub(super) fn all_words(text: &str) -> impl Iterator<Item = String> {
+    kept(text, |_| true)
+}
+
+fn kept(text: &str, is_meant: fn(&str) -> bool) -> impl Iterator<Item = String> {
     let text = without_code(text);
     let mut kept: Vec<String> = Vec::new();
     let mut expected = Expected::Nothing;
@@ -25,7 +34,7 @@ pub(super) fn words(text: &str) -> impl Iterator<Item = String> {
             _ => expected_after(raw),
         };
         if !hidden {
-            kept.extend(raw.split(is_between).filter_map(word));
+            kept.extend(raw.split(is_between).filter_map(|raw| word(raw, is_meant)));
         }
     }
     kept.dedup_by(|later, first| later.eq_ignore_ascii_case(first));
@@ -39,7 +48,7 @@ fn is_between(c: char) -> bool {
 }
 
 /// A piece of text as a word of a name.
-fn word(raw: &str) -> Option<String> {
+fn word(raw: &str, is_meant: fn(&str) -> bool) -> Option<String> {
     if is_address(raw) || looks_secret(raw) {
         return None;
     }
@@ -59,7 +68,7 @@ fn word(raw: &str) -> Option<String> {
     if base.is_empty() || base.chars().count() > LONGEST || looks_secret(base) {
         return None;
     }
-    if !base.chars().any(char::is_alphanumeric) || is_stop_word(&base.to_lowercase()) {
+    if !base.chars().any(char::is_alphanumeric) || !is_meant(&base.to_lowercase()) {
         return None;
     }
     // A control character has no place in a name, nor has what turns the direction of writing.

@@ -84,6 +84,17 @@ pub fn folds(entries: &[Entry]) -> Vec<Fold<'_>> {
     folds
 }
 
+/// Whether a person took the newest compaction back, which holds until there is another one.
+#[must_use]
+pub fn is_unfolded(entries: &[Entry]) -> bool {
+    let newest = entries.iter().rev().find_map(|entry| match &entry.body {
+        EntryBody::Unfolded { .. } => Some(true),
+        EntryBody::Compacted { .. } => Some(false),
+        _ => None,
+    });
+    newest.unwrap_or(false)
+}
+
 /// Cuts a log by the fold that stands. A person unfolds by reading the entries themselves, or for
 /// the model by [`EntryBody::Unfolded`].
 #[must_use]

@@ -5,6 +5,7 @@
 
 mod entry;
 mod folds;
+mod limit;
 mod plugin_change;
 mod recover;
 mod used;
@@ -12,7 +13,8 @@ mod view;
 
 pub use entry::{CallEnd, Entry, EntryBody, Outcome, Spending, TableChange};
 pub(crate) use folds::view_changed_at;
-pub use folds::{Fold, FoldState, Folded, fold, folds};
+pub use folds::{Fold, FoldState, Folded, fold, folds, is_unfolded};
+pub use limit::limit_words;
 pub use plugin_change::{PluginChange, StateHandover, VersionStep};
 pub use recover::recover;
 pub use used::Used;

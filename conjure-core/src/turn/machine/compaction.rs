@@ -13,7 +13,7 @@ impl Machine {
             .as_ref()
             .is_some_and(|turn| turn.compaction_failed);
         match self.settings.compaction {
-            Compaction::At(most) => self.next_input >= most && !failed,
+            Compaction::At(most) => self.next_input >= most && !failed && !self.is_unfolded,
             Compaction::Never | Compaction::Refused => false,
         }
     }
@@ -42,9 +42,12 @@ impl Machine {
     }
 
     pub(super) fn compacted(&mut self, upto: u64, summary: String, meta: Meta, tokens: u64) {
-        if !self.is_compacting() {
+        let asks = self.is_compacting();
+        // Between two turns a person may want it; in a turn nothing but the turn does.
+        if !asks && self.turn.is_some() {
             return;
         }
+        self.is_unfolded = false;
         self.paid(&meta);
         self.write(EntryBody::Compacted {
             upto,
@@ -57,7 +60,9 @@ impl Machine {
              about {tokens} tokens of it. Nothing is deleted."
         ));
         // Whatever is left is what there is: not again before the model has answered.
-        self.ask_in_budget();
+        if asks {
+            self.ask_in_budget();
+        }
     }
 
     pub(super) fn compaction_failed(&mut self, error: &str) {

@@ -16,7 +16,7 @@ use super::step::Step;
 use super::words;
 use crate::chat::{CallAnnounced, ErrorEvent, Event, FunctionCall, Message, Usage};
 use crate::context::{counted, entry_tokens, next_input_tokens};
-use crate::log::{self, CallEnd, Entry, EntryBody, Outcome, TableChange};
+use crate::log::{self, CallEnd, Entry, EntryBody, Outcome, TableChange, is_unfolded, limit_words};
 
 /// The turn loop of one thread.
 #[derive(Debug)]
@@ -33,6 +33,8 @@ pub struct Machine {
     requests: u64,
     /// Tokens of input that the next request will have, about.
     next_input: u64,
+    /// A person took the newest compaction back: nothing but them and a refusal makes another.
+    is_unfolded: bool,
     call_ids: HashSet<String>,
     /// Replies that the backends have not seen yet.
     unobserved: u32,
@@ -82,6 +84,7 @@ impl Machine {
             queue: VecDeque::new(),
             requests: 0,
             next_input: next_input_tokens(entries),
+            is_unfolded: is_unfolded(entries),
             call_ids: log::call_ids(entries).map(str::to_owned).collect(),
             unobserved: 0,
             turn: None,
@@ -185,6 +188,7 @@ impl Machine {
             Input::Unfold { fold, tokens } => {
                 self.write(EntryBody::Unfolded { fold });
                 self.next_input = tokens;
+                self.is_unfolded = true;
             }
         }
         std::mem::take(&mut self.out)
@@ -485,7 +489,9 @@ fn limit(name: &str, value: u64) -> Outcome {
 
 fn describe(outcome: &Outcome) -> String {
     match outcome {
-        Outcome::Limit { limit, value } => format!("the limit {limit} = {value} is reached"),
+        Outcome::Limit { limit, value } => {
+            format!("the limit {} is reached", limit_words(limit, *value))
+        }
         other => other.as_str().to_owned(),
     }
 }

@@ -39,7 +39,7 @@ fn p8_two_iterations_are_two_model_calls_and_then_a_typed_limit() {
         (
             "2",
             CallEnd::Refused,
-            "This call was not run: the limit max_iterations = 2 is reached.".to_owned()
+            "This call was not run: the limit `max_iterations` = 2 is reached.".to_owned()
         )
     );
     is_limit(&bench, "max_iterations", 2);
