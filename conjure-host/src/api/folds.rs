@@ -17,6 +17,7 @@ pub(super) fn router() -> Operations {
     Operations::new()
         .routes(routes!(list))
         .routes(routes!(unfold))
+        .routes(routes!(compact))
 }
 
 /// A compaction: a summary that a model reads in place of the entries before `upto`. What was said
@@ -60,8 +61,8 @@ struct Unfold {
 struct Unfolded {
     /// The compaction's entry.
     unfolded: u64,
-    /// How many tokens of the conversation a model reads now, about. Where that is too many for it,
-    /// the next request makes another compaction.
+    /// How many tokens of the conversation a model reads now, about. It holds until somebody asks
+    /// for another compaction, or the provider refuses the conversation as too long.
     tokens: u64,
 }
 
@@ -113,4 +114,44 @@ async fn unfold(
     let thread = ThreadId::parse(&id)?;
     let (unfolded, tokens) = app.manager.unfold(&thread, body.fold).await?;
     Ok(Json(Unfolded { unfolded, tokens }))
+}
+
+/// Whose model writes the summary.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = CompactThread)]
+struct Compact {
+    /// A session, by its id or name; one that goes on with the thread without it. Where a session
+    /// has the thread open, its model writes it.
+    session: Option<String>,
+}
+
+/// What was summarised.
+#[derive(Debug, Serialize, ToSchema)]
+struct Compacted {
+    /// The compaction's entry.
+    compacted: u64,
+    /// How many tokens of the conversation a model reads now, about.
+    tokens: u64,
+}
+
+/// Put a summary in place of the older part of a thread, as far as a model reads it
+///
+/// Answered when the model has written it. Nothing is deleted; `unfold` takes it back.
+#[utoipa::path(post, path = "/api/v1/threads/{thread}/compact", operation_id = "compact_thread",
+    tag = "threads", params(("thread" = String, Path, description = "The thread's id")),
+    request_body = Compact,
+    responses((status = 200, description = "The summary stands", body = Compacted),
+        (status = 409, description = "A turn runs, there is nothing to summarise, no session has \
+            the thread, or another program has it open"),
+        (status = 502, description = "The model wrote no summary")))]
+async fn compact(
+    State(app): State<App>,
+    Named(Id(id)): Named<Id>,
+    Sent(body): Sent<Compact>,
+) -> Result<Json<Compacted>, Problem> {
+    let thread = ThreadId::parse(&id)?;
+    let done = app.manager.compact(&thread, body.session.as_deref());
+    let (compacted, tokens) = done.await?;
+    Ok(Json(Compacted { compacted, tokens }))
 }

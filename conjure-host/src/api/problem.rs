@@ -13,7 +13,7 @@ use crate::auths::{AuthError, KeyError};
 use crate::manager::{ManagerError, RemoteErrorKind};
 use crate::mcp_status::StatusError;
 use crate::provider::ProviderError;
-use crate::session::{SessionError, UnfoldError};
+use crate::session::{CompactError, SessionError, UnfoldError};
 use crate::store::StoreError;
 
 /// The media type of problems.
@@ -181,6 +181,7 @@ impl From<AuthError> for Problem {
         let said = error.to_string();
         match error {
             AuthError::Store(error) => error.into(),
+            AuthError::Taken { .. } => Self::conflict("name-taken", said),
             AuthError::BadName { .. }
             | AuthError::BadProvider { .. }
             | AuthError::BadAddress { .. }
@@ -192,7 +193,8 @@ impl From<AuthError> for Problem {
             | AuthError::OtherProvider { .. }
             | AuthError::OtherKind { .. }
             | AuthError::OtherAddress { .. } => Self::invalid(said),
-            AuthError::Sealed { .. } | AuthError::LeftOut { .. } => {
+            AuthError::LoginToken | AuthError::OldToken { .. } => Self::invalid(said),
+            AuthError::Sealed { .. } | AuthError::LeftOut { .. } | AuthError::Expired { .. } => {
                 Self::conflict("credential-unreadable", said)
             }
             AuthError::Locked { .. } => Self::unavailable("busy", said),
@@ -210,7 +212,10 @@ impl From<SessionError> for Problem {
             | SessionError::Provider { .. }
             | SessionError::Directory { .. } => Self::invalid(said),
             SessionError::Unfold(UnfoldError::NoFold { .. }) => Self::invalid(said),
-            SessionError::Unfold(_) => Self::conflict("conflict", said),
+            SessionError::Compact(CompactError::Failed { .. }) => {
+                Self::new(StatusCode::BAD_GATEWAY, "provider", said)
+            }
+            SessionError::Unfold(_) | SessionError::Compact(_) => Self::conflict("conflict", said),
             SessionError::Tools(_) => Self::conflict("tools", said),
         }
     }
@@ -277,6 +282,7 @@ mod tests {
         let error = StoreError::InUse {
             name: "work".to_owned(),
             sessions: vec!["s1".to_owned()],
+            names: vec!["`site`".to_owned()],
         };
         let problem = Problem::from(error);
         assert_eq!(

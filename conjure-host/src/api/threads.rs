@@ -4,6 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
+use conjure_core::cost::{Average, ThreadCost};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
@@ -17,6 +18,8 @@ use crate::store::{self, Cursor, ThreadId};
 
 /// The most characters of a name.
 const LONGEST: usize = 200;
+/// How many of the newest turns an average is of, where nothing else is said.
+const NEWEST: u32 = 10;
 
 pub(super) fn router() -> Operations {
     Operations::new()
@@ -253,13 +256,52 @@ async fn remove(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Stat
     Ok(StatusCode::NO_CONTENT)
 }
 
+/// Over which turns the second average is.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct CostQuery {
+    /// The most of the newest turns.
+    #[param(minimum = 1, default = 10)]
+    last: Option<u32>,
+}
+
+/// What a thread cost, and what a turn of it comes to.
+#[derive(Debug, Serialize)]
+struct Costed {
+    #[serde(flatten)]
+    cost: ThreadCost,
+    average: Averages,
+}
+
+#[derive(Debug, Serialize)]
+struct Averages {
+    all: Average,
+    newest: Average,
+}
+
 /// Say what a thread cost, turn by turn, and why
+///
+/// `average` says what a turn came to, of `all` turns and of the `newest`: `turns`, `tokens`, `usd`.
 #[utoipa::path(get, path = "/api/v1/threads/{thread}/cost", operation_id = "get_thread_cost",
-    tag = "threads", params(("thread" = String, Path, description = "Its id")),
+    tag = "threads", params(("thread" = String, Path, description = "Its id"), CostQuery),
     responses((status = 200, description = "Its cost in US dollars, with the prices known now",
         body = Object)))]
-async fn cost(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Response, Problem> {
-    Ok(Json(app.host.cost(&ThreadId::parse(&id)?).await?).into_response())
+async fn cost(
+    State(app): State<App>,
+    Named(Id(id)): Named<Id>,
+    Params(query): Params<CostQuery>,
+) -> Result<Response, Problem> {
+    let last = query.last.unwrap_or(NEWEST);
+    if last == 0 {
+        return Err(Problem::invalid("`last` is 1 or more"));
+    }
+    let cost = app.host.cost(&ThreadId::parse(&id)?).await?;
+    let average = Averages {
+        all: cost.average(usize::MAX),
+        newest: cost.average(usize::try_from(last).unwrap_or(usize::MAX)),
+    };
+    Ok(Json(Costed { cost, average }).into_response())
 }
 
 /// Begin another thread behind an entry of this one

@@ -5,9 +5,9 @@ use conjure_vault::{AuthKind, Credential};
 
 use super::lock::lock;
 use super::named::{is_name, is_provider};
-use super::{AuthError, AuthName, AuthRef, Auths, secrets};
+use super::{AuthError, AuthName, AuthRef, Auths, expiry, secrets};
 use crate::provider::{KNOWN, Known, check_base_url};
-use crate::store::SavedAuth;
+use crate::store::{SavedAuth, StoreError};
 
 /// A saved auth that is to be.
 pub struct NewAuth {
@@ -76,6 +76,7 @@ impl Auths {
     pub async fn add(&self, new: NewAuth, credential: Credential) -> Result<SavedAuth, AuthError> {
         let kind = credential.kind();
         new.check(kind)?;
+        expiry::check_new(&credential)?;
         let mut auth = SavedAuth::new(new.provider, kind.as_str(), new.name, Vec::new());
         auth.base_url = new.base_url;
         let id = auth.id.clone();
@@ -83,7 +84,27 @@ impl Auths {
         auth.sealed = self
             .with_vault(move |vault| vault.seal(&id, &credential))
             .await?;
-        Ok(self.store().await?.create_auth(auth).await?)
+        let name = AuthName::of(&auth);
+        match self.store().await?.create_auth(auth).await {
+            Err(StoreError::NameTaken { .. }) => Err(AuthError::Taken { auth: name }),
+            done => Ok(done?),
+        }
+    }
+
+    /// Looks whether there is one of the name already, before a secret is asked for.
+    ///
+    /// # Errors
+    /// [`AuthError::Taken`], and what the database says.
+    pub async fn check_free(&self, new: &NewAuth, kind: AuthKind) -> Result<(), AuthError> {
+        let is_it = |saved: &&SavedAuth| {
+            saved.provider == new.provider && saved.kind == kind.as_str() && saved.name == new.name
+        };
+        match self.list().await?.iter().find(is_it) {
+            Some(saved) => Err(AuthError::Taken {
+                auth: AuthName::of(saved),
+            }),
+            None => Ok(()),
+        }
     }
 
     /// The one that is meant; among several of the name, the one for `provider`.
@@ -153,6 +174,7 @@ impl Auths {
                 kind: credential.kind(),
             });
         }
+        expiry::check_new(&credential)?;
         let id = auth.id.clone();
         let sealed = self
             .with_vault(move |vault| vault.seal(&id, &credential))

@@ -24,12 +24,46 @@ pub enum AuthError {
     },
     /// That is no name of a saved auth.
     #[error(
-        "`{text}` names no saved auth: a name is 3 to 50 letters, digits, `_` and `-`, and in full \
-         PROVIDER/KIND/NAME"
+        "`{text}` cannot be the name of a saved auth: a name is 3 to 50 letters, digits, `_` and \
+         `-`, and in full PROVIDER/KIND/NAME"
     )]
     BadName {
         /// What was written.
         text: String,
+    },
+    /// There is one of that name already.
+    #[error(
+        "there is a saved auth `{auth}` already: `conjure auth replace {auth}` saves another \
+         credential in its place, such as one without a typing error, and `conjure auth remove \
+         {auth}` takes it away"
+    )]
+    Taken {
+        /// Which.
+        auth: AuthName,
+    },
+    /// A token of a vendor's login.
+    #[error(
+        "this is the access token of a login, which ends within hours, and nothing here renews it: \
+         save an API key of the provider (`--kind api-key`), or a token that lasts"
+    )]
+    LoginToken,
+    /// A token that is to be saved has ended.
+    #[error("this token ended at {end}: save a new one, or an API key of the provider")]
+    OldToken {
+        /// When.
+        end: jiff::Timestamp,
+    },
+    /// The token of a saved auth has ended.
+    #[error(
+        "the token of the saved auth `{auth}` ended at {end}, and nothing here renews it: `conjure \
+         auth replace {auth}` saves a new one in its place, and an auth of the kind `api-key` does \
+         not end"
+    )]
+    Expired {
+        /// Which.
+        auth: AuthName,
+        /// When.
+        end: jiff::Timestamp,
     },
     /// A provider cannot have a saved auth.
     #[error("`{provider}` cannot have a saved auth: {reason}")]

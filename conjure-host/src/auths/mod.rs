@@ -7,6 +7,7 @@
 
 mod changing;
 mod error;
+mod expiry;
 mod lock;
 mod named;
 mod rotating;

@@ -7,7 +7,7 @@ use secrecy::ExposeSecret as _;
 use super::*;
 use crate::provider::{HttpProvider, Provider as _};
 use crate::session::SessionSpec;
-use crate::store::{Session, StoreError};
+use crate::store::Session;
 
 fn keys(dir: &Path) -> Keys {
     Keys {
@@ -87,10 +87,7 @@ async fn names_are_unique_by_provider_kind_and_name() {
         .add(again, Credential::ApiKey("sk-x".into()))
         .await
         .unwrap_err();
-    assert!(
-        matches!(taken, AuthError::Store(StoreError::NameTaken { .. })),
-        "{taken}"
-    );
+    assert!(matches!(taken, AuthError::Taken { .. }), "{taken}");
     let token = NewAuth {
         name: "work".to_owned(),
         provider: "openai".to_owned(),

@@ -1,6 +1,6 @@
 //! What a session gets of the auths that it names: its provider, and credentials to send.
 
-use super::{AuthError, AuthName, AuthRef, Auths, OpenAuth};
+use super::{AuthError, AuthName, AuthRef, Auths, OpenAuth, expiry};
 use crate::session::SessionSpec;
 use crate::store::SavedAuth;
 
@@ -60,11 +60,14 @@ impl Auths {
             .with_vault(move |vault| vault.unseal(&id, &sealed))
             .await;
         match opened {
-            Ok(credential) => Ok(OpenAuth {
-                name,
-                base_url: saved.base_url,
-                credential,
-            }),
+            Ok(credential) => {
+                expiry::check_saved(&name, &credential)?;
+                Ok(OpenAuth {
+                    name,
+                    base_url: saved.base_url,
+                    credential,
+                })
+            }
             Err(source) => Err(AuthError::Sealed {
                 auth: name,
                 source: Box::new(source),

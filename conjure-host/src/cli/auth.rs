@@ -36,6 +36,12 @@ enum Verb {
     /// from `CONJURE_KEY`, from a key file (`CONJURE_KEY_FILE`, else `vault.key` in the data
     /// directory), or from the keyring of the system; the first time one is made.
     Add(Add),
+    /// Save another credential of the same kind in the place of one; sessions that use it have it
+    Replace {
+        /// The auth: NAME, or PROVIDER/KIND/NAME
+        #[arg(value_name = "NAME")]
+        auth: AuthRef,
+    },
     /// List them, without their secrets
     List,
     /// Ask the provider for its list of models with it
@@ -93,6 +99,7 @@ fn kind(text: &str) -> Result<AuthKind, String> {
 pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
     match args.verb {
         Verb::Add(args) => add(global, args).await,
+        Verb::Replace { auth } => replace(global, &auth).await,
         Verb::List => list(global).await,
         Verb::Test { auth } => test(global, &auth).await,
         Verb::Rename { auth, new } => {
@@ -127,6 +134,7 @@ async fn add(global: &Global, args: Add) -> Result<Exit, Failure> {
         base_url: args.base_url,
     };
     new.check(args.kind)?;
+    global.auths().check_free(&new, args.kind).await?;
     // Heard also while a secret is typed, so that the terminal shows again what is typed.
     let mut signals = Signals::listen()?;
     let asking = async {
@@ -136,6 +144,21 @@ async fn add(global: &Global, args: Add) -> Result<Exit, Failure> {
     };
     let auth = signals.unless(asking).await?;
     told(global, &auth, "is saved");
+    Ok(Exit::Fine)
+}
+
+async fn replace(global: &Global, auth: &AuthRef) -> Result<Exit, Failure> {
+    let auths = global.auths();
+    let saved = auths.find(auth, None).await?;
+    let kind = kind(&saved.kind.replace('_', "-")).map_err(Failure::host)?;
+    let mut signals = Signals::listen()?;
+    let asking = async {
+        let text = secret(kind).await?;
+        let credential = Credential::read(kind, &text).map_err(AuthError::from)?;
+        Ok(auths.replace(auth, credential).await?)
+    };
+    let auth = signals.unless(asking).await?;
+    told(global, &auth, "has another credential now");
     Ok(Exit::Fine)
 }
 
@@ -239,6 +262,10 @@ impl From<AuthError> for Failure {
             AuthError::Store(error) => return error.into(),
             AuthError::Vault(KeyError::BadSecret { .. } | KeyError::NoSuchKind { .. })
             | AuthError::BadName { .. }
+            | AuthError::Taken { .. }
+            | AuthError::LoginToken
+            | AuthError::OldToken { .. }
+            | AuthError::Expired { .. }
             | AuthError::BadProvider { .. }
             | AuthError::BadAddress { .. }
             | AuthError::Unknown { .. }

@@ -43,6 +43,7 @@ const HELP: &str = "/tools                  the routing table
 /model PROVIDER/MODEL   go on with another model, of any provider
 /check PROVIDER/MODEL   what that model would get of this conversation
 /cost                   what it cost so far
+/compact                put a summary in place of the older part, as far as the model reads it
 /unfold                 let the model read again what a summary hides
 /help                   this
 /quit                   end the conversation (or Ctrl-D)
@@ -142,10 +143,23 @@ async fn host_command(session: &Session, command: &str, transcript: &mut Transcr
             Some(spent) => aside(spent),
             None => aside("Nothing was spent yet."),
         },
+        ("/compact", "") => match session.compact().await {
+            Ok(compacted) => aside(compacted_words(compacted)),
+            Err(error) => aside(format_args!("{YELLOW}note:{RESET} {error}")),
+        },
         ("/unfold", fold) => unfold(session, fold).await,
         ("/help", "") => aside(HELP),
         _ => aside(format_args!("There is no {command}.\n{HELP}")),
     }
+}
+
+/// What a compaction came to.
+pub(super) fn compacted_words((fold, tokens): (u64, u64)) -> String {
+    format!(
+        "Compaction {fold} stands for the older part: the model reads about {} tokens of this \
+         conversation now. `/unfold`, or `conjure thread unfold`, takes it back.",
+        spent::thousands(tokens)
+    )
 }
 
 /// Goes on with another model: `PROVIDER/MODEL`; the model's own name may have slashes too.

@@ -1,6 +1,6 @@
 //! How the program ends.
 
-use conjure_host::session::{ChatError, SessionError, SpecError};
+use conjure_host::session::{ChatError, CompactError, SessionError, SpecError};
 use conjure_host::store::StoreError;
 
 /// The exit codes, as `conjure --help` documents them.
@@ -80,6 +80,7 @@ impl From<SessionError> for Failure {
             | SessionError::Provider { .. }
             | SessionError::Tools(_)
             | SessionError::Unfold(_)
+            | SessionError::Compact(CompactError::Busy | CompactError::Nothing)
             | SessionError::Store(
                 StoreError::NoThread { .. }
                 | StoreError::BadId { .. }
@@ -91,6 +92,8 @@ impl From<SessionError> for Failure {
                 | StoreError::BadName { .. }
                 | StoreError::InUse { .. },
             ) => Exit::Usage,
+            SessionError::Compact(CompactError::Failed { .. }) => Exit::Provider,
+            SessionError::Compact(CompactError::Ended) => Exit::Host,
             // The directories that the person names were looked at before.
             SessionError::Store(_) | SessionError::Directory { .. } => Exit::Host,
         };

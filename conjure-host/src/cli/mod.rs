@@ -12,6 +12,7 @@ mod db;
 mod db_import_maestro;
 mod docker;
 mod doctor;
+mod entry_at;
 mod exit;
 mod files;
 mod files_remote;
@@ -26,6 +27,7 @@ mod mcp_servers;
 mod models;
 mod output;
 mod person;
+mod persona;
 mod plugin;
 mod plugin_new;
 mod policy;
@@ -36,10 +38,12 @@ mod routes;
 mod run;
 mod secret;
 mod serve;
+mod server_item;
 mod session;
 mod session_change;
 mod session_chat;
 mod session_following;
+mod session_memory;
 mod session_run;
 mod session_show;
 mod session_turns;
@@ -178,6 +182,8 @@ enum Verb {
     ///
     /// `conjure run --session NAME` and `conjure chat --session NAME` go on with one.
     Session(session::Args),
+    /// Keep personas: who the model is to be, under a name that sessions choose
+    Persona(persona::Args),
     /// Look at threads and change them: list, show, cost, fork, rename, clear, export, import
     ///
     /// A thread is a conversation that is kept; `conjure run` and `conjure chat` name it, and
@@ -275,6 +281,7 @@ impl Cli {
                         Verb::Routes(args) => routes::run(&global, args).await,
                         Verb::Doctor(_) => Box::pin(doctor::run(&global)).await,
                         Verb::Session(args) => Box::pin(session::run(&global, args)).await,
+                        Verb::Persona(args) => persona::run(&global, args).await,
                         Verb::Thread(args) => thread::run(&global, args).await,
                         Verb::Serve(args) => serve::run(&global, args).await,
                         Verb::Db(args) => db::run(&global, args).await,

@@ -4,7 +4,7 @@ use clap::Subcommand;
 
 use super::args::Global;
 use super::exit::{Exit, Failure};
-use super::{session_change, session_show, session_turns, session_waiting};
+use super::{session_change, session_memory, session_show, session_turns, session_waiting};
 
 /// Keeps sessions: which saved auth, model, working directory, persona, memory, tools and MCP
 /// servers a conversation has, and with which thread it goes on.
@@ -37,6 +37,8 @@ enum Verb {
     /// While a turn runs, a change holds from the next turn on, or with `--now` at once: the stream
     /// is stopped, what came is kept, and the model is asked again with the new settings.
     Set(Box<session_change::Set>),
+    /// Show what it remembers, or change that: show, set, edit, clear
+    Memory(session_memory::Args),
     /// Say what a change of auth and model would change about the next request, and send nothing
     Check(session_change::Check),
     /// Go on with a fresh thread; the one before stays
@@ -99,6 +101,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
         Verb::List => session_show::list(global, &sessions).await,
         Verb::Show { session } => session_show::show(global, &sessions, &session).await,
         Verb::Set(args) => session_change::set(global, &sessions, *args).await,
+        Verb::Memory(args) => session_memory::run(global, &sessions, args).await,
         Verb::Check(args) => session_change::check(global, &sessions, &args).await,
         Verb::NewChat { session } => session_change::new_chat(global, &sessions, &session).await,
         Verb::Use { session, thread } => {

@@ -10,9 +10,11 @@ use conjure_host::session::SessionSpec;
 use serde_json::{Map, Value, json};
 
 use super::args::{Global, current_dir};
+use super::entry_at;
 use super::exit::{Exit, Failure};
 use super::output::{self, aside, clean, line};
 use super::person::agrees;
+use super::persona;
 use super::session_show::print;
 use super::sessions::Sessions;
 use super::thread::id;
@@ -27,8 +29,9 @@ struct Settings {
     /// Who the model is to be: the text, or `@FILE`
     #[arg(long, value_name = "TEXT")]
     persona: Option<String>,
-    /// The persona's name
-    #[arg(long, value_name = "NAME", requires = "persona")]
+    /// The persona's name; without `--persona` the saved one of that name, or NAME@VERSION
+    /// (`conjure persona list`)
+    #[arg(long, value_name = "NAME")]
     persona_name: Option<String>,
     /// What it remembers: a JSON object, any text, or `@FILE` with one of the two
     #[arg(long, value_name = "TEXT")]
@@ -61,9 +64,10 @@ pub(crate) struct Create {
     /// Go on with a fork of this thread
     #[arg(long, value_name = "ID")]
     fork: Option<String>,
-    /// The last entry that the fork shows [default: the newest]
+    /// The last entry that the fork shows: its number, as `conjure thread show` has it, or a piece
+    /// of text that only it has [default: the newest]
     #[arg(long, value_name = "ENTRY", requires = "fork")]
-    at: Option<u64>,
+    at: Option<String>,
 }
 
 /// A session that changes.
@@ -108,9 +112,10 @@ pub(crate) struct Fork {
     /// The thread [default: the session's]
     #[arg(long, value_name = "ID")]
     thread: Option<String>,
-    /// The last entry that the fork shows [default: the newest]
+    /// The last entry that the fork shows: its number, as `conjure thread show` has it, or a piece
+    /// of text that only it has [default: the newest]
     #[arg(long, value_name = "ENTRY")]
-    at: Option<u64>,
+    at: Option<String>,
 }
 
 /// A session that goes.
@@ -131,15 +136,17 @@ pub(crate) async fn create(
     sessions: &Sessions,
     args: Create,
 ) -> Result<Exit, Failure> {
-    let patch = args.settings.patch()?;
+    let patch = args.settings.patch(sessions).await?;
     let thread = match (&args.thread, &args.fork) {
         (Some(thread), _) => ThreadChoice::Existing {
             thread: id(thread)?,
         },
-        (None, Some(thread)) => ThreadChoice::Fork {
-            thread: id(thread)?,
-            upto: args.at,
-        },
+        (None, Some(thread)) => {
+            let thread = id(thread)?;
+            let store = sessions.manager().store();
+            let upto = entry_at::resolve(store, &thread, args.at.as_deref()).await?;
+            ThreadChoice::Fork { thread, upto }
+        }
         (None, None) => ThreadChoice::New,
     };
     let working_dir = match patch.working_dir {
@@ -165,7 +172,7 @@ pub(crate) async fn set(global: &Global, sessions: &Sessions, args: Set) -> Resu
         name: args.name,
         auth: args.auth,
         model: args.model,
-        ..args.settings.patch()?
+        ..args.settings.patch(sessions).await?
     };
     if patch == SessionPatch::default() {
         return Err(Failure::usage(
@@ -237,7 +244,8 @@ pub(crate) async fn fork(
             thread.ok_or_else(|| Failure::usage("the session has no thread: `--thread ID`"))?
         }
     };
-    let view = manager.fork_thread(&args.session, &thread, args.at).await?;
+    let at = entry_at::resolve(manager.store(), &thread, args.at.as_deref()).await?;
+    let view = manager.fork_thread(&args.session, &thread, at).await?;
     told(global, &view);
     Ok(Exit::Fine)
 }
@@ -288,14 +296,22 @@ fn told(global: &Global, view: &SessionView) {
 }
 
 impl Settings {
-    fn patch(self) -> Result<SessionPatch, Failure> {
-        let persona = match self.persona {
-            Some(text) => Some(PersonaCopy {
-                name: self.persona_name.unwrap_or_default(),
+    async fn patch(self, sessions: &Sessions) -> Result<SessionPatch, Failure> {
+        let persona = match (self.persona, self.persona_name) {
+            (Some(text), name) => Some(PersonaCopy {
+                name: name.unwrap_or_default(),
                 version: String::new(),
                 persona_text: text_of(&text)?,
             }),
-            None => None,
+            (None, Some(name)) => {
+                let saved = persona::find(sessions.manager().store(), &name).await?;
+                Some(PersonaCopy {
+                    name: saved.name,
+                    version: saved.version,
+                    persona_text: saved.persona_text,
+                })
+            }
+            (None, None) => None,
         };
         let memory = match self.memory {
             Some(text) => Some(memory(&text_of(&text)?)),
@@ -325,7 +341,7 @@ impl Settings {
 }
 
 /// A text, or what is in the file `@FILE`.
-fn text_of(text: &str) -> Result<String, Failure> {
+pub(super) fn text_of(text: &str) -> Result<String, Failure> {
     match text.strip_prefix('@') {
         Some(file) => conjure_host::fs::read_to_string(Path::new(file))
             .map_err(|error| Failure::usage(error.to_string())),
@@ -334,7 +350,7 @@ fn text_of(text: &str) -> Result<String, Failure> {
 }
 
 /// A JSON object; any other text is remembered as prose.
-fn memory(text: &str) -> Map<String, Value> {
+pub(super) fn memory(text: &str) -> Map<String, Value> {
     match serde_json::from_str(text) {
         Ok(Value::Object(memory)) => memory,
         _ => Map::from_iter([("memory_text".to_owned(), text.into())]),

@@ -5,9 +5,11 @@ use std::io::IsTerminal as _;
 use conjure_core::turn::When;
 use conjure_host::manager::{SessionPatch, TurnTerms};
 use conjure_host::session::PolicySpec;
+use conjure_host::store::ThreadId;
 
 use super::args::Global;
-use super::chat::Lines;
+use super::chat::{Lines, compacted_words};
+use super::entry_at;
 use super::exit::{Exit, Failure};
 use super::output::{self, DIM, RESET, YELLOW, aside, clean};
 use super::session_following::Following;
@@ -15,13 +17,16 @@ use super::session_run::{chosen, ended};
 use super::session_show::print;
 use super::sessions::Sessions;
 use super::signals::{Signal, Signals};
+use super::spent::thousands;
 use super::transcript::Transcript;
 
 const HELP: &str = "/session           the session's settings, and what it came to
 /tools             the routing table
 /auth NAME MODEL   go on with another saved auth and model
+/compact           put a summary in place of the older part, as far as the model reads it
+/unfold            let the model read again what a summary hides
 /new               go on with a fresh thread
-/fork [ENTRY]      go on with a fork of this thread
+/fork [ENTRY]      go on with a fork of this thread, behind an entry (its number, or text of it)
 /help              this
 /quit              end the conversation (or Ctrl-D)
 Ctrl-C             end the turn that runs; what came so far is kept";
@@ -131,25 +136,32 @@ async fn command(sessions: &Sessions, session: &str, line: &str) -> Result<(), F
                 clean(&view.model)
             ));
         }
+        ["/compact"] => {
+            let thread = thread_of(sessions, session).await?;
+            let compacted = manager.compact(&thread, Some(session)).await?;
+            aside(compacted_words(compacted));
+        }
+        ["/unfold"] => {
+            let thread = thread_of(sessions, session).await?;
+            let (fold, tokens) = manager.unfold(&thread, None).await?;
+            aside(format_args!(
+                "Compaction {fold} is taken back: the next request has about {} tokens of this \
+                 conversation.",
+                thousands(tokens)
+            ));
+        }
         ["/new"] => {
             manager.start_thread(session).await?;
             aside(format_args!(
                 "{DIM}A fresh thread. The one before stays.{RESET}"
             ));
         }
-        ["/fork", rest @ ..] => {
-            let at = match rest {
-                [] => None,
-                [entry] => Some(entry.parse().map_err(|_| {
-                    Failure::usage("write `/fork`, or `/fork ENTRY` with an entry's number")
-                })?),
-                _ => return Err(Failure::usage("write `/fork`, or `/fork ENTRY`")),
-            };
-            let view = manager.get(session).await?;
-            let Some(thread) = view.thread else {
-                return Err(Failure::usage("the session has no thread: `/new`"));
-            };
-            manager.fork_thread(session, &thread.id, at).await?;
+        ["/fork", ..] => {
+            let thread = thread_of(sessions, session).await?;
+            let at = line.trim_start_matches("/fork").trim();
+            let at = Some(at).filter(|at| !at.is_empty());
+            let at = entry_at::resolve(manager.store(), &thread, at).await?;
+            manager.fork_thread(session, &thread, at).await?;
             aside(format_args!(
                 "{DIM}A fork of it. Both branches stay.{RESET}"
             ));
@@ -160,4 +172,11 @@ async fn command(sessions: &Sessions, session: &str, line: &str) -> Result<(), F
         )),
     }
     Ok(())
+}
+
+/// The thread that the session goes on with.
+async fn thread_of(sessions: &Sessions, session: &str) -> Result<ThreadId, Failure> {
+    let view = sessions.manager().get(session).await?;
+    let thread = view.thread.map(|thread| thread.id);
+    thread.ok_or_else(|| Failure::usage("the session has no thread: `/new`"))
 }

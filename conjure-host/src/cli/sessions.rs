@@ -68,7 +68,12 @@ impl Sessions {
             .build()
             .await
             .map_err(|error| Failure::host(error.to_string()))?;
-        let manager = Manager::start(host, store, Options::default()).await?;
+        // A verb that only looks runs nothing that was said elsewhere.
+        let options = Options {
+            adopts: false,
+            ..Options::default()
+        };
+        let manager = Manager::start(host, store, options).await?;
         Ok(Self { manager, server })
     }
 

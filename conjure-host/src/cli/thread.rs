@@ -1,14 +1,15 @@
 //! `conjure thread`: what is kept of conversations.
 
 use clap::Subcommand;
-use conjure_core::cost::{ThreadCost, TurnCost};
+use conjure_core::cost::{Average, ThreadCost, TurnCost};
 use conjure_host::Host;
 use conjure_host::store::ThreadId;
 
 use super::args::Global;
 use super::exit::{Exit, Failure};
 use super::output::{self, Table, aside, line};
-use super::spent::{because, money, thousands};
+use super::sessions::Sessions;
+use super::spent::{because, dollars, money, thousands};
 use super::{thread_change, thread_check, thread_list, thread_show, thread_transfer};
 
 /// Looks at threads and changes them, without a session and without asking a model.
@@ -40,10 +41,14 @@ enum Verb {
     /// Show what it cost, turn by turn, and why
     ///
     /// Prices are those that `conjure models` shows, in US dollars; tokens are the provider's count.
+    /// Beside the sum stands what a turn came to on average, of all turns and of the newest.
     Cost {
         /// The thread
         #[arg(value_name = "ID")]
         thread: String,
+        /// How many of the newest turns the second average is of
+        #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+        last: u32,
     },
     /// Begin another thread behind an entry of this one; both go on for themselves
     ///
@@ -57,10 +62,23 @@ enum Verb {
     Export(Box<thread_transfer::Export>),
     /// Read a thread that was exported
     Import(thread_transfer::Import),
+    /// Put a summary in place of its older part, as far as the model reads it
+    ///
+    /// Written by the model of the session that goes on with the thread. Nothing is deleted, and
+    /// `unfold` takes it back.
+    Compact {
+        /// The thread
+        #[arg(value_name = "ID")]
+        thread: String,
+        /// The session whose model writes it [default: one that goes on with the thread]
+        #[arg(long, value_name = "NAME")]
+        session: Option<String>,
+    },
     /// Let the model read again what a compaction hides
     ///
     /// Compactions are named by their entry; `conjure thread show` tells them. Nothing was deleted
-    /// by them. Where the conversation is too long again, the next request makes another one.
+    /// by them. It holds until you ask for another one, or the provider refuses the conversation as
+    /// too long.
     Unfold {
         /// The thread
         #[arg(value_name = "ID")]
@@ -84,19 +102,43 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
             thread_show::run(global, &host, &args).await
         }
         Verb::Check(args) => thread_check::run(global, *args).await,
-        Verb::Cost { thread } => {
+        Verb::Cost { thread, last } => {
             let host = keeper(global).await?;
             let cost = host.cost(&id(&thread)?).await?;
+            let last = usize::try_from(last).unwrap_or(usize::MAX);
+            let averages = [cost.average(usize::MAX), cost.average(last)];
             if global.json {
-                output::json(&cost);
+                let [all, newest] = averages;
+                let mut shown = serde_json::to_value(&cost).unwrap_or_default();
+                if let Some(shown) = shown.as_object_mut() {
+                    let average = serde_json::json!({ "all": all, "newest": newest });
+                    shown.insert("average".to_owned(), average);
+                }
+                output::json(&shown);
             } else {
                 print(&cost);
+                averages.iter().for_each(average);
+            }
+            Ok(Exit::Fine)
+        }
+        Verb::Compact { thread, session } => {
+            let sessions = Sessions::open(global).await?;
+            let manager = sessions.manager();
+            let compacted = manager.compact(&id(&thread)?, session.as_deref()).await;
+            sessions.close().await;
+            let (fold, tokens) = compacted?;
+            if global.json {
+                output::json(&serde_json::json!({ "compacted": fold, "tokens": tokens }));
+            } else {
+                aside(super::chat::compacted_words((fold, tokens)));
             }
             Ok(Exit::Fine)
         }
         Verb::Unfold { thread, fold } => {
-            let host = keeper(global).await?;
-            let (fold, tokens) = host.unfold(&id(&thread)?, fold).await?;
+            let sessions = Sessions::open(global).await?;
+            let unfolded = sessions.manager().unfold(&id(&thread)?, fold).await;
+            sessions.close().await;
+            let (fold, tokens) = unfolded?;
             if global.json {
                 output::json(&serde_json::json!({ "unfolded": fold, "tokens": tokens }));
             } else {
@@ -157,4 +199,21 @@ fn print(cost: &ThreadCost) {
              `[PROVIDER.\"MODEL\"]` with `price = { input = …, output = … }`.",
         );
     }
+}
+
+/// Says what a turn came to.
+fn average(of: &Average) {
+    let turns = match of.turns {
+        0 => return,
+        1 => "the newest turn".to_owned(),
+        turns => format!("{turns} turns"),
+    };
+    let money = match of.usd {
+        usd if usd > 0.0 => format!(", {}", dollars(usd)),
+        _ => String::new(),
+    };
+    line(format_args!(
+        "on average of {turns}: {} tokens a turn{money}",
+        thousands(of.tokens)
+    ));
 }

@@ -5,6 +5,7 @@ use conjure_host::store::{Store, Thread, ThreadId};
 use serde_json::json;
 
 use super::args::Global;
+use super::entry_at;
 use super::exit::{Exit, Failure};
 use super::output::{self, aside, clean, line};
 use super::person::agrees;
@@ -20,9 +21,10 @@ pub(crate) struct Fork {
     /// The thread
     #[arg(value_name = "ID")]
     thread: String,
-    /// The last entry that the fork shows [default: the newest]
+    /// The last entry that the fork shows: its number, as `conjure thread show` has it, or a piece
+    /// of text that only it has [default: the newest]
     #[arg(long, value_name = "ENTRY")]
-    at: Option<u64>,
+    at: Option<String>,
     /// The fork's name
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
@@ -53,7 +55,7 @@ pub(crate) struct Clear {
 pub(crate) async fn fork(global: &Global, args: &Fork) -> Result<Exit, Failure> {
     let store = global.store().await?;
     let thread = id(&args.thread)?;
-    let at = match args.at {
+    let at = match entry_at::resolve(&store, &thread, args.at.as_deref()).await? {
         Some(at) => at,
         None => store.thread(&thread).await?.last_seq,
     };

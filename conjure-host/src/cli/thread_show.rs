@@ -9,10 +9,11 @@ use conjure_host::Host;
 use super::args::Global;
 use super::exit::{Exit, Failure};
 use super::output::{self, BOLD, CYAN, DIM, GREEN, RED, RESET, YELLOW, clean, duration, line};
+use super::server_item;
 use super::thread::id;
 use super::transcript::{one_line, preview};
 
-/// Shows a thread. With `--json`, its entries as JSON lines.
+/// Shows a thread, each entry behind its number. With `--json`, its entries as JSON lines.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The thread
@@ -48,7 +49,7 @@ pub(crate) async fn run(global: &Global, host: &Host, args: &Args) -> Result<Exi
         if let Some(fold) = standing.filter(|_| at == hidden) {
             cut(fold);
         }
-        show(entry, &folds, &names);
+        numbered(entry.seq, &shown_as(entry, &folds, &names));
     }
     if let Some(fold) = standing.filter(|_| hidden == shown.len()) {
         cut(fold);
@@ -82,12 +83,20 @@ fn names(entries: &[Entry]) -> HashMap<&str, &str> {
         .collect()
 }
 
-fn show(entry: &Entry, folds: &[Fold<'_>], names: &HashMap<&str, &str>) {
-    match &entry.body {
-        EntryBody::TurnStarted { .. } => {
-            line(format_args!("{BOLD}turn {}{RESET}", entry.turn));
-        }
-        EntryBody::Message { message } => said(message),
+/// Prints an entry's lines behind its number.
+fn numbered(seq: u64, lines: &[String]) {
+    let mut number = format!("{seq:>4}");
+    for text in lines.iter().flat_map(|line| line.split('\n')) {
+        line(format!("{DIM}{number}{RESET}  {text}").trim_end());
+        number = " ".repeat(number.len());
+    }
+}
+
+/// The lines that show an entry.
+fn shown_as(entry: &Entry, folds: &[Fold<'_>], names: &HashMap<&str, &str>) -> Vec<String> {
+    let line = match &entry.body {
+        EntryBody::TurnStarted { .. } => format!("{BOLD}turn {}{RESET}", entry.turn),
+        EntryBody::Message { message } => return said(message),
         EntryBody::CallEnded {
             output,
             end,
@@ -95,18 +104,18 @@ fn show(entry: &Entry, folds: &[Fold<'_>], names: &HashMap<&str, &str>) {
             ..
         } => {
             let name = names.get(output.call_id.as_str());
-            ended(name.unwrap_or(&"?"), output, *end, *duration_ms);
+            return ended(name.unwrap_or(&"?"), output, *end, *duration_ms);
         }
         EntryBody::File {
             artifact, source, ..
-        } => line(format_args!(
-            "  file {} {DIM}({}, from {}){RESET}",
+        } => format!(
+            "file {} {DIM}({}, from {}){RESET}",
             clean(&artifact.name),
             clean(&artifact.id),
             clean(source)
-        )),
+        ),
         EntryBody::SettingsChanged { summary, .. } => {
-            line(format_args!("{DIM}settings: {}{RESET}", clean(summary)));
+            format!("{DIM}settings: {}{RESET}", clean(summary))
         }
         EntryBody::Compacted { upto, .. } => {
             let state = folds.iter().find(|fold| fold.seq == entry.seq);
@@ -115,24 +124,21 @@ fn show(entry: &Entry, folds: &[Fold<'_>], names: &HashMap<&str, &str>) {
                 Some(FoldState::Unfolded) => "taken back".to_owned(),
                 _ => "it stands".to_owned(),
             };
-            line(format_args!(
+            format!(
                 "{DIM}compaction {}: a summary of the entries before {upto}; {what}{RESET}",
                 entry.seq
-            ));
+            )
         }
         EntryBody::Unfolded { fold } => {
-            line(format_args!("{DIM}compaction {fold} was taken back{RESET}"));
+            format!("{DIM}compaction {fold} was taken back{RESET}")
         }
-        EntryBody::Notice { text } => line(format_args!("{YELLOW}note:{RESET} {}", clean(text))),
+        EntryBody::Notice { text } => format!("{YELLOW}note:{RESET} {}", clean(text)),
         EntryBody::TurnEnded { outcome, .. } => match outcome {
-            Outcome::Completed => {}
+            Outcome::Completed => return Vec::new(),
             Outcome::Failed { error, .. } => {
-                line(format_args!("{RED}failed:{RESET} {}", clean(error)));
+                format!("{RED}failed:{RESET} {}", clean(error))
             }
-            other => line(format_args!(
-                "{DIM}the turn ended: {}{RESET}",
-                other.as_str()
-            )),
+            other => format!("{DIM}the turn ended: {}{RESET}", other.as_str()),
         },
         EntryBody::Spent { on, meta } => {
             let what = match on {
@@ -142,19 +148,20 @@ fn show(entry: &Entry, folds: &[Fold<'_>], names: &HashMap<&str, &str>) {
                 }
                 Spending::Summary => "a summary that came to nothing was asked".to_owned(),
             };
-            line(format_args!(
+            format!(
                 "{DIM}{what} of {}/{}{RESET}",
                 clean(&meta.provider),
                 clean(&meta.model)
-            ));
+            )
         }
         EntryBody::CallStarted { .. }
         | EntryBody::TableChanged(_)
-        | EntryBody::BackendState { .. } => {}
-    }
+        | EntryBody::BackendState { .. } => return Vec::new(),
+    };
+    vec![line]
 }
 
-fn said(message: &Message) {
+fn said(message: &Message) -> Vec<String> {
     let by = match (&message.meta, message.role) {
         (Some(meta), _) => format!("{}/{}", meta.provider, meta.model),
         (None, Role::User) => "you".to_owned(),
@@ -162,6 +169,7 @@ fn said(message: &Message) {
         (None, _) => "host".to_owned(),
     };
     let mut name = Some(format!("{CYAN}{}:{RESET} ", clean(&by)));
+    let mut lines = Vec::new();
     for part in &message.content {
         let text = match &part.content {
             Content::Text { text } => clean(text).into_owned(),
@@ -177,20 +185,15 @@ fn said(message: &Message) {
             Content::Image { artifact } | Content::File { artifact } => {
                 format!("[{}]", clean(&artifact.name))
             }
-            Content::ServerItem { provider, item } => {
-                let kind = item
-                    .get("type")
-                    .and_then(|kind| kind.as_str())
-                    .unwrap_or("item");
-                format!("{DIM}[{} of {}]{RESET}", clean(kind), clean(provider))
-            }
+            Content::ServerItem { provider, item } => server_item::lines(provider, item).join("\n"),
             Content::FunctionCallOutput(output) => one_line(&output.joined_text(), 100),
         };
-        line(format_args!("{}{text}", name.take().unwrap_or_default()));
+        lines.push(format!("{}{text}", name.take().unwrap_or_default()));
     }
+    lines
 }
 
-fn ended(name: &str, output: &FunctionCallOutput, end: CallEnd, duration_ms: u64) {
+fn ended(name: &str, output: &FunctionCallOutput, end: CallEnd, duration_ms: u64) -> Vec<String> {
     let mark = if output.is_error {
         format!("{RED}✗{RESET}")
     } else {
@@ -203,8 +206,8 @@ fn ended(name: &str, output: &FunctionCallOutput, end: CallEnd, duration_ms: u64
         CallEnd::TimedOut => format!("timed out after {}", duration(duration_ms)),
         CallEnd::Indeterminate => "nobody knows what it did".to_owned(),
     };
-    line(format_args!("{mark} {DIM}{} ({how}){RESET}", clean(name)));
-    for text in preview(&output.joined_text(), output.is_error) {
-        line(format_args!("  {DIM}{text}{RESET}"));
-    }
+    let head = format!("{mark} {DIM}{} ({how}){RESET}", clean(name));
+    let text = preview(&output.joined_text(), output.is_error);
+    let text = text.iter().map(|text| format!("  {DIM}{text}{RESET}"));
+    std::iter::once(head).chain(text).collect()
 }

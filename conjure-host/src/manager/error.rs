@@ -2,7 +2,7 @@
 
 use super::remote::{RemoteError, RemoteErrorKind};
 use crate::auths::AuthError;
-use crate::session::{SessionError, SpecError};
+use crate::session::{CompactError, SessionError, SpecError};
 use crate::store::StoreError;
 
 /// Why nothing came of what was asked.
@@ -89,6 +89,12 @@ impl From<StoreError> for ManagerError {
             },
             error => Self::Store(error),
         }
+    }
+}
+
+impl From<CompactError> for ManagerError {
+    fn from(error: CompactError) -> Self {
+        Self::Session(error.into())
     }
 }
 

@@ -1,11 +1,12 @@
 //! Signs of life: runs whose sessions answer are noted as alive, and those that are silent for too
 //! long are ended and marked.
 
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use super::requests::Ask;
 use super::{Inner, ManagerError, lock};
 use crate::store::{Run, RunState};
 
@@ -21,6 +22,20 @@ impl Inner {
             );
         }
         Ok(over)
+    }
+
+    /// Has the sessions that have turns which waited in a process that is gone take these over.
+    pub(super) async fn adopt(self: &Arc<Self>) -> Result<(), ManagerError> {
+        if !self.options.adopts || self.closing.is_cancelled() {
+            return Ok(());
+        }
+        for session in self.store.orphaned_sessions().await? {
+            match self.keeper(&session).await {
+                Ok(keeper) => drop(keeper.send(Box::new(Ask::Adopt)).await),
+                Err(error) => tracing::warn!(session, "what waits in it is not begun: {error}"),
+            }
+        }
+        Ok(())
     }
 
     /// Looks at every run once.
@@ -77,7 +92,11 @@ pub(super) async fn beat(inner: Weak<Inner>, closing: CancellationToken, every: 
             () = tokio::time::sleep(every) => {}
         }
         let Some(inner) = inner.upgrade() else { return };
-        if let Err(error) = inner.look().await {
+        let looked = async {
+            inner.look().await?;
+            inner.adopt().await
+        };
+        if let Err(error) = looked.await {
             tracing::warn!("runs could not be looked after: {error}");
         }
     }

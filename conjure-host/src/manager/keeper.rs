@@ -20,7 +20,9 @@ use super::saving::active;
 use super::terms::TurnTerms;
 use super::view::SessionState;
 use super::{Inner, ManagerError};
-use crate::session::{Answer, ApprovalMode, ChatError, Stamped, Subscription, passed};
+use crate::session::{
+    Answer, ApprovalMode, ChatError, CompactError, Session, Stamped, Subscription, passed,
+};
 use crate::store::{Run, RunState, Spent, StoreError, ThreadId};
 
 /// How long a turn that is ended may take to come to its end.
@@ -55,6 +57,12 @@ pub(super) struct Open {
     /// Its settings are others by now, which it cannot take over.
     pub(super) is_outdated: bool,
     is_at_rest: bool,
+}
+
+impl Open {
+    fn is_on(&self, thread: &ThreadId) -> bool {
+        self.opened.live.session.thread() == thread
+    }
 }
 
 /// A turn that waits.
@@ -188,7 +196,11 @@ impl Keeper {
                 let said = self.say(turn_id, message, terms).await;
                 let _ = done.send(said);
             }
+            Ask::Adopt => self.adopt().await,
             Ask::Cancel { drop_queued, done } => {
+                if drop_queued {
+                    self.adopt().await;
+                }
                 self.cancel(drop_queued).await;
                 let _ = done.send(());
             }
@@ -219,6 +231,9 @@ impl Keeper {
                 }
                 let _ = done.send(());
             }
+            Ask::Open { thread, done } => {
+                let _ = done.send(self.open_idle(&thread).await);
+            }
             Ask::Leave { thread, done } => {
                 self.leave_thread(&thread).await;
                 let _ = done.send(());
@@ -244,6 +259,9 @@ impl Keeper {
         message: Option<Message>,
         terms: Box<TurnTerms>,
     ) -> Result<Turn, ManagerError> {
+        if self.open.is_none() {
+            self.adopt().await;
+        }
         match self.inner.store.run(&turn_id).await {
             Ok(run) => return self.known(run),
             Err(StoreError::NotFound { .. }) => {}
@@ -292,9 +310,48 @@ impl Keeper {
         })
     }
 
+    /// Takes over what waited in a process that is gone, ahead of what was said since.
+    async fn adopt(&mut self) {
+        let adopted = match self.inner.store.adopt_runs(&self.id).await {
+            Ok(adopted) => adopted,
+            Err(error) => {
+                tracing::warn!(
+                    session = self.id,
+                    "what waited in a process that is gone is not taken over yet: {error}"
+                );
+                return;
+            }
+        };
+        for run in adopted.into_iter().rev() {
+            tracing::info!(run = run.id, "it waited in a process that is gone");
+            let terms = run.terms.as_deref().map(serde_json::from_str);
+            match terms.transpose() {
+                Ok(terms) => self.waiting.push_front(Waiting {
+                    turn_id: run.id,
+                    thread: run.thread,
+                    message: run.message,
+                    terms: terms.unwrap_or_default(),
+                }),
+                // Rules that are not understood may be some that deny.
+                Err(error) => {
+                    let why = format!("what holds for it is not understood: {error}");
+                    let state = RunState::Failed;
+                    self.end_run(&run.id, state, None, Some(&why)).await;
+                }
+            }
+        }
+    }
+
     async fn enqueue(&mut self, turn: Waiting, first: bool) -> Result<(), ManagerError> {
         let run = Run::new(&turn.turn_id, Some(self.id.clone()), turn.thread.clone());
         let run = run.with_message(turn.message.clone());
+        let terms = (*turn.terms != TurnTerms::default())
+            .then(|| serde_json::to_string(&turn.terms))
+            .transpose()
+            .map_err(|error| ManagerError::Invalid {
+                message: format!("what holds for the turn cannot be written: {error}"),
+            })?;
+        let run = run.with_terms(terms);
         self.inner.store.begin_run(run).await?;
         if first {
             self.waiting.push_front(turn);
@@ -351,19 +408,47 @@ impl Keeper {
         };
         match opened {
             Ok(opened) => {
-                // Only now: what nobody takes is dropped, and its session ends with it.
-                self.inner.opened(&opened.live);
-                let events = opened.live.session.events_from_now();
-                self.open = Some(Open {
-                    opened,
-                    events,
-                    is_outdated: false,
-                    is_at_rest: false,
-                });
-                self.begin(turn).await;
+                self.is_open(opened);
+                // The process that had the thread may be known as gone only now.
+                self.waiting.push_front(turn);
+                self.adopt().await;
+                if let Some(first) = self.waiting.pop_front() {
+                    self.begin_or_open(first).await;
+                }
             }
             Err(error) => self.failed(turn, &error.to_string()).await,
         }
+    }
+
+    /// Opens a thread for something else than a turn.
+    async fn open_idle(&mut self, thread: &ThreadId) -> Result<Arc<Session>, ManagerError> {
+        if self.running.is_some() || self.opening.is_some() {
+            return Err(CompactError::Busy.into());
+        }
+        let row = self.inner.store.session(&self.id).await?;
+        let (_, made) = self.inner.made_of(&row).await?;
+        let fits =
+            |open: &&Open| open.opened.made == made && !open.is_outdated && open.is_on(thread);
+        if let Some(open) = self.open.as_ref().filter(fits) {
+            return Ok(Arc::clone(&open.opened.live.session));
+        }
+        self.close().await;
+        let opened = self.inner.open(&row, thread).await?;
+        let session = Arc::clone(&opened.live.session);
+        self.is_open(opened);
+        Ok(session)
+    }
+
+    fn is_open(&mut self, opened: Opened) {
+        // Only now: what nobody takes is dropped, and its session ends with it.
+        self.inner.opened(&opened.live);
+        let events = opened.live.session.events_from_now();
+        self.open = Some(Open {
+            opened,
+            events,
+            is_outdated: false,
+            is_at_rest: false,
+        });
     }
 
     async fn begin(&mut self, turn: Waiting) {

@@ -101,6 +101,9 @@ pub struct Options {
     pub patience: Duration,
     /// The most follow-ups that wait in a session; 100 by default.
     pub queued: usize,
+    /// Whether turns that waited in a process that is gone are run here as soon as that is known;
+    /// they are by default. Else they are when something is said in their session here.
+    pub adopts: bool,
 }
 
 impl Default for Options {
@@ -112,6 +115,7 @@ impl Default for Options {
             silence: Duration::from_mins(1),
             patience: Duration::from_secs(30),
             queued: 100,
+            adopts: true,
         }
     }
 }
@@ -145,8 +149,8 @@ pub(crate) struct Inner {
 
 impl Manager {
     /// A manager for a host whose threads are in this store. Ends the runs that a process left
-    /// behind which is no more: they are interrupted, and nothing of them is repeated. What was
-    /// said in those that never began is kept in their threads.
+    /// behind which is no more: they are interrupted, and nothing of them is repeated. Those that
+    /// waited there are run here, in their order and before what is said later.
     ///
     /// # Errors
     /// [`ManagerError::Store`].
@@ -167,6 +171,7 @@ impl Manager {
         });
         inner.take_over().await?;
         inner.record_unbegun().await?;
+        inner.adopt().await?;
         let beating = heartbeat::beat(Arc::downgrade(&inner), inner.closing.clone(), options.beat);
         inner.tasks.spawn(beating);
         // Not among the tasks that a shutdown waits for: it serves them to their end.

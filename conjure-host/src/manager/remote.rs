@@ -70,6 +70,10 @@ pub(super) enum Remote {
         thread: ThreadId,
         fold: Option<u64>,
     },
+    Compact {
+        thread: ThreadId,
+        session: Option<String>,
+    },
 }
 
 /// Why another process did not do what it was asked.
@@ -139,21 +143,34 @@ impl Manager {
         session: &str,
         remote: impl FnOnce() -> Remote,
     ) -> Result<Option<T>, ManagerError> {
-        match self.owner_elsewhere(session).await? {
-            Some(owner) => self.ask_owner(&owner, &remote()).await.map(Some),
-            None => Ok(None),
+        let Some(owner) = self.owner_elsewhere(session).await? else {
+            return Ok(None);
+        };
+        match self.ask_owner(&owner, &remote()).await {
+            // It may be gone by now.
+            Err(elsewhere @ ManagerError::Elsewhere { .. }) => {
+                match self.owner_elsewhere(session).await? {
+                    Some(_) => Err(elsewhere),
+                    None => Ok(None),
+                }
+            }
+            answered => answered.map(Some),
         }
     }
 
-    /// The same for who has a thread open.
+    /// The same for who has a thread open. Of one that does not answer, nothing: the store says then
+    /// who has the thread.
     pub(super) async fn at_writer<T: DeserializeOwned>(
         &self,
         thread: &ThreadId,
         remote: impl FnOnce() -> Remote,
     ) -> Result<Option<T>, ManagerError> {
-        match self.inner.store.thread_owner(thread).await? {
-            Some(owner) => self.ask_owner(&owner, &remote()).await.map(Some),
-            None => Ok(None),
+        let Some(owner) = self.inner.store.thread_owner(thread).await? else {
+            return Ok(None);
+        };
+        match self.ask_owner(&owner, &remote()).await {
+            Err(ManagerError::Elsewhere { .. }) => Ok(None),
+            answered => answered.map(Some),
         }
     }
 
@@ -286,6 +303,7 @@ impl Manager {
                 self.leave_here(&thread).await;
                 nothing
             }
+            Remote::Compact { thread, session } => json(self.compact_here(&thread, session).await?),
             Remote::Unfold { thread, fold } => json(self.unfold_here(&thread, fold).await?),
         }
     }

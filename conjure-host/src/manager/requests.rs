@@ -11,6 +11,7 @@ use super::approvals::{Approval, Scope};
 use super::runs::Turn;
 use super::terms::TurnTerms;
 use super::{ManagerError, SessionPatch};
+use crate::session::Session;
 use crate::store::{Session as Row, ThreadId};
 
 /// An answer to give.
@@ -25,6 +26,8 @@ pub(super) enum Ask {
         terms: Box<TurnTerms>,
         done: Done<Result<Turn, ManagerError>>,
     },
+    /// Take over what waited in a process that is gone.
+    Adopt,
     Cancel {
         drop_queued: bool,
         done: Done<()>,
@@ -51,6 +54,11 @@ pub(super) enum Ask {
     Release {
         thread: ThreadId,
         done: Done<()>,
+    },
+    /// Open the thread, if nothing runs.
+    Open {
+        thread: ThreadId,
+        done: Done<Result<Arc<Session>, ManagerError>>,
     },
     /// End what runs on this thread, and close it.
     Leave {

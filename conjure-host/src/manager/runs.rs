@@ -163,8 +163,13 @@ impl Manager {
     }
 
     pub(super) async fn cancel_here(&self, session: &str, drop_queued: bool) {
-        let asked = self.ask_kept(session, |done| Ask::Cancel { drop_queued, done });
-        let _ = asked.await;
+        let ask = |done| Ask::Cancel { drop_queued, done };
+        if drop_queued && !self.inner.closing.is_cancelled() {
+            // Also what waited in a process that is gone.
+            let _ = self.ask(session, ask).await;
+        } else {
+            let _ = self.ask_kept(session, ask).await;
+        }
     }
 }
 

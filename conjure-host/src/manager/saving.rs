@@ -16,7 +16,7 @@ use super::view::{Chat, NewSession, SessionPatch, SessionState, SessionView, Thr
 use super::{Inner, Manager, ManagerError};
 use crate::auths::{AuthName, MCP_SECRETS};
 use crate::outlook::Outlooks;
-use crate::session::PolicySpec;
+use crate::session::{PolicySpec, SessionSpec, check_compact_at};
 use crate::store::{
     JsonText, RunState, RunsOf, SavedAuth, Session as Row, StoreError, Thread, ThreadId,
 };
@@ -334,7 +334,11 @@ impl Inner {
                 "this auth is a secret of MCP servers; a session needs one for a provider",
             );
         }
-        self.spec_with(row, auth).map(drop)
+        let spec = SessionSpec {
+            provider: Some(auth.provider.clone()),
+            ..self.spec_with(row, auth)?
+        };
+        Ok(check_compact_at(&spec, &self.host.shared.models)?)
     }
 
     pub(super) fn tell_saved(&self, session: &str) {

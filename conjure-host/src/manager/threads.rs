@@ -144,6 +144,63 @@ impl Manager {
         Ok(self.inner.host.unfold(thread, fold).await?)
     }
 
+    /// Puts a summary in place of the older part of a thread, as far as the model reads it: written
+    /// by the model of the session that has the thread open, else of `session`, else of one that
+    /// chose the thread. Gives back the compaction's entry, and how many tokens of the conversation
+    /// the model reads now, about.
+    ///
+    /// # Errors
+    /// [`ManagerError::NotFound`], [`ManagerError::Conflict`] where no session has the thread,
+    /// [`SessionError::Compact`] says why nothing was summarised, and the store's.
+    pub async fn compact(
+        &self,
+        thread: &ThreadId,
+        session: Option<&str>,
+    ) -> Result<(u64, u64), ManagerError> {
+        let session = match session {
+            Some(session) => Some(self.id_of(session).await?),
+            None => None,
+        };
+        let remote = || Remote::Compact {
+            thread: thread.clone(),
+            session: session.clone(),
+        };
+        match self.at_writer(thread, remote).await? {
+            Some(compacted) => Ok(compacted),
+            None => self.compact_here(thread, session).await,
+        }
+    }
+
+    pub(super) async fn compact_here(
+        &self,
+        thread: &ThreadId,
+        session: Option<String>,
+    ) -> Result<(u64, u64), ManagerError> {
+        let open = lock(&self.inner.live).get(thread).cloned();
+        let owner = match (open, session) {
+            (Some(open), _) => open.owner,
+            (None, Some(session)) => session,
+            (None, None) => {
+                let id = self.inner.store.thread(thread).await?.id;
+                let sessions = self.inner.store.thread_sessions(&id).await?;
+                let first = sessions.into_iter().next().map(|session| session.id);
+                first.ok_or_else(|| ManagerError::Conflict {
+                    message: "no session has chosen this thread: name one whose model is to \
+                              summarise it"
+                        .to_owned(),
+                })?
+            }
+        };
+        let session = self
+            .ask(&owner, |done| Ask::Open {
+                thread: thread.clone(),
+                done,
+            })
+            .await??;
+        let compacted = session.compact().await?;
+        Ok(compacted)
+    }
+
     /// Ends what runs on a thread, here or in another process, and closes it.
     async fn leave(&self, thread: &ThreadId) -> Result<(), ManagerError> {
         let remote = || Remote::Leave {

@@ -21,7 +21,7 @@ use tracing::Span;
 use super::after_log::AfterBatch;
 use super::asking::{ApprovalMode, Asking};
 use super::budget::{Budget, OutOfTime, SpentBefore};
-use super::compaction::Compaction;
+use super::compaction::{Compacted, Compaction};
 use super::derived::{policy, turn_settings};
 use super::handle::{Answer, ChatError};
 use super::mailbox::{Command, Internal, Reports};
@@ -74,6 +74,10 @@ pub(super) struct Actor {
     pub(super) commands: mpsc::Receiver<Box<Command>>,
     pub(super) request: Option<Box<Request>>,
     pub(super) compaction: Option<Box<Compaction>>,
+    /// Who wants the compaction that is on its way, where no turn does.
+    pub(super) wanted: Option<oneshot::Sender<Compacted>>,
+    /// Turns that wait for it.
+    behind: VecDeque<Command>,
     /// What the thread costs.
     pub(super) account: Account,
     /// What the session may use up, and has.
@@ -191,6 +195,8 @@ impl Actor {
             commands,
             request: None,
             compaction: None,
+            wanted: None,
+            behind: VecDeque::new(),
             account: Account::default(),
             budget: Budget::new(spent_before),
             accounted: 0,
@@ -264,6 +270,11 @@ impl Actor {
                 }
                 () = passed(patience) => self.deny_unanswered(),
             }
+            while self.wanted.is_none()
+                && let Some(turn) = self.behind.pop_front()
+            {
+                Box::pin(self.command(turn)).await;
+            }
             if self.outdated {
                 // Boxed, as what follows: what is seldom waited for takes no room in every session.
                 Box::pin(self.renew_catalogs()).await;
@@ -277,6 +288,9 @@ impl Actor {
 
     async fn command(&mut self, command: Command) {
         match command {
+            turn @ (Command::GoOn { .. } | Command::Say { .. }) if self.wanted.is_some() => {
+                self.behind.push_back(turn);
+            }
             Command::GoOn { turn_id, done } => {
                 self.waiting.insert(turn_id.clone(), done);
                 self.input(Input::GoOn { turn_id });
@@ -289,7 +303,10 @@ impl Actor {
                 self.waiting.insert(turn_id.clone(), done);
                 self.input(Input::User { turn_id, message });
             }
-            Command::Cancel { drop_queued } => self.input(Input::Cancel { drop_queued }),
+            Command::Cancel { drop_queued } => {
+                self.stop_compacting();
+                self.input(Input::Cancel { drop_queued });
+            }
             Command::Decide { call_id, decision } => {
                 self.asked.remove(&call_id);
                 self.input(Input::Decided { call_id, decision });
@@ -328,6 +345,7 @@ impl Actor {
             Command::Unfold { fold, done } => {
                 let _ = done.send(self.unfold(fold));
             }
+            Command::Compact(done) => self.compact_for_person(done),
             Command::Cost(done) => {
                 let _ = done.send(self.account().cost().clone());
             }

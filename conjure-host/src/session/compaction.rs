@@ -3,10 +3,11 @@
 
 use conjure_core::chat::{Meta, Part, Response, StopReason};
 use conjure_core::context::{Room, cut_point, summary_request, view_tokens};
-use conjure_core::log::{Entry, EntryBody, FoldState, Spending, folds};
+use conjure_core::log::{Entry, EntryBody, FoldState, Spending, folds, limit_words};
 use conjure_core::request::ToolChoice;
 use conjure_core::turn::Input;
 use conjure_skill_sdk::protocol::Observe;
+use tokio::sync::oneshot;
 
 use super::actor::Actor;
 use super::derived::room;
@@ -39,6 +40,33 @@ fn in_vain(meta: Meta) -> Input {
         on: Spending::Summary,
         meta,
     }
+}
+
+/// What a person's compaction came to: its entry, and how many tokens of the conversation the model
+/// reads now, about.
+pub(super) type Compacted = Result<(u64, u64), CompactError>;
+
+/// Why nothing is summarised that a person wants to be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CompactError {
+    /// A turn runs, or another summary is on its way.
+    #[error("a turn runs, or a summary is on its way: wait for its end, or cancel it")]
+    Busy,
+    /// All of it is the newest part.
+    #[error(
+        "there is nothing to summarise: before the newest part, which the model goes on reading as \
+         it is, there is not more than a summary would be"
+    )]
+    Nothing,
+    /// No summary came.
+    #[error("the conversation is not summarised: {error}")]
+    Failed {
+        /// Why.
+        error: String,
+    },
+    /// The session ended.
+    #[error("the session ended")]
+    Ended,
 }
 
 /// A fold that cannot be taken back.
@@ -101,6 +129,60 @@ impl Actor {
         None
     }
 
+    /// The same because a person wants it, while no turn runs.
+    pub(super) fn compact_for_person(&mut self, done: oneshot::Sender<Compacted>) {
+        let refused = if self.machine.is_busy() || self.compaction.is_some() {
+            Some(CompactError::Busy)
+        } else if let Some(Input::Exhausted { limit, value }) = self.exhausted() {
+            Some(CompactError::Failed {
+                error: format!("the limit {} is reached", limit_words(&limit, value)),
+            })
+        } else {
+            let room = room(&self.spec, &self.shared.models);
+            match cut_point(self.recorder.entries(), &room) {
+                Some(upto) => {
+                    self.ask_for_summary(upto, room, ToolChoice::Auto);
+                    None
+                }
+                None => Some(CompactError::Nothing),
+            }
+        };
+        match refused {
+            Some(error) => drop(done.send(Err(error))),
+            None => self.wanted = Some(done),
+        }
+    }
+
+    /// Gives up the summary that a person wanted.
+    pub(super) fn stop_compacting(&mut self) {
+        let Some(done) = self.wanted.take() else {
+            return;
+        };
+        if let Some(paid) = self.compaction.take().and_then(|asked| asked.stop()) {
+            self.input(paid);
+        }
+        let error = "it was cancelled".to_owned();
+        let _ = done.send(Err(CompactError::Failed { error }));
+    }
+
+    /// Tells the person what came of the summary that they wanted.
+    fn compacted_for_person(&mut self, done: oneshot::Sender<Compacted>, input: Input) {
+        let told = match input {
+            Input::CompactionFailed { error } => Err(CompactError::Failed { error }),
+            Input::Compacted { tokens, .. } => {
+                self.input(input);
+                let folds = folds(self.recorder.entries());
+                let newest = folds.last().map_or(0, |fold| fold.seq);
+                Ok((newest, tokens))
+            }
+            other => {
+                self.input(other);
+                Err(CompactError::Ended)
+            }
+        };
+        let _ = done.send(told);
+    }
+
     fn ask_for_summary(&mut self, upto: u64, room: Room, choice: ToolChoice) {
         let like = self.compile(&self.current.load_full());
         let target = self.target();
@@ -159,7 +241,10 @@ impl Actor {
             }
             other => other,
         };
-        self.input(input);
+        match self.wanted.take() {
+            Some(done) => self.compacted_for_person(done, input),
+            None => self.input(input),
+        }
     }
 
     fn folded(&self, upto: u64, summary: String, meta: Meta) -> Input {

@@ -8,7 +8,7 @@ use conjure_core::routing::{Decision as PolicyDecision, Pattern, Policy, Rule};
 use conjure_core::turn;
 use conjure_skill_sdk::protocol::CatalogRequest;
 
-use super::spec::{CompactAt, PolicySpec, SessionSpec};
+use super::spec::{CompactAt, PolicySpec, SessionSpec, SpecError};
 use crate::backend::Snapshot;
 use crate::provider::{ModelBook, ModelFacts};
 
@@ -80,6 +80,27 @@ pub(crate) fn room(spec: &SessionSpec, models: &ModelBook) -> Room {
         },
         _ => room,
     }
+}
+
+/// Whether a compaction can ever be due where the session says that it is.
+///
+/// # Errors
+/// [`SpecError::Invalid`] says the least that `compact_at` may be.
+pub(crate) fn check_compact_at(spec: &SessionSpec, models: &ModelBook) -> Result<(), SpecError> {
+    let Some(CompactAt::Tokens(tokens)) = spec.compact_at else {
+        return Ok(());
+    };
+    let least = room(spec, models).least_compact_at();
+    if tokens >= least {
+        return Ok(());
+    }
+    Err(SpecError::Invalid {
+        message: format!(
+            "`compact_at` = {tokens} can never apply: the newest part of a conversation stays as it \
+             is, and a summary takes room too, which comes to {least} tokens for this model; write \
+             {least} or more, or \"never\""
+        ),
+    })
 }
 
 /// What a request of the session is compiled with.

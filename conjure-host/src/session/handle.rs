@@ -18,8 +18,8 @@ use tokio_util::sync::CancellationToken;
 use super::actor::{Actor, Start};
 use super::asking::{ApprovalMode, PendingApproval};
 use super::budget::SpentBefore;
-use super::compaction::UnfoldError;
-use super::derived::whom;
+use super::compaction::{CompactError, UnfoldError};
+use super::derived::{check_compact_at, whom};
 use super::hub::{Hub, Subscription};
 use super::mailbox::{Command, MAILBOX};
 use super::place::Place;
@@ -61,6 +61,10 @@ impl Session {
         saved: Option<Saved>,
     ) -> Result<Self, SessionError> {
         spec.check()?;
+        // Of a saved session it was looked at when it was set.
+        if saved.is_none() {
+            check_compact_at(&spec, &shared.models)?;
+        }
         let spec = spec.with_base_url_at_its_provider();
         let provider = shared.provider(&spec)?;
         let thread = thread.unwrap_or_else(ThreadId::fresh);
@@ -346,10 +350,23 @@ impl Session {
         self.ask(Command::Cost).await.unwrap_or_default()
     }
 
+    /// Puts a summary in place of the older part of the conversation, as far as the model reads it,
+    /// while no turn runs. Gives back the compaction's entry, and how many tokens of the
+    /// conversation the model reads now, about. What is said meanwhile waits for it; a cancel ends
+    /// it.
+    ///
+    /// # Errors
+    /// [`CompactError`] says why nothing was summarised.
+    pub async fn compact(&self) -> Result<(u64, u64), CompactError> {
+        self.ask(Command::Compact)
+            .await
+            .unwrap_or(Err(CompactError::Ended))
+    }
+
     /// Takes a compaction back, the one that stands or that of an entry: from the next request on
     /// the model reads again what it hid. Gives back the compaction's entry, and how many tokens
-    /// of the conversation that makes, about; where that is too many, the next request makes
-    /// another one.
+    /// of the conversation that makes, about. It holds until somebody asks for another compaction,
+    /// or the provider refuses the conversation as too long.
     ///
     /// # Errors
     /// [`UnfoldError`] says what stands in the way.
@@ -443,7 +460,8 @@ pub struct Answer {
 pub enum ChatError {
     /// A limit ended it.
     #[error(
-        "the turn reached the limit {limit} = {value}; the history is kept, go on with another message"
+        "the turn reached the limit {}; the history is kept, go on with another message",
+        log::limit_words(.limit, *.value)
     )]
     Limit {
         /// Which.
@@ -491,6 +509,9 @@ pub enum SessionError {
     /// A compaction that is to be taken back.
     #[error(transparent)]
     Unfold(#[from] UnfoldError),
+    /// A summary that was asked for.
+    #[error(transparent)]
+    Compact(#[from] CompactError),
     /// A directory.
     #[error("the directory `{path}` cannot be used: {reason}")]
     Directory {

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
 use super::asking::{ApprovalMode, PendingApproval};
-use super::compaction::UnfoldError;
+use super::compaction::{CompactError, UnfoldError};
 use super::handle::{Answer, ChatError, SessionError, Settings};
 use super::spec::SessionSpec;
 use crate::artifacts::Artifact;
@@ -67,6 +67,7 @@ pub(crate) enum Command {
         fold: Option<u64>,
         done: oneshot::Sender<Result<(u64, u64), UnfoldError>>,
     },
+    Compact(oneshot::Sender<Result<(u64, u64), CompactError>>),
     Cost(oneshot::Sender<ThreadCost>),
     Entries(oneshot::Sender<Vec<Entry>>),
     Status(oneshot::Sender<Vec<BackendStatus>>),

@@ -33,7 +33,7 @@ pub(crate) use actor::passed;
 pub(crate) use budget::SpentBefore;
 pub(crate) use calls::{CallWith, Revision};
 pub(crate) use compaction::unfolding;
-pub(crate) use derived::{compile_settings, policy, room, rules, turn_settings};
+pub(crate) use derived::{check_compact_at, compile_settings, policy, room, rules, turn_settings};
 pub(crate) use exchange_dir::sweep;
 pub(crate) use handle::Saved;
 pub(crate) use mailbox::{Internal, Reports};
@@ -49,7 +49,7 @@ pub(crate) use thread_files::{fetch as fetch_files, files as thread_files};
 
 pub use asking::{ApprovalMode, PendingApproval};
 pub use calls::Calls;
-pub use compaction::UnfoldError;
+pub use compaction::{CompactError, UnfoldError};
 pub use handle::{Answer, ChatError, Session, SessionError, Settings};
 pub use hub::{Stamped, Subscription};
 pub use one_call::OpenError;

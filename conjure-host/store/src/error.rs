@@ -214,13 +214,15 @@ pub enum StoreError {
     /// What is to be removed is used.
     #[error(
         "the saved authentication `{name}` is used by the sessions {}; give these another one, \
-         or remove them first", sessions.join(", ")
+         or remove them first", names.join(", ")
     )]
     InUse {
         /// Its name.
         name: String,
         /// The ids of the sessions.
         sessions: Vec<String>,
+        /// What people call them, in the same order: their names, or their ids.
+        names: Vec<String>,
     },
     /// A quota does not allow it.
     #[error(

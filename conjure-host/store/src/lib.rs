@@ -19,6 +19,7 @@ mod ledger;
 mod lineage;
 mod maestro;
 mod migrations;
+mod orphans;
 mod pages;
 mod place;
 mod platform;

@@ -19,12 +19,12 @@ const ASKING: &str = "ask another process";
 const ANSWERING: &str = "answer another process";
 /// How long a process has to take a request.
 const TAKING: Duration = Duration::from_millis(900);
-/// How long it has to answer one that it took.
-const ANSWER: Duration = Duration::from_secs(30);
+/// How long it has to answer one that it took: it may have to ask a model.
+const ANSWER: Duration = Duration::from_secs(300);
 /// How often is looked where no word of the answer comes.
 const LOOK: Duration = Duration::from_millis(100);
 /// After how long nobody comes back for a request, in milliseconds.
-const OLD_MS: i64 = 120_000;
+const OLD_MS: i64 = 600_000;
 
 /// Another process that has something here.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub enum Reply {
     Answer(String),
     /// The other process did not take it within a second, and will not any more.
     NotTaken,
-    /// It took it, and gave no answer within half a minute.
+    /// It took it, and gave no answer within five minutes.
     NoAnswer,
 }
 

@@ -49,6 +49,8 @@ pub struct Run {
     pub error: Option<String>,
     /// What is said in it, until it is known to be in the thread: see [`Store::unwritten_runs`].
     pub message: Option<Message>,
+    /// What holds for it beside its session's settings, as whoever began it wrote it.
+    pub terms: Option<String>,
 }
 
 /// How it is with a run.
@@ -159,6 +161,7 @@ impl Run {
             spent: Spent::default(),
             error: None,
             message: None,
+            terms: None,
         }
     }
 
@@ -166,6 +169,12 @@ impl Run {
     #[must_use]
     pub fn with_message(self, message: Option<Message>) -> Self {
         Self { message, ..self }
+    }
+
+    /// The same with what holds for it.
+    #[must_use]
+    pub fn with_terms(self, terms: Option<String>) -> Self {
+        Self { terms, ..self }
     }
 
     /// Where a list goes on behind it.
@@ -176,7 +185,7 @@ impl Run {
         }
     }
 
-    fn of(row: &QueryResult) -> Result<Self, StoreError> {
+    pub(crate) fn of(row: &QueryResult) -> Result<Self, StoreError> {
         let id: String = column(row, "id")?;
         let state: String = column(row, "state")?;
         let known = RunState::ALL.into_iter().find(|s| s.as_str() == state);
@@ -198,6 +207,7 @@ impl Run {
             // One that this version cannot read holds up nothing else.
             message: column::<Option<String>>(row, "message")?
                 .and_then(|message| serde_json::from_str(&message).ok()),
+            terms: text(row, "terms")?,
         })
     }
 }
@@ -260,7 +270,8 @@ impl Store {
         };
         let sql = format!(
             "INSERT INTO runs (id, session_id, thread_id, owner, state, beat_ms, queued_at_ms, \
-             started_at_ms, message) VALUES ($1, $2, $3, $4, $5, {now}, {now}, {started}, $6) \
+             started_at_ms, message, terms) \
+             VALUES ($1, $2, $3, $4, $5, {now}, {now}, {started}, $6, $7) \
              ON CONFLICT (id) DO NOTHING RETURNING *"
         );
         let state = match run.state {
@@ -272,13 +283,14 @@ impl Store {
             what: BEGINNING,
             reason: format!("what is said in it cannot be written: {error}"),
         })?;
-        let values: [Value; 6] = [
+        let values: [Value; 7] = [
             run.id.as_str().into(),
             run.session_id.into(),
             run.thread.as_str().into(),
             owner.into(),
             state.as_str().into(),
             message.into(),
+            run.terms.into(),
         ];
         let Some(row) = tx.one(&sql, values).await? else {
             return Err(StoreError::NameTaken {
@@ -444,15 +456,17 @@ impl Store {
         Ok(beaten)
     }
 
-    /// Ends every run as interrupted that is not over and whose process is gone: dead, or silent
-    /// for so long that its threads may be taken. The time of its end is when it was last heard of.
-    /// The runs that this ended, by their ids.
+    /// Ends every run as interrupted that was begun and is not over, or waits and is no session's,
+    /// and whose process is gone: dead, or silent for so long that its threads may be taken. The
+    /// time of its end is when it was last heard of. The runs that this ended, by their ids; what
+    /// waits in sessions is for [`Store::adopt_runs`].
     ///
     /// # Errors
     /// What the database says; no run is ended then.
     pub async fn take_over_runs(&self) -> Result<Vec<Run>, StoreError> {
         let tx = self.db().begin(true, CHANGING).await?;
-        let sql = "SELECT DISTINCT owner FROM runs WHERE ended_at_ms IS NULL ORDER BY owner";
+        let sql = "SELECT DISTINCT owner FROM runs WHERE ended_at_ms IS NULL \
+                   AND (state <> 'queued' OR session_id IS NULL) ORDER BY owner";
         let mut ended = Vec::new();
         for row in tx.all(sql, []).await? {
             let owner: String = column(&row, "owner")?;
@@ -461,8 +475,8 @@ impl Store {
             }
             let sql = format!(
                 "UPDATE runs SET state = 'interrupted', ended_at_ms = beat_ms WHERE id IN \
-                 (SELECT id FROM runs WHERE owner = $1 AND ended_at_ms IS NULL ORDER BY id{}) \
-                 RETURNING *",
+                 (SELECT id FROM runs WHERE owner = $1 AND ended_at_ms IS NULL \
+                 AND (state <> 'queued' OR session_id IS NULL) ORDER BY id{}) RETURNING *",
                 for_update(tx.backend())
             );
             for row in tx.all(&sql, [owner.into()]).await? {

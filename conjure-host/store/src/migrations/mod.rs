@@ -6,6 +6,7 @@
 pub(crate) mod m0001_first;
 pub(crate) mod m0002_said;
 pub(crate) mod m0003_requests;
+pub(crate) mod m0004_terms;
 pub(crate) mod rollback;
 
 use std::path::Path;
@@ -28,6 +29,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0001_first::Migration),
             Box::new(m0002_said::Migration),
             Box::new(m0003_requests::Migration),
+            Box::new(m0004_terms::Migration),
         ]
     }
 }

@@ -156,6 +156,7 @@ impl Store {
         if !used.is_empty() {
             return Err(StoreError::InUse {
                 name: auth.name,
+                names: used.iter().map(known_as).collect(),
                 sessions: used.into_iter().map(|session| session.id).collect(),
             });
         }
@@ -164,4 +165,10 @@ impl Store {
             .map_err(StoreError::of("remove it"))?;
         tx.commit().await
     }
+}
+
+/// What people call a session.
+fn known_as(session: &sessions::Model) -> String {
+    let name = session.name.as_ref().filter(|name| !name.is_empty());
+    name.map_or_else(|| session.id.clone(), |name| format!("`{name}`"))
 }

@@ -46,7 +46,7 @@ async fn a_saved_auth_has_a_name_of_its_own_and_stays_while_it_is_used(bed: Bed)
         .await
         .unwrap();
     let error = store.delete_auth(&kept.id).await.unwrap_err();
-    let StoreError::InUse { name, sessions } = &error else {
+    let StoreError::InUse { name, sessions, .. } = &error else {
         panic!("{error}");
     };
     assert_eq!(

@@ -13,7 +13,7 @@ use sea_orm_migration::prelude::{
 };
 
 use crate::migrations::rollback::restore_newest;
-use crate::migrations::{m0001_first, m0002_said, m0003_requests};
+use crate::migrations::{m0001_first, m0002_said, m0003_requests, m0004_terms};
 use crate::{Options, Place, Record, Store, StoreError};
 
 use super::postgres::Server;
@@ -267,6 +267,7 @@ impl<const FAILS: bool> MigratorTrait for Three<FAILS> {
             Box::new(m0001_first::Migration),
             Box::new(m0002_said::Migration),
             Box::new(m0003_requests::Migration),
+            Box::new(m0004_terms::Migration),
             Box::new(Later::<FAILS>),
         ]
     }

@@ -9,6 +9,7 @@ mod labels;
 mod maestro;
 mod migrations;
 mod model;
+mod orphans;
 mod postgres;
 mod requests;
 mod runs;

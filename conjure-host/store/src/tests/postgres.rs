@@ -8,7 +8,7 @@ use sea_orm::{ConnectionTrait as _, Database};
 use crate::Place;
 
 use super::{
-    Bed, idempotency, keeping, labels, requests, runs, runtime, threads, transfer, writing,
+    Bed, idempotency, keeping, labels, orphans, requests, runs, runtime, threads, transfer, writing,
 };
 
 /// A server, which ends with this value where this test began it.
@@ -60,6 +60,7 @@ fn every_case_holds_over_postgres_too() {
         labels::ALL,
         writing::ALL,
         keeping::ALL,
+        orphans::ALL,
         requests::ALL,
         runs::ALL,
         idempotency::ALL,

@@ -155,3 +155,42 @@ fn a_server_that_does_not_answer_is_named() {
     assert_eq!(problem["owner"], owner, "{problem}");
     both.at_two("POST", "/cancel", &json!({})).is(204);
 }
+
+#[test]
+fn what_waited_at_a_server_that_was_killed_is_said_before_what_is_said_later() {
+    let both = Two::on_sqlite();
+    let _turn = both.begin("never");
+    let waiting = ["Second", "Third"].map(|said| both.one.say(&both.session, said));
+    both.one.server.running.signal(Signal::KILL);
+    for answer in ["To the second.", "To the third.", "To the newest."] {
+        both.one.model.says(Message::new().text(answer));
+    }
+    let newest = both
+        .at_two("POST", "/turns", &json!({ "text": "Newest" }))
+        .is(202)
+        .json();
+    for turn in waiting.iter().chain([&newest]) {
+        let turn = format!("/api/v1/turns/{}?wait=20", text(&turn["turn"]));
+        let over = both.two.get(&turn).is(200).json();
+        assert_eq!(over["state"], "completed", "{over}");
+    }
+    let entries = format!("/api/v1/threads/{}/entries?limit=200", both.thread);
+    let entries = both.two.get(&entries).is(200).json();
+    let said: Vec<&str> = entries["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|entry| entry["message"]["content"][0]["text"].as_str())
+        .filter(|text| !text.starts_with("A l"))
+        .collect();
+    let expected = [
+        "Tell",
+        "Second",
+        "To the second.",
+        "Third",
+        "To the third.",
+        "Newest",
+        "To the newest.",
+    ];
+    assert_eq!(said, expected);
+}

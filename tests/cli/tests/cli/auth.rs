@@ -278,7 +278,7 @@ fn a_life_of_a_saved_auth() {
     exit code 2
     --- stdout
     --- stderr
-    error: there is a saved authentication named `work` already; choose another name
+    error: there is a saved auth `openai/api_key/work` already: `conjure auth replace openai/api_key/work` saves another credential in its place, such as one without a typing error, and `conjure auth remove openai/api_key/work` takes it away
 
     $ conjure auth add work --provider anthropic
     exit code 0

@@ -84,6 +84,7 @@ fn lines_with_a_slash_are_for_the_host() {
     /model PROVIDER/MODEL   go on with another model, of any provider
     /check PROVIDER/MODEL   what that model would get of this conversation
     /cost                   what it cost so far
+    /compact                put a summary in place of the older part, as far as the model reads it
     /unfold                 let the model read again what a summary hides
     /help                   this
     /quit                   end the conversation (or Ctrl-D)
@@ -95,6 +96,7 @@ fn lines_with_a_slash_are_for_the_host() {
     /model PROVIDER/MODEL   go on with another model, of any provider
     /check PROVIDER/MODEL   what that model would get of this conversation
     /cost                   what it cost so far
+    /compact                put a summary in place of the older part, as far as the model reads it
     /unfold                 let the model read again what a summary hides
     /help                   this
     /quit                   end the conversation (or Ctrl-D)

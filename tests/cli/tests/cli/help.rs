@@ -70,6 +70,7 @@ fn the_program() {
       models       List models: what the providers offer, context sizes, prices
       session      Keep sessions: auth, model, directory, persona, memory, tools, and the thread they go
                    on with
+      persona      Keep personas: who the model is to be, under a name that sessions choose
       thread       Look at threads and change them: list, show, cost, fork, rename, clear, export,
                    import
       serve        Serve the HTTP API

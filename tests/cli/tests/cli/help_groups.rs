@@ -346,17 +346,18 @@ fn thread() {
     Usage: conjure thread [OPTIONS] <COMMAND>
 
     Commands:
-      list    List the threads, the newest first
-      show    Show what was said and done, and which of it the model reads as a summary
-      check   Say what sending it to another model would change, before anything is sent
-      cost    Show what it cost, turn by turn, and why
-      fork    Begin another thread behind an entry of this one; both go on for themselves
-      rename  Give it a name; the names before are kept as its history
-      clear   Delete what it holds for good, except for what its forks show; its id stays
-      export  Write it as JSON lines, one record a line, or as a cassette to be replayed
-      import  Read a thread that was exported
-      unfold  Let the model read again what a compaction hides
-      help    Print this message or the help of the given subcommand(s)
+      list     List the threads, the newest first
+      show     Show what was said and done, and which of it the model reads as a summary
+      check    Say what sending it to another model would change, before anything is sent
+      cost     Show what it cost, turn by turn, and why
+      fork     Begin another thread behind an entry of this one; both go on for themselves
+      rename   Give it a name; the names before are kept as its history
+      clear    Delete what it holds for good, except for what its forks show; its id stays
+      export   Write it as JSON lines, one record a line, or as a cassette to be replayed
+      import   Read a thread that was exported
+      compact  Put a summary in place of its older part, as far as the model reads it
+      unfold   Let the model read again what a compaction hides
+      help     Print this message or the help of the given subcommand(s)
 
     Options:
           --data-dir <DIR>
@@ -417,7 +418,8 @@ fn thread_cost() {
     assert_snapshot!(help("thread cost"), @"
     Show what it cost, turn by turn, and why
 
-    Prices are those that `conjure models` shows, in US dollars; tokens are the provider's count.
+    Prices are those that `conjure models` shows, in US dollars; tokens are the provider's count. Beside
+    the sum stands what a turn came to on average, of all turns and of the newest.
 
     Usage: conjure thread cost [OPTIONS] <ID>
 
@@ -426,6 +428,11 @@ fn thread_cost() {
               The thread
 
     Options:
+          --last <N>
+              How many of the newest turns the second average is of
+              
+              [default: 10]
+
           --data-dir <DIR>
               Where threads, copies of plugins and their values are kept
 
@@ -453,7 +460,7 @@ fn thread_unfold() {
     Let the model read again what a compaction hides
 
     Compactions are named by their entry; `conjure thread show` tells them. Nothing was deleted by them.
-    Where the conversation is too long again, the next request makes another one.
+    It holds until you ask for another one, or the provider refuses the conversation as too long.
 
     Usage: conjure thread unfold [OPTIONS] <ID> [ENTRY]
 

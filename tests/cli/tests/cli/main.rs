@@ -69,6 +69,8 @@ mod routes;
 #[cfg(test)]
 mod run;
 #[cfg(test)]
+mod saved_things;
+#[cfg(test)]
 mod session;
 #[cfg(test)]
 mod session_waiting;
@@ -84,6 +86,8 @@ mod stage;
 mod switching;
 #[cfg(test)]
 mod telemetry;
+#[cfg(test)]
+mod thread_entries;
 #[cfg(test)]
 mod threads;
 #[cfg(test)]

@@ -125,20 +125,19 @@ fn a_thread_is_named_after_what_is_said_in_it_and_a_name_of_ones_own_stays() {
         labels.collect::<Vec<_>>()
     };
     ask(&workspace, &model, &["Hi."], "Hello.");
-    assert_eq!(labels(), [""]);
-    let thread = thread_ids(&workspace).unwrap().swap_remove(0);
+    assert_eq!(labels(), ["Hi"]);
     let question = "Sort the invoices by date, my token is sk-aaaaaaaaaaaaaaaaaaaa";
-    ask(
-        &workspace,
-        &model,
-        &["--thread", &thread, question],
-        "Done.",
-    );
-    assert_eq!(labels(), ["Sort Invoices Date Token"]);
+    ask(&workspace, &model, &[question], "Done.");
+    assert_eq!(labels(), ["Sort Invoices Date Token", "Hi"]);
+    let thread = thread_ids(&workspace).unwrap().into_iter().max().unwrap();
     ask(&workspace, &model, &[question], "Done.");
     assert_eq!(
         labels(),
-        ["Sort Invoices Date Token 2", "Sort Invoices Date Token"]
+        [
+            "Sort Invoices Date Token 2",
+            "Sort Invoices Date Token",
+            "Hi"
+        ]
     );
     done(&workspace, &["thread", "rename", &thread, "Mine"]);
     ask(
@@ -147,7 +146,7 @@ fn a_thread_is_named_after_what_is_said_in_it_and_a_name_of_ones_own_stays() {
         &["--thread", &thread, "Print all pages twice"],
         "Done.",
     );
-    assert_eq!(labels(), ["Sort Invoices Date Token 2", "Mine"]);
+    assert_eq!(labels(), ["Sort Invoices Date Token 2", "Mine", "Hi"]);
 }
 
 #[test]
