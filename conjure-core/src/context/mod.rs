@@ -4,6 +4,7 @@
 //! Pure functions from logs, settings and tables to text and requests. Sends nothing and stores
 //! nothing.
 
+mod call_failure;
 mod command_words;
 pub mod compile;
 mod conversation;
@@ -21,6 +22,7 @@ mod skill_paths;
 pub mod skills_prompt;
 mod summary;
 
+pub use call_failure::{CallFailure, CallFailureKind};
 pub use compile::{CompileSettings, compile};
 pub use conversation::conversation;
 pub use estimate::{request_tokens, text_tokens};

@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 
+use super::{CallFailure, CallFailureKind};
 use crate::chat::ArtifactRef;
 
 /// How a command ended.
@@ -32,28 +33,38 @@ impl CommandEnd<'_> {
         self.exit_code != Some(0) || self.timed_out_after_ms.is_some()
     }
 
-    /// The text for the model: output first, then everything that it must know to go on.
-    pub fn text(&self) -> String {
-        let mut text = self.stdout.to_owned();
-        if !self.stderr.is_empty() {
-            new_line(&mut text);
-            text.push_str("[stderr]\n");
-            text.push_str(self.stderr);
+    /// The whole result for the model: the text, and where the command failed which call of whom it
+    /// was and what to do.
+    pub fn text_for(&self, tool: &str, backend: &str) -> String {
+        let said = self.text();
+        if !self.failed() {
+            return said;
         }
-        if self.dropped_bytes > 0 {
-            new_line(&mut text);
-            let _ = write!(
-                text,
-                "[{} bytes of output before this are left out",
-                self.dropped_bytes
-            );
-            match self.full_output {
-                Some(file) => {
-                    let _ = write!(text, "; all of it is in {}]", file_words(file));
-                }
-                None => text.push(']'),
+        let kind = match self.timed_out_after_ms {
+            Some(limit_ms) => {
+                let failure = CallFailure {
+                    tool,
+                    backend: Some(backend),
+                    kind: CallFailureKind::TimedOut { limit_ms },
+                };
+                let mut text = self.output();
+                new_line(&mut text);
+                let _ = write!(text, "[{failure}]");
+                return text;
             }
+            None => CallFailureKind::CommandFailed { said: &said },
+        };
+        CallFailure {
+            tool,
+            backend: Some(backend),
+            kind,
         }
+        .to_string()
+    }
+
+    /// The text for the model: output first, then how it ended.
+    pub fn text(&self) -> String {
+        let mut text = self.output();
         match (self.timed_out_after_ms, self.exit_code, self.signal) {
             (Some(limit), _, _) => {
                 new_line(&mut text);
@@ -79,6 +90,31 @@ impl CommandEnd<'_> {
         }
         if text.is_empty() {
             text.push_str("(no output)");
+        }
+        text
+    }
+
+    /// What it wrote, as far as it is kept, and where the rest is.
+    fn output(&self) -> String {
+        let mut text = self.stdout.to_owned();
+        if !self.stderr.is_empty() {
+            new_line(&mut text);
+            text.push_str("[stderr]\n");
+            text.push_str(self.stderr);
+        }
+        if self.dropped_bytes > 0 {
+            new_line(&mut text);
+            let _ = write!(
+                text,
+                "[{} bytes of output before this are left out",
+                self.dropped_bytes
+            );
+            match self.full_output {
+                Some(file) => {
+                    let _ = write!(text, "; all of it is in {}]", file_words(file));
+                }
+                None => text.push(']'),
+            }
         }
         text
     }
@@ -182,6 +218,35 @@ mod tests {
         };
         assert!(end.failed());
         assert_eq!(end.text(), "line\n[stderr]\nno such file\n[exit code 2]");
+    }
+
+    #[test]
+    fn a_failing_command_names_its_tool_and_backend_and_what_to_do() {
+        let failing = CommandEnd {
+            stderr: "no such file\n",
+            exit_code: Some(2),
+            ..CommandEnd::default()
+        };
+        let late = CommandEnd {
+            stdout: "some",
+            timed_out_after_ms: Some(3000),
+            ..CommandEnd::default()
+        };
+        let told = [failing, late].map(|end| end.text_for("a_bash_tool", "local"));
+        insta::assert_snapshot!(told.join("\n--\n"), @"
+        [stderr]
+        no such file
+        [exit code 2]
+        [The call of `a_bash_tool` on backend `local` failed with what stands above. Correct the command, or do it in another way.]
+        --
+        some
+        [The call of `a_bash_tool` on backend `local` was ended by its time limit of 3 s, with everything that it had started. Do less at a time; the person can give the tools of `local` more time with `[[timeout]]` in the session file.]
+        ");
+        let fine = CommandEnd {
+            exit_code: Some(0),
+            ..CommandEnd::default()
+        };
+        assert_eq!(fine.text_for("a_bash_tool", "local"), "(no output)");
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! After a crash: what must be written so that a thread can go on.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::{CallEnd, Entry, EntryBody, Outcome};
 use crate::chat::FunctionCallOutput;
+use crate::context::{CallFailure, CallFailureKind};
 
 /// The entries that close what was open when the host ended: each call without a result gets one,
 /// and the turn is marked. Nothing when nothing was open; the same for the same log.
@@ -13,17 +14,19 @@ use crate::chat::FunctionCallOutput;
 pub fn recover(entries: &[Entry]) -> Vec<EntryBody> {
     let mut open_turn = None;
     let mut calls = Vec::new();
-    let mut started = HashSet::new();
+    let mut started = HashMap::new();
     let mut ended = HashSet::new();
     for entry in entries {
         match &entry.body {
             EntryBody::TurnStarted { turn_id } => open_turn = Some(turn_id.clone()),
             EntryBody::TurnEnded { .. } => open_turn = None,
             EntryBody::Message { message } => {
-                calls.extend(message.calls().map(|call| call.call_id.as_str()));
+                calls.extend(message.calls());
             }
-            EntryBody::CallStarted { call_id, .. } => {
-                started.insert(call_id.as_str());
+            EntryBody::CallStarted {
+                call_id, backend, ..
+            } => {
+                started.insert(call_id.as_str(), backend.as_str());
             }
             EntryBody::CallEnded { output, .. } => {
                 ended.insert(output.call_id.as_str());
@@ -33,23 +36,20 @@ pub fn recover(entries: &[Entry]) -> Vec<EntryBody> {
     }
     let mut closing: Vec<EntryBody> = calls
         .into_iter()
-        .filter(|id| !ended.contains(id))
-        .map(|id| {
-            let (text, end) = if started.contains(id) {
-                (
-                    "The host ended while this call ran. Whether it took effect is not known; it \
-                     was not repeated. Check before you call it again.",
-                    CallEnd::Indeterminate,
-                )
-            } else {
-                (
-                    "The host ended before this call was begun, as far as its log tells. It was not \
-                     repeated.",
-                    CallEnd::Refused,
-                )
+        .filter(|call| !ended.contains(call.call_id.as_str()))
+        .map(|call| {
+            let backend = started.get(call.call_id.as_str()).copied();
+            let (kind, end) = match backend {
+                Some(_) => (CallFailureKind::HostEndedWhile, CallEnd::Indeterminate),
+                None => (CallFailureKind::HostEndedBefore, CallEnd::Refused),
+            };
+            let text = CallFailure {
+                tool: &call.name,
+                backend,
+                kind,
             };
             EntryBody::CallEnded {
-                output: FunctionCallOutput::text(id, text, true),
+                output: FunctionCallOutput::text(&call.call_id, text.to_string(), true),
                 end,
                 duration_ms: 0,
                 meta: None,

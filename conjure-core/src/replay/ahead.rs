@@ -141,7 +141,8 @@ pub(super) fn limits(rest: &[Entry], set: &Settings) -> Settings {
 /// The limit that kept a call from running, as its result tells it.
 fn over_limit(output: &FunctionCallOutput) -> Option<(String, u64)> {
     let text = output.joined_text();
-    let (limit, rest) = text.strip_prefix(words::OVER_LIMIT)?.split_once(" = ")?;
+    let (_, limit) = text.split_once(words::OVER_LIMIT)?;
+    let (limit, rest) = limit.split_once(" = ")?;
     let (value, _) = rest.split_once(' ')?;
     Some((limit.to_owned(), value.parse().ok()?))
 }
@@ -176,7 +177,7 @@ pub(super) fn all_refused_with(rest: &[Entry], message: &Message, words: &str) -
             EntryBody::CallEnded { output, end, .. } => {
                 output.call_id == call.call_id
                     && *end == CallEnd::Refused
-                    && output.joined_text() == words
+                    && output.joined_text().contains(words)
             }
             _ => false,
         })
@@ -407,7 +408,7 @@ pub(super) fn is_limit(end: Option<&EntryBody>) -> bool {
 /// Whether a reply that nothing follows ended its turn itself: none of its calls came to be judged.
 pub(super) fn ends_the_turn(rest: &[Entry], message: &Message) -> bool {
     let unjudged = [words::ENDED_BEFORE, words::CUT_SHORT, words::OVER_LIMIT];
-    let is_unjudged = |text: &str| unjudged.iter().any(|words| text.starts_with(words));
+    let is_unjudged = |text: &str| unjudged.iter().any(|words| text.contains(words));
     message.calls().all(|call| {
         rest.iter().any(|entry| match &entry.body {
             EntryBody::CallEnded { output, end, .. } => {

@@ -9,10 +9,10 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::ahead::{closing, is_outside, may_be_outside, reply};
 use super::setup::{Frame, Setup};
-use crate::chat::FunctionCall;
-use crate::log::{Entry, EntryBody};
+use crate::chat::{FunctionCall, OutputPart};
+use crate::log::{CallEnd, Entry, EntryBody};
 use crate::routing::RoutingTable;
-use crate::turn::{Action, Input, Judge as _, Machine, TableJudge, Verdict};
+use crate::turn::{Action, Input, Judge, Machine, TableJudge, Verdict};
 
 /// Something that was found; `at` is the place of the entry that it belongs to.
 pub(super) enum Fact<'a> {
@@ -156,6 +156,55 @@ pub(super) fn drive(
     }
 }
 
+/// Whether both are a result of the machine's own for one call that was not run. Its words are not
+/// compared: another version may have had others.
+fn is_same_refusal(logged: &EntryBody, made: &EntryBody) -> bool {
+    let refusal = |body: &EntryBody| match body {
+        EntryBody::CallEnded {
+            output,
+            end: end @ (CallEnd::Refused | CallEnd::Cancelled),
+            duration_ms: 0,
+            meta: None,
+        } if output.is_error => Some((output.call_id.clone(), *end)),
+        _ => None,
+    };
+    refusal(logged).is_some_and(|logged| Some(logged) == refusal(made))
+}
+
+/// What was decided about calls, and who would have run them: as the log tells, else by the tools
+/// that there were.
+struct LoggedJudge<'a> {
+    verdicts: &'a HashMap<String, Verdict>,
+    table: &'a RoutingTable,
+    rest: &'a [Entry],
+}
+
+impl Judge for LoggedJudge<'_> {
+    fn judge(&self, call: &FunctionCall) -> Verdict {
+        let unknown = || Verdict::Refuse {
+            text: String::new(),
+        };
+        let verdict = self.verdicts.get(&call.call_id).cloned();
+        verdict.unwrap_or_else(unknown)
+    }
+
+    fn backend(&self, tool: &str) -> Option<&str> {
+        let texts = self.rest.iter().filter_map(|entry| match &entry.body {
+            EntryBody::CallEnded { output, .. } => match output.output.first() {
+                Some(OutputPart::Text { text }) => Some(text.as_str()),
+                _ => None,
+            },
+            _ => None,
+        });
+        let begin = format!("The call of `{tool}`");
+        let mut told = texts.filter_map(|text| text.strip_prefix(&begin));
+        match told.next() {
+            Some(told) => told.strip_prefix(" on backend `")?.split('`').next(),
+            None => self.table.route(tool).map(|route| &*route.backend),
+        }
+    }
+}
+
 impl<'a> Drive<'a, '_> {
     /// The entries from the next one on.
     pub(super) fn rest(&self) -> &'a [Entry] {
@@ -164,12 +213,10 @@ impl<'a> Drive<'a, '_> {
 
     /// Gives the machine an input, and holds what it does against the log.
     pub(super) fn input(&mut self, input: Input) -> Result<(), Stuck> {
-        let verdicts = &self.verdicts;
-        let judge = |call: &FunctionCall| {
-            let unknown = || Verdict::Refuse {
-                text: String::new(),
-            };
-            verdicts.get(&call.call_id).cloned().unwrap_or_else(unknown)
+        let judge = LoggedJudge {
+            verdicts: &self.verdicts,
+            table: self.table(),
+            rest: self.rest(),
         };
         self.waiting.is_ending |= matches!(input, Input::Cancel { .. } | Input::Exhausted { .. });
         let actions = self.machine.handle(input, &judge);
@@ -227,7 +274,7 @@ impl<'a> Drive<'a, '_> {
             return Ok(());
         }
         while let Some(entry) = self.script.get(self.at) {
-            if entry.body == body {
+            if entry.body == body || is_same_refusal(&entry.body, &body) {
                 self.written(&body);
                 return Ok(());
             }

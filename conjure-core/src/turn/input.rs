@@ -131,7 +131,8 @@ pub enum Decision {
     Allow,
     /// It does not.
     Deny {
-        /// What the model is told.
+        /// What the model is told: the whole result, such as a
+        /// [`CallFailure`](crate::context::CallFailure) says it. Empty: that the person said no.
         reason: String,
     },
 }

@@ -8,6 +8,11 @@ use crate::chat::FunctionCall;
 pub trait Judge {
     /// What becomes of the call.
     fn judge(&self, call: &FunctionCall) -> Verdict;
+
+    /// The backend instance that runs a tool, for the words of results; none where nobody does.
+    fn backend(&self, _tool: &str) -> Option<&str> {
+        None
+    }
 }
 
 impl<F: Fn(&FunctionCall) -> Verdict> Judge for F {

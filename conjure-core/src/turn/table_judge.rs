@@ -7,6 +7,7 @@ use std::collections::HashSet;
 
 use super::judge::{Judge, Verdict};
 use crate::chat::FunctionCall;
+use crate::context::{CallFailure, CallFailureKind};
 use crate::routing::{Decision, Mode, Policy, PolicyCall, Route, RoutingTable};
 
 /// How many tools a message names.
@@ -67,9 +68,9 @@ impl<'a> TableJudge<'a> {
             return format!("The tool `{shown}` cannot be used: {}", kept_out.error);
         }
         let what = if self.removed.contains(name) {
-            format!("The tool `{shown}` was removed while the session ran.")
+            format!("The tool `{shown}` was removed while the session ran; no backend has it now.")
         } else {
-            format!("There is no tool `{shown}`.")
+            format!("There is no tool `{shown}`; no backend of this session has it.")
         };
         let near = self.near(name);
         let all = self.table.routes();
@@ -127,6 +128,10 @@ impl<'a> TableJudge<'a> {
 }
 
 impl Judge for TableJudge<'_> {
+    fn backend(&self, tool: &str) -> Option<&str> {
+        self.table.route(tool).map(|route| &*route.backend)
+    }
+
     fn judge(&self, call: &FunctionCall) -> Verdict {
         let Some(route) = self.table.route(&call.name) else {
             return Verdict::Refuse {
@@ -154,21 +159,32 @@ impl Judge for TableJudge<'_> {
                 lane,
                 reason: verdict.to_string(),
             },
-            Decision::Ask => Verdict::Refuse {
-                text: format!(
-                    "This call was not run: a person would have to allow it ({verdict}), and \
-                     nobody is there to be asked. Whoever started this session can allow it \
-                     with `--allow '{}'`.",
-                    call.name
-                ),
-            },
-            Decision::Deny => Verdict::Refuse {
-                text: format!(
-                    "This call was not run: the session's policy does not allow it ({verdict}). \
-                     Do not try to reach the same in another way."
-                ),
-            },
+            Decision::Ask => refused(
+                call,
+                &backend,
+                CallFailureKind::NobodyToAsk {
+                    reason: &verdict.to_string(),
+                },
+            ),
+            Decision::Deny => refused(
+                call,
+                &backend,
+                CallFailureKind::Denied {
+                    reason: &verdict.to_string(),
+                },
+            ),
         }
+    }
+}
+
+fn refused(call: &FunctionCall, backend: &str, kind: CallFailureKind<'_>) -> Verdict {
+    let failure = CallFailure {
+        tool: &call.name,
+        backend: Some(backend),
+        kind,
+    };
+    Verdict::Refuse {
+        text: failure.to_string(),
     }
 }
 
@@ -343,10 +359,10 @@ mod tests {
         insta::assert_debug_snapshot!(refusals, @r#"
         [
             Refuse {
-                text: "This call was not run: the session's policy does not allow it (deny by the rule `cache_*`). Do not try to reach the same in another way.",
+                text: "The call of `cache_execute` on backend `native` was not run: the session's policy does not allow it (deny by the rule `cache_*`). Do not try to reach the same in another way.",
             },
             Refuse {
-                text: "This call was not run: a person would have to allow it (ask by default for a tool with effects `write`), and nobody is there to be asked. Whoever started this session can allow it with `--allow 'analyzer_bash_tool'`.",
+                text: "The call of `analyzer_bash_tool` on backend `local` was not run: a person would have to allow it (ask by default for a tool with effects `write`), and nobody is there to be asked. Whoever started this session can allow it with `--allow 'analyzer_bash_tool'`.",
             },
         ]
         "#);
@@ -376,21 +392,21 @@ mod tests {
         })
         .collect();
         insta::assert_snapshot!(told.join("\n"), @r#"
-        There is no tool `log_fetcher.execute`. Did you mean `log-fetcher_execute`?
-        There is no tool `log-fetcher_exec`. Did you mean `log-fetcher_execute` or `log-fetcher_read`?
-        There is no tool `bash_tool`. Did you mean `analyzer_bash_tool`?
-        There is no tool `functions.clock_now`. Did you mean `clock_now`?
-        There is no tool `view`. Did you mean `other_view`?
-        The tool `old_tool` was removed while the session ran. The tools are `cache_execute`, `clock_now`, `log-fetcher_execute`, `log-fetcher_read`, `analyzer_bash_tool`, `other_view`.
-        The tool `log-fetcher_write` was removed while the session ran. Did you mean `log-fetcher_read` or `log-fetcher_execute`?
-        There is no tool ``. The tools are `cache_execute`, `clock_now`, `log-fetcher_execute`, `log-fetcher_read`, `analyzer_bash_tool`, `other_view`.
-        There is no tool `xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx`. The tools are `cache_execute`, `clock_now`, `log-fetcher_execute`, `log-fetcher_read`, `analyzer_bash_tool`, `other_view`.
+        There is no tool `log_fetcher.execute`; no backend of this session has it. Did you mean `log-fetcher_execute`?
+        There is no tool `log-fetcher_exec`; no backend of this session has it. Did you mean `log-fetcher_execute` or `log-fetcher_read`?
+        There is no tool `bash_tool`; no backend of this session has it. Did you mean `analyzer_bash_tool`?
+        There is no tool `functions.clock_now`; no backend of this session has it. Did you mean `clock_now`?
+        There is no tool `view`; no backend of this session has it. Did you mean `other_view`?
+        The tool `old_tool` was removed while the session ran; no backend has it now. The tools are `cache_execute`, `clock_now`, `log-fetcher_execute`, `log-fetcher_read`, `analyzer_bash_tool`, `other_view`.
+        The tool `log-fetcher_write` was removed while the session ran; no backend has it now. Did you mean `log-fetcher_read` or `log-fetcher_execute`?
+        There is no tool ``; no backend of this session has it. The tools are `cache_execute`, `clock_now`, `log-fetcher_execute`, `log-fetcher_read`, `analyzer_bash_tool`, `other_view`.
+        There is no tool `xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx`; no backend of this session has it. The tools are `cache_execute`, `clock_now`, `log-fetcher_execute`, `log-fetcher_read`, `analyzer_bash_tool`, `other_view`.
         "#);
         let empty = RoutingTable::default();
         assert_eq!(
             TableJudge::new(&empty, &policy).judge(&call("x")),
             Verdict::Refuse {
-                text: "There is no tool `x`. This session has no tools.".to_owned()
+                text: "There is no tool `x`; no backend of this session has it. This session has no tools.".to_owned()
             }
         );
     }

@@ -2,20 +2,22 @@
 
 use super::{Action, Judge, Machine, Outcome, Phase, Step, Turn, announced, describe, limit};
 use crate::chat::{CallOutput, Event, FunctionCall, FunctionCallOutput};
+use crate::context::{CallFailure, CallFailureKind};
 use crate::log::{CallEnd, EntryBody};
 use crate::turn::{Decision, Verdict};
 
 impl Machine {
     pub(super) fn begin_step(&mut self, calls: Vec<FunctionCall>, judge: &dyn Judge) {
         if let Some(outcome) = self.spent(calls.len()) {
-            let text = format!("This call was not run: {}.", describe(&outcome));
-            self.refuse_all(&calls, &text);
+            let limit = describe(&outcome);
+            let kind = CallFailureKind::OverLimit { limit: &limit };
+            self.refuse_all(&calls, kind, judge);
             self.finish(outcome);
             return;
         }
         let mut step = Step::default();
         for call in calls {
-            let verdict = match bad_arguments(&call) {
+            let verdict = match bad_arguments(&call, judge) {
                 Some(text) => Verdict::Refuse { text },
                 None => judge.judge(&call),
             };
@@ -153,22 +155,38 @@ impl Machine {
             }
             Decision::Deny { reason } => {
                 if step.deny(call_id) {
-                    let name = step.about(call_id).map(|(name, _)| name.to_owned());
-                    let reason = if reason.trim().is_empty() {
-                        "The person did not allow this call, so it was not run.".to_owned()
+                    let (name, backend) = self.call_and_backend(call_id);
+                    let text = if reason.trim().is_empty() {
+                        let kind = CallFailureKind::PersonRefused { reason: "" };
+                        let failure = CallFailure {
+                            tool: &name,
+                            backend: backend.as_deref(),
+                            kind,
+                        };
+                        failure.to_string()
                     } else {
                         reason
                     };
-                    self.ended_unrun(call_id, name.unwrap_or_default(), reason, CallEnd::Refused);
+                    self.ended_unrun(call_id, name, text, CallEnd::Refused);
                     self.run_calls();
                 }
             }
         }
     }
 
-    pub(super) fn refuse_all(&mut self, calls: &[FunctionCall], text: &str) {
+    pub(super) fn refuse_all(
+        &mut self,
+        calls: &[FunctionCall],
+        kind: CallFailureKind<'_>,
+        judge: &dyn Judge,
+    ) {
         for call in calls {
-            self.refused(call, text.to_owned(), CallEnd::Refused);
+            let text = CallFailure {
+                tool: &call.name,
+                backend: judge.backend(&call.name),
+                kind,
+            };
+            self.refused(call, text.to_string(), CallEnd::Refused);
         }
     }
 
@@ -193,27 +211,34 @@ impl Machine {
         }));
     }
 
-    pub(super) fn call_name(&self, call_id: &str) -> String {
-        match &self.turn {
+    /// The name of a call of this step, and the backend that would run it.
+    pub(super) fn call_and_backend(&self, call_id: &str) -> (String, Option<String>) {
+        let about = match &self.turn {
             Some(Turn {
                 phase: Phase::Calls(step),
                 ..
-            }) => step
-                .about(call_id)
-                .map(|(name, _)| name.to_owned())
-                .unwrap_or_default(),
-            _ => String::new(),
-        }
+            }) => step.about(call_id),
+            _ => None,
+        };
+        let (name, backend) = about.unwrap_or_default();
+        let backend = (!backend.is_empty()).then(|| backend.to_owned());
+        (name.to_owned(), backend)
     }
 }
 
-fn bad_arguments(call: &FunctionCall) -> Option<String> {
-    if let Some(text) = &call.arguments_text {
-        let shown: String = text.chars().take(200).collect();
-        return Some(format!(
-            "The arguments are not a JSON object, so the call was not run. They were: {shown}"
-        ));
-    }
-    (!call.arguments.is_object())
-        .then(|| "The arguments are not a JSON object, so the call was not run.".to_owned())
+fn bad_arguments(call: &FunctionCall, judge: &dyn Judge) -> Option<String> {
+    let reason = match &call.arguments_text {
+        Some(text) => {
+            let shown: String = text.chars().take(200).collect();
+            format!("the arguments are not a JSON object; they were: {shown}")
+        }
+        None if call.arguments.is_object() => return None,
+        None => "the arguments are not a JSON object".to_owned(),
+    };
+    let failure = CallFailure {
+        tool: &call.name,
+        backend: judge.backend(&call.name),
+        kind: CallFailureKind::BadArguments { reason: &reason },
+    };
+    Some(failure.to_string())
 }

@@ -15,7 +15,7 @@ use super::settings::Settings;
 use super::step::Step;
 use super::words;
 use crate::chat::{CallAnnounced, ErrorEvent, Event, FunctionCall, Message, Usage};
-use crate::context::{counted, entry_tokens, next_input_tokens};
+use crate::context::{CallFailure, CallFailureKind, counted, entry_tokens, next_input_tokens};
 use crate::log::{self, CallEnd, Entry, EntryBody, Outcome, TableChange, is_unfolded, limit_words};
 
 /// The turn loop of one thread.
@@ -133,7 +133,7 @@ impl Machine {
                     if response.complete {
                         self.replied(response, meta, restart, judge);
                     } else {
-                        self.broke_off(cut_stream(), Some((response, meta)), restart);
+                        self.broke_off(cut_stream(), Some((response, meta)), restart, judge);
                     }
                 }
             }
@@ -143,7 +143,7 @@ impl Machine {
                 partial,
             } => {
                 if let Some((_, restart)) = self.awaited(request) {
-                    self.broke_off(failure, partial, restart);
+                    self.broke_off(failure, partial, restart, judge);
                 }
             }
             Input::CallDone {
@@ -319,8 +319,13 @@ impl Machine {
                             call_id: call_id.clone(),
                         });
                     }
-                    let text = words::ENDED_BEFORE.to_owned();
-                    let name = self.call_name(&call_id);
+                    let (name, backend) = self.call_and_backend(&call_id);
+                    let text = CallFailure {
+                        tool: &name,
+                        backend: backend.as_deref(),
+                        kind: CallFailureKind::TurnEnded,
+                    };
+                    let text = text.to_string();
                     self.ended_unrun(&call_id, name, text, CallEnd::Cancelled);
                 }
                 self.out.extend(

@@ -4,8 +4,9 @@ use super::{Judge, Machine, ModelFailure, announced, limit};
 use crate::chat::{
     Content, ErrorEvent, Event, FunctionCall, Message, Meta, Response, Role, StopReason,
 };
+use crate::context::CallFailureKind;
 use crate::log::{EntryBody, Outcome};
-use crate::turn::{Action, words};
+use crate::turn::Action;
 
 impl Machine {
     pub(super) fn replied(
@@ -24,13 +25,13 @@ impl Machine {
             .map_or(StopReason::Other, |stop| stop.reason);
         let calls = self.keep(response, meta);
         if self.is_ending() {
-            self.refuse_all(&calls, words::ENDED_BEFORE);
+            self.refuse_all(&calls, CallFailureKind::TurnEnded, judge);
             self.end_turn();
         } else if restart {
-            self.refuse_all(&calls, "The settings changed before this call was run.");
+            self.refuse_all(&calls, CallFailureKind::SettingsChanged, judge);
             self.go_on();
         } else if !calls.is_empty() && !reason.calls_may_run() {
-            self.refuse_all(&calls, words::CUT_SHORT);
+            self.refuse_all(&calls, CallFailureKind::ReplyCutShort, judge);
             self.finish(Outcome::CutShort);
         } else if !calls.is_empty() {
             self.begin_step(calls, judge);
@@ -106,6 +107,7 @@ impl Machine {
         failure: ModelFailure,
         partial: Option<(Response, Meta)>,
         restart: bool,
+        judge: &dyn Judge,
     ) {
         let nothing_came = partial.is_none();
         if let Some((mut response, mut meta)) = partial {
@@ -113,7 +115,7 @@ impl Machine {
             meta.partial = true;
             meta.superseded = restart;
             let calls = self.keep(response, meta);
-            self.refuse_all(&calls, "The reply broke off, so this call was not run.");
+            self.refuse_all(&calls, CallFailureKind::ReplyBrokeOff, judge);
         }
         if self.is_ending() {
             self.end_turn();

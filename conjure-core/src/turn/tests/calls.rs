@@ -103,7 +103,7 @@ fn b5_malformed_arguments_are_an_error_result_that_shows_them() {
         [run("3", "a")]
     );
     let ends = bench.ends();
-    assert!(ends[0].2.contains("{\"x\": "), "{ends:?}");
+    assert!(ends[0].2.contains("{\"x\":"), "{ends:?}");
     assert_eq!((ends[0].1, ends[1].1), (CallEnd::Refused, CallEnd::Refused));
 }
 

@@ -36,7 +36,7 @@ fn where_nobody_is_there_a_call_that_changes_something_is_denied_and_says_how_to
         (Some(0), "I may not.\n"),
         "{output:?}"
     );
-    insta::assert_snapshot!(got(&model, "toolu_1").0, @"This call was not run: a person would have to allow it (ask by default for a tool with effects `write`), and nobody is there to be asked. Whoever started this session can allow it with `--allow 'cache-manager_execute'`.");
+    insta::assert_snapshot!(got(&model, "toolu_1").0, @"The call of `cache-manager_execute` on backend `native` was not run: a person would have to allow it (ask by default for a tool with effects `write`), and nobody is there to be asked. Whoever started this session can allow it with `--allow 'cache-manager_execute'`.");
     let (stats, is_error) = got(&model, "toolu_2");
     assert!(
         !is_error && stats.contains("\"entries\":0"),

@@ -1,0 +1,361 @@
+//! What the model is told of a call that failed, was not run or has no known result.
+//!
+//! The one place for these words: each names the tool by its public name, the backend that runs it,
+//! what happened and why, and what to do next, which depends on the kind of failure. Decides nothing.
+
+use std::fmt;
+
+/// The most characters of a tool's name that are repeated: a model may write any.
+const NAME_CHARS: usize = 80;
+
+/// A failed call, in words by its `Display`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallFailure<'a> {
+    /// The tool's public name.
+    pub tool: &'a str,
+    /// The backend instance that runs it; none where the call came to no backend.
+    pub backend: Option<&'a str>,
+    /// What happened.
+    pub kind: CallFailureKind<'a>,
+}
+
+/// What happened to a call. Reasons may be sentences or parts of one, with a full stop or without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallFailureKind<'a> {
+    /// Not run: the arguments are no JSON object, or do not fit the tool's schema.
+    BadArguments {
+        /// What is wrong with them.
+        reason: &'a str,
+    },
+    /// Not run: the session's policy denies it.
+    Denied {
+        /// The rule or default that says so.
+        reason: &'a str,
+    },
+    /// Not run: a person would have to allow it, and nobody is there.
+    NobodyToAsk {
+        /// The rule or default that asks.
+        reason: &'a str,
+    },
+    /// Not run: a person was asked and said no.
+    PersonRefused {
+        /// What they said; may be empty.
+        reason: &'a str,
+    },
+    /// Not run: its turn was ended first.
+    TurnEnded,
+    /// Not run: the session's settings changed first.
+    SettingsChanged,
+    /// Not run: the reply that asked for it was cut short by a limit or by the provider.
+    ReplyCutShort,
+    /// Not run: the reply that asked for it broke off.
+    ReplyBrokeOff,
+    /// Not run: a limit of the session is reached, such as `the limit calls = 5 is reached`.
+    OverLimit {
+        /// Which, and what it is.
+        limit: &'a str,
+    },
+    /// Not run: what it needs is not there, such as the plugin, a file that it names, or a slot.
+    NotReady {
+        /// What is missing.
+        reason: &'a str,
+    },
+    /// Not run: the host ended before it was begun.
+    HostEndedBefore,
+    /// It may have run: the host ended, and its result was never seen.
+    HostEndedWhile,
+    /// It ran too long and was ended, with everything that it had started.
+    TimedOut {
+        /// Its time limit, in milliseconds.
+        limit_ms: u64,
+    },
+    /// It was cancelled while it ran.
+    Cancelled,
+    /// The code behind the tool broke: a fault, a panic, a lost connection.
+    Broke {
+        /// The plugin or server, and what it says.
+        reason: &'a str,
+    },
+    /// The code behind the tool gave a reply that cannot be read.
+    BadReply {
+        /// What is wrong with it.
+        reason: &'a str,
+    },
+    /// The host itself broke.
+    HostBroke,
+    /// The tool ran and says that it failed: its own words, which come first.
+    ToolError {
+        /// What it says; may be empty.
+        said: &'a str,
+    },
+    /// A command ended with a failure: its output and how it ended, which come first.
+    CommandFailed {
+        /// The text of the result.
+        said: &'a str,
+    },
+}
+
+impl fmt::Display for CallFailure<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use CallFailureKind as Kind;
+        match self.kind {
+            Kind::ToolError { said } | Kind::CommandFailed { said } => {
+                let said = said.trim_end();
+                if !said.is_empty() {
+                    writeln!(out, "{said}")?;
+                }
+                let reason = if said.is_empty() {
+                    "failed and gave no reason"
+                } else {
+                    "failed with what stands above"
+                };
+                return write!(out, "[{} {reason}. {}]", self.call(), self.remedy());
+            }
+            _ => {}
+        }
+        write!(out, "{} ", self.call())?;
+        match self.kind {
+            Kind::BadArguments { reason } => not_run(out, reason),
+            Kind::Denied { reason } => {
+                write!(
+                    out,
+                    "was not run: the session's policy does not allow it ({}).",
+                    bare(reason)
+                )
+            }
+            Kind::NobodyToAsk { reason } => write!(
+                out,
+                "was not run: a person would have to allow it ({}), and nobody is there to be asked.",
+                bare(reason)
+            ),
+            Kind::PersonRefused { reason } if bare(reason).is_empty() => {
+                not_run(out, "the person did not allow it")
+            }
+            Kind::PersonRefused { reason } => {
+                write!(out, "was not run. {}", Sentence(reason))
+            }
+            Kind::TurnEnded => not_run(out, "the turn was ended before this call was run"),
+            Kind::SettingsChanged => not_run(out, "the settings changed before it was begun"),
+            Kind::ReplyCutShort => not_run(out, "the reply was cut short"),
+            Kind::ReplyBrokeOff => not_run(out, "the reply broke off"),
+            Kind::OverLimit { limit } => not_run(out, limit),
+            Kind::NotReady { reason } => write!(out, "failed: {}", Sentence(reason)),
+            Kind::HostEndedBefore => out.write_str(
+                "has no result. The host ended before this call was begun, as far as its log tells.",
+            ),
+            Kind::HostEndedWhile => out.write_str(
+                "has no result. The host ended while this call ran. Whether it took effect is not \
+                 known; it was not repeated.",
+            ),
+            Kind::TimedOut { limit_ms } => write!(
+                out,
+                "was ended by its time limit of {} s, with everything that it had started.",
+                seconds(limit_ms)
+            ),
+            Kind::Cancelled => out.write_str("was cancelled."),
+            Kind::Broke { reason } => write!(out, "failed: {}", Sentence(reason)),
+            Kind::BadReply { reason } => {
+                write!(out, "gave a reply that cannot be read: {}", Sentence(reason))
+            }
+            Kind::HostBroke => {
+                out.write_str("failed: the host broke while it ran the call; this is a bug of it.")
+            }
+            Kind::ToolError { .. } | Kind::CommandFailed { .. } => Ok(()),
+        }?;
+        write!(out, " {}", self.remedy())
+    }
+}
+
+impl CallFailure<'_> {
+    /// Which call of whom: how every sentence begins.
+    fn call(&self) -> String {
+        let tool: String = self.tool.chars().take(NAME_CHARS).collect();
+        match self.backend {
+            Some(backend) => format!("The call of `{tool}` on backend `{backend}`"),
+            None => format!("The call of `{tool}`, which came to no backend,"),
+        }
+    }
+
+    /// What the model does next.
+    fn remedy(&self) -> String {
+        use CallFailureKind as Kind;
+        let tools = match self.backend {
+            Some(backend) => format!("the tools of `{backend}`"),
+            None => "its tools".to_owned(),
+        };
+        match self.kind {
+            Kind::BadArguments { .. } => {
+                "Call it again with arguments that fit its schema.".to_owned()
+            }
+            Kind::Denied { .. } => "Do not try to reach the same in another way.".to_owned(),
+            Kind::NobodyToAsk { .. } => {
+                let tool: String = self.tool.chars().take(NAME_CHARS).collect();
+                format!("Whoever started this session can allow it with `--allow '{tool}'`.")
+            }
+            Kind::PersonRefused { .. } => {
+                "Do not call it again like this unless the person asks for it.".to_owned()
+            }
+            Kind::TurnEnded | Kind::SettingsChanged | Kind::HostEndedBefore => {
+                "It did nothing; call it again if it is still needed.".to_owned()
+            }
+            Kind::ReplyCutShort => {
+                "It did nothing; call it again, with shorter arguments or in several steps."
+                    .to_owned()
+            }
+            Kind::ReplyBrokeOff => "It did nothing; call it again.".to_owned(),
+            Kind::OverLimit { .. } => {
+                "Say what is done and what is left, so that the person can go on.".to_owned()
+            }
+            Kind::NotReady { .. } => "Correct what is missing if you can; otherwise go on without \
+                                      this tool and say so."
+                .to_owned(),
+            Kind::HostEndedWhile => "Check before you call it again.".to_owned(),
+            Kind::TimedOut { .. } => format!(
+                "Do less at a time; the person can give {tools} more time with `[[timeout]]` in the \
+                 session file."
+            ),
+            Kind::Cancelled => {
+                "Whether it took effect is not known; check before you call it again.".to_owned()
+            }
+            Kind::Broke { .. } | Kind::BadReply { .. } => {
+                "Whether it took effect is not known. Try another way; if that fails too, tell the \
+                 person."
+                    .to_owned()
+            }
+            Kind::HostBroke => {
+                "Whether it took effect is not known; check before you call it again, and tell the \
+                 person."
+                    .to_owned()
+            }
+            Kind::ToolError { .. } => {
+                "Correct the arguments or do it in another way; the same call would fail again."
+                    .to_owned()
+            }
+            Kind::CommandFailed { .. } => {
+                "Correct the command, or do it in another way.".to_owned()
+            }
+        }
+    }
+}
+
+fn not_run(out: &mut fmt::Formatter<'_>, reason: &str) -> fmt::Result {
+    write!(out, "was not run: {}", Sentence(reason))
+}
+
+/// A reason without what ends a sentence.
+fn bare(reason: &str) -> &str {
+    reason.trim().trim_end_matches('.')
+}
+
+/// A reason as the end of a sentence, with one full stop whatever it came with.
+struct Sentence<'a>(&'a str);
+
+impl fmt::Display for Sentence<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let reason = self.0.trim();
+        if reason.ends_with(['!', '?']) {
+            return out.write_str(reason);
+        }
+        match bare(reason) {
+            "" => out.write_str("it gave no reason."),
+            reason => write!(out, "{reason}."),
+        }
+    }
+}
+
+fn seconds(milliseconds: u64) -> String {
+    if milliseconds.is_multiple_of(1000) {
+        (milliseconds / 1000).to_string()
+    } else {
+        format!("{:.1}", milliseconds as f64 / 1000.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KINDS: [CallFailureKind<'static>; 19] = [
+        CallFailureKind::BadArguments {
+            reason: "missing field `command`",
+        },
+        CallFailureKind::Denied {
+            reason: "deny by the rule `x`",
+        },
+        CallFailureKind::NobodyToAsk {
+            reason: "ask by the rule `x`",
+        },
+        CallFailureKind::PersonRefused { reason: "" },
+        CallFailureKind::TurnEnded,
+        CallFailureKind::SettingsChanged,
+        CallFailureKind::ReplyCutShort,
+        CallFailureKind::ReplyBrokeOff,
+        CallFailureKind::OverLimit {
+            limit: "the limit calls = 5 is reached",
+        },
+        CallFailureKind::NotReady {
+            reason: "there is no file file-9",
+        },
+        CallFailureKind::HostEndedBefore,
+        CallFailureKind::HostEndedWhile,
+        CallFailureKind::TimedOut { limit_ms: 3000 },
+        CallFailureKind::Cancelled,
+        CallFailureKind::Broke {
+            reason: "skill 1.0.0: reload it to try again.",
+        },
+        CallFailureKind::BadReply {
+            reason: "it is not UTF-8",
+        },
+        CallFailureKind::HostBroke,
+        CallFailureKind::ToolError {
+            said: "The skill refused the task.",
+        },
+        CallFailureKind::CommandFailed {
+            said: "no such file\n[exit code 2]",
+        },
+    ];
+
+    fn told(backend: Option<&str>, kind: CallFailureKind<'_>) -> String {
+        let tool = "analyzer_bash_tool";
+        CallFailure {
+            tool,
+            backend,
+            kind,
+        }
+        .to_string()
+    }
+
+    #[test]
+    fn every_kind_names_tool_and_backend_and_what_to_do() {
+        let all: Vec<String> = KINDS.map(|kind| told(Some("local-2"), kind)).into();
+        for text in &all {
+            assert!(text.contains("`analyzer_bash_tool`"), "{text}");
+            assert!(text.contains("backend `local-2`"), "{text}");
+            assert!(!text.contains("..") && !text.contains("  "), "{text}");
+        }
+        insta::assert_snapshot!(all.join("\n"));
+    }
+
+    #[test]
+    fn a_call_that_came_to_no_backend_says_so() {
+        for kind in KINDS {
+            let text = told(None, kind);
+            assert!(text.contains("which came to no backend"), "{text}");
+            assert!(!text.contains("``"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_reason_ends_in_one_full_stop_and_a_long_name_is_cut() {
+        for reason in ["no disk", "no disk.", "no disk..", " no disk. "] {
+            let text = told(Some("b"), CallFailureKind::Broke { reason });
+            assert!(text.contains("failed: no disk. Whether"), "{text}");
+        }
+        let long = CallFailure {
+            tool: &"x".repeat(500),
+            backend: None,
+            kind: CallFailureKind::TurnEnded,
+        };
+        assert!(long.to_string().len() < 250);
+    }
+}
