@@ -39,8 +39,8 @@ fn p8_two_iterations_are_two_model_calls_and_then_a_typed_limit() {
         (
             "2",
             CallEnd::Refused,
-            "The call of `a`, which came to no backend, was not run: the limit max_iterations = 2 is \
-             reached. Say what is done and what is left, so that the person can go on."
+            "The call of `a`, which came to no backend, was not run: the limit `max_iterations` = 2 \
+              is reached. Say what is done and what is left, so that the person can go on."
                 .to_owned()
         )
     );
