@@ -12,12 +12,14 @@ use super::output;
 use super::signals::Signals;
 use conjure_host::session::SessionSpec;
 
-/// Calls one tool and prints its result. Native skills are always there; with `--executor` there
-/// are its command tools too, for the skill folders named with `--skill`.
+/// Calls one tool and prints its result: of all backends of a session file; without one, of the
+/// native skills, and with `--executor` its command tools too, for the skill folders named with
+/// `--skill`.
 ///
 /// Whoever types the call has decided about it: no policy is asked.
 #[derive(clap::Args)]
-#[command(after_help = "Example:
+#[command(after_help = "Examples:
+  conjure call notes_search --config session.toml --args '{\"query\": \"tea\"}'
   conjure call cache-manager_execute --args '{\"command\": \"set greeting hello\"}'
   conjure call local_bash_tool --executor local --args '{\"command\": \"ls\", \"description\": \"\"}'")]
 pub(crate) struct Args {
@@ -26,6 +28,9 @@ pub(crate) struct Args {
     /// Its arguments, a JSON object
     #[arg(long, value_name = "JSON", default_value = "{}")]
     args: String,
+    /// A session file (TOML): the tools of all its backends can be called
+    #[arg(long, short, value_name = "FILE", conflicts_with_all = ["executor", "skill"])]
+    config: Option<PathBuf>,
     /// The executor for command tools, such as `local`
     #[arg(long, value_name = "NAME")]
     executor: Option<String>,
@@ -54,10 +59,12 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
         arguments,
         arguments_text: None,
     };
-    let spec = SessionSpec {
-        working_dir: std::env::current_dir().ok(),
-        ..SessionSpec::calls(&args.skill, args.executor.as_deref())
+    let mut spec = match &args.config {
+        Some(path) => SessionSpec::read(path)?,
+        None => SessionSpec::calls(&args.skill, args.executor.as_deref()),
     };
+    let here = || std::env::current_dir().ok();
+    spec.working_dir = spec.working_dir.take().or_else(here);
     let opening = async { Ok(host.calls(spec).await?) };
     let calls = Box::pin(signals.unless(opening)).await?;
     let cancel = CancellationToken::new();

@@ -5,7 +5,7 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use conjure_host::mcp_import::{Import, read};
+use conjure_host::mcp_import::{Import, is_bundle, read, read_bundle};
 use conjure_host::session::SessionSpec;
 use serde_json::json;
 
@@ -21,10 +21,11 @@ use super::output::{self, BOLD, RESET, YELLOW, aside, clean};
   conjure mcp import ~/.codex/config.toml --write session.toml
   conjure mcp import --line 'claude mcp add notes -e TOKEN=abc -- npx -y notes-server'")]
 pub(crate) struct Args {
-    /// The other program's file; `-` for standard input
+    /// The other program's file, such as that of Claude, Codex, Cursor, VS Code, goose, Continue or
+    /// Zed, a registry's `server.json`, or an MCP bundle (`.mcpb`); `-` for standard input
     #[arg(value_name = "FILE", required_unless_present = "line")]
     file: Option<PathBuf>,
-    /// A line `claude mcp add …` in place of a file
+    /// A line `claude mcp add …` or `codex mcp add …` in place of a file
     #[arg(long, value_name = "TEXT", conflicts_with = "file")]
     line: Option<String>,
     /// Add the servers to this session file, which is made if there is none
@@ -33,8 +34,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, Failure> {
-    let (text, from) = source(args)?;
-    let import = read(&text).map_err(|why| Failure::usage(format!("{from}: {why}")))?;
+    let (bytes, from) = source(args)?;
+    let import = imported(&bytes, args).map_err(|why| Failure::usage(format!("{from}: {why}")))?;
     if import.names().next().is_none() {
         for note in &import.notes {
             aside(format_args!("{YELLOW}note{RESET} {}", clean(note)));
@@ -62,20 +63,31 @@ pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-fn source(args: &Args) -> Result<(String, String), Failure> {
+/// The servers of a text, or the server of a bundle, which is meant to be unpacked beside its file.
+fn imported(bytes: &[u8], args: &Args) -> Result<Import, String> {
+    if is_bundle(bytes) {
+        let file = args.file.as_deref().unwrap_or(Path::new("bundle"));
+        let file = std::path::absolute(file).map_err(|error| error.to_string())?;
+        return read_bundle(bytes, &file.with_extension("").display().to_string());
+    }
+    let text = std::str::from_utf8(bytes).map_err(|error| format!("it is no text: {error}"))?;
+    read(text)
+}
+
+fn source(args: &Args) -> Result<(Vec<u8>, String), Failure> {
     if let Some(line) = &args.line {
-        return Ok((line.clone(), "the line".to_owned()));
+        return Ok((line.clone().into_bytes(), "the line".to_owned()));
     }
     let path = args.file.as_deref().unwrap_or(Path::new("-"));
     if path == Path::new("-") {
-        let mut text = String::new();
-        let read = std::io::stdin().read_to_string(&mut text);
+        let mut bytes = Vec::new();
+        let read = std::io::stdin().read_to_end(&mut bytes);
         read.map_err(|error| Failure::usage(format!("standard input: {error}")))?;
-        return Ok((text, "standard input".to_owned()));
+        return Ok((bytes, "standard input".to_owned()));
     }
-    let text = conjure_host::fs::read_to_string(path);
-    let text = text.map_err(|error| Failure::usage(error.to_string()))?;
-    Ok((text, path.display().to_string()))
+    let bytes = conjure_host::fs::read(path);
+    let bytes = bytes.map_err(|error| Failure::usage(error.to_string()))?;
+    Ok((bytes, path.display().to_string()))
 }
 
 fn backend() -> String {

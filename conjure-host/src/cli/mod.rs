@@ -236,6 +236,8 @@ pub(crate) fn main() -> Exit {
         }
     };
     let telemetry = conjure_host::telemetry::start();
+    // Before a key is read: commands of the model run as the same user.
+    conjure_host::platform::deny_inspection();
     let json = cli.global.json;
     let done = cli.run();
     telemetry.end();

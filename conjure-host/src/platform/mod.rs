@@ -2,12 +2,14 @@
 //!
 //! Everything else in the host asks here. Only Linux on x86-64 is tested regularly.
 
+mod inspection;
 mod streams;
 mod users;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+pub use inspection::deny_inspection;
 pub use streams::{Input, Output, TakenStreams, take_streams};
 pub use users::{current_user, is_private_group};
 

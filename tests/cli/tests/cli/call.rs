@@ -178,3 +178,84 @@ fn wrong_usage_is_told() {
     error: `--args` is not a JSON object, such as '{"command": "…"}'
     "#);
 }
+
+#[test]
+fn any_tool_of_a_session_file_is_called() {
+    let workspace = workspace(&[LOCAL, CACHE]);
+    let session = "provider = \"anthropic\"\nmodel = \"m\"\n[[backend]]\nkind = \"local\"\n\
+                   name = \"here\"\n[[backend]]\nkind = \"native\"\nskills = [\"cache-manager\"]\n";
+    workspace.write("session.toml", session).unwrap();
+    let call = |tool: &str, arguments: &str| {
+        let call = format!("call {tool} --config session.toml --args {arguments}");
+        conjure(&workspace, &call).run().unwrap()
+    };
+    let shell = call(
+        "here_bash_tool",
+        "{\"command\":\"pwd\",\"description\":\"\"}",
+    );
+    assert_eq!(shell.code, Some(0), "{shell:?}");
+    assert!(shell.stdout.trim_end().ends_with("/work"), "{shell:?}");
+    let skill = call("cache-manager_execute", "{\"command\":\"list\"}");
+    assert_eq!(skill.stdout, "nothing is stored\n", "{skill:?}");
+}
+
+/// Another user than root, who may look into every process.
+#[cfg(target_os = "linux")]
+const NOBODY: u32 = 65534;
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_command_that_is_not_confined_cannot_read_the_hosts_environment_either() {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+
+    let workspace = workspace(&[LOCAL]);
+    let session = "[[backend]]\nkind = \"local\"\nconfig.confine = false\n";
+    workspace.write("session.toml", session).unwrap();
+    // Where another user may run it.
+    let program = workspace.root().join("conjure");
+    std::fs::copy(conjure_kit::conjure_bin().unwrap(), &program).unwrap();
+    let key = format!("sk-{}", std::process::id());
+    let script =
+        format!("cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' | grep -c {key}; true");
+    let arguments = json!({ "command": script, "description": "" }).to_string();
+    let call = [
+        "call",
+        "local_bash_tool",
+        "--config",
+        "session.toml",
+        "--args",
+        &arguments,
+    ];
+    let is_root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
+    let mut command = if is_root {
+        let mut everything = vec![workspace.root().to_owned()];
+        while let Some(path) = everything.pop() {
+            chown(&path, Some(NOBODY), Some(NOBODY)).unwrap();
+            if path.is_dir() && !path.is_symlink() {
+                let entries = std::fs::read_dir(&path).unwrap();
+                everything.extend(entries.map(|entry| entry.unwrap().path()));
+            }
+        }
+        let mut command = std::process::Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+        command.arg(&program);
+        command
+    } else {
+        std::process::Command::new(&program)
+    };
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let output = command
+        .args(call)
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .env("HOME", workspace.home())
+        .env("TMPDIR", workspace.root().join("tmp"))
+        .env("CONJURE_PLUGIN_PATH", workspace.plugins())
+        .env("ANTHROPIC_API_KEY", &key)
+        .current_dir(workspace.work())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(said.trim(), "0", "{told}");
+}
