@@ -101,23 +101,24 @@ pub(super) fn executor_tools(
     offers: &mut Vec<Offer>,
 ) {
     let as_one = folders.is_empty() || spec.prefix == Prefix::Backend;
-    let sets: Vec<(Option<String>, Folders)> = if as_one {
+    let sets: Vec<(Option<&Arc<LoadedFolder>>, Folders)> = if as_one {
         vec![(None, Arc::from(folders))]
     } else {
-        let own = |folder: &Arc<LoadedFolder>| {
-            (
-                Some(folder.folder.name.as_str().to_owned()),
-                Arc::from([Arc::clone(folder)]),
-            )
+        let own = |folder| -> (Option<&Arc<LoadedFolder>>, Folders) {
+            (Some(folder), Arc::from([Arc::clone(folder)]))
         };
         folders.iter().map(own).collect()
     };
-    for (skill, folders) in sets {
+    for (folder, folders) in sets {
+        let skill = folder.map(|folder| folder.folder.name.as_str().to_owned());
         for tool in command_tools(&spec.only, &spec.except) {
             let mut tool = match &skill {
                 Some(name) => tool.of_skill(name.clone(), None),
                 None => tool,
             };
+            if let Some(folder) = folder {
+                tool = tool.in_folder(folder.dir.display().to_string());
+            }
             tool.origin = origin(&lease.plugin);
             tool.timeout_ms = tool.timeout_ms.or(spec.call_timeout_ms);
             offers.push(Offer {

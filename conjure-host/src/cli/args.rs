@@ -13,6 +13,7 @@ use conjure_host::store::Store;
 use conjure_host::{Host, HostBuilder, env};
 
 use super::exit::Failure;
+use super::output;
 
 /// Options of every verb.
 #[derive(Args)]
@@ -204,6 +205,12 @@ impl SessionArgs {
             spec.provider = Some("scripted".to_owned());
         }
         spec.check()?;
+        for warning in spec.policy_warnings() {
+            output::aside(format_args!(
+                "note: {}",
+                output::clean(&warning.to_string())
+            ));
+        }
         Ok(spec)
     }
 

@@ -11,7 +11,7 @@ use super::policy_check;
 #[command(after_help = "Examples:
   conjure policy check --config session.toml                # what could ask
   conjure policy check --config session.toml --all
-  conjure policy check --allow 'local_bash_tool(git *)' \\
+  conjure policy check --allow 'local_bash_tool(git status *)' \\
     --call local_bash_tool '{\"command\": \"git push\"}'")]
 pub(crate) struct Args {
     #[command(subcommand)]

@@ -158,7 +158,7 @@ impl HttpProvider {
         }
         Ok(Self {
             wire,
-            endpoint,
+            endpoint: endpoint.at(address.to_string()),
             address,
             credentials,
             auth,

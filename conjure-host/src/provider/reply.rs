@@ -39,8 +39,12 @@ impl ReplySink {
     pub fn push(&self, event: StreamEvent) {
         {
             let mut so_far = self.so_far.lock().unwrap_or_else(PoisonError::into_inner);
-            // Providers tell what a request costs before they begin to answer it.
-            so_far.begun |= !matches!(event, StreamEvent::Usage(_));
+            // Providers tell what a request costs before they begin to answer it, and of a call that
+            // is being written nobody is told anything and nothing runs.
+            so_far.begun |= !matches!(
+                event,
+                StreamEvent::Usage(_) | StreamEvent::CallStarted { .. } | StreamEvent::Call { .. }
+            );
             match &event {
                 StreamEvent::Content { delta } => match so_far.parts.last_mut() {
                     Some(Part {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use conjure_core::routing::{Naming, Pattern, Prefix};
+use conjure_core::routing::{Naming, Pattern, PolicyWarning, Prefix};
 use conjure_core::wire::{Dialect, Wire};
 use indexmap::IndexMap;
 use serde::de::value::MapAccessDeserializer;
@@ -419,6 +419,13 @@ impl SessionSpec {
         let skills = skills.iter().map(|path| path.display().to_string());
         let executor = executor.map(|executor| BackendSpec::executor(executor, skills));
         Self::hybrid([BackendSpec::all_native()].into_iter().chain(executor))
+    }
+
+    /// What a person should know of the rules about calls: patterns that do not keep what they
+    /// suggest, each with a better one.
+    #[must_use]
+    pub fn policy_warnings(&self) -> Vec<PolicyWarning> {
+        super::derived::policy(self).warnings()
     }
 
     /// The same with `base_url` said of its provider alone, so that a conversation may change to

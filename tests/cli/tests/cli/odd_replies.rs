@@ -71,6 +71,8 @@ fn an_address_where_nothing_is_is_told_with_the_model_on_every_wire() {
         let words = "Check that the provider has the model `a-model` (`conjure models` lists what \
                      it has), and that the base URL";
         assert!(output.stderr.contains(words), "{provider}: {output:?}");
+        let address = model.base_url();
+        assert!(output.stderr.contains(&address), "{provider}: {output:?}");
         assert_eq!(model.requests().len(), 1, "{provider}");
     }
 }

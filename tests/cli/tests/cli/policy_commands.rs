@@ -70,3 +70,17 @@ fn a_command_is_judged_by_what_a_shell_would_run_of_it() {
     assert_eq!(decided(&workspace, &both, "ls"), "allow");
     assert_eq!(decided(&workspace, &both, "$x -rf /"), "ask");
 }
+
+#[test]
+fn a_pattern_that_cannot_keep_what_it_suggests_is_told_when_it_is_read() {
+    let workspace = workspace(&[LOCAL]);
+    let check = |pattern: &str| {
+        let args = ["policy", "check", "--executor", "local", "--allow", pattern];
+        conjure_kit::cli(args).workspace(&workspace).run().unwrap()
+    };
+    let weak = check("local_bash_tool(git *)");
+    assert!(weak.stderr.contains("note: "), "{weak:?}");
+    assert!(weak.stderr.contains("git *"), "{weak:?}");
+    let good = check("local_bash_tool(git status *)");
+    assert!(!good.stderr.contains("note: "), "{good:?}");
+}

@@ -97,6 +97,24 @@ fn a_clash_names_both_and_the_way_out() {
 }
 
 #[test]
+fn two_skill_folders_of_one_name_are_told_in_one_paragraph() {
+    let workspace = workspace(&[LOCAL]);
+    for dir in ["one/notes", "other/notes"] {
+        workspace
+            .write_skill(dir, "notes", "Keeps notes.", "Body")
+            .unwrap();
+    }
+    let args = "routes --skill one/notes --skill other/notes";
+    let output = conjure(&workspace, args).run().unwrap();
+    assert_eq!(output.code, Some(2), "{output:?}");
+    for part in ["one/notes", "other/notes", "such as `notes-2`"] {
+        assert!(output.stderr.contains(part), "{part}: {output:?}");
+    }
+    assert!(!output.stderr.contains("plugin"), "{output:?}");
+    assert_eq!(output.stderr.trim_end().lines().count(), 1, "{output:?}");
+}
+
+#[test]
 fn programs_get_everything_as_json() {
     let workspace = workspace(&[CACHE]);
     let output = conjure(&workspace, "routes --json").run().unwrap();
