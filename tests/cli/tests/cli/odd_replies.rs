@@ -2,7 +2,7 @@
 //! is malformed is refused, and an address where nothing is is told with what to look at.
 
 use conjure_kit::{Model, Workspace};
-use conjure_mock_llm::{ErrorReply, Faults, Message, Wire};
+use conjure_mock_llm::{CutAt, CutHow, ErrorReply, Faults, Message, Reply, Wire};
 use serde_json::json;
 
 use crate::stage::{CACHE, conjure, workspace};
@@ -74,5 +74,29 @@ fn an_address_where_nothing_is_is_told_with_the_model_on_every_wire() {
         let address = model.base_url();
         assert!(output.stderr.contains(&address), "{provider}: {output:?}");
         assert_eq!(model.requests().len(), 1, "{provider}");
+    }
+}
+
+#[test]
+fn a_stream_that_is_cut_while_a_call_is_written_is_asked_for_again() {
+    let workspace = workspace(&[CACHE]);
+    for how in [CutHow::Reset, CutHow::Eof, CutHow::End] {
+        let model = Model::start().unwrap();
+        let call = || {
+            Message::new().tool_use(
+                "toolu_1",
+                "cache-manager_execute",
+                json!({ "command": "set city Lyon" }),
+            )
+        };
+        // The start of the message, of the call, and a part of its arguments.
+        model.says(Reply::from(call()).cut(CutAt::Events(3), how));
+        model.says(call());
+        model.says(Message::new().text("Done."));
+        let output = run(&workspace, &model, "anthropic", "ANTHROPIC_API_KEY");
+        assert_eq!(output.stdout, "Done.\n", "{how:?}: {output:?}");
+        assert_eq!(model.requests().len(), 3, "{how:?}");
+        let result = model.last_request().tool_result_text("toolu_1");
+        assert_eq!(result.as_deref(), Some("stored"), "{how:?}");
     }
 }
