@@ -131,6 +131,11 @@ fn b20_a_hostile_package_is_refused() {
         ),
         ("SKILL.md", vec![("README.md", 0o644, b"x")]),
         (
+            "two SKILL.md",
+            vec![skill, ("other/SKILL.md", 0o644, SKILL_MD)],
+        ),
+        ("two SKILL.md", vec![skill, ("skill.md", 0o644, SKILL_MD)]),
+        (
             "SKILL.md",
             vec![
                 ("a/SKILL.md", 0o644, SKILL_MD),

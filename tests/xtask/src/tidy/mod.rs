@@ -6,6 +6,7 @@
 
 mod code_rules;
 mod manifest_rules;
+mod promises;
 mod text_rules;
 mod tree;
 mod words;
@@ -129,6 +130,11 @@ const RULES: &[Rule] = &[
         name: "unsafe-has-two-homes",
         why: "Only the loader and the SDK's export need unsafe code; there it is reviewed.",
         check: code_rules::unsafe_has_two_homes,
+    },
+    Rule {
+        name: "promises-have-tests",
+        why: "A promise about security that no test keeps is a hope.",
+        check: promises::promises_have_tests,
     },
 ];
 
