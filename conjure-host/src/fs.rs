@@ -210,6 +210,25 @@ pub fn write_new_private(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()>
     written.map_err(|error| named("make", path, &error))
 }
 
+/// When a file, or a link itself, was last changed in any way: made, written, renamed; nothing when
+/// it is not there.
+pub fn changed_at(path: impl AsRef<Path>) -> Option<std::time::SystemTime> {
+    use std::os::unix::fs::MetadataExt as _;
+    let found = std::fs::symlink_metadata(path).ok()?;
+    let seconds = u64::try_from(found.ctime()).ok()?;
+    let nanos = u32::try_from(found.ctime_nsec()).ok()?;
+    std::time::SystemTime::UNIX_EPOCH.checked_add(std::time::Duration::new(seconds, nanos))
+}
+
+/// Where a link leads to, as it says.
+///
+/// # Errors
+/// The system's, with the path.
+pub fn read_link(path: impl AsRef<Path>) -> io::Result<PathBuf> {
+    let path = path.as_ref();
+    std::fs::read_link(path).map_err(|e| named("read the link", path, &e))
+}
+
 /// Whether a file belongs to this process's user and nobody else may read or write it.
 ///
 /// # Errors

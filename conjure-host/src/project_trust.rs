@@ -99,7 +99,7 @@ impl Content {
             self.field(relative.as_os_str().as_encoded_bytes());
             if found.is_symlink() {
                 self.field(b"link");
-                let target = std::fs::read_link(&path)?;
+                let target = crate::fs::read_link(&path)?;
                 self.field(target.as_os_str().as_encoded_bytes());
                 // What it leads to is used as if it were there.
                 if path.is_file() {

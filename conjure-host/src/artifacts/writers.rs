@@ -77,7 +77,7 @@ impl Writers {
 impl Writer<'_> {
     /// Who wrote a file that this call found.
     pub(crate) fn of(&self, path: &Path) -> Wrote {
-        match changed(path) {
+        match crate::fs::changed_at(path) {
             Some(time) => self.at(time),
             // It is gone again, so nobody else will find it.
             None => Wrote::Finder,
@@ -120,16 +120,6 @@ impl Drop for Writer<'_> {
                 .is_none_or(|ended| first != now && ended + SLACK >= first)
         });
     }
-}
-
-/// When a file was last changed in any way: made, written, renamed.
-fn changed(path: &Path) -> Option<SystemTime> {
-    use std::os::unix::fs::MetadataExt as _;
-
-    let found = std::fs::symlink_metadata(path).ok()?;
-    let seconds = u64::try_from(found.ctime()).ok()?;
-    let nanos = u32::try_from(found.ctime_nsec()).ok()?;
-    SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, nanos))
 }
 
 #[cfg(test)]

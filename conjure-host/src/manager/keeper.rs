@@ -25,9 +25,6 @@ use crate::session::{
 };
 use crate::store::{Run, RunState, Spent, StoreError, ThreadId};
 
-/// How long a turn that is ended may take to come to its end.
-const ENDING: Duration = Duration::from_secs(10);
-
 /// After how long without anything to do an open thread keeps no events in memory.
 const REST: Duration = Duration::from_secs(1);
 
@@ -41,11 +38,11 @@ pub(super) struct Keeper {
     pub(super) id: String,
     mailbox: mpsc::Receiver<Box<Ask>>,
     pub(super) open: Option<Open>,
-    waiting: VecDeque<Waiting>,
-    opening: Option<Opening>,
+    pub(super) waiting: VecDeque<Waiting>,
+    pub(super) opening: Option<Opening>,
     pub(super) running: Option<Running>,
     /// When there was something to do last.
-    used: Instant,
+    pub(super) used: Instant,
     /// The session is gone for good.
     is_over: bool,
 }
@@ -53,7 +50,7 @@ pub(super) struct Keeper {
 /// The open thread.
 pub(super) struct Open {
     pub(super) opened: Opened,
-    events: Subscription,
+    pub(super) events: Subscription,
     /// Its settings are others by now, which it cannot take over.
     pub(super) is_outdated: bool,
     is_at_rest: bool,
@@ -66,17 +63,17 @@ impl Open {
 }
 
 /// A turn that waits.
-struct Waiting {
-    turn_id: String,
-    thread: ThreadId,
+pub(super) struct Waiting {
+    pub(super) turn_id: String,
+    pub(super) thread: ThreadId,
     /// What is said; where there is nothing the model goes on.
-    message: Option<Message>,
-    terms: Box<TurnTerms>,
+    pub(super) message: Option<Message>,
+    pub(super) terms: Box<TurnTerms>,
 }
 
 /// A turn whose session is being opened.
-struct Opening {
-    turn: Waiting,
+pub(super) struct Opening {
+    pub(super) turn: Waiting,
     task: AbortOnDropHandle<Result<Opened, ManagerError>>,
 }
 
@@ -342,7 +339,7 @@ impl Keeper {
         }
     }
 
-    async fn enqueue(&mut self, turn: Waiting, first: bool) -> Result<(), ManagerError> {
+    pub(super) async fn enqueue(&mut self, turn: Waiting, first: bool) -> Result<(), ManagerError> {
         let run = Run::new(&turn.turn_id, Some(self.id.clone()), turn.thread.clone());
         let run = run.with_message(turn.message.clone());
         let terms = (*turn.terms != TurnTerms::default())
@@ -527,127 +524,6 @@ impl Keeper {
             changes |= running.see(&next.event);
         }
         changes
-    }
-
-    /// The session ended by itself; the answer of its turn says why.
-    async fn ended(&mut self) {
-        if self.running.is_none() {
-            self.close().await;
-        } else if let Some(open) = &mut self.open {
-            open.is_outdated = true;
-        }
-    }
-
-    async fn turn_over(&mut self, answer: Result<Answer, ChatError>) {
-        let Some(mut running) = self.running.take() else {
-            return;
-        };
-        self.used = Instant::now();
-        if let Some(open) = &mut self.open {
-            while let Some(stamped) = open.events.try_next() {
-                running.see(&stamped.event);
-            }
-            open.opened.live.set_run(None);
-        }
-        let (state, error) = end_of(&answer);
-        let (id, spent) = (&running.turn_id, running.spent);
-        self.end_run(id, state, Some(spent), error.as_deref()).await;
-        self.inner.note_latest(&self.id, &running.thread).await;
-        // One that had its answer before it was stopped is over.
-        if running.goes_on && state == RunState::Cancelled {
-            let turn = Waiting {
-                turn_id: uuid::Uuid::now_v7().to_string(),
-                thread: running.thread,
-                message: None,
-                terms: running.terms,
-            };
-            if let Err(error) = self.enqueue(turn, true).await {
-                tracing::error!("the turn does not go on with its new settings: {error}");
-            }
-        }
-    }
-
-    async fn cancel(&mut self, drop_queued: bool) {
-        if drop_queued {
-            self.drop_waiting(RunState::Cancelled, "it was dropped before it began")
-                .await;
-        }
-        if let Some(Opening { turn, .. }) = self.opening.take() {
-            let why = Some("it was cancelled before it began");
-            self.end_run(&turn.turn_id, RunState::Cancelled, None, why)
-                .await;
-        }
-        if let (Some(open), Some(running)) = (&self.open, &mut self.running) {
-            running.goes_on = false;
-            open.opened.live.session.cancel(false).await;
-        }
-    }
-
-    /// Somebody came while an unattended turn runs: calls that ask wait for them from now on.
-    async fn attended(&mut self) {
-        if let (Some(open), Some(running)) = (&self.open, &self.running) {
-            let mode = ApprovalMode::Within(self.inner.options.approval);
-            let session = Arc::clone(&open.opened.live.session);
-            session.terms(running.terms.rules(), mode).await;
-        }
-    }
-
-    fn has_open(&self, thread: &ThreadId) -> bool {
-        let open = self.open.as_ref();
-        open.is_some_and(|open| open.opened.live.session.thread() == thread)
-    }
-
-    /// Ends what runs on a thread or waits for it, and closes it.
-    async fn leave_thread(&mut self, thread: &ThreadId) {
-        let waiting = std::mem::take(&mut self.waiting);
-        let (gone, kept): (Vec<Waiting>, Vec<Waiting>) =
-            waiting.into_iter().partition(|turn| &turn.thread == thread);
-        self.waiting = kept.into();
-        for turn in gone {
-            let why = Some("its thread was cleared before it began");
-            self.end_run(&turn.turn_id, RunState::Cancelled, None, why)
-                .await;
-        }
-        let opens = self.opening.as_ref();
-        if self.has_open(thread) || opens.is_some_and(|opening| &opening.turn.thread == thread) {
-            self.leave().await;
-        }
-    }
-
-    /// Ends the turn that runs, what came so far is kept, and closes the thread.
-    async fn leave(&mut self) {
-        self.cancel(false).await;
-        if let Some(running) = &mut self.running {
-            let answer = match tokio::time::timeout(ENDING, &mut running.answer).await {
-                Ok(Ok(answer)) => answer,
-                _ => Err(ChatError::Ended {
-                    reason: Some("it was ended and gave no answer in time".to_owned()),
-                }),
-            };
-            self.turn_over(answer).await;
-        }
-        self.close().await;
-    }
-
-    /// Closes the thread, if it is open.
-    async fn close(&mut self) {
-        if let Some(open) = self.open.take() {
-            let live = open.opened.live;
-            live.session.end().await;
-            self.inner.closed(&live);
-        }
-    }
-
-    async fn drop_waiting(&mut self, state: RunState, why: &str) {
-        for turn in std::mem::take(&mut self.waiting) {
-            self.end_run(&turn.turn_id, state, None, Some(why)).await;
-        }
-    }
-
-    async fn end_run(&self, id: &str, state: RunState, spent: Option<Spent>, error: Option<&str>) {
-        if let Err(failed) = self.inner.store.end_run(id, state, spent, error).await {
-            tracing::error!(run = id, "its end was not noted: {failed}");
-        }
     }
 
     /// Tells how it is with the session.

@@ -39,6 +39,7 @@ mod signals;
 mod spec;
 mod terms;
 mod threads;
+mod turn_ends;
 mod unbegun;
 mod view;
 mod word;

@@ -40,9 +40,6 @@ use crate::backend::{CallReport, Snapshot, Toolbox};
 use crate::provider::Provider;
 use crate::shared::Shared;
 
-/// Bytes of live output of one call that subscribers see; the result holds more.
-pub(super) const LIVE_BYTES: usize = 256 * 1024;
-
 /// What a turn came to, for whoever waits for it.
 pub(super) type Answered = Result<Answer, ChatError>;
 
@@ -469,65 +466,6 @@ impl Actor {
             duration_ms: u64::try_from(report.duration.as_millis()).unwrap_or(u64::MAX),
             meta: report.structured,
         });
-    }
-
-    fn file(&mut self, artifact: &Artifact, source: &str, call_id: Option<&str>) {
-        let call_id = call_id.map(str::to_owned);
-        self.recorder.entry(EntryBody::File {
-            artifact: artifact.reference(),
-            source: source.to_owned(),
-            call_id: call_id.clone(),
-            place: artifact
-                .path
-                .as_ref()
-                .map(|path| path.display().to_string()),
-            remote: artifact.remote.clone(),
-        });
-        self.recorder.event(Event::File {
-            artifact: artifact.reference(),
-            source: source.to_owned(),
-            call_id,
-        });
-    }
-
-    fn output(&mut self, call_id: String, kind: EmitKind, bytes: &[u8]) {
-        let shown = self.live.entry(call_id.clone()).or_default();
-        if *shown >= LIVE_BYTES {
-            return;
-        }
-        *shown += bytes.len();
-        let end = if *shown >= LIVE_BYTES {
-            "\n[more output is not shown live]\n"
-        } else {
-            ""
-        };
-        let stream = match kind {
-            EmitKind::Stdout => "stdout",
-            EmitKind::Stderr => "stderr",
-            EmitKind::Event => "progress",
-        };
-        self.recorder.event(Event::ToolOutput {
-            call_id,
-            stream: stream.to_owned(),
-            chunk: format!("{}{end}", String::from_utf8_lossy(bytes)),
-        });
-    }
-
-    /// Shows what came of the running reply.
-    pub(super) fn take_pieces(&mut self) {
-        let Some(request) = &self.request else { return };
-        for piece in request.pieces().take() {
-            match piece {
-                Piece::Stream(StreamEvent::Content { delta }) => {
-                    self.recorder.event(Event::Content { delta });
-                }
-                Piece::Stream(StreamEvent::Thinking { delta }) => {
-                    self.recorder.event(Event::Thinking { delta });
-                }
-                Piece::Stream(_) => {}
-                Piece::Notice(text) => self.recorder.event(Event::Notice { text }),
-            }
-        }
     }
 
     /// Gives an input to the machine and does what it says, until nothing is left to do.

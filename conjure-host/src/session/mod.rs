@@ -24,6 +24,7 @@ mod preview;
 mod questions;
 mod reading;
 mod recorder;
+mod showing;
 mod skill_lists;
 mod spec;
 mod switching;

@@ -18,11 +18,12 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::Span;
 
-use super::actor::{Actor, LIVE_BYTES};
+use super::actor::Actor;
 use super::derived::{call_timeout, compile_settings, most_bytes};
 use super::handle::ChatError;
 use super::mailbox::{Internal, Reports};
 use super::model::Request;
+use super::showing::LIVE_BYTES;
 use super::skill_lists::{Kind, changed_lists, run_time_tools};
 use crate::backend::contributors::{Observed, Share};
 use crate::backend::run::Runner;

@@ -95,7 +95,7 @@ mod tests {
             _ => None,
         };
         let around = Surroundings {
-            working_dir: Some(Path::new("/work")),
+            working_dir: Some(Path::new("/srv")),
             variable: &variable,
         };
         expand(text, &around)
@@ -105,7 +105,7 @@ mod tests {
     fn variables_have_their_values() {
         for (text, value) in [
             ("plain {x} $y", "plain {x} $y"),
-            ("${workspaceFolder}/a:${userHome}/b", "/work/a:/home/me/b"),
+            ("${workspaceFolder}/a:${userHome}/b", "/srv/a:/home/me/b"),
             ("${env:DIR}/x", "/d/x"),
             ("${env:DIR:-/tmp}", "/d"),
             ("${env:NONE:-/tmp/c}", "/tmp/c"),

@@ -4,6 +4,7 @@
 //! expanded: what only a running shell knows is marked as such, and what this reading does not
 //! follow is a [`Doubt`] about the whole. Judges nothing.
 
+mod program_list;
 mod programs;
 mod readings;
 mod walk;

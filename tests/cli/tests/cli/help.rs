@@ -380,17 +380,20 @@ fn call() {
               
               [default: {}]
 
-          --executor <NAME>
-              The executor for command tools, such as `local`
+      -c, --config <FILE>
+              A session file (TOML): the tools of all its backends can be called
 
           --data-dir <DIR>
               Where threads, copies of plugins and their values are kept
 
-          --skill <PATH>
-              A skill folder or package, run through the executor
+          --executor <NAME>
+              The executor for command tools, such as `local`
 
           --json
               Print JSON, for programs
+
+          --skill <PATH>
+              A skill folder or package, run through the executor
 
       -h, --help
               Print help (see a summary with '-h')
@@ -405,7 +408,8 @@ fn call() {
           --plugin-dir <DIR>
               Look for plugins in this directory too
 
-    Example:
+    Examples:
+      conjure call notes_search --config session.toml --args '{"query": "tea"}'
       conjure call cache-manager_execute --args '{"command": "set greeting hello"}'
       conjure call local_bash_tool --executor local --args '{"command": "ls", "description": ""}'
     "#);

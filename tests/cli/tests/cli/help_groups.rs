@@ -190,7 +190,7 @@ fn plugin_new() {
 
 #[test]
 fn skill() {
-    assert_snapshot!(help("skill"), @"
+    assert_snapshot!(help("skill"), @r"
     Look at skill folders and validate them
 
     A skill folder is a directory with a `SKILL.md` (the Agent Skills standard). Those of the current
@@ -205,7 +205,7 @@ fn skill() {
       show      Show a skill: its front matter, its files and its instructions
       upload    Upload a skill to Anthropic, after checking it
       remote    Look at the skills that Anthropic keeps, download or delete some
-      trust     Trust a project: its skills are used from now on
+      trust     Trust a project: its skills are used from now on, as they are now
       help      Print this message or the help of the given subcommand(s)
 
     Options:
@@ -315,23 +315,40 @@ fn skill_show() {
 #[test]
 fn skill_trust() {
     assert_snapshot!(help("skill trust"), @r"
-    Trust a project: its skills are used from now on
+    Trust a project: its skills are used from now on, as they are now
+
+    When something of them changes they are not used until it is trusted again.
 
     Usage: conjure skill trust [OPTIONS] [DIR]
 
     Arguments:
-      [DIR]  The project's directory [default: .]
+      [DIR]
+              The project's directory
+              
+              [default: .]
 
     Options:
-          --remove          Trust it no more
-          --data-dir <DIR>  Where threads, copies of plugins and their values are kept
-          --json            Print JSON, for programs
-      -h, --help            Print help
-      -V, --version         Print version
+          --remove
+              Trust it no more
+
+          --data-dir <DIR>
+              Where threads, copies of plugins and their values are kept
+
+          --json
+              Print JSON, for programs
+
+      -h, --help
+              Print help (see a summary with '-h')
+
+      -V, --version
+              Print version
 
     Plugins:
-          --plugin <FILE>     Load this plugin file; naming it says that it may run in this process
-          --plugin-dir <DIR>  Look for plugins in this directory too
+          --plugin <FILE>
+              Load this plugin file; naming it says that it may run in this process
+
+          --plugin-dir <DIR>
+              Look for plugins in this directory too
     ");
 }
 

@@ -305,7 +305,7 @@ fn exit_4_when_a_limit_ends_the_turn() {
       stored
     → cache-manager_execute {"command":"set k v"}
     ✗ cache-manager_execute (not run)
-      This call was not run: the limit `max_iterations` = 2 is reached.
+      The call of `cache-manager_execute` on backend `native` was not run: the limit `max_iterations` = 2 is reached…
     error: The turn was ended: the limit `max_iterations` = 2 is reached.
     20 tokens in, 10 out
     The conversation so far is kept: `--thread [UUID]` goes on with it.

@@ -67,7 +67,7 @@ fn p08_the_limit_is_an_exit_code() {
     }
     let output = run(&workspace, &model, &["--max-iterations", "2", "Never end."]);
     assert_eq!(output.code, Some(4), "{output:?}");
-    assert!(output.stderr.contains("max_iterations = 2"), "{output:?}");
+    assert!(output.stderr.contains("`max_iterations` = 2"), "{output:?}");
     assert_eq!(model.requests().len(), 2);
 }
 

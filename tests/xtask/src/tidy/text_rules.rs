@@ -10,12 +10,13 @@ use super::{
 const MAX_LINES: usize = 600;
 
 /// What the top level may hold.
-const TOP_LEVEL: [&str; 16] = [
+const TOP_LEVEL: [&str; 17] = [
     ".cargo",
     ".ci",
     ".clippy.toml",
     ".config",
     ".deny.toml",
+    ".github",
     ".gitignore",
     ".rustfmt.toml",
     "Cargo.lock",

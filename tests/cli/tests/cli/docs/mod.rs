@@ -31,6 +31,7 @@ fn each_block_is_run_checked_or_has_its_reason() {
     conjure-host/docs/api.md: a piece of an answer
     conjure-host/docs/api.md: an MCP server has to ask meanwhile
     conjure-host/docs/containers.md: the image is built from one that a registry has
+    conjure-host/docs/saved-sessions.md: a call has to wait for a person meanwhile
     conjure-host/docs/store.md: they need the database of another application, and a backup of an earlier version
     skill-sdk/docs/abi.md: signatures, in no language
     ");

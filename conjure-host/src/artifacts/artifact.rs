@@ -1,0 +1,84 @@
+//! What is known of one file of a session, and why a file is not to be had.
+
+use std::path::PathBuf;
+
+use conjure_core::chat::ArtifactRef;
+use serde::Serialize;
+
+/// A file of a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Artifact {
+    /// Its handle, such as `file-3`.
+    pub id: String,
+    /// What a person would call it: one component, without anything that a path could hold.
+    pub name: String,
+    /// Such as `text/csv`.
+    pub media_type: String,
+    /// Bytes, when known.
+    pub size: Option<u64>,
+    /// SHA-256 in lower-case hex, when its bytes are here.
+    pub sha256: Option<String>,
+    /// The backend instance that made it.
+    pub source: String,
+    /// Where it is on this machine; nothing while it is elsewhere.
+    pub path: Option<PathBuf>,
+    /// What its backend calls it, when it is or was elsewhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remote: Option<String>,
+}
+
+/// A file that an earlier session on the thread knew.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownFile {
+    /// Its handle and what it is.
+    pub reference: ArtifactRef,
+    /// The backend instance that made it.
+    pub source: String,
+    /// Where it was: absolute, or below one of the session's directories.
+    pub place: Option<PathBuf>,
+    /// What its backend calls it.
+    pub remote: Option<String>,
+}
+
+impl Artifact {
+    /// The reference that messages carry.
+    pub fn reference(&self) -> ArtifactRef {
+        ArtifactRef {
+            id: self.id.clone(),
+            name: self.name.clone(),
+            media_type: self.media_type.clone(),
+            size: self.size,
+        }
+    }
+}
+
+/// Why a file is not to be had.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum FileError {
+    /// No such file.
+    #[error(
+        "there is no file `{file}` in this session; `created_files` lists those that there are"
+    )]
+    FileNotFound {
+        /// What was asked for.
+        file: String,
+    },
+    /// It is elsewhere and did not come.
+    #[error("the file {file_id} could not be fetched: {reason}")]
+    DownloadFailed {
+        /// Its handle.
+        file_id: String,
+        /// Why.
+        reason: String,
+    },
+    /// What a backend offered is not a file that may be taken.
+    #[error("backend `{backend}` offered the file `{name}`, which is refused: {reason}")]
+    Refused {
+        /// The backend instance to blame.
+        backend: String,
+        /// The name that it gave.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+}
