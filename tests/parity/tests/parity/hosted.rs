@@ -169,7 +169,7 @@ async fn p11_the_eleventh_pause_ends_the_turn() {
     let place = Place::new(script, &[]).await;
     let session = place.anthropic([place.hosted(xlsx())]).await;
     let error = in_time(session.chat("Go on.")).await.unwrap_err();
-    assert!(error.to_string().contains("max_pauses = 10"), "{error}");
+    assert!(error.to_string().contains("`max_pauses` = 10"), "{error}");
     assert_eq!(place.messages().len(), 11);
     place.no_violations();
 }
