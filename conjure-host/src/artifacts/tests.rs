@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use conjure_core::chat::ArtifactRef;
 use futures_util::FutureExt as _;
 
 use super::digest::LARGE;

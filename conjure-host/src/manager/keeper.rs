@@ -15,14 +15,12 @@ use super::changes::Status;
 use super::opening::Opened;
 use super::requests::Ask;
 use super::running::{Happening, Running, happening};
-use super::runs::{Turn, end_of};
+use super::runs::Turn;
 use super::saving::active;
 use super::terms::TurnTerms;
 use super::view::SessionState;
 use super::{Inner, ManagerError};
-use crate::session::{
-    Answer, ApprovalMode, ChatError, CompactError, Session, Stamped, Subscription, passed,
-};
+use crate::session::{ApprovalMode, CompactError, Session, Stamped, Subscription, passed};
 use crate::store::{Run, RunState, Spent, StoreError, ThreadId};
 
 /// After how long without anything to do an open thread keeps no events in memory.
