@@ -11,8 +11,9 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use conjure_abi::{ABI_MAJOR, HeaderError, HeaderFields};
+use conjure_abi::{ABI_MAJOR, HEADER_LEN, HeaderError, HeaderFields};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
+use serde::{Deserialize, Serialize};
 
 use super::elf::{self, StructureError};
 use super::{PluginError, Sha256};
@@ -36,6 +37,10 @@ pub struct PluginFile {
     pub pin: Pin,
     /// How to recognise the file when it changes.
     pub stamp: Stamp,
+    /// The section of the header, at most as long as a header is.
+    pub(super) header_section: Box<[u8]>,
+    /// What says that the file is still the one that was read.
+    pub(super) unchanged: Unchanged,
 }
 
 /// Whether a plugin may run inside the host, and why.
@@ -96,34 +101,130 @@ impl From<&Stat> for Stamp {
     }
 }
 
+/// What says that a file is the one that it was: nobody but the kernel sets when an inode last
+/// changed, and every write to a file does that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Unchanged {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Unchanged {
+    /// Of what is at the path itself, which may be a link.
+    pub(super) fn of(path: &Path) -> Option<Self> {
+        let stat = rustix::fs::lstat(path).ok()?;
+        let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        regular.then(|| Self::from(&stat))
+    }
+
+    /// Whether a write since then would show: clocks of file systems are coarse, so one that came
+    /// within the same tick would not.
+    pub(super) fn is_settled(&self) -> bool {
+        let last = self.modified.max(self.changed);
+        let now = jiff::Timestamp::now().as_second();
+        now - last.0 > SETTLED
+    }
+}
+
+/// Seconds after which a file's times tell it from what is written to it later; some file systems
+/// count in steps of two.
+const SETTLED: i64 = 3;
+
+impl From<&Stat> for Unchanged {
+    #[allow(
+        clippy::unnecessary_cast,
+        clippy::cast_lossless,
+        clippy::useless_conversion,
+        reason = "the fields have other types on other platforms"
+    )]
+    fn from(stat: &Stat) -> Self {
+        let Stamp {
+            device,
+            inode,
+            size,
+            modified,
+        } = Stamp::from(stat);
+        Self {
+            device,
+            inode,
+            size,
+            modified,
+            changed: (stat.st_ctime as i64, stat.st_ctime_nsec as i64),
+        }
+    }
+}
+
+/// A file whose owner, mode and size were judged, open and not yet read.
+pub(super) struct Candidate {
+    path: PathBuf,
+    file: OwnedFd,
+    stat: Stat,
+}
+
+impl Candidate {
+    /// Opens a file and judges who could have written it.
+    pub(super) fn open(path: &Path) -> Result<Self, PluginError> {
+        let (dir, file) = open(path)?;
+        let stat = examine(path, &dir, &file)?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            stat,
+        })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn stamp(&self) -> Stamp {
+        Stamp::from(&self.stat)
+    }
+
+    pub(super) fn unchanged(&self) -> Unchanged {
+        Unchanged::from(&self.stat)
+    }
+
+    /// Reads it and judges what is in it.
+    pub(super) fn read(self, named: bool) -> Result<PluginFile, PluginError> {
+        let (path, stamp, unchanged) = (&self.path, self.stamp(), self.unchanged());
+        let bytes = contents(path, self.file, &self.stat)?;
+        let section = header_section(path, &bytes)?;
+        let header = judge_header(path, section)?;
+        let length = section.len().min(HEADER_LEN);
+        Ok(PluginFile {
+            sha256: Sha256::of(&bytes),
+            header,
+            pin: pin(path, named),
+            stamp,
+            header_section: section.get(..length).unwrap_or_default().into(),
+            unchanged,
+            path: self.path,
+            bytes,
+        })
+    }
+}
+
+/// Whether the plugin at a path may run inside the host.
+pub(super) fn pin(path: &Path, named: bool) -> Pin {
+    match named {
+        true => Pin::Named,
+        false => own_directory(path),
+    }
+}
+
 impl PluginFile {
     /// Reads a file and judges it. `named` says that a person named this very file.
     ///
     /// # Errors
     /// The first check that fails. No code of the plugin has run.
     pub fn read(path: &Path, named: bool) -> Result<Self, PluginError> {
-        let (dir, file) = open(path)?;
-        let stat = examine(path, &dir, &file)?;
-        let bytes = contents(path, file, &stat)?;
-        let header = header(path, &bytes)?;
-        let pin = if named {
-            Pin::Named
-        } else {
-            own_directory(path)
-        };
-        Ok(Self {
-            path: path.to_owned(),
-            sha256: Sha256::of(&bytes),
-            header,
-            pin,
-            stamp: Stamp::from(&stat),
-            bytes,
-        })
+        Candidate::open(path)?.read(named)
     }
-}
 
-/// Opens the directory, then the file in it; a link is not followed and a pipe does not block.
-impl PluginFile {
     /// The compiler that built it, as far as the file says that: whole where the library has it,
     /// else what the header had room for.
     #[must_use]
@@ -136,6 +237,7 @@ impl PluginFile {
     }
 }
 
+/// Opens the directory, then the file in it; a link is not followed and a pipe does not block.
 fn open(path: &Path) -> Result<(OwnedFd, OwnedFd), PluginError> {
     let read = |error: rustix::io::Errno| PluginError::Read {
         path: path.to_owned(),
@@ -285,7 +387,8 @@ fn contents(path: &Path, file: OwnedFd, before: &Stat) -> Result<Vec<u8>, Plugin
     Ok(bytes)
 }
 
-fn header(path: &Path, bytes: &[u8]) -> Result<HeaderFields, PluginError> {
+/// The section that holds the header of a whole library of this machine.
+fn header_section<'a>(path: &Path, bytes: &'a [u8]) -> Result<&'a [u8], PluginError> {
     let path = || path.to_owned();
     let section = elf::header_section(bytes).map_err(|error| match error {
         StructureError::NotALibrary { found } => PluginError::NotALibrary {
@@ -300,10 +403,15 @@ fn header(path: &Path, bytes: &[u8]) -> Result<HeaderFields, PluginError> {
             needed,
         },
     })?;
-    let section = section.ok_or_else(|| PluginError::NoHeader {
+    section.ok_or_else(|| PluginError::NoHeader {
         path: path(),
         section: elf::SECTION,
-    })?;
+    })
+}
+
+/// What a header says, if this host takes it.
+pub(super) fn judge_header(path: &Path, section: &[u8]) -> Result<HeaderFields, PluginError> {
+    let path = || path.to_owned();
     let header = HeaderFields::read(section).map_err(|error| match error {
         HeaderError::Major { found } => PluginError::Major {
             path: path(),

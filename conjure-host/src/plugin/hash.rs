@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use sha2::Digest as _;
 
 /// A SHA-256 digest. Shown as 64 hex digits.
@@ -34,6 +35,34 @@ impl fmt::Debug for Sha256 {
     }
 }
 
+impl Serialize for Sha256 {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Sha256 {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let mut digest = [0; 32];
+        let digits = text.as_bytes().chunks(2);
+        let valid = text.len() == 64
+            && digest.iter_mut().zip(digits).all(|(byte, digits)| {
+                let parsed = std::str::from_utf8(digits)
+                    .ok()
+                    .filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
+                    .and_then(|digits| u8::from_str_radix(digits, 16).ok());
+                parsed.is_some_and(|parsed| {
+                    *byte = parsed;
+                    true
+                })
+            });
+        valid
+            .then_some(Self(digest))
+            .ok_or_else(|| de::Error::custom("a SHA-256 has 64 hex digits"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::Sha256;
@@ -45,5 +74,15 @@ mod tests {
             "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
         );
         assert_eq!(Sha256::of(b"").short(), "e3b0c44298fc");
+    }
+
+    #[test]
+    fn a_digest_reads_back_and_nothing_else_does() {
+        let digest = Sha256::of(b"library");
+        let json = serde_json::to_string(&digest).unwrap();
+        assert_eq!(serde_json::from_str::<Sha256>(&json).unwrap(), digest);
+        for other in ["\"\"", "\"e3\"", &json.replace(&json[1..3], "+1"), "7"] {
+            assert!(serde_json::from_str::<Sha256>(other).is_err(), "{other}");
+        }
     }
 }

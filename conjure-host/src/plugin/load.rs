@@ -16,10 +16,13 @@ use conjure_abi::abi_stable::library::AbiHeaderRef;
 use conjure_abi::{HeaderFields, ROOT_SYMBOL, RootRef};
 use conjure_skill_sdk::protocol::Manifest;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use tokio::sync::OnceCell;
 
+use super::file::{Candidate, pin};
 use super::health::PluginLimits;
+use super::known::{self, KnownLibrary};
 use super::loaded::{Factory, LoadedPlugin, PluginSource};
-use super::{PluginError, PluginFile, Sha256, Store, layout};
+use super::{Pin, PluginError, PluginFile, Sha256, Store, layout};
 
 /// Different libraries that one process opens at the most. The system has 1,024 thread-local
 /// keys, a library takes at least one, and taking the last one ends the process.
@@ -89,7 +92,33 @@ impl Loader {
     /// # Errors
     /// The first check that fails.
     pub fn load(&self, path: &Path, named: bool) -> Result<LoadedPlugin, PluginError> {
-        self.load_file(PluginFile::read(path, named)?)
+        let candidate = Candidate::open(path)?;
+        match known::look_up(&self.store, &candidate) {
+            Some(library) => self.load_known(library, &candidate, named),
+            None => self.load_file(candidate.read(named)?),
+        }
+    }
+
+    /// Lists a library that was judged and opened before; it is opened when it is needed.
+    fn load_known(
+        &self,
+        library: KnownLibrary,
+        candidate: &Candidate,
+        named: bool,
+    ) -> Result<LoadedPlugin, PluginError> {
+        let pin = pin(&library.path, named);
+        refuse_unpinned(&library.path, &pin)?;
+        let manifest = self.accept(&library.path, &library.header, &library.manifest)?;
+        let source = PluginSource::File {
+            path: library.path.clone(),
+            sha256: library.sha256,
+            header: Box::new(library.header.clone()),
+            pin,
+            stamp: candidate.stamp(),
+        };
+        let factory = Factory::Deferred(Arc::new(DeferredLibrary::new(self.clone(), library)));
+        let limits = self.options.limits.clone();
+        Ok(LoadedPlugin::new(manifest, source, factory, limits))
     }
 
     /// Loads the plugin in a file that was judged.
@@ -97,20 +126,16 @@ impl Loader {
     /// # Errors
     /// The first check that fails.
     pub fn load_file(&self, file: PluginFile) -> Result<LoadedPlugin, PluginError> {
-        if let super::Pin::No { reason } = &file.pin {
-            return Err(PluginError::NotPinned {
-                path: file.path,
-                reason: reason.clone(),
-            });
-        }
+        refuse_unpinned(&file.path, &file.pin)?;
         let library = self.library(&file)?;
-        let manifest = self.accept(&file, &library.manifest)?;
+        let manifest = self.accept(&file.path, &file.header, &library.manifest)?;
         if let Err(error) = self.store.put_manifest(&file.sha256, &library.manifest) {
             tracing::debug!(
                 "the manifest of {} is not kept: {error}",
                 file.path.display()
             );
         }
+        known::remember(&self.store, &file);
         let source = PluginSource::File {
             path: file.path,
             sha256: file.sha256,
@@ -135,9 +160,65 @@ impl Loader {
 
     /// The library with the file's contents: the one that is open already, or a new one.
     fn library(&self, file: &PluginFile) -> Result<Opened, PluginError> {
+        self.open_once(&file.path, &file.header, &file.sha256, || self.put(file))
+    }
+
+    /// Puts the bytes of a file into the store.
+    fn put(&self, file: &PluginFile) -> Result<PathBuf, PluginError> {
+        let copy = self.store.put(&file.sha256, &file.bytes);
+        copy.map_err(|source| PluginError::Store {
+            path: file.path.clone(),
+            store: self.store.dir().to_owned(),
+            source: Arc::new(source),
+        })
+    }
+
+    /// Opens a library that was only listed so far.
+    fn open_known(&self, known: &KnownLibrary) -> Result<Opened, PluginError> {
+        let opened = self.open_once(&known.path, &known.header, &known.sha256, || {
+            if known::holds(&self.store, known) {
+                return Ok(self.store.copy_path(&known.sha256));
+            }
+            // The copy is gone or another one. What is at the path is judged anew, and is what was
+            // listed, or nothing is opened.
+            let file = PluginFile::read(&known.path, true)?;
+            if file.sha256 != known.sha256 {
+                return Err(PluginError::Changed {
+                    path: known.path.clone(),
+                });
+            }
+            let copy = self.put(&file)?;
+            known::remember(&self.store, &file);
+            Ok(copy)
+        });
+        match &opened {
+            Ok(opened) if *opened.manifest == *known.manifest => {}
+            // What is wrong with it is found when it is judged anew.
+            Ok(_) => {
+                known::forget(&self.store, &known.path);
+                tracing::warn!(
+                    target: "plugin",
+                    "{}: its manifest is another one than when it was last loaded; until it is \
+                     loaded again it has the tools of that time",
+                    known.path.display()
+                );
+            }
+            Err(_) => known::forget(&self.store, &known.path),
+        }
+        opened
+    }
+
+    /// The library with these contents that is open already, or the one in the copy.
+    fn open_once(
+        &self,
+        path: &Path,
+        header: &HeaderFields,
+        sha256: &Sha256,
+        copy: impl FnOnce() -> Result<PathBuf, PluginError>,
+    ) -> Result<Opened, PluginError> {
         let slot = {
             let mut slots = lock(&LIBRARIES);
-            Arc::clone(slots.entry(file.sha256).or_default())
+            Arc::clone(slots.entry(*sha256).or_default())
         };
         // Only loads of the same contents wait for each other.
         let mut slot = lock(&slot);
@@ -146,20 +227,13 @@ impl Loader {
         }
         if let Some(culprit) = lock(&STUCK).first() {
             return Err(PluginError::Blocked {
-                path: file.path.clone(),
+                path: path.to_owned(),
                 culprit: culprit.clone(),
             });
         }
-        let copy = self
-            .store
-            .put(&file.sha256, &file.bytes)
-            .map_err(|source| PluginError::Store {
-                path: file.path.clone(),
-                store: self.store.dir().to_owned(),
-                source: Arc::new(source),
-            })?;
-        self.count(&file.path)?;
-        let outcome = open_with_deadline(file, copy, self.options.deadline);
+        let copy = copy()?;
+        self.count(path)?;
+        let outcome = open_with_deadline(path, header, copy, self.options.deadline);
         match &outcome {
             // The system opened nothing, so it may do so later.
             Err(PluginError::Open { .. } | PluginError::Host { .. }) => {
@@ -186,10 +260,14 @@ impl Loader {
     }
 
     /// Reads the manifest and compares it with the header and with what this host serves.
-    fn accept(&self, file: &PluginFile, json: &[u8]) -> Result<Manifest, PluginError> {
-        let (path, header) = (&file.path, &file.header);
+    fn accept(
+        &self,
+        path: &Path,
+        header: &HeaderFields,
+        json: &[u8],
+    ) -> Result<Manifest, PluginError> {
         let unusable = |reason: String| PluginError::Manifest {
-            path: path.clone(),
+            path: path.to_owned(),
             name: header.name.clone(),
             reason,
         };
@@ -197,7 +275,7 @@ impl Loader {
             .map_err(|error| unusable(format!("it is not JSON ({error})")))?;
         if let Some(reason) = value.get("error") {
             return Err(PluginError::Builder {
-                path: path.clone(),
+                path: path.to_owned(),
                 name: header.name.clone(),
                 reason: reason
                     .as_str()
@@ -243,6 +321,54 @@ impl Loader {
                 operation: operation.clone(),
             }),
         }
+    }
+}
+
+fn refuse_unpinned(path: &Path, pin: &Pin) -> Result<(), PluginError> {
+    match pin {
+        Pin::No { reason } => Err(PluginError::NotPinned {
+            path: path.to_owned(),
+            reason: reason.clone(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// A library that is known and not open yet.
+pub(super) struct DeferredLibrary {
+    loader: Loader,
+    known: KnownLibrary,
+    opened: OnceCell<RootRef>,
+}
+
+impl DeferredLibrary {
+    fn new(loader: Loader, known: KnownLibrary) -> Self {
+        Self {
+            loader,
+            known,
+            opened: OnceCell::new(),
+        }
+    }
+
+    /// Opens it, the first time.
+    ///
+    /// # Errors
+    /// As [`Loader::load_file`]. It is tried again the next time, where that can change anything.
+    pub(super) async fn root(self: &Arc<Self>) -> Result<RootRef, PluginError> {
+        let open = || async {
+            let library = Arc::clone(self);
+            let opened = tokio::task::spawn_blocking(move || {
+                let opened = library.loader.open_known(&library.known)?;
+                Ok(opened.root)
+            });
+            opened.await.unwrap_or_else(|error| {
+                Err(PluginError::Host {
+                    path: self.known.path.clone(),
+                    reason: error.to_string(),
+                })
+            })
+        };
+        self.opened.get_or_try_init(open).await.copied()
     }
 }
 
@@ -296,13 +422,14 @@ const STAGES: [&str; 4] = [
 ];
 
 fn open_with_deadline(
-    file: &PluginFile,
+    file: &Path,
+    header: &HeaderFields,
     copy: PathBuf,
     deadline: Duration,
 ) -> Result<Opened, PluginError> {
     let handover = Arc::new(Handover::default());
     let stage = Arc::new(AtomicU8::new(0));
-    let (path, header) = (file.path.clone(), file.header.clone());
+    let (path, header) = (file.to_owned(), header.clone());
     thread::Builder::new()
         .name("plugin-load".to_owned())
         .spawn({
@@ -322,18 +449,18 @@ fn open_with_deadline(
             }
         })
         .map_err(|error| PluginError::Host {
-            path: file.path.clone(),
+            path: file.to_owned(),
             reason: format!("it has no thread ({error})"),
         })?;
     handover.take(deadline).unwrap_or_else(|| {
         let mut stuck = lock(&STUCK);
         let stage = stage.load(Ordering::Acquire);
         if stage == 0 {
-            stuck.push(file.path.clone());
+            stuck.push(file.to_owned());
         }
         drop(stuck);
         Err(PluginError::Hung {
-            path: file.path.clone(),
+            path: file.to_owned(),
             stage: STAGES.get(usize::from(stage)).copied().unwrap_or("it"),
             limit: deadline,
         })

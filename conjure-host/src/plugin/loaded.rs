@@ -16,6 +16,7 @@ use super::health::{Health, PluginHealth, PluginLimits};
 use super::in_place::Earned;
 use super::instance::Instance;
 use super::link::InProcess;
+use super::load::DeferredLibrary;
 use super::pool::POOL;
 use super::services::{CallMeta, CallOptions, HostServices, PluginId};
 use super::{Pin, PluginError, Sha256, Stamp};
@@ -74,13 +75,30 @@ impl PluginSource {
 type Make = dyn Fn(&[u8], CallContext) -> Result<PluginObject, String> + Send + Sync;
 
 /// Makes the objects of a plugin.
-#[derive(Clone)]
 pub(super) enum Factory {
+    Library(RootRef),
+    /// A library that is opened when it is needed.
+    Deferred(Arc<DeferredLibrary>),
+    Linked(Arc<Make>),
+}
+
+/// What can make objects at once.
+enum Ready {
     Library(RootRef),
     Linked(Arc<Make>),
 }
 
 impl Factory {
+    async fn ready(&self) -> Result<Ready, PluginError> {
+        Ok(match self {
+            Self::Library(root) => Ready::Library(*root),
+            Self::Deferred(library) => Ready::Library(library.root().await?),
+            Self::Linked(make) => Ready::Linked(Arc::clone(make)),
+        })
+    }
+}
+
+impl Ready {
     fn make(&self, config: &[u8], cx: CallContext) -> Result<PluginObject, String> {
         match self {
             Self::Library(root) => root.create()(RSlice::from_slice(config), cx)
@@ -232,8 +250,9 @@ impl LoadedPlugin {
             reason,
         };
         let config = serde_json::to_vec(create).map_err(|error| refuse(error.to_string()))?;
+        let factory = self.factory.ready().await?;
         let (sender, receiver) = oneshot::channel();
-        let (factory, call) = (self.factory.clone(), Arc::clone(context));
+        let call = Arc::clone(context);
         context.enter();
         POOL.run(move || {
             let made = factory.make(&config, call.context());

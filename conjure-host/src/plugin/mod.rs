@@ -16,6 +16,7 @@ mod hash;
 mod health;
 mod in_place;
 mod instance;
+mod known;
 mod layout;
 mod link;
 mod load;

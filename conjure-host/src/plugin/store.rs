@@ -19,6 +19,9 @@ const KEEP: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// What is left of a write that never ended is removed after this long.
 const KEEP_TEMPORARY: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// How often it is said that a copy is in use.
+const SAY: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// The place of the copies: a directory with mode 0700, shared by all hosts of one user.
 #[derive(Debug, Clone)]
 pub struct Store {
@@ -50,18 +53,56 @@ impl Store {
     /// The system's; what was there before is then as it was.
     pub fn put(&self, sha256: &Sha256, bytes: &[u8]) -> io::Result<PathBuf> {
         self.check()?;
-        let path = self.dir.join(format!("{sha256}.{LIBRARY_EXTENSION}"));
+        let path = self.copy_path(sha256);
         let there = match std::fs::symlink_metadata(&path) {
             Ok(metadata) => metadata.is_file() && fs::read(&path)? == bytes,
             Err(_) => false,
         };
         if there {
-            // Says that the copy is in use. If it cannot be said, the copy is made again one day.
-            let _ = std::fs::File::open(&path).and_then(|f| f.set_modified(SystemTime::now()));
+            self.keep(sha256);
         } else {
             fs::write_atomic(&path, bytes)?;
         }
         Ok(path)
+    }
+
+    /// Where the copy of a library is, if there is one.
+    pub(super) fn copy_path(&self, sha256: &Sha256) -> PathBuf {
+        self.dir.join(format!("{sha256}.{LIBRARY_EXTENSION}"))
+    }
+
+    /// Says once a day that a copy is in use; whether it was said now. If it cannot be said, the
+    /// copy is made again one day.
+    pub(super) fn keep(&self, sha256: &Sha256) -> bool {
+        let path = self.copy_path(sha256);
+        let modified = std::fs::metadata(&path).and_then(|m| m.modified());
+        let is_fresh = modified.is_ok_and(|at| at.elapsed().is_ok_and(|age| age < SAY));
+        let say = |file: std::fs::File| file.set_modified(SystemTime::now());
+        !is_fresh && std::fs::File::open(&path).and_then(say).is_ok()
+    }
+
+    /// What was kept under a key; nothing where the store is no longer the user's alone.
+    pub(super) fn record(&self, key: &Sha256) -> Option<Vec<u8>> {
+        self.check().ok()?;
+        std::fs::read(self.record_path(key)).ok()
+    }
+
+    /// Keeps something under a key.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn put_record(&self, key: &Sha256, json: &[u8]) -> io::Result<()> {
+        self.check()?;
+        fs::write_atomic(self.record_path(key), json)
+    }
+
+    /// Keeps nothing under a key any more.
+    pub(super) fn remove_record(&self, key: &Sha256) {
+        let _ = std::fs::remove_file(self.record_path(key));
+    }
+
+    fn record_path(&self, key: &Sha256) -> PathBuf {
+        self.dir.join(format!("{key}.known.json"))
     }
 
     /// The manifest that was kept for a library, as its bytes.

@@ -12,6 +12,7 @@ mod abi;
 mod calls;
 mod contributing;
 mod in_place;
+mod known;
 mod lies;
 mod many;
 mod refuse;

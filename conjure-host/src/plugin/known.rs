@@ -1,0 +1,121 @@
+//! Libraries that this host has judged and opened before.
+//!
+//! What a library offers is known then, so it is listed without being read, and opened when an
+//! instance of it is made. Nothing of the judgement is left out for that: who could have written
+//! the file is looked at each time, and the record counts only while the kernel says that neither
+//! the file nor the store's copy was written to, and for this build of the host, since layouts are
+//! compared with the host's own.
+
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use conjure_abi::HeaderFields;
+use serde::{Deserialize, Serialize};
+
+use super::file::{Candidate, Unchanged, judge_header};
+use super::{PluginFile, Sha256, Store};
+
+/// What is kept of a library.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Record {
+    /// The file that was judged.
+    path: PathBuf,
+    file: Unchanged,
+    /// The store's copy of it.
+    copy: Unchanged,
+    sha256: Sha256,
+    /// The bytes of its header.
+    header: Vec<u8>,
+}
+
+/// A library whose record holds.
+#[derive(Debug, Clone)]
+pub(super) struct KnownLibrary {
+    pub(super) path: PathBuf,
+    pub(super) sha256: Sha256,
+    pub(super) header: HeaderFields,
+    /// The bytes of its manifest.
+    pub(super) manifest: Vec<u8>,
+}
+
+/// The library at a path, where a record of it holds.
+pub(super) fn look_up(store: &Store, candidate: &Candidate) -> Option<KnownLibrary> {
+    let path = candidate.path();
+    let record: Record = serde_json::from_slice(&store.record(&key(path))?).ok()?;
+    let copy = store.copy_path(&record.sha256);
+    if record.path != path
+        || record.file != candidate.unchanged()
+        || Unchanged::of(&copy) != Some(record.copy)
+    {
+        return None;
+    }
+    let manifest = store.manifest(&record.sha256)?;
+    let known = KnownLibrary {
+        path: record.path.clone(),
+        sha256: record.sha256,
+        header: judge_header(path, &record.header).ok()?,
+        manifest,
+    };
+    if store.keep(&record.sha256) {
+        // That the copy is in use changes its times.
+        let copy = Unchanged::of(&copy)?;
+        write(store, path, &Record { copy, ..record });
+    }
+    Some(known)
+}
+
+/// Keeps what was found of a library that was opened, unless it is too new for its times to tell
+/// it from what may still be written to it.
+pub(super) fn remember(store: &Store, file: &PluginFile) {
+    let copy = Unchanged::of(&store.copy_path(&file.sha256));
+    let Some(copy) = copy.filter(|_| file.unchanged.is_settled()) else {
+        return;
+    };
+    let record = Record {
+        path: file.path.clone(),
+        file: file.unchanged,
+        copy,
+        sha256: file.sha256,
+        header: file.header_section.to_vec(),
+    };
+    write(store, &file.path, &record);
+}
+
+/// Forgets what was kept of the library at a path.
+pub(super) fn forget(store: &Store, path: &Path) {
+    store.remove_record(&key(path));
+}
+
+/// Whether the store's copy of a library is the one that was opened before.
+pub(super) fn holds(store: &Store, known: &KnownLibrary) -> bool {
+    let record = store.record(&key(&known.path));
+    let record = record.and_then(|json| serde_json::from_slice::<Record>(&json).ok());
+    record.is_some_and(|record| {
+        record.sha256 == known.sha256
+            && Unchanged::of(&store.copy_path(&record.sha256)) == Some(record.copy)
+    })
+}
+
+fn write(store: &Store, path: &Path, record: &Record) {
+    let written = serde_json::to_vec(record)
+        .map_err(std::io::Error::from)
+        .and_then(|json| store.put_record(&key(path), &json));
+    if let Err(error) = written {
+        tracing::debug!("what is known of {} is not kept: {error}", path.display());
+    }
+}
+
+/// The name of the record of a path, for this build of the host.
+fn key(path: &Path) -> Sha256 {
+    let mut bytes = HOST.as_bytes().to_vec();
+    bytes.extend_from_slice(path.as_os_str().as_encoded_bytes());
+    Sha256::of(&bytes)
+}
+
+/// Which build of the host this is: another program may lay out the types of the boundary in
+/// another way, and judge files by other rules.
+static HOST: LazyLock<String> = LazyLock::new(|| {
+    let program = std::env::current_exe().ok();
+    let program = program.and_then(|path| Unchanged::of(&path));
+    format!("{} {program:?} ", env!("CARGO_PKG_VERSION"))
+});
