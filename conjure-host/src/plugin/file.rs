@@ -194,6 +194,7 @@ impl Candidate {
         let bytes = contents(path, self.file, &self.stat)?;
         let section = header_section(path, &bytes)?;
         let header = judge_header(path, section)?;
+        elf::loadable(&bytes).map_err(|error| structure(path, error))?;
         let length = section.len().min(HEADER_LEN);
         Ok(PluginFile {
             sha256: Sha256::of(&bytes),
@@ -389,24 +390,28 @@ fn contents(path: &Path, file: OwnedFd, before: &Stat) -> Result<Vec<u8>, Plugin
 
 /// The section that holds the header of a whole library of this machine.
 fn header_section<'a>(path: &Path, bytes: &'a [u8]) -> Result<&'a [u8], PluginError> {
-    let path = || path.to_owned();
-    let section = elf::header_section(bytes).map_err(|error| match error {
+    let section = elf::header_section(bytes).map_err(|error| structure(path, error))?;
+    section.ok_or_else(|| PluginError::NoHeader {
+        path: path.to_owned(),
+        section: elf::SECTION,
+    })
+}
+
+fn structure(path: &Path, error: StructureError) -> PluginError {
+    let path = path.to_owned();
+    match error {
         StructureError::NotALibrary { found } => PluginError::NotALibrary {
-            path: path(),
+            path,
             found,
             needed: platform::LIBRARY_FORMAT,
         },
-        StructureError::Incomplete { what } => PluginError::Incomplete { path: path(), what },
+        StructureError::Incomplete { what } => PluginError::Incomplete { path, what },
         StructureError::Target { found, needed } => PluginError::Target {
-            path: path(),
+            path,
             found,
             needed,
         },
-    })?;
-    section.ok_or_else(|| PluginError::NoHeader {
-        path: path(),
-        section: elf::SECTION,
-    })
+    }
 }
 
 /// What a header says, if this host takes it.

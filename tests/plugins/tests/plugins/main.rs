@@ -9,6 +9,7 @@
 )]
 
 mod abi;
+mod altered;
 mod calls;
 mod contributing;
 mod in_place;

@@ -1,8 +1,16 @@
 //! The structure of a library file: whether all of it is there, and where its header is.
 //!
 //! A file that was cut, or is still being copied, ends the process when its missing pages are
-//! touched; so every range that the format promises must lie inside the file. Reads ELF and
-//! Mach-O, whichever this platform loads, and judges nothing about the contents.
+//! touched, and so does one whose tables lead the system's loader elsewhere; so every range that
+//! the format promises must lie inside the file, and of a 64-bit ELF library all that the loader
+//! reads, follows or writes must lie in its memory. Reads ELF and Mach-O, whichever this platform
+//! loads, and judges nothing about code and data.
+
+mod dynamic;
+mod image;
+mod relocations;
+mod symbols;
+mod versions;
 
 use object::elf as raw;
 use object::macho;
@@ -13,6 +21,10 @@ use object::read::macho::{
 use object::{
     Architecture, Endianness, FileKind, Object as _, ObjectSection as _, ObjectSymbol as _,
 };
+
+use dynamic::Dynamic;
+use image::Image;
+use symbols::Symbols;
 
 /// What the symbol of a plugin's root begins with; its major version follows.
 const ROOT: &[u8] = b"conjure_root_v";
@@ -190,6 +202,29 @@ where
     Ok(Some(data))
 }
 
+/// Judges all that the system's loader reads of a library whose structure was found whole. Of a
+/// library that is no 64-bit ELF library nothing more is known.
+///
+/// # Errors
+/// What would lead the loader astray.
+pub(super) fn loadable(bytes: &[u8]) -> Result<(), StructureError> {
+    if !matches!(FileKind::parse(bytes), Ok(FileKind::Elf64)) {
+        return Ok(());
+    }
+    let broken = |e: object::read::Error| incomplete(e.to_string());
+    let header = raw::FileHeader64::<Endianness>::parse(bytes).map_err(broken)?;
+    let endian = header.endian().map_err(broken)?;
+    let segments = header.program_headers(endian, bytes).map_err(broken)?;
+    let headers = header.section_headers(endian, bytes).map_err(broken)?;
+    let image = Image::of(bytes, endian, segments, header.e_phoff(endian))?;
+    let sections = dynamic::sections(headers, endian);
+    let dynamic = Dynamic::of(&image)?;
+    dynamic.agrees(&sections)?;
+    let symbols = Symbols::of(&image, &dynamic, &sections)?;
+    versions::judge(&image, &dynamic, &symbols)?;
+    relocations::judge(&image, &dynamic, &symbols)
+}
+
 fn program() -> StructureError {
     StructureError::NotALibrary {
         found: "an ELF program or object".to_owned(),
@@ -300,6 +335,40 @@ mod tests {
     #[test]
     fn a_library_without_our_section_is_whole_and_has_none() {
         assert_eq!(header_section(&library()), Ok(None));
+        assert_eq!(loadable(&library()), Ok(()));
+    }
+
+    #[test]
+    fn what_other_linkers_made_is_whole() {
+        // What these ask for no plugin needs: they are parts of the loader itself, stand in for
+        // others, or begin with a function that their linker was told.
+        let is_of_the_loader = |path: &std::path::Path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with("ld-") || name.contains("_audit") || name.starts_with("libnuma")
+        };
+        let mut seen = 0;
+        for directory in [
+            "/lib/x86_64-linux-gnu",
+            "/usr/lib/x86_64-linux-gnu",
+            "/usr/lib64",
+        ] {
+            let files = std::fs::read_dir(directory).into_iter().flatten().flatten();
+            let libraries = files
+                .map(|file| file.path())
+                .filter(|path| path.to_string_lossy().contains(".so") && !is_of_the_loader(path));
+            for path in libraries.take(150) {
+                let Ok(bytes) = std::fs::read(&path) else {
+                    continue;
+                };
+                if !bytes.starts_with(b"\x7fELF") {
+                    continue;
+                }
+                let judged = loadable(&bytes);
+                assert_eq!(judged, Ok(()), "{}", path.display());
+                seen += 1;
+            }
+        }
+        assert!(seen > 0 || !cfg!(target_arch = "x86_64"));
     }
 
     #[test]
@@ -325,6 +394,7 @@ mod tests {
             for change in [0xff, 0x80, 0x01] {
                 library[at] ^= change;
                 let _ = header_section(&library);
+                let _ = loadable(&library);
                 library[at] ^= change;
             }
         }
