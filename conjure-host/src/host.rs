@@ -490,6 +490,7 @@ impl HostBuilder {
                 models,
                 services: Arc::new(services),
                 log: self.log.unwrap_or_else(|| Arc::new(InMemory::default())),
+                beat: Arc::default(),
                 data_dir: self.data_dir,
                 asker: self.asker,
                 providers: self.providers,

@@ -16,7 +16,7 @@ use crate::plugin::{HostServices, Instance, LoadedPlugin, PluginId, Registry};
 use crate::provider::http::Clients;
 use crate::provider::http_provider::target;
 use crate::provider::{ModelBook, Provider, Script, Scripted, ToolWalk, known};
-use crate::session::{SessionError, SessionSpec};
+use crate::session::{Beat, SessionError, SessionSpec};
 use crate::store::Log;
 
 /// Plugin, instance name and configuration.
@@ -29,6 +29,8 @@ pub(crate) struct Shared {
     pub(crate) registry: Arc<Registry>,
     pub(crate) services: Arc<ServicesShared>,
     pub(crate) log: Arc<dyn Log>,
+    /// Wakes the sessions whose replies stream.
+    pub(crate) beat: Arc<Beat>,
     pub(crate) data_dir: PathBuf,
     pub(crate) asker: Arc<dyn Asker>,
     pub(crate) providers: BTreeMap<String, Arc<dyn Provider>>,

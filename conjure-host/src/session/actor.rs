@@ -553,7 +553,7 @@ fn delegated(backend: String, spent: Spent) -> Input {
 
 async fn arrived(pieces: Option<&Pieces>) {
     match pieces {
-        Some(pieces) => pieces.arrived.notified().await,
+        Some(pieces) => pieces.arrived().await,
         None => std::future::pending().await,
     }
 }

@@ -3,6 +3,7 @@
 mod actor;
 mod after_log;
 mod asking;
+mod beat;
 mod budget;
 mod calls;
 mod changes;
@@ -31,6 +32,7 @@ mod switching;
 mod thread_files;
 
 pub(crate) use actor::passed;
+pub(crate) use beat::Beat;
 pub(crate) use budget::SpentBefore;
 pub(crate) use calls::{CallWith, Revision};
 pub(crate) use compaction::unfolding;

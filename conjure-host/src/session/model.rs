@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tracing::Span;
 
+use super::beat::Beat;
 use super::mailbox::{Internal, Reports};
 use crate::backend::contributors::Share;
 use crate::provider::{Provider, ProviderError, ReplySink};
@@ -30,10 +31,10 @@ pub(crate) struct Request {
 
 /// What came and was not yet looked at. Pieces of one text are one piece, so the reply itself
 /// bounds it.
-#[derive(Default)]
 pub(crate) struct Pieces {
     waiting: Mutex<Vec<Piece>>,
-    pub(crate) arrived: Notify,
+    arrived: Arc<Notify>,
+    beat: Arc<Beat>,
 }
 
 /// A piece of a reply, or word about it.
@@ -43,9 +44,18 @@ pub(crate) enum Piece {
 }
 
 impl Pieces {
+    fn new(beat: Arc<Beat>) -> Self {
+        Self {
+            waiting: Mutex::default(),
+            arrived: Arc::default(),
+            beat,
+        }
+    }
+
     fn push(&self, piece: Piece) {
-        {
+        let is_first = {
             let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_first = waiting.is_empty();
             match (waiting.last_mut(), piece) {
                 (
                     Some(Piece::Stream(StreamEvent::Content { delta })),
@@ -57,8 +67,17 @@ impl Pieces {
                 ) => delta.push_str(&more),
                 (_, piece) => waiting.push(piece),
             }
+            is_first
+        };
+        // Whoever is told takes all that waits by then.
+        if is_first {
+            self.beat.tell(&self.arrived);
         }
-        self.arrived.notify_one();
+    }
+
+    /// Resolves a moment after something came.
+    pub(crate) async fn arrived(&self) {
+        self.arrived.notified().await;
     }
 
     /// Everything that waits.
@@ -76,8 +95,9 @@ impl Request {
         share: Share,
         span: Span,
         done: Reports,
+        beat: Arc<Beat>,
     ) -> Self {
-        let pieces = Arc::new(Pieces::default());
+        let pieces = Arc::new(Pieces::new(beat));
         let (stream, notices) = (Arc::clone(&pieces), Arc::clone(&pieces));
         let sink = Arc::new(ReplySink::new(
             move |event| stream.push(Piece::Stream(event)),

@@ -163,7 +163,8 @@ impl Actor {
         let provider = Arc::clone(&self.provider);
         let thread = self.recorder.thread().as_str();
         let span = spans::model_call(&self.span, thread, &meta.provider, &meta.model);
-        Request::send(number, provider, meta, share, span, self.internal.clone())
+        let (done, beat) = (self.internal.clone(), Arc::clone(&self.shared.beat));
+        Request::send(number, provider, meta, share, span, done, beat)
     }
 
     /// Whom the conversation is sent to, and over which wire: the name alone does not say it.

@@ -35,7 +35,9 @@ const QUEUE: usize = 64 * 1024 * 1024;
 const LARGEST: usize = QUEUE / 2;
 /// Transactions that nobody waits for urgently are at least so far apart: what comes meanwhile
 /// goes into one.
-const SPACING: Duration = Duration::from_millis(4);
+const SPACING: Duration = Duration::from_millis(3);
+/// How long events without entries wait for those of other threads, which come together.
+const GATHER: Duration = Duration::from_millis(1);
 /// How often a writer that is idle says that it lives.
 const BEAT: Duration = Duration::from_secs(4);
 /// How long the writer waits for a database that does not answer.
@@ -336,10 +338,17 @@ impl Writer {
                     continue;
                 }
             };
-            if !is_urgent(&first) && Instant::now() < due {
+            let now = Instant::now();
+            let begin = match &first {
+                Command::Append(append) if append.durable => now,
+                Command::Append(append) if append.rows.entries.is_empty() => due.max(now + GATHER),
+                Command::Append(_) => due,
+                _ => now,
+            };
+            if now < begin {
                 tokio::select! {
                     () = urgent.notified() => {}
-                    () = tokio::time::sleep_until(due) => {}
+                    () = tokio::time::sleep_until(begin) => {}
                 }
             }
             ended = self.take(first, &mut commands).await;
@@ -428,12 +437,5 @@ fn no_answer(limit: Duration, what: &'static str) -> StoreError {
     StoreError::Unreachable {
         what,
         reason: format!("no answer in {} seconds", limit.as_secs()),
-    }
-}
-
-fn is_urgent(command: &Command) -> bool {
-    match command {
-        Command::Append(append) => append.durable,
-        _ => true,
     }
 }
