@@ -223,6 +223,8 @@ enum Verb {
 
 /// Parses the command line and does what it says.
 pub(crate) fn main() -> Exit {
+    // First of all, while there is one thread: what is started must find no key.
+    conjure_host::env::take_secrets();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

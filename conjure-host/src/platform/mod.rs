@@ -2,6 +2,7 @@
 //!
 //! Everything else in the host asks here. Only Linux on x86-64 is tested regularly.
 
+mod environment;
 mod inspection;
 mod streams;
 mod users;
@@ -9,6 +10,7 @@ mod users;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+pub(crate) use environment::{Fate, take as take_environment};
 pub use inspection::deny_inspection;
 pub use streams::{Input, Output, TakenStreams, take_streams};
 pub use users::{current_user, is_private_group};
