@@ -16,7 +16,6 @@ mod entry_at;
 mod exit;
 mod files;
 mod files_remote;
-mod foreign_text;
 mod mcp;
 mod mcp_doctor;
 mod mcp_import;
