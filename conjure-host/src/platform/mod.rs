@@ -4,6 +4,7 @@
 
 mod environment;
 mod inspection;
+mod own_dir;
 mod streams;
 mod users;
 
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 
 pub(crate) use environment::{Fate, take as take_environment};
 pub use inspection::deny_inspection;
+pub use own_dir::{NotOwnError, check_own_dir};
 pub use streams::{Input, Output, TakenStreams, take_streams};
 pub use users::{current_user, is_private_group};
 
