@@ -1,10 +1,16 @@
 //! Every environment variable that the host reads, and the directories that follow from them.
 
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
 
 use conjure_vault::Vault;
+use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::auths::Keys;
+use crate::platform::Fate;
 
 /// Directories to look for plugins in, separated like `PATH`.
 pub const PLUGIN_PATH: &str = "CONJURE_PLUGIN_PATH";
@@ -19,8 +25,11 @@ pub const OLD_KEY: &str = Vault::OLD_VARIABLE;
 pub const KEY_FILE: &str = Vault::FILE_VARIABLE;
 /// The token that lets clients of `conjure serve` in.
 pub const TOKEN: &str = "CONJURE_TOKEN";
-/// What no other program is started with.
-pub const PRIVATE: [&str; 4] = [KEY, OLD_KEY, KEY_FILE, TOKEN];
+/// What is sent along with spans: it often holds a key. Read by the exporter itself, so it stays.
+const SPAN_HEADERS: [&str; 2] = [
+    "OTEL_EXPORTER_OTLP_HEADERS",
+    "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+];
 /// Where threads, sessions and everything saved are: `postgres://…`, `memory`, or the path of an
 /// SQLite file; `conjure.db` in the data directory without it.
 pub const DATABASE: &str = "CONJURE_DATABASE";
@@ -71,9 +80,75 @@ pub const PLAIN_HTTP_PROXIES: [&str; 4] = ["HTTP_PROXY", "http_proxy", "ALL_PROX
 /// Set to anything: no colours.
 pub const NO_COLOR: &str = "NO_COLOR";
 
+/// The secrets that were in the environment, by the names of their variables.
+static TAKEN: OnceLock<BTreeMap<String, SecretString>> = OnceLock::new();
+
+/// Takes every secret out of the environment, where other programs could find it: this program
+/// finds it here, those that it starts do not, and neither does anybody in `/proc/PID/environ`.
+/// Paths that are relative are made absolute: what is started elsewhere reads them too.
+///
+/// For programs, at their very start: nothing happens when the process has a second thread, or on
+/// another system than Linux.
+pub fn take_secrets() {
+    let taken = crate::platform::take_environment(|name, value| {
+        let Some(name) = name.to_str() else {
+            return Fate::Stays;
+        };
+        if is_secret(name, value) {
+            return Fate::Taken;
+        }
+        let is_path = [DATA_DIR, KEY_FILE, DATABASE].contains(&name);
+        match std::path::absolute(value) {
+            Ok(path) if is_path && value != "memory" => Fate::Becomes(path.into()),
+            _ => Fate::Stays,
+        }
+    });
+    let texts = taken.into_iter().filter_map(|(name, value)| {
+        let value = value.into_string().ok()?;
+        Some((name.into_string().ok()?, SecretString::from(value)))
+    });
+    let _ = TAKEN.set(texts.collect());
+}
+
+fn is_secret(name: &str, value: &OsStr) -> bool {
+    // The address of a server may have a password in it.
+    let is_address = || name == DATABASE && value.to_string_lossy().contains("://");
+    [KEY, OLD_KEY, TOKEN].contains(&name)
+        || name.starts_with(SECRET_PREFIX)
+        || provider_key_vars().any(|var| var == name)
+        || is_address()
+}
+
+fn provider_key_vars() -> impl Iterator<Item = &'static str> {
+    let known = crate::provider::KNOWN.iter();
+    known.flat_map(|known| known.key_vars).copied()
+}
+
+/// Keeps the host's secrets from a program before it is started, also where
+/// [`take_secrets`] could do nothing.
+pub fn keep_from(program: &mut Command) {
+    let named = [KEY, OLD_KEY, KEY_FILE, TOKEN, DATABASE].into_iter();
+    for name in named.chain(SPAN_HEADERS).chain(provider_key_vars()) {
+        program.env_remove(name);
+    }
+    for (name, _) in std::env::vars_os() {
+        if name
+            .as_encoded_bytes()
+            .starts_with(SECRET_PREFIX.as_bytes())
+        {
+            program.env_remove(name);
+        }
+    }
+}
+
 /// The value of a variable; nothing when it is not set, empty, or not UTF-8.
 pub fn var(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
+    let taken = TAKEN.get().and_then(|taken| taken.get(name));
+    let value = match taken {
+        Some(secret) => Some(secret.expose_secret().to_owned()),
+        None => std::env::var(name).ok(),
+    };
+    value.filter(|value| !value.is_empty())
 }
 
 /// The home directory of the user.
@@ -82,13 +157,18 @@ pub fn home() -> Option<PathBuf> {
 }
 
 /// The directory for everything that the host keeps: what [`DATA_DIR`] says, else the platform's
-/// usual place.
+/// usual place, below the home directory that the system knows where no variable names one. Whoever
+/// uses it checks that it is the user's own: [`crate::platform::check_own_dir`].
 pub fn data_dir() -> PathBuf {
     if let Some(dir) = var(DATA_DIR) {
-        return PathBuf::from(dir);
+        let dir = PathBuf::from(dir);
+        return std::path::absolute(&dir).unwrap_or(dir);
     }
-    crate::platform::data_dir(|name| std::env::var_os(name))
-        .unwrap_or_else(|| std::env::temp_dir().join("conjure"))
+    let var = |name: &str| match (std::env::var_os(name), name) {
+        (None, "HOME") => home().map(OsString::from),
+        (value, _) => value,
+    };
+    crate::platform::data_dir(var).unwrap_or_else(|| std::env::temp_dir().join("conjure"))
 }
 
 /// Where the keys of saved auths are, for this directory of data.
@@ -106,25 +186,53 @@ pub use conjure_import::SECRET_PREFIX;
 
 /// The keys of providers in the environment, by the names of their variables. A plugin gets one
 /// only when its manifest names it, as any secret.
-pub fn provider_keys() -> std::collections::BTreeMap<String, secrecy::SecretString> {
-    crate::provider::KNOWN
-        .iter()
-        .flat_map(|known| known.key_vars)
-        .filter_map(|name| Some(((*name).to_owned(), var(name)?.into())))
+pub fn provider_keys() -> BTreeMap<String, SecretString> {
+    provider_key_vars()
+        .filter_map(|name| Some((name.to_owned(), var(name)?.into())))
         .collect()
 }
 
 /// The secrets in the environment, by name.
-pub fn secrets() -> std::collections::BTreeMap<String, secrecy::SecretString> {
-    std::env::vars()
-        .filter_map(|(name, value)| {
-            let name = name.strip_prefix(SECRET_PREFIX)?.to_owned();
-            Some((name, secrecy::SecretString::from(value)))
-        })
-        .collect()
+pub fn secrets() -> BTreeMap<String, SecretString> {
+    let name = |variable: &str| variable.strip_prefix(SECRET_PREFIX).map(str::to_owned);
+    let text = |text: OsString| text.into_string().ok();
+    let left = std::env::vars_os().filter_map(|(variable, value)| {
+        Some((name(&text(variable)?)?, SecretString::from(text(value)?)))
+    });
+    let taken = TAKEN.get().into_iter().flatten();
+    let taken = taken.filter_map(|(variable, value)| Some((name(variable)?, value.clone())));
+    left.chain(taken).collect()
 }
 
 /// Whether the environment has a secret for plugins of this name.
 pub(crate) fn has_secret(name: &str) -> bool {
-    std::env::var_os(format!("{SECRET_PREFIX}{name}")).is_some()
+    let variable = format!("{SECRET_PREFIX}{name}");
+    let is_taken = TAKEN
+        .get()
+        .is_some_and(|taken| taken.contains_key(&variable));
+    is_taken || std::env::var_os(variable).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plugins_know_the_keys_that_are_taken_out_of_the_environment() {
+        let mut known: Vec<&str> = provider_key_vars().collect();
+        let mut told = conjure_skill_sdk::protocol::PROVIDER_KEYS.to_vec();
+        known.sort_unstable();
+        told.sort_unstable();
+        assert_eq!(told, known);
+    }
+
+    #[test]
+    fn what_is_secret_is_known_by_its_name() {
+        let is = |name: &str, value: &str| is_secret(name, OsStr::new(value));
+        assert!(is("ANTHROPIC_API_KEY", "k") && is("CONJURE_SECRET_A", "s") && is(TOKEN, "t"));
+        assert!(is(DATABASE, "postgres://me:word@db/x") && !is(DATABASE, "/srv/conjure.db"));
+        assert!(
+            !is("PATH", "/bin") && !is("ANTHROPIC_BASE_URL", "http://x") && !is(DATA_DIR, "/d")
+        );
+    }
 }

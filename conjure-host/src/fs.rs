@@ -210,6 +210,25 @@ pub fn write_new_private(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()>
     written.map_err(|error| named("make", path, &error))
 }
 
+/// Locks a file, which is made if need be, against all others that lock it; waits for them. It is
+/// free again when the value is dropped.
+///
+/// # Errors
+/// The system's, with the path.
+pub fn lock(path: impl AsRef<Path>) -> io::Result<std::fs::File> {
+    let path = path.as_ref();
+    let locked = || {
+        let mut options = std::fs::OpenOptions::new();
+        options.create(true).append(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(path)?;
+        file.lock()?;
+        Ok(file)
+    };
+    locked().map_err(|e| named("lock", path, &e))
+}
+
 /// When a file, or a link itself, was last changed in any way: made, written, renamed; nothing when
 /// it is not there.
 pub fn changed_at(path: impl AsRef<Path>) -> Option<std::time::SystemTime> {

@@ -1,10 +1,12 @@
 //! Which projects a person trusts, so that their skill folders are used.
 //!
-//! Trust is in what was there when it was given: a digest over every file of the project's skills.
-//! When something of that changes, the person is asked again. Nothing of a project is parsed
-//! here; its skills are known by the names of their directories.
+//! Trust is in what was there when it was given: a digest over every file of the project's skills,
+//! and over what links among them lead to, which has to be in the project too. When something of
+//! that changes, the person is asked again. Nothing of a project is parsed here; its skills are
+//! known by the names of their directories.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -16,8 +18,9 @@ use crate::skill_folders;
 const MOST_BYTES: u64 = 256 * 1024 * 1024;
 /// The most files and directories of them.
 const MOST_FILES: usize = 20_000;
-/// The file in the directory of data.
+/// The file in the directory of data, and the one that is locked while it changes.
 const FILE: &str = "trusted.json";
+const LOCK: &str = "trusted.lock";
 
 /// The skill folders that a project brings, unread.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +54,24 @@ pub enum TrustError {
          be trusted; name the folders that are meant with `--skill`"
     )]
     TooMuch,
+    /// What a link leads to could be changed by whoever has nothing to do with the project.
+    #[error(
+        "`{}` leads out of the project, to `{}`: what is there is nobody's to trust with it. Put \
+         the files themselves into the project, or name the folder that is meant with `--skill`",
+        link.display(), target.display()
+    )]
+    LeadsOutside {
+        /// What leads there.
+        link: PathBuf,
+        /// Where it leads.
+        target: PathBuf,
+    },
+    /// A pipe or a device.
+    #[error("`{}` is neither a file nor a directory: remove it from the skill", path.display())]
+    NoFile {
+        /// Where.
+        path: PathBuf,
+    },
 }
 
 impl ProjectSkills {
@@ -60,7 +81,12 @@ impl ProjectSkills {
     /// [`TrustError`].
     pub fn of(project: &Path) -> Result<Self, TrustError> {
         let dirs = skill_folders::project_folders(project);
-        let mut content = Content::default();
+        let mut content = Content {
+            project: project.canonicalize()?,
+            hash: Sha256::new(),
+            bytes: 0,
+            seen: BTreeSet::new(),
+        };
         for dir in &dirs {
             content.add(project, dir)?;
         }
@@ -79,31 +105,41 @@ impl ProjectSkills {
 }
 
 /// What is hashed, and how much it was.
-#[derive(Default)]
 struct Content {
+    /// Without any link in it.
+    project: PathBuf,
     hash: Sha256,
     bytes: u64,
-    files: usize,
+    /// What was hashed already, by its path without any link in it, so that no link leads round.
+    seen: BTreeSet<PathBuf>,
 }
 
 impl Content {
-    fn add(&mut self, project: &Path, path: &Path) -> Result<(), TrustError> {
-        let mut waiting = vec![path.to_owned()];
+    /// Adds the directory of a skill, by the way that leads there.
+    fn add(&mut self, project: &Path, dir: &Path) -> Result<(), TrustError> {
+        let named = dir.strip_prefix(project).unwrap_or(dir);
+        self.field(named.as_os_str().as_encoded_bytes());
+        let mut waiting = vec![self.inside(dir)?];
         while let Some(path) = waiting.pop() {
-            self.files += 1;
-            if self.files > MOST_FILES {
+            if !self.seen.insert(path.clone()) {
+                continue;
+            }
+            if self.seen.len() > MOST_FILES {
                 return Err(TrustError::TooMuch);
             }
             let found = path.symlink_metadata()?;
-            let relative = path.strip_prefix(project).unwrap_or(&path);
-            self.field(relative.as_os_str().as_encoded_bytes());
+            let relative = path.strip_prefix(&self.project).unwrap_or(&path);
+            let relative = relative.as_os_str().as_encoded_bytes().to_owned();
+            self.field(&relative);
             if found.is_symlink() {
                 self.field(b"link");
                 let target = crate::fs::read_link(&path)?;
                 self.field(target.as_os_str().as_encoded_bytes());
-                // What it leads to is used as if it were there.
-                if path.is_file() {
-                    self.file(&path)?;
+                match self.inside(&path) {
+                    // What it leads to is used as if it were there.
+                    Ok(real) => waiting.push(real),
+                    Err(TrustError::Io(error)) if error.kind() == ErrorKind::NotFound => {}
+                    Err(error) => return Err(error),
                 }
             } else if found.is_dir() {
                 self.field(b"directory");
@@ -114,11 +150,22 @@ impl Content {
                 self.field(if is_executable { b"program" } else { b"file" });
                 self.file(&path)?;
             } else {
-                // A pipe or a device is never read.
-                self.field(b"other");
+                return Err(TrustError::NoFile { path });
             }
         }
         Ok(())
+    }
+
+    /// Where a path leads, which is in the project.
+    fn inside(&self, path: &Path) -> Result<PathBuf, TrustError> {
+        let real = path.canonicalize()?;
+        if real.starts_with(&self.project) {
+            return Ok(real);
+        }
+        Err(TrustError::LeadsOutside {
+            link: path.to_owned(),
+            target: real,
+        })
     }
 
     /// A field with its length, so that no two lists of fields are the same bytes.
@@ -128,7 +175,8 @@ impl Content {
     }
 
     fn file(&mut self, path: &Path) -> Result<(), TrustError> {
-        let mut file = crate::fs::open(path)?.take(MOST_BYTES - self.bytes + 1);
+        let (file, ..) = crate::fs::open_same(path)?;
+        let mut file = file.take(MOST_BYTES - self.bytes + 1);
         let mut of_file = Sha256::new();
         let mut buffer = vec![0; 64 * 1024];
         loop {
@@ -183,8 +231,9 @@ impl TrustedProjects {
     /// The file system's.
     pub fn trust(&mut self, project: &Path, skills: &ProjectSkills) -> std::io::Result<()> {
         let digest = skills.digest.clone();
-        self.projects.insert(project.to_owned(), digest);
-        self.write()
+        self.change(|projects| {
+            projects.insert(project.to_owned(), digest);
+        })
     }
 
     /// Trusts a project no more.
@@ -192,8 +241,9 @@ impl TrustedProjects {
     /// # Errors
     /// The file system's.
     pub fn forget(&mut self, project: &Path) -> std::io::Result<()> {
-        self.projects.remove(project);
-        self.write()
+        self.change(|projects| {
+            projects.remove(project);
+        })
     }
 
     /// The projects, each with the digest of its skills.
@@ -202,10 +252,16 @@ impl TrustedProjects {
         &self.projects
     }
 
-    fn write(&self) -> std::io::Result<()> {
-        if let Some(dir) = self.file.parent() {
-            crate::fs::create_private_dir(dir)?;
-        }
+    /// Changes what is there now: another process may have changed it since it was read.
+    fn change(
+        &mut self,
+        change: impl FnOnce(&mut BTreeMap<PathBuf, String>),
+    ) -> std::io::Result<()> {
+        let dir = self.file.parent().unwrap_or(Path::new("")).to_owned();
+        crate::fs::create_private_dir(&dir)?;
+        let _locked = crate::fs::lock(dir.join(LOCK))?;
+        *self = Self::read(&dir);
+        change(&mut self.projects);
         let bytes = serde_json::to_vec_pretty(&self.projects).map_err(std::io::Error::other)?;
         crate::fs::write_atomic(&self.file, &bytes)
     }
@@ -246,7 +302,7 @@ mod tests {
                 std::fs::set_permissions(&script, mode).unwrap();
             },
             &|| std::fs::write(skill.join("more"), "").unwrap(),
-            &|| std::os::unix::fs::symlink("/etc/hostname", skill.join("link")).unwrap(),
+            &|| std::os::unix::fs::symlink("scripts/run.sh", skill.join("link")).unwrap(),
             &|| {
                 let another = dir.path().join(".claude/skills/two");
                 std::fs::create_dir_all(&another).unwrap();
@@ -261,6 +317,77 @@ mod tests {
         }
         trusted.forget(dir.path()).unwrap();
         assert_eq!(stands(), Standing::Unknown);
+    }
+
+    #[test]
+    fn trust_is_in_what_links_lead_to() {
+        let (dir, skill) = project();
+        let write = |path: &str, text: &str| {
+            let path = dir.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write("tools/two/SKILL.md", "two");
+        write("shared/run.sh", "echo");
+        write("shared/deep/more.sh", "echo");
+        let link = |target: &str, at: &Path| std::os::unix::fs::symlink(target, at).unwrap();
+        let two = skill.parent().unwrap().join("two");
+        link("../../tools/two", &two);
+        link("../../../shared", &skill.join("shared"));
+        // A link that leads round ends, and one that leads nowhere is only that.
+        link("../shared", &dir.path().join("shared/round"));
+        link("nowhere", &skill.join("gone"));
+        let look = || ProjectSkills::of(dir.path()).unwrap().digest;
+        for path in ["tools/two/SKILL.md", "shared/run.sh", "shared/deep/more.sh"] {
+            let before = look();
+            assert_eq!(look(), before);
+            write(path, "other");
+            assert_ne!(look(), before, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_link_that_leads_outside_and_a_pipe_are_refused() {
+        let (dir, skill) = project();
+        let elsewhere = tempfile::tempdir().unwrap();
+        std::fs::write(elsewhere.path().join("SKILL.md"), "x").unwrap();
+        let file = elsewhere.path().join("SKILL.md");
+        let another = skill.parent().unwrap().join("another");
+        let places = [
+            (elsewhere.path(), skill.join("link")),
+            (file.as_path(), skill.join("link")),
+            (elsewhere.path(), another),
+            (Path::new("/proc/kmsg"), skill.join("link")),
+        ];
+        for (target, link) in places {
+            std::os::unix::fs::symlink(target, &link).unwrap();
+            let refused = ProjectSkills::of(dir.path()).unwrap_err();
+            std::fs::remove_file(&link).unwrap();
+            if target.exists() {
+                let is = matches!(refused, TrustError::LeadsOutside { .. });
+                assert!(is, "{}: {refused}", link.display());
+            }
+        }
+        ProjectSkills::of(dir.path()).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(skill.join("socket")).unwrap();
+        let refused = ProjectSkills::of(dir.path()).unwrap_err();
+        assert!(matches!(refused, TrustError::NoFile { .. }), "{refused}");
+    }
+
+    #[test]
+    fn projects_that_are_trusted_at_the_same_time_are_all_trusted() {
+        let data = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let (dir, _) = project();
+                    let skills = ProjectSkills::of(dir.path()).unwrap();
+                    let mut trusted = TrustedProjects::read(data.path());
+                    trusted.trust(dir.path(), &skills).unwrap();
+                });
+            }
+        });
+        assert_eq!(TrustedProjects::read(data.path()).projects().len(), 8);
     }
 
     #[test]

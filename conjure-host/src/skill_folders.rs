@@ -151,7 +151,10 @@ pub fn discover(project: Option<&Path>, home: Option<&Path>) -> Discovered {
     let mut broken = Vec::new();
     let mut notes = Vec::new();
     for root in roots(project, home) {
-        find_below(&root.path, root.scope, &mut found, &mut broken, &mut notes);
+        let within = project.filter(|_| root.scope == Scope::Project);
+        for dir in folders_below(&root.path, within) {
+            find_at(&dir, root.scope, &mut found, &mut broken, &mut notes);
+        }
     }
     let (skills, hidden) = shadow(found);
     Discovered {
@@ -167,7 +170,9 @@ pub fn discover_in(dir: &Path) -> Discovered {
     let mut found = Vec::new();
     let mut broken = Vec::new();
     let mut notes = Vec::new();
-    find_below(dir, Scope::Named, &mut found, &mut broken, &mut notes);
+    for dir in folders_below(dir, None) {
+        find_at(&dir, Scope::Named, &mut found, &mut broken, &mut notes);
+    }
     let (skills, hidden) = shadow(found);
     Discovered {
         skills,
@@ -181,35 +186,37 @@ pub fn discover_in(dir: &Path) -> Discovered {
 /// parsed before somebody trusts it.
 pub fn project_folders(project: &Path) -> Vec<PathBuf> {
     let roots = roots(Some(project), None).into_iter();
-    roots.flat_map(|root| folders_below(&root.path)).collect()
+    roots
+        .flat_map(|root| folders_below(&root.path, Some(project)))
+        .collect()
 }
 
-fn find_below(
-    root: &Path,
+fn find_at(
+    dir: &Path,
     scope: Scope,
     found: &mut Vec<Found>,
     broken: &mut Vec<FolderError>,
     notes: &mut Vec<(PathBuf, Diagnostic)>,
 ) {
-    for dir in folders_below(root) {
-        match load_dir(&dir) {
-            Ok(loaded) => {
-                let dir = &loaded.dir;
-                let more = loaded.diagnostics.into_iter();
-                notes.extend(more.map(|note| (dir.clone(), note)));
-                found.push(Found {
-                    folder: loaded.folder,
-                    scope,
-                    path: loaded.dir,
-                });
-            }
-            Err(error) => broken.push(error),
+    match load_dir(dir) {
+        Ok(loaded) => {
+            let dir = &loaded.dir;
+            let more = loaded.diagnostics.into_iter();
+            notes.extend(more.map(|note| (dir.clone(), note)));
+            found.push(Found {
+                folder: loaded.folder,
+                scope,
+                path: loaded.dir,
+            });
         }
+        Err(error) => broken.push(error),
     }
 }
 
-/// The directories below a root that have a `SKILL.md`.
-fn folders_below(root: &Path) -> Vec<PathBuf> {
+/// The directories below a root that have a `SKILL.md`. A link that leads out of `within` is not
+/// gone through: it counts where it is a skill itself, so that somebody can be told.
+fn folders_below(root: &Path, within: Option<&Path>) -> Vec<PathBuf> {
+    let within = within.and_then(|within| within.canonicalize().ok());
     let mut folders = Vec::new();
     let mut walk = Walk::default();
     let mut waiting = vec![(root.to_owned(), 0)];
@@ -218,11 +225,17 @@ fn folders_below(root: &Path) -> Vec<PathBuf> {
         let Ok(real) = dir.canonicalize() else {
             continue;
         };
+        let is_outside = within
+            .as_ref()
+            .is_some_and(|within| !real.starts_with(within));
         if !seen.insert(real) {
             continue;
         }
         if dir.join("SKILL.md").exists() {
             folders.push(dir);
+            continue;
+        }
+        if is_outside {
             continue;
         }
         let Ok(entries) = crate::fs::entries(&dir) else {

@@ -16,7 +16,7 @@ use super::browsers::LOGIN;
 use super::metrics::Asked;
 use super::problem::Problem;
 use super::state::App;
-use crate::http_server::{AllowedHosts, Tokens};
+use crate::http_server::{AllowedHosts, Tokens, Visitor};
 
 /// Paths at which somebody asks who has no token: a supervisor, and a browser with a link.
 pub(super) const OPEN: [&str; 3] = ["/healthz", "/readyz", LOGIN];
@@ -27,7 +27,7 @@ const SENT: &str = "authorization, content-type, idempotency-key, last-event-id,
 const READ: &str = "location, idempotency-replayed, content-range, etag, retry-after";
 
 /// Who asks: what its token is known by; nothing where none is needed.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct Client(pub(super) Option<Arc<str>>);
 
 /// Who is let in.
@@ -157,12 +157,24 @@ impl Door {
         if OPEN.contains(&request.uri().path()) {
             return Ok(Client::default());
         }
-        if let Some(name) = self.tokens.name_of(request.headers()) {
-            return Ok(Client(Some(name)));
-        }
         let has_token = request.headers().contains_key(header::AUTHORIZATION);
-        if !has_token && self.app.browsers.knows(request.headers()) {
-            return Ok(Client(Some(Arc::from("browser"))));
+        let known = match self.tokens.name_of(request.headers()) {
+            None if !has_token && self.app.browsers.knows(request.headers()) => {
+                Some(Arc::from("browser"))
+            }
+            known => known,
+        };
+        if let Some(name) = known {
+            let visitor = request.extensions().get::<Visitor>();
+            if visitor.is_some_and(|visitor| !visitor.is(&name)) {
+                return Err(Problem::unavailable(
+                    "too-many-connections",
+                    "this client has as many connections as it may: three quarters of \
+                     `--max-connections`; close some, and try again",
+                )
+                .header(header::CONNECTION, HeaderValue::from_static("close")));
+            }
+            return Ok(Client(Some(name)));
         }
         Err(Problem::new(
             StatusCode::UNAUTHORIZED,
@@ -174,7 +186,9 @@ impl Door {
         .header(
             header::WWW_AUTHENTICATE,
             HeaderValue::from_static("Bearer realm=\"conjure\""),
-        ))
+        )
+        // Whoever has none has nothing more to say on it.
+        .header(header::CONNECTION, HeaderValue::from_static("close")))
     }
 }
 

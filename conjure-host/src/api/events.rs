@@ -6,6 +6,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::sse::{Event as Sent, KeepAlive, Sse};
@@ -15,6 +16,7 @@ use futures_util::{Stream, stream};
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
+use super::door::Client;
 use super::extract::{Id, Named, Params};
 use super::metrics::OpenStream;
 use super::operations::{Operations, routes};
@@ -88,11 +90,17 @@ async fn of_thread(
     State(app): State<App>,
     Named(Id(id)): Named<Id>,
     Params(query): Params<Query>,
+    Extension(client): Extension<Client>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let after = seen(&headers, query.after.as_deref())?;
+    let following = app.streams.follow(&client)?;
     let events = app.manager.events(&ThreadId::parse(&id)?, after).await?;
-    let open = (OpenStream::new(&app.metrics), present(&app, query.attended));
+    let open = (
+        OpenStream::new(&app.metrics),
+        present(&app, query.attended),
+        following,
+    );
     Ok(streamed(stream::unfold(
         (events, app, open),
         |(mut events, app, open)| async move {
@@ -143,11 +151,20 @@ async fn next(events: &mut EventStream, app: &App) -> Option<Sent> {
 #[utoipa::path(get, path = "/api/v1/events", operation_id = "follow_sessions", tag = "events",
     params(SessionsQuery), responses((status = 200, description = "The stream", body = Streamed,
         content_type = "text/event-stream")))]
-async fn of_sessions(State(app): State<App>, Params(query): Params<SessionsQuery>) -> Response {
+async fn of_sessions(
+    State(app): State<App>,
+    Params(query): Params<SessionsQuery>,
+    Extension(client): Extension<Client>,
+) -> Result<Response, Problem> {
+    let following = app.streams.follow(&client)?;
     let changes = app.manager.changes();
-    let open = (OpenStream::new(&app.metrics), present(&app, query.attended));
+    let open = (
+        OpenStream::new(&app.metrics),
+        present(&app, query.attended),
+        following,
+    );
     let begin = Some(Change::Missed);
-    streamed(stream::unfold(
+    Ok(streamed(stream::unfold(
         (begin, changes, app, open),
         |(begin, mut changes, app, open)| async move {
             let change = match begin {
@@ -163,7 +180,7 @@ async fn of_sessions(State(app): State<App>, Params(query): Params<SessionsQuery
             let event = Sent::default().event(name).json_data(&change).ok()?;
             Some((Ok(event), (None, changes, app, open)))
         },
-    ))
+    )))
 }
 
 async fn next_change(changes: &mut Changes, app: &App) -> Option<Change> {

@@ -32,6 +32,7 @@ mod questions;
 mod ranges;
 mod sessions;
 mod state;
+mod streams;
 mod threads;
 mod transfer;
 mod turns;
@@ -61,6 +62,7 @@ use metrics::Metrics;
 use operations::Operations;
 use problem::Problem;
 use state::{App, Parts};
+use streams::Streams;
 
 pub use crate::http_server::HttpAccess;
 pub use openapi::document;
@@ -183,6 +185,7 @@ impl ApiServer {
             fetching: Default::default(),
             logins: Default::default(),
             browsers: self.browsers,
+            streams: Streams::new(options.max_connections),
         });
         let url = crate::client::url(self.address);
         if let Err(error) = manager.announce(&url).await {

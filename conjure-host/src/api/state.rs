@@ -12,6 +12,7 @@ use super::fetching::Fetching;
 use super::mcp_logins::Logins;
 use super::metrics::Metrics;
 use super::problem::Problem;
+use super::streams::Streams;
 use crate::Host;
 use crate::auths::Auths;
 use crate::manager::Manager;
@@ -74,6 +75,8 @@ pub(super) struct Parts {
     /// Logins to MCP servers.
     pub(super) logins: Logins,
     pub(super) browsers: Browsers,
+    /// Streams of events that are open.
+    pub(super) streams: Streams,
 }
 
 impl App {

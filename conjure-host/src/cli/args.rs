@@ -35,7 +35,9 @@ pub(crate) struct Global {
 impl Global {
     /// Where everything is kept.
     pub(crate) fn data_dir(&self) -> PathBuf {
-        self.data_dir.clone().unwrap_or_else(env::data_dir)
+        let dir = self.data_dir.clone().unwrap_or_else(env::data_dir);
+        // What runs elsewhere is told of it, such as what must not be seen there.
+        std::path::absolute(&dir).unwrap_or(dir)
     }
 
     /// The database.

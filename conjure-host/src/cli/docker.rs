@@ -94,9 +94,7 @@ fn made(build: &Build, file: &Path) -> Result<String, Failure> {
         let shown = program.to_string_lossy().into_owned();
         // What it says on the way is progress: stdout is for the answer.
         let mut builder = Command::new(&program);
-        for name in conjure_host::env::PRIVATE {
-            builder.env_remove(name);
-        }
+        conjure_host::env::keep_from(&mut builder);
         let done = builder
             .args(["build", "--tag", &build.image, "--file"])
             .arg(file)

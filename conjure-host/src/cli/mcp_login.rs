@@ -145,9 +145,7 @@ fn open(url: &str) -> bool {
         return false;
     };
     let mut opener = Command::new(opener);
-    for name in conjure_host::env::PRIVATE {
-        opener.env_remove(name);
-    }
+    conjure_host::env::keep_from(&mut opener);
     let started = opener
         .arg(url)
         .stdin(Stdio::null())

@@ -16,7 +16,6 @@ mod entry_at;
 mod exit;
 mod files;
 mod files_remote;
-mod foreign_text;
 mod mcp;
 mod mcp_doctor;
 mod mcp_import;
@@ -191,8 +190,9 @@ enum Verb {
     Thread(thread::Args),
     /// Serve the HTTP API
     ///
-    /// Listens on this machine, at 127.0.0.1:7420, unless told otherwise; any other address needs a
-    /// token. SIGTERM and Ctrl-C end it: turns and requests that run come to their end first, as long
+    /// Listens on this machine, at 127.0.0.1:7420, unless told otherwise. Every client needs a token,
+    /// also on this machine, where other users are: that of the user who serves is made at the first
+    /// start. SIGTERM and Ctrl-C end it: turns and requests that run come to their end first, as long
     /// as `--grace` allows.
     Serve(serve::Args),
     /// Look after the database: check, back up, export, import, roll back
@@ -223,6 +223,8 @@ enum Verb {
 
 /// Parses the command line and does what it says.
 pub(crate) fn main() -> Exit {
+    // First of all, while there is one thread: what is started must find no key.
+    conjure_host::env::take_secrets();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -255,6 +257,10 @@ pub(crate) fn main() -> Exit {
 impl Cli {
     fn run(self) -> Result<Exit, Failure> {
         let Self { global, verb } = self;
+        if !matches!(verb, Verb::Completions(_) | Verb::Wire(_)) {
+            conjure_host::platform::check_own_dir(&global.data_dir())
+                .map_err(|error| Failure::usage(error.to_string()))?;
+        }
         match verb {
             Verb::Completions(args) => Ok(completions::run(&args, &mut Self::command())),
             Verb::Skill(args) => skill::run(&global, &args),

@@ -1,4 +1,5 @@
-//! Where words go: results to stdout, everything else to stderr, JSON when asked for.
+//! Where words go: results to stdout, everything else to stderr, JSON when asked for. Nothing is
+//! printed but through here, where what steers a terminal is taken out.
 
 use std::fmt::Display;
 use std::io::Write as _;
@@ -7,38 +8,49 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::exit::Failure;
-pub(crate) use super::foreign_text::clean;
 pub(crate) use super::table::Table;
+pub(crate) use conjure_host::foreign_text::clean;
+use conjure_host::foreign_text::{for_terminal, in_json};
 
 /// Prints a line of the result.
 pub(crate) fn line(text: impl Display) {
-    let _ = writeln!(anstream::stdout(), "{text}");
+    let text = text.to_string();
+    let _ = writeln!(anstream::stdout(), "{}", for_terminal(&text));
 }
 
 /// Prints a piece of the result, at once.
 pub(crate) fn piece(text: impl Display) {
+    let text = text.to_string();
     let mut stdout = anstream::stdout();
-    let _ = write!(stdout, "{text}");
+    let _ = write!(stdout, "{}", for_terminal(&text));
     let _ = stdout.flush();
 }
 
 /// Prints a line beside the result.
 pub(crate) fn aside(text: impl Display) {
-    let _ = writeln!(anstream::stderr(), "{text}");
+    let text = text.to_string();
+    let _ = writeln!(anstream::stderr(), "{}", for_terminal(&text));
 }
 
 /// Prints a value as JSON, for programs: one line in a stream of them, pretty when it is alone.
 pub(crate) fn json(value: &impl Serialize) {
     if let Ok(text) = serde_json::to_string_pretty(value) {
-        line(text);
+        line(in_json(&text));
     }
 }
 
 /// Prints one line of a stream of JSON lines.
 pub(crate) fn json_line(value: &impl Serialize) {
     if let Ok(text) = serde_json::to_string(value) {
-        line(text);
+        line(in_json(&text));
     }
+}
+
+/// Prints text that is JSON already, as it is but for what a terminal would not show.
+pub(crate) fn json_text(text: &str) {
+    let mut stdout = std::io::stdout();
+    let _ = write!(stdout, "{}", in_json(text));
+    let _ = stdout.flush();
 }
 
 /// Says why a verb could not do what it was asked to.

@@ -110,7 +110,9 @@ fn edited(before: &Map<String, Value>) -> Result<Option<Map<String, Value>>, Fai
     let file = dir.path().join("memory.md");
     conjure_host::fs::write(&file, &text).map_err(|error| host(&error))?;
     // An editor may be written with its arguments.
-    let status = Command::new("/bin/sh")
+    let mut shell = Command::new("/bin/sh");
+    conjure_host::env::keep_from(&mut shell);
+    let status = shell
         .args(["-c", "exec $0 \"$1\""])
         .arg(&editor)
         .arg(&file)

@@ -205,6 +205,13 @@ fn list(global: &Global, dir: Option<&Path>) -> Exit {
         None => discover(project.as_ref()),
     };
     let unread = Unread::of(project.as_ref());
+    // Why nothing is known of a project's skills.
+    if let Some(Err(error)) = project.as_ref().map(|project| &project.skills) {
+        output::aside(format_args!(
+            "{YELLOW}note:{RESET} the skills of this project are not used: {}",
+            output::clean(&error.to_string())
+        ));
+    }
     if global.json {
         output::json(&listed(&found, unread.as_ref()));
         return Exit::Fine;
@@ -242,11 +249,14 @@ fn list(global: &Global, dir: Option<&Path>) -> Exit {
     for hidden in &found.hidden {
         output::aside(format_args!(
             "{YELLOW}hidden:{RESET} {}",
-            hidden.warning.message
+            output::clean(&hidden.warning.message)
         ));
     }
     for error in &found.broken {
-        output::aside(format_args!("{RED}broken:{RESET} {error}"));
+        output::aside(format_args!(
+            "{RED}broken:{RESET} {}",
+            output::clean(&error.to_string())
+        ));
     }
     Exit::Fine
 }

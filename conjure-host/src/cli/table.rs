@@ -4,7 +4,7 @@ use std::io::IsTerminal as _;
 
 use unicode_width::UnicodeWidthStr as _;
 
-use super::foreign_text::clean;
+use super::output::clean;
 use super::output::{BOLD, RESET, line};
 
 /// Between two columns.

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::args::{Global, SessionArgs};
 use super::exit::{Exit, Failure};
-use super::output::{self, aside, clean, line, piece};
+use super::output::{self, aside, clean, json_text, line};
 use super::thread::id;
 
 /// Exports a thread.
@@ -50,7 +50,7 @@ pub(crate) async fn export(global: &Global, args: Export) -> Result<Exit, Failur
     let text = json_lines(&store.read(&thread).await?);
     let text = text.map_err(|error| Failure::host(error.to_string()))?;
     let Some(to) = &args.to else {
-        piece(String::from_utf8_lossy(&text));
+        json_text(&String::from_utf8_lossy(&text));
         return Ok(Exit::Fine);
     };
     written(global, &thread, to, &text)

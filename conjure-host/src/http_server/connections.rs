@@ -1,26 +1,27 @@
 //! Connections over HTTP: how many, and how long one may take to say what it wants.
 //!
-//! A client that opens many, or sends its headers a byte a minute, costs the others nothing.
+//! A client that opens many, or sends its headers a byte a minute, costs the others nothing. Nor
+//! does one without a token: what it opens makes room for whoever comes next.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::patient::Patient;
+use super::places::Places;
 
 /// What a connection too many gets.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\n\
     content-type: text/plain\r\ncontent-length: 60\r\n\r\n\
     the server has as many connections as it may; try again soon";
-/// Connections beyond the bound that may still ask what [`Bounds::when_full`] answers.
-const BEYOND: usize = 32;
+/// Connections beyond the bound that may still ask what [`Bounds::when_full`] answers. With one more
+/// the oldest of them goes, which had its time to ask.
+const BEYOND: usize = 128;
 /// How long such a connection may take, all in all.
 const BEYOND_TIME: Duration = Duration::from_secs(2);
 /// How long nothing is accepted when the system gives no connection, such as without descriptors.
@@ -49,12 +50,12 @@ pub(crate) async fn serve(
     bounds: Bounds,
     end: CancellationToken,
 ) {
-    let slots = Arc::new(Semaphore::new(bounds.connections));
+    let places = Places::new(bounds.connections);
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new());
     http.header_read_timeout(bounds.headers);
     let open = TaskTracker::new();
-    let beyond = Arc::new(Semaphore::new(BEYOND));
+    let beyond = Places::new(BEYOND);
     loop {
         let accepted = tokio::select! {
             biased;
@@ -73,32 +74,41 @@ pub(crate) async fn serve(
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!("a connection keeps its delay: {error}");
         }
-        let Ok(slot) = Arc::clone(&slots).try_acquire_owned() else {
-            let slot = Arc::clone(&beyond).try_acquire_owned();
-            match bounds.when_full.clone().zip(slot.ok()) {
-                Some((router, slot)) => {
+        let Some(place) = places.take() else {
+            match bounds.when_full.clone().zip(beyond.take()) {
+                Some((router, place)) => {
                     let service = TowerToHyperService::new(router);
                     let mut once = http.clone();
                     let once = once.keep_alive(false);
                     let connection = once.serve_connection(TokioIo::new(stream), service);
                     open.spawn(async move {
-                        let _slot = slot;
-                        let _over = tokio::time::timeout(BEYOND_TIME, connection).await;
+                        tokio::select! {
+                            _over = tokio::time::timeout(BEYOND_TIME, connection) => {}
+                            () = place.taken_away() => {}
+                        }
                     });
                 }
                 None => refuse(stream),
             }
             continue;
         };
+        let visitor = place.visitor();
         let service = TowerToHyperService::new(router.clone());
+        let service = hyper::service::service_fn(move |mut request: hyper::Request<_>| {
+            request.extensions_mut().insert(visitor.clone());
+            hyper::service::Service::call(&service, request)
+        });
         let connection =
             http.serve_connection(TokioIo::new(Patient::new(stream, PATIENCE)), service);
         let end = end.clone();
         open.spawn(async move {
-            let _slot = slot;
             tokio::pin!(connection);
             let served = tokio::select! {
                 served = connection.as_mut() => served,
+                () = place.taken_away() => {
+                    tracing::debug!("a connection without a token made room");
+                    return;
+                }
                 () = end.cancelled() => {
                     connection.as_mut().graceful_shutdown();
                     connection.await

@@ -21,7 +21,7 @@ use super::whole::whole_tools;
 use super::{McpServer, ServeError};
 pub use crate::http_server::HttpAccess;
 use crate::http_server::connections::{self, Bounds};
-use crate::http_server::{AllowedHosts, Tokens};
+use crate::http_server::{AllowedHosts, Tokens, Visitor};
 
 /// The path of the endpoint.
 pub const ENDPOINT: &str = "/mcp";
@@ -173,6 +173,12 @@ async fn admit(State(door): State<Arc<Door>>, mut request: Request, next: Next) 
     {
         let unknown = "there is no such session; begin a new one\n";
         return (StatusCode::NOT_FOUND, unknown).into_response();
+    }
+    let visitor = request.extensions().get::<Visitor>();
+    if visitor.is_some_and(|visitor| !visitor.is(&principal.0)) {
+        let full = "this client has as many connections as it may; close some\n";
+        let close = [(header::CONNECTION, "close")];
+        return (StatusCode::SERVICE_UNAVAILABLE, close, full).into_response();
     }
     request.extensions_mut().insert(principal.clone());
     let is_delete = request.method() == Method::DELETE;

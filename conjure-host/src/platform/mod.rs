@@ -2,14 +2,18 @@
 //!
 //! Everything else in the host asks here. Only Linux on x86-64 is tested regularly.
 
+mod environment;
 mod inspection;
+mod own_dir;
 mod streams;
 mod users;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+pub(crate) use environment::{Fate, take as take_environment};
 pub use inspection::deny_inspection;
+pub use own_dir::{NotOwnError, check_own_dir};
 pub use streams::{Input, Output, TakenStreams, take_streams};
 pub use users::{current_user, is_private_group};
 

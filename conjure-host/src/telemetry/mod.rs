@@ -4,6 +4,7 @@
 //! subscriber of its own: their target is [`TARGET`], their level `INFO`. [`start`] sets up what the
 //! program `conjure` does.
 
+mod clean_stderr;
 pub(crate) mod spans;
 
 use std::io::IsTerminal as _;
@@ -19,6 +20,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Registry};
 
 use crate::env;
+use clean_stderr::CleanStderr;
 
 /// The target of the spans of turns, model calls and tool calls.
 pub const TARGET: &str = "conjure::trace";
@@ -48,7 +50,7 @@ pub fn start() -> Telemetry {
     let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new(USUAL));
     let is_json = env::var(env::LOG_FORMAT).is_some_and(|format| format == "json");
     let logs = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
+        .with_writer(move || CleanStderr { is_json })
         .with_ansi(std::io::stderr().is_terminal());
     let logs = if is_json {
         logs.json().with_filter(filter).boxed()

@@ -15,6 +15,7 @@ use bollard::query_parameters::{
     ListContainersOptionsBuilder, ListVolumesOptionsBuilder, RemoveContainerOptionsBuilder,
     RemoveVolumeOptions,
 };
+use conjure_exec_agent::private::PrivatePaths;
 use conjure_skill_sdk::{Error, Result};
 
 use crate::engine::Engine;
@@ -36,6 +37,8 @@ pub(crate) struct Owner {
     /// The directory of all hosts with the same data.
     all: PathBuf,
     name: String,
+    /// What of the host no container sees.
+    private: PrivatePaths,
     /// Held for as long as this lives.
     _lock: File,
 }
@@ -63,6 +66,7 @@ impl Owner {
             Ok(lock) => Ok(Self {
                 all: all.canonicalize().unwrap_or(all),
                 name,
+                private: PrivatePaths::of(Some(data_dir), &[]),
                 _lock: lock,
             }),
             Err(error) => Err(Error::new(format!(
@@ -70,6 +74,12 @@ impl Owner {
                 all.display()
             ))),
         }
+    }
+
+    /// What of the host no container sees, without any link in it, as far as it is there.
+    pub(crate) fn private(&self) -> Vec<PathBuf> {
+        let there = self.private.iter();
+        there.filter_map(|path| path.canonicalize().ok()).collect()
     }
 
     /// The directory with the agent in it.

@@ -10,7 +10,8 @@ use std::os::unix::fs::{MetadataExt as _, chown};
 use std::path::{Component, Path, PathBuf};
 
 use bollard::models::{
-    ContainerCreateBody, HostConfig, Mount, MountType, MountVolumeOptions, VolumeCreateRequest,
+    ContainerCreateBody, HostConfig, Mount, MountTmpfsOptions, MountType, MountVolumeOptions,
+    VolumeCreateRequest,
 };
 use bollard::query_parameters::{
     CreateContainerOptionsBuilder, RemoveVolumeOptions, UploadToContainerOptionsBuilder,
@@ -34,6 +35,9 @@ pub(crate) const TMP: &str = "/tmp";
 
 const BIN: &str = "/mnt/conjure";
 const READ_ONLY: &str = "/mnt";
+
+/// How much what lies over a private directory could hold; nothing is written there.
+const COVER_BYTES: i64 = 64 * 1024;
 
 /// Nobody on any system.
 const NOBODY: u32 = 65_534;
@@ -60,6 +64,8 @@ enum How {
     Here {
         working_dir: PathBuf,
         mounts: Vec<(PathBuf, String, bool)>,
+        /// What of the working directory is not for the container: where it is on this machine.
+        private: Vec<PathBuf>,
     },
     /// Volumes of the engine's.
     Volumes(Volumes),
@@ -85,6 +91,7 @@ impl Mounted {
             Some(user) => (user.clone(), None),
             None => whom(engine, &brought.working_dir)?,
         };
+        let private = private_below(&brought.working_dir, owner)?;
         let mut mounts = vec![
             (brought.working_dir.clone(), WORKSPACE.to_owned(), true),
             (owner.bin(), BIN.to_owned(), false),
@@ -112,6 +119,7 @@ impl Mounted {
             how: How::Here {
                 working_dir: brought.working_dir.clone(),
                 mounts,
+                private,
             },
         })
     }
@@ -155,19 +163,47 @@ impl Mounted {
             }),
             ..Mount::default()
         };
+        // Something empty lies over what is private.
+        let cover = |working_dir: &Path, path: &PathBuf| -> Option<Mount> {
+            let target = inside(working_dir, path)?;
+            if !path.is_dir() {
+                return Some(mount(MountType::BIND, "/dev/null", &target, false));
+            }
+            Some(Mount {
+                typ: Some(MountType::TMPFS),
+                target: Some(target),
+                read_only: Some(true),
+                tmpfs_options: Some(MountTmpfsOptions {
+                    size_bytes: Some(COVER_BYTES),
+                    ..MountTmpfsOptions::default()
+                }),
+                ..Mount::default()
+            })
+        };
+        let covers: Vec<Mount> = match &self.how {
+            How::Here {
+                working_dir,
+                private,
+                ..
+            } => private
+                .iter()
+                .filter_map(|path| cover(working_dir, path))
+                .collect(),
+            How::Volumes(_) => Vec::new(),
+        };
         match &self.how {
             How::Here { mounts, .. } if relabel => {
                 let binds = mounts.iter().map(|(from, to, writable)| {
                     let mode = if *writable { "rw" } else { "ro" };
                     format!("{}:{to}:{mode},z", from.display())
                 });
-                (Vec::new(), binds.collect())
+                (covers, binds.collect())
             }
             How::Here { mounts, .. } => {
                 let mounts = mounts.iter().map(|(from, to, writable)| {
                     mount(MountType::BIND, &from.to_string_lossy(), to, *writable)
                 });
-                (mounts.collect(), Vec::new())
+                (mounts.chain(covers).collect(), Vec::new())
             }
             How::Volumes(Volumes { work, read_only }) => (
                 vec![
@@ -181,14 +217,20 @@ impl Mounted {
 
     /// A path of the container's as this machine has it, when it has it.
     pub(crate) fn on_this_machine(&self, path: &str) -> Option<PathBuf> {
-        let How::Here { working_dir, .. } = &self.how else {
+        let How::Here {
+            working_dir,
+            private,
+            ..
+        } = &self.how
+        else {
             return None;
         };
         let below = Path::new(path).strip_prefix(WORKSPACE).ok()?;
         let plain = below
             .components()
             .all(|part| matches!(part, Component::Normal(_)));
-        plain.then(|| working_dir.join(below))
+        let here = working_dir.join(below);
+        (plain && !private.iter().any(|path| here.starts_with(path))).then_some(here)
     }
 
     /// The first directory that it mounts and this machine does not have.
@@ -205,9 +247,38 @@ impl Mounted {
         let How::Here { working_dir, .. } = &self.how else {
             return None;
         };
-        let below = path.strip_prefix(working_dir).ok()?.to_str()?;
-        Some(format!("{WORKSPACE}/{below}"))
+        inside(working_dir, path)
     }
+}
+
+/// A path of the working directory as the container has it.
+fn inside(working_dir: &Path, path: &Path) -> Option<String> {
+    let below = path.strip_prefix(working_dir).ok()?.to_str()?;
+    Some(format!("{WORKSPACE}/{below}"))
+}
+
+/// What of the host is below a working directory, as that is named.
+fn private_below(working_dir: &Path, owner: &Owner) -> Result<Vec<PathBuf>> {
+    let real = working_dir
+        .canonicalize()
+        .unwrap_or_else(|_| working_dir.to_owned());
+    let private = owner.private();
+    if private.contains(&real) {
+        return Err(Error::new(format!(
+            "the working directory {} is the host's own directory, with its key: no container gets \
+             it. Work in another directory",
+            working_dir.display()
+        )));
+    }
+    let mut below: Vec<PathBuf> = private
+        .iter()
+        .filter_map(|path| path.strip_prefix(&real).ok())
+        .map(|path| working_dir.join(path))
+        .collect();
+    below.sort();
+    // What lies in a covered directory needs no cover.
+    below.dedup_by(|inner, outer| inner.starts_with(outer));
+    Ok(below)
 }
 
 fn volume_user(settings: &Settings) -> String {
@@ -421,6 +492,7 @@ mod tests {
             how: How::Here {
                 working_dir: PathBuf::from("/home/me/project"),
                 mounts: Vec::new(),
+                private: Vec::new(),
             },
         };
         assert_eq!(
@@ -429,6 +501,43 @@ mod tests {
         );
         for path in ["/workspace/../x", "/tmp/x", "/workspacex/a", "a"] {
             assert_eq!(mounted.on_this_machine(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn something_empty_lies_over_what_is_private_of_the_host() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().join(".local/share/conjure");
+        fs::create_dir_all(&data).unwrap();
+        let key = dir.path().join("my.key");
+        fs::write(&key, "k").unwrap();
+        let mounted = Mounted {
+            user: String::new(),
+            userns: None,
+            how: How::Here {
+                working_dir: dir.path().to_owned(),
+                mounts: vec![(dir.path().to_owned(), WORKSPACE.to_owned(), true)],
+                private: vec![data, key],
+            },
+        };
+        for relabel in [false, true] {
+            let (mounts, _) = mounted.mounts(relabel);
+            let covers = |kind, target: &str| {
+                let target = format!("{WORKSPACE}/{target}");
+                mounts.iter().any(|mount| {
+                    mount.typ == Some(kind)
+                        && mount.target.as_deref() == Some(&target)
+                        && mount.read_only == Some(true)
+                })
+            };
+            assert!(covers(MountType::TMPFS, ".local/share/conjure"));
+            assert!(covers(MountType::BIND, "my.key"));
+        }
+        for path in [".local/share/conjure/vault.key", "my.key"] {
+            assert_eq!(
+                mounted.on_this_machine(&format!("{WORKSPACE}/{path}")),
+                None
+            );
         }
     }
 

@@ -25,6 +25,9 @@ pub(crate) struct Settings {
     pub(crate) timeout: Duration,
     /// The environment that every command begins with.
     pub(crate) env: Vec<(OsString, OsString)>,
+    /// Names of more variables of the host's that commands see.
+    #[cfg(target_os = "linux")]
+    pub(crate) pass_env: Vec<String>,
     /// Whether commands are kept from other processes and from the host's own files.
     #[cfg(target_os = "linux")]
     pub(crate) confine: bool,
@@ -130,6 +133,8 @@ impl Settings {
             shell: config.shell,
             timeout: Duration::from_millis(config.timeout_ms),
             env: clean(std::env::vars_os(), &config.pass_env),
+            #[cfg(target_os = "linux")]
+            pass_env: config.pass_env,
         })
     }
 

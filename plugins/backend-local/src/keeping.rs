@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use conjure_exec_agent::error::Kind;
 use conjure_exec_agent::files::{self, Opened, Place, RootKind, Roots};
+use conjure_exec_agent::private::PrivatePaths;
 use conjure_skill_sdk::abi::code;
 use conjure_skill_sdk::protocol::{
     CreateFile, FileRef, SkillMount, StrReplace, View, Viewed, Written,
@@ -24,13 +25,16 @@ pub(crate) fn no_working_dir() -> Error {
 }
 
 /// The directories of a call: the working directory, the exchange directory, skill folders.
-pub(crate) fn roots(cx: &Cx, skills: Vec<SkillMount>) -> Result<Roots> {
+/// What is private of the host is in none of them.
+pub(crate) fn roots(cx: &Cx, skills: Vec<SkillMount>, private: &PrivatePaths) -> Result<Roots> {
     let working = cx.working_dir().ok_or_else(no_working_dir)?;
     let skills = skills
         .into_iter()
         .map(|skill| PathBuf::from(skill.dir))
         .chain(cx.skill_dir().map(Path::to_owned));
-    Roots::new(working, skills, cx.exchange_dir()).map_err(|error| to_error(&error))
+    Roots::new(working, skills, cx.exchange_dir())
+        .map(|roots| roots.without(private))
+        .map_err(|error| to_error(&error))
 }
 
 /// Shows a file or a directory.

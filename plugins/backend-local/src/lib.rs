@@ -14,28 +14,31 @@ compile_error!("the local executor needs a Unix system");
 mod commands;
 mod config;
 mod keeping;
-mod private;
 mod session;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
 
+use std::path::Path;
+
 use conjure_exec_agent::files::Roots;
+use conjure_exec_agent::private::PrivatePaths;
 use conjure_skill_sdk::protocol::{
-    Bash, BashOutput, CreateFile, ExecutorInit, ExecutorReady, StrReplace, View, Viewed, Written,
+    Bash, BashOutput, CreateFile, ExecutorInit, ExecutorReady, PROVIDER_KEYS, Permissions,
+    StrReplace, View, Viewed, Written,
 };
 use conjure_skill_sdk::{Cx, Error, Executor, ExecutorPlugin, Result, export_executor};
 
 use crate::commands::Commands;
 use crate::config::Settings;
-use crate::private::PrivatePaths;
 use crate::session::Sessions;
 
 /// Runs commands and keeps files on this machine, for many sessions at once.
 struct Local {
     sessions: Sessions,
     commands: Commands,
+    private: PrivatePaths,
 }
 
 impl Executor for Local {
@@ -86,8 +89,9 @@ impl Local {
         work: impl FnOnce(&Cx, &Roots) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let session = self.sessions.of(cx.session());
+        let private = self.private.clone();
         blocking(move || {
-            let roots = keeping::roots(&cx, session.skills())?;
+            let roots = keeping::roots(&cx, session.skills(), &private)?;
             work(&cx, &roots)
         })
         .await
@@ -100,14 +104,21 @@ fn plugin() -> ExecutorPlugin<Local> {
         "Runs commands and keeps files on this machine",
         |setup| {
             let settings = Settings::from_setup(&setup)?;
-            let private = PrivatePaths::of(&setup, &settings);
+            let own = setup.create.data_dir.as_deref().map(Path::new);
+            let private = PrivatePaths::of(own, &settings.hide);
             Ok(Local {
-                commands: Commands::new(settings, private),
+                commands: Commands::new(settings, private.clone()),
+                private,
                 sessions: Sessions::default(),
             })
         },
     )
     .config_schema(config::schema())
+    .permissions(Permissions {
+        // Commands are passed a provider's key where `pass_env` names that.
+        secrets: PROVIDER_KEYS.map(str::to_owned).into(),
+        ..Permissions::default()
+    })
 }
 
 export_executor!(plugin, name = "local");

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use conjure_exec_agent::private::PrivatePaths;
 use conjure_skill_sdk::protocol::{
     BackendCall, CatalogReply, FileRef, FilesGet, FilesPut, Open, ToolResult,
 };
@@ -48,8 +49,9 @@ impl Mcp {
         let settings = Settings::from_setup(setup)?;
         let hub = Arc::new(Hub::default());
         let cache = Cache::new(setup.create.data_dir.as_deref());
+        let private = PrivatePaths::of(setup.create.data_dir.as_deref().map(Path::new), &[]);
         Ok(Self {
-            registry: Registry::new(settings.max_starting, Arc::clone(&hub), cache),
+            registry: Registry::new(settings.max_starting, Arc::clone(&hub), cache, private),
             hub,
             settings,
             data_dir: setup.create.data_dir.as_ref().map(PathBuf::from),

@@ -49,6 +49,9 @@ pub(crate) struct ServerConfig {
     #[serde(default)]
     pub(crate) pass_env: Vec<String>,
     pub(crate) cwd: Option<PlainSetting>,
+    /// Whether a program is kept from the host's own files and from its processes.
+    #[serde(default = "yes")]
+    pub(crate) confine: bool,
     /// The endpoint of a server that speaks streamable HTTP.
     pub(crate) url: Option<Setting>,
     #[serde(default)]
@@ -385,6 +388,7 @@ pub(crate) fn schema() -> Value {
             "env": { "type": "object", "additionalProperties": setting },
             "pass_env": { "type": "array", "items": { "type": "string" } },
             "cwd": plain,
+            "confine": { "type": "boolean" },
             "url": setting,
             "headers": { "type": "object", "additionalProperties": setting },
             "oauth": oauth,

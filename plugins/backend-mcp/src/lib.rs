@@ -40,9 +40,10 @@ mod subscription;
 #[cfg(test)]
 mod tests;
 mod uri_template;
+mod variables;
 mod wire;
 
-use conjure_skill_sdk::protocol::Permissions;
+use conjure_skill_sdk::protocol::{PROVIDER_KEYS, Permissions};
 use conjure_skill_sdk::{BackendPlugin, export_backend};
 
 use crate::backend::Mcp;
@@ -53,7 +54,12 @@ fn plugin() -> BackendPlugin<Mcp> {
         .starts_in_place()
         .config_schema(config::schema())
         .permissions(Permissions {
-            secrets: vec!["MCP_*".to_owned()],
+            // A server is passed a provider's key where its configuration names that.
+            secrets: ["MCP_*"]
+                .iter()
+                .chain(&PROVIDER_KEYS)
+                .map(|name| (*name).to_owned())
+                .collect(),
             sample: true,
             ..Permissions::default()
         })

@@ -47,6 +47,16 @@ impl Outside {
         }
     }
 
+    /// Tells of what the host knows of the server.
+    pub(super) fn warn(&self, text: &str) {
+        if self.count() < MOST {
+            (self.tell)(&PluginEvent::Notice {
+                level: "warn".to_owned(),
+                text: format!("MCP server `{}`: {text}", self.server),
+            });
+        }
+    }
+
     /// Tells of a message. What is for who looks for a fault is left out.
     pub(super) fn say(&self, message: &Message) {
         let level = match message.level.as_str() {

@@ -12,9 +12,9 @@ use sha2::{Digest as _, Sha256};
 use url::Url;
 
 use crate::config::{PlainSetting, ServerConfig, Setting, is_address};
-use crate::expand::{Surroundings, expand};
 use crate::oauth::{Auth, Client};
 use crate::secrets::Secrets;
+use crate::variables::{expanded, provider_key};
 
 /// One server for those who have its credentials.
 pub(crate) struct Server {
@@ -49,9 +49,8 @@ impl Server {
         data_dir: Option<&Path>,
     ) -> Result<Self, String> {
         let mut secrets = Vec::new();
-        let expanded =
-            |text: &Option<PlainSetting>| text.as_ref().map(|it| it.value(cx)).transpose();
-        let (command, cwd) = (expanded(&config.command)?, expanded(&config.cwd)?);
+        let command = plain(config.command.as_ref(), cx, &mut secrets).await?;
+        let cwd = plain(config.cwd.as_ref(), cx, &mut secrets).await?;
         let mut args = Vec::new();
         for setting in &config.args {
             args.push(value(setting, cx, &mut secrets).await?);
@@ -65,6 +64,12 @@ impl Server {
             None => None,
         };
         let mut env = BTreeMap::new();
+        for variable in &config.pass_env {
+            if let Some(key) = provider_key(variable, cx).await {
+                secrets.push(key.clone());
+                env.insert(variable.clone(), key);
+            }
+        }
         for (variable, setting) in &config.env {
             let value = value(setting, cx, &mut secrets).await?;
             env.insert(variable.clone(), value);
@@ -125,17 +130,22 @@ fn in_url(url: &str) -> Vec<String> {
 
 impl PlainSetting {
     /// The text that it stands for in a session.
-    fn value(&self, cx: &Cx) -> Result<String, String> {
+    async fn value(&self, cx: &Cx, secrets: &mut Vec<String>) -> Result<String, String> {
         match self {
             Self::Text(text) => Ok(text.clone()),
-            Self::Expanded { expand: text } => expand(
-                text,
-                &Surroundings {
-                    working_dir: cx.working_dir(),
-                    variable: &|name| std::env::var(name).ok(),
-                },
-            ),
+            Self::Expanded { expand: text } => expanded(text, cx, secrets).await,
         }
+    }
+}
+
+async fn plain(
+    setting: Option<&PlainSetting>,
+    cx: &Cx,
+    secrets: &mut Vec<String>,
+) -> Result<Option<String>, String> {
+    match setting {
+        Some(setting) => setting.value(cx, secrets).await.map(Some),
+        None => Ok(None),
     }
 }
 
@@ -146,7 +156,7 @@ pub(crate) async fn value(
     secrets: &mut Vec<String>,
 ) -> Result<String, String> {
     match setting {
-        Setting::Plain(text) => text.value(cx),
+        Setting::Plain(text) => text.value(cx, secrets).await,
         Setting::Secret(name) => {
             let secret = cx.secret_async(&name.secret).await;
             let secret = secret.map_err(|error| error.message().to_owned())?;
@@ -165,6 +175,7 @@ fn hash(name: &str, config: &ServerConfig) -> String {
         env,
         pass_env,
         cwd,
+        confine,
         url,
         headers,
         era,
@@ -173,7 +184,9 @@ fn hash(name: &str, config: &ServerConfig) -> String {
         oauth,
         ..
     } = config;
-    let what = (name, command, args, env, pass_env, cwd, url, headers, oauth);
+    let what = (
+        name, command, args, env, pass_env, cwd, confine, url, headers, oauth,
+    );
     digest(format!("{what:?} {era:?} {mode:?} {tools:?}").as_bytes())
 }
 

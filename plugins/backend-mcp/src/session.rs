@@ -165,6 +165,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use conjure_exec_agent::private::PrivatePaths;
+
     use serde_json::json;
 
     use super::*;
@@ -190,7 +192,12 @@ mod tests {
             hash: "h".to_owned(),
             principal: "p".to_owned(),
         });
-        let registry = Registry::new(1, Arc::new(Hub::default()), Cache::default());
+        let registry = Registry::new(
+            1,
+            Arc::new(Hub::default()),
+            Cache::default(),
+            PrivatePaths::default(),
+        );
         let session = Session::new("one", None, vec![("s".to_owned(), Ok(server))]);
         let entry = session.entry(&registry, "s").await.unwrap();
         assert!(!entry.is_over());

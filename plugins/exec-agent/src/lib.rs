@@ -22,6 +22,7 @@ mod gaps;
 pub mod message;
 #[cfg(feature = "executor")]
 pub mod output;
+pub mod private;
 #[cfg(target_os = "linux")]
 pub mod serve;
 #[cfg(target_os = "linux")]

@@ -13,7 +13,7 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> io::Result<ExitCode> {
     use std::time::Duration;
 
     use conjure_exec_agent::serve::{Place, hold, let_go_at_end, serve};
-    use conjure_exec_agent::supervise::{supervise, users_probe};
+    use conjure_exec_agent::supervise::{InputFrom, supervise, users_probe};
 
     /// How long the first process waits for somebody to serve.
     const FIRST: Duration = Duration::from_secs(60);
@@ -27,7 +27,8 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> io::Result<ExitCode> {
     let verb = arguments.next().ok_or_else(usage)?;
     let mut socket = None;
     let _held = match verb.to_str() {
-        Some("supervise") => return supervise(),
+        Some("supervise") => return supervise(InputFrom::Orders),
+        Some("supervise-with-input") => return supervise(InputFrom::Socket),
         Some("probe") => return Ok(users_probe()),
         Some("hold") => {
             let pipe = arguments.next().ok_or_else(usage)?;

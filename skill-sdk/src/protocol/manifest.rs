@@ -74,6 +74,21 @@ pub struct Permissions {
     pub sample: bool,
 }
 
+/// The keys of providers that a host may have, by the names of their variables. A host takes them out
+/// of its environment; a plugin that passes variables of it on asks for them as secrets.
+pub const PROVIDER_KEYS: [&str; 10] = [
+    "ANTHROPIC_API_KEY",
+    "OPENAI_API_KEY",
+    "GEMINI_API_KEY",
+    "GOOGLE_API_KEY",
+    "DEEPSEEK_API_KEY",
+    "MISTRAL_API_KEY",
+    "OPENROUTER_API_KEY",
+    "LLAMACPP_API_KEY",
+    "OLLAMA_API_KEY",
+    "OPENAI_COMPATIBLE_API_KEY",
+];
+
 /// Whom an instance serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

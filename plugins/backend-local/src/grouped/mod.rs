@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use conjure_exec_agent::files::{Changes, Roots, Snapshot};
 use conjure_exec_agent::output::{Capture, Kept, Limits, Live, first_files, say_what_is_missing};
+use conjure_exec_agent::private::PrivatePaths;
 use conjure_skill_sdk::abi::EmitKind;
 use conjure_skill_sdk::protocol::{Bash, BashOutput, FileRef};
 use conjure_skill_sdk::{Cx, Error, Result};
@@ -25,7 +26,6 @@ use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use crate::blocking;
 use crate::config::Settings;
 use crate::keeping;
-use crate::private::PrivatePaths;
 use crate::session::Session;
 use guardian::Guardian;
 use tree::Tree;
@@ -73,7 +73,8 @@ async fn run(
 ) -> Result<BashOutput> {
     let limits = Limits::new(cx.time_limit(), settings.timeout);
     let _running = session.running();
-    let roots = keeping::roots(cx, session.skills())?;
+    // A command is not kept from anything here: only its own places are of interest.
+    let roots = keeping::roots(cx, session.skills(), &PrivatePaths::default())?;
     let command = build(cx, &request, session, settings, &roots)?;
     let spill = cx
         .exchange_dir()

@@ -5,25 +5,21 @@
 //! host is gone, however that came about.
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_exec_agent::client::{Feed, Link};
+use conjure_exec_agent::client::{Feed, Link, in_memory};
+use conjure_exec_agent::private::PrivatePaths;
 use conjure_exec_agent_program::PROGRAM;
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
-use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedReadHalf;
 use tokio::sync::oneshot;
-
-use crate::private::PrivatePaths;
 
 /// How long it may take to start, on a machine that is very busy.
 const START: Duration = Duration::from_secs(10);
@@ -52,7 +48,7 @@ impl Agent {
         private: Option<&PrivatePaths>,
     ) -> io::Result<Self> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
-        let program = program()?;
+        let program = in_memory(PROGRAM)?;
         let mut command = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()));
         command
             .arg0("conjure-exec-agent")
@@ -103,21 +99,6 @@ impl Agent {
             let _ = pidfd_send_signal(process, Signal::KILL);
         }
     }
-}
-
-/// The program, as a file without a name that nobody changes any more.
-fn program() -> io::Result<File> {
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let made = match memfd_create("conjure-exec-agent", flags | MemfdFlags::EXEC) {
-        // Systems that do not know this flag let every such file be run.
-        Err(Errno::INVAL) => memfd_create("conjure-exec-agent", flags),
-        made => made,
-    };
-    let mut file = File::from(made?);
-    file.write_all(PROGRAM)?;
-    let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
-    fcntl_add_seals(&file, seals)?;
-    Ok(file)
 }
 
 /// Takes its exit status, and tells how it ended.

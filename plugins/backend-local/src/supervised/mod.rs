@@ -12,14 +12,14 @@ use conjure_exec_agent::client::{Lost, Running};
 use conjure_exec_agent::files::Roots;
 use conjure_exec_agent::message::{Bash as AgentBash, Gaps, Request};
 use conjure_exec_agent::output::{Capture, Limits};
+use conjure_exec_agent::private::PrivatePaths;
 use conjure_skill_sdk::abi::LogLevel;
-use conjure_skill_sdk::protocol::{Bash, BashOutput, FileRef};
+use conjure_skill_sdk::protocol::{Bash, BashOutput, FileRef, PROVIDER_KEYS};
 use conjure_skill_sdk::{Cx, Error, Result};
 use tokio::sync::Mutex;
 
 use crate::config::Settings;
 use crate::keeping::{self, to_error};
-use crate::private::PrivatePaths;
 use crate::session::Session;
 use agent::Agent;
 
@@ -54,11 +54,11 @@ impl Commands {
     ) -> Result<BashOutput> {
         let limits = Limits::new(cx.time_limit(), self.settings.timeout);
         let _running = session.running();
-        let roots = keeping::roots(cx, session.skills())?;
+        let roots = keeping::roots(cx, session.skills(), &self.private)?;
         let spill = cx.exchange_dir().map(|dir| dir.join(new_name()));
         let mut command = Running::new(cx, Capture::new(request.keep_bytes, spill));
         let request = self.request(cx, request, session, &roots, limits);
-        let agent = self.agent().await?;
+        let agent = self.agent(cx).await?;
         let shown = cx.working_dir().unwrap_or(roots.working_dir()).to_owned();
         match command
             .run(agent.link(), &request, limits, session.over())
@@ -122,13 +122,23 @@ impl Commands {
     }
 
     /// The agent, started if need be.
-    async fn agent(&self) -> Result<Arc<Agent>> {
+    async fn agent(&self, cx: &Cx) -> Result<Arc<Agent>> {
         let mut slot = self.agent.lock().await;
         if let Some(agent) = slot.as_ref().filter(|agent| agent.link().is_open()) {
             return Ok(Arc::clone(agent));
         }
         let private = self.settings.confine.then_some(&self.private);
-        let started = Agent::start(&self.settings.env, private).await;
+        let mut env = self.settings.env.clone();
+        for name in &self.settings.pass_env {
+            // The host took these out of its environment; named in the configuration they are given.
+            if PROVIDER_KEYS.contains(&name.as_str())
+                && !env.iter().any(|(has, _)| has == name.as_str())
+                && let Ok(key) = cx.secret_async(name).await
+            {
+                env.push((name.into(), key.into()));
+            }
+        }
+        let started = Agent::start(&env, private).await;
         let agent = Arc::new(started.map_err(|error| {
             Error::new(format!(
                 "no command can be started: the process that runs commands does not start \

@@ -74,6 +74,13 @@ impl<'a> Peer<'a> {
             env: &server.env,
             pass_env: &config.pass_env,
             cwd: server.cwd.as_deref().map(Path::new).or(working_dir),
+            confine: config.confine,
+            visible: server
+                .cwd
+                .iter()
+                .map(Path::new)
+                .chain(working_dir)
+                .collect(),
         };
         match launch.find(login_shell, guardian).await {
             Ok(program) => Ok(Self::Program(launch, program)),
@@ -184,7 +191,7 @@ impl Opening<'_> {
                 (self.served(serving, &link).await?, None)
             }
             Peer::Program(how, program) => {
-                let (process, pipe) = self.start((how, program), &link)?;
+                let (process, pipe) = self.start((how, program), &link).await?;
                 let input = pipe.input().clone();
                 let serving = serve_client_with_lifecycle(handler, pipe, lifecycle);
                 let service = self.served(serving, &link).await?;
@@ -214,18 +221,23 @@ impl Opening<'_> {
         connection.map_err(OpenError::Transient)
     }
 
-    fn start(
+    async fn start(
         &self,
         (how, program): (&Launch<'_>, &Program),
         link: &Arc<Link>,
     ) -> Result<(Process, Pipe), OpenError> {
-        let launched = launch(how, program, self.guardian);
+        let launched = launch(how, program, self.guardian).await;
         let (process, pipes) = launched.map_err(|error| match error.kind() {
             ErrorKind::NotFound | ErrorKind::PermissionDenied => {
                 OpenError::Permanent(error.to_string())
             }
             _ => OpenError::Transient(error.to_string()),
         })?;
+        if let Some(lacks) = process.gaps() {
+            self.outside.warn(&format!(
+                "it is not confined as it should be: {lacks} (the kernel gives no more)"
+            ));
+        }
         tokio::spawn(self.tail.clone().drain(pipes.stderr));
         let (mut exit, over) = (process.exit(), Arc::clone(link));
         tokio::spawn(async move {

@@ -15,6 +15,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use conjure_exec_agent::private::PrivatePaths;
 use tokio::sync::Semaphore;
 
 use crate::cache::Cache;
@@ -55,13 +56,18 @@ pub(crate) struct Registry {
 
 impl Registry {
     /// An empty one that starts at most `starting` servers at the same time.
-    pub(crate) fn new(starting: usize, hub: Arc<Hub>, cache: Cache) -> Arc<Self> {
+    pub(crate) fn new(
+        starting: usize,
+        hub: Arc<Hub>,
+        cache: Cache,
+        private: PrivatePaths,
+    ) -> Arc<Self> {
         Arc::new(Self {
             entries: Mutex::default(),
             eras: Mutex::default(),
             connections: AtomicU64::new(0),
             starting: Semaphore::new(starting),
-            guardian: Guardian::new(),
+            guardian: Guardian::new(private),
             login_shell: LoginShell::default(),
             hub,
             cache,

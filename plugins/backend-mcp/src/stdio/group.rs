@@ -3,7 +3,9 @@
 use std::io;
 use std::sync::Arc;
 
-use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+#[cfg(not(target_os = "linux"))]
+use rustix::process::test_kill_process_group;
+use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::Child;
 
 use super::guardian::{Guarded, Guardian};
@@ -28,11 +30,13 @@ impl Group {
     }
 
     /// Its leader's number.
+    #[cfg(not(target_os = "linux"))]
     pub(super) fn id(&self) -> u32 {
         self.leader.as_raw_nonzero().get().unsigned_abs()
     }
 
     /// Whether anybody of it is left.
+    #[cfg(not(target_os = "linux"))]
     pub(super) fn is_anything_left(&self) -> bool {
         test_kill_process_group(self.leader).is_ok()
     }

@@ -1,4 +1,5 @@
-//! The guardian: a small process that ends the servers when the host can no longer do so.
+//! The guardian: a small process that ends what the host started when the host can no longer do so:
+//! login shells, and servers where there is no supervisor.
 //!
 //! It waits at a pipe whose other end only the host holds, so it notices the end of the host
 //! however that came about, `SIGKILL` included. It is a shell script, because a library has no
@@ -11,6 +12,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use conjure_exec_agent::private::PrivatePaths;
 use rustix::process::Pid;
 
 const SHELL: &str = "/bin/sh";
@@ -22,6 +24,12 @@ pub(super) const MARK: &str = "CONJURE_MCP_INSTANCE";
 #[derive(Debug)]
 pub(crate) struct Guardian {
     mark: String,
+    /// What of the host no confined server sees.
+    #[cfg_attr(
+        not(target_os = "linux"),
+        expect(dead_code, reason = "nothing is confined")
+    )]
+    private: PrivatePaths,
     process: Mutex<Option<Child>>,
 }
 
@@ -34,16 +42,23 @@ pub(super) struct Guarded {
 
 impl Guardian {
     /// A guardian that is started with the first server.
-    pub(crate) fn new() -> Arc<Self> {
+    pub(crate) fn new(private: PrivatePaths) -> Arc<Self> {
         let random = |_| RandomState::new().build_hasher().finish();
         let [first, second] = [0, 1].map(random);
         Arc::new(Self {
             mark: format!("{first:016x}{second:016x}"),
+            private,
             process: Mutex::default(),
         })
     }
 
-    /// What is in the environment of every server.
+    /// What of the host no confined server sees.
+    #[cfg(target_os = "linux")]
+    pub(super) fn private(&self) -> &PrivatePaths {
+        &self.private
+    }
+
+    /// What is in the environment of everything that it ends.
     pub(super) fn mark(&self) -> &str {
         &self.mark
     }

@@ -19,7 +19,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::group::Group;
-use super::guardian::Guardian;
+use super::guardian::{Guardian, MARK};
 
 /// Who is asked when nobody says which shell is the person's.
 const DEFAULT_SHELL: &str = "/bin/sh";
@@ -108,6 +108,7 @@ async fn ask(
         .arg(format!("printf %s \"{AROUND}$PATH{AROUND}\""))
         .env_clear()
         .envs(env)
+        .env(MARK, guardian.mark())
         .current_dir("/")
         .process_group(0)
         .stdin(Stdio::null())
@@ -171,6 +172,8 @@ pub(super) fn joined(own: &OsStr, more: &OsStr) -> OsString {
 
 #[cfg(test)]
 mod tests {
+    use conjure_exec_agent::private::PrivatePaths;
+
     use std::path::PathBuf;
 
     use super::*;
@@ -195,7 +198,13 @@ mod tests {
 
         async fn asked(&self, patience: Duration) -> Result<OsString, Silent> {
             let shell = OsStr::new(DEFAULT_SHELL);
-            ask(shell, &self.env, &Guardian::new(), patience).await
+            ask(
+                shell,
+                &self.env,
+                &Guardian::new(PrivatePaths::default()),
+                patience,
+            )
+            .await
         }
 
         /// The process whose number its profile wrote down.
@@ -229,9 +238,14 @@ mod tests {
                 ("HOME".into(), home.path().into()),
                 ("PATH".into(), "/usr/bin:/bin".into()),
             ]);
-            let path = ask(shell.as_ref(), &env, &Guardian::new(), PATIENCE)
-                .await
-                .unwrap();
+            let path = ask(
+                shell.as_ref(),
+                &env,
+                &Guardian::new(PrivatePaths::default()),
+                PATIENCE,
+            )
+            .await
+            .unwrap();
             assert_eq!(first(&path), home.path().join("my tools"), "{shell}");
         }
     }
@@ -269,14 +283,23 @@ mod tests {
         let silent = Person::with_profile("exit 0\n");
         assert_eq!(silent.asked(PATIENCE).await, Err(Silent::SaidNothing));
         let absent = OsStr::new("/no/such/shell");
-        let asked = ask(absent, &silent.env, &Guardian::new(), PATIENCE).await;
+        let asked = ask(
+            absent,
+            &silent.env,
+            &Guardian::new(PrivatePaths::default()),
+            PATIENCE,
+        )
+        .await;
         assert!(matches!(asked, Err(Silent::NotStarted(_))), "{asked:?}");
     }
 
     #[tokio::test]
     async fn it_is_asked_once_for_servers_that_start_together_and_not_again_for_what_it_has() {
         let person = Person::with_profile("echo asked >> \"$HOME/asked\"\nPATH=/opt/x:$PATH\n");
-        let (shell, guardian) = (LoginShell::default(), Guardian::new());
+        let (shell, guardian) = (
+            LoginShell::default(),
+            Guardian::new(PrivatePaths::default()),
+        );
         let ask = |stale| shell.path(stale, &person.env, &guardian);
         let (one, two) = tokio::join!(ask(false), ask(true));
         assert_eq!(one.path, two.path);

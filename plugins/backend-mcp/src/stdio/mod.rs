@@ -4,6 +4,7 @@ mod group;
 mod guardian;
 mod input;
 mod login_shell;
+#[cfg_attr(not(target_os = "linux"), path = "grouped.rs")]
 mod process;
 mod program;
 mod stderr;

@@ -31,6 +31,10 @@ pub(crate) struct Launch<'a> {
     pub(crate) env: &'a BTreeMap<String, String>,
     pub(crate) pass_env: &'a [String],
     pub(crate) cwd: Option<&'a Path>,
+    /// Whether the server is kept from the host's own files and processes.
+    pub(crate) confine: bool,
+    /// Directories below the host's own that it sees all the same.
+    pub(crate) visible: Vec<&'a Path>,
 }
 
 /// A program that was found, and its environment.
@@ -225,6 +229,8 @@ fn interpreter(script: &Path) -> Option<String> {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use conjure_exec_agent::private::PrivatePaths;
+
     use super::*;
 
     fn launch<'a>(command: &'a str, env: &'a BTreeMap<String, String>) -> Launch<'a> {
@@ -234,6 +240,8 @@ mod tests {
             env,
             pass_env: &[],
             cwd: None,
+            confine: true,
+            visible: Vec::new(),
         }
     }
 
@@ -338,7 +346,12 @@ mod tests {
     async fn a_path_that_the_configuration_names_is_the_whole_of_it() {
         let own = BTreeMap::from([(PATH.to_owned(), "/nowhere".to_owned())]);
         let launch = launch("sh", &own);
-        let found = launch.find(&LoginShell::default(), &Guardian::new()).await;
+        let found = launch
+            .find(
+                &LoginShell::default(),
+                &Guardian::new(PrivatePaths::default()),
+            )
+            .await;
         let error = found.unwrap_err().to_string();
         assert!(
             error.ends_with("it was looked for in PATH=/nowhere"),

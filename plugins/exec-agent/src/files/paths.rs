@@ -17,6 +17,8 @@ pub struct Roots {
     /// The first is the working directory.
     roots: Vec<Root>,
     working: Root,
+    /// What of them nobody sees or writes, without any link in it.
+    private: Vec<PathBuf>,
 }
 
 /// A directory that paths may be in.
@@ -74,7 +76,21 @@ impl Roots {
                 roots.extend(Root::new(dir, RootKind::Skill));
             }
         }
-        Ok(Self { roots, working })
+        Ok(Self {
+            roots,
+            working,
+            private: Vec::new(),
+        })
+    }
+
+    /// The same without these places, also where they are below one of the directories. A directory
+    /// of the call's that is itself below a private one stays.
+    #[cfg(feature = "executor")]
+    #[must_use]
+    pub fn without(mut self, private: &crate::private::PrivatePaths) -> Self {
+        let real = |path: &PathBuf| resolve_existing(path).unwrap_or_else(|_| path.clone());
+        self.private = private.iter().map(real).collect();
+        self
     }
 
     /// The working directory without any link in it.
@@ -101,6 +117,14 @@ impl Roots {
             .rev()
             .max_by_key(|root| root.real.as_os_str().len())
             .ok_or_else(|| self.outside(path, &real))?;
+        let is_below = |inner: &Path, outer: &Path| inner != outer && inner.starts_with(outer);
+        let mut private = self.private.iter();
+        if private.any(|place| real.starts_with(place) && !is_below(&root.real, place)) {
+            return Err(Error::new(format!(
+                "`{path}` cannot be used: it belongs to the host's own files, its key among them, \
+                 which no tool reads or writes"
+            )));
+        }
         let relative = real
             .strip_prefix(&root.real)
             .map_err(|_| self.outside(path, &real))?
@@ -243,6 +267,40 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+
+    #[cfg(feature = "executor")]
+    #[test]
+    fn what_is_private_of_the_host_is_in_no_directory_of_a_call() {
+        use crate::private::PrivatePaths;
+
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().join("home/data");
+        let inside = data.join("sessions/one/work");
+        fs::create_dir_all(&inside).unwrap();
+        symlink(&data, dir.path().join("home/link")).unwrap();
+        let key = dir.path().join("home/my.key");
+        let private = PrivatePaths::of(None, &[data, key]);
+        let roots = |working: &Path| {
+            let roots = Roots::new(working, std::iter::empty(), None).unwrap();
+            roots.without(&private)
+        };
+        let home = roots(&dir.path().join("home"));
+        for path in [
+            "data",
+            "data/new",
+            "link/vault.key",
+            "x/../data/a",
+            "my.key",
+        ] {
+            let refused = home.resolve(path).is_err();
+            assert!(refused && home.resolve_for_writing(path).is_err(), "{path}");
+        }
+        assert!(home.resolve_for_writing("data2").is_ok());
+        // What a session has of its own there is its own.
+        assert!(roots(&inside).resolve_for_writing("new").is_ok());
+        let all = roots(&dir.path().join("home/data"));
+        assert!(all.resolve("vault.key").is_err());
+    }
 
     struct World {
         dir: tempfile::TempDir,

@@ -126,7 +126,7 @@ impl Supervisor {
 
     fn take(&mut self, report: Report) -> io::Result<()> {
         match report {
-            Report::Begun(gaps) => self.heard.begun = Some(gaps),
+            Report::Begun { gaps, .. } => self.heard.begun = Some(gaps),
             Report::NotBegun { number, text } => {
                 self.heard.gone = true;
                 return Err(match number {

@@ -56,7 +56,12 @@ pub(crate) struct Confinement {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Report {
     /// The shell runs.
-    Begun(Gaps),
+    Begun {
+        /// What of its confinement could not be had.
+        gaps: Gaps,
+        /// The number of its process.
+        leader: i32,
+    },
     /// The shell was not started.
     NotBegun {
         /// The error number of the system, if it was one.
@@ -157,7 +162,9 @@ impl Report {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let number = |writer: Writer, number: i32| writer.i64(number.into());
         with_length(match self {
-            Self::Begun(gaps) => Writer::default().u8(1).u8(gaps.bits()),
+            Self::Begun { gaps, leader } => {
+                number(Writer::default().u8(1).u8(gaps.bits()), *leader)
+            }
             Self::NotBegun {
                 number: errno,
                 text,
@@ -177,7 +184,10 @@ impl Report {
         };
         let mut reader = Reader::new(bytes);
         let report = match reader.u8()? {
-            1 => Self::Begun(Gaps::from_bits(reader.u8()?)),
+            1 => Self::Begun {
+                gaps: Gaps::from_bits(reader.u8()?),
+                leader: number(&mut reader)?,
+            },
             2 => Self::NotBegun {
                 number: reader.option(number)?,
                 text: reader.text()?,
@@ -267,10 +277,13 @@ mod tests {
     #[test]
     fn reports_are_cut_wherever_the_bytes_are() {
         let reports = [
-            Report::Begun(Gaps {
-                signals: true,
-                ..Gaps::default()
-            }),
+            Report::Begun {
+                gaps: Gaps {
+                    signals: true,
+                    ..Gaps::default()
+                },
+                leader: 4711,
+            },
             Report::NotBegun {
                 number: Some(2),
                 text: "no shell".into(),

@@ -13,7 +13,9 @@ mod ending;
 mod mounts;
 
 use std::fs::OpenOptions;
-use std::io::{self, Write as _};
+use std::io::{self, IoSliceMut, Write as _};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -21,6 +23,7 @@ use std::sync::Arc;
 use std::thread;
 
 use rustix::io::Errno;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use rustix::process::{
     DumpableBehavior, Pid, WaitOptions, WaitStatus, getpid, set_child_subreaper,
     set_dumpable_behavior, wait,
@@ -45,23 +48,36 @@ impl Reporter {
     }
 }
 
-/// Supervises one command. The socket to the agent is standard input; standard output and standard
-/// error are the command's.
+/// Where the standard input of what is supervised comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InputFrom {
+    /// It is empty, or is given with an order.
+    Orders,
+    /// It comes over the socket, before the first order.
+    Socket,
+}
+
+/// Supervises one command. The socket to whoever started it is standard input; standard output and
+/// standard error are the command's.
 ///
 /// # Errors
-/// When the agent says nothing that could be understood, or the system refuses a thread.
-pub fn supervise() -> io::Result<ExitCode> {
+/// When nothing comes that could be understood, or the system refuses a thread.
+pub fn supervise(from: InputFrom) -> io::Result<ExitCode> {
     set_child_subreaper(Some(getpid()))?;
     let _ = rustix::thread::set_name(c"conjure-command");
     let control = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
     let mut control = UnixStream::from(control);
+    let given = match from {
+        InputFrom::Orders => None,
+        InputFrom::Socket => Some(received(&control)?),
+    };
     let start = match Order::read(&mut control)? {
         Some(Order::Start(start)) => start,
         Some(_) => return Err(io::Error::other("the first order starts nothing")),
         None => return Ok(ExitCode::SUCCESS),
     };
     let reporter = Arc::new(Reporter(control.try_clone()?));
-    let (mut child, gaps) = match begin(&start) {
+    let (mut child, gaps) = match begin(&start, given) {
         Ok(begun) => begun,
         Err(error) => {
             reporter.say(&[Report::NotBegun {
@@ -71,16 +87,33 @@ pub fn supervise() -> io::Result<ExitCode> {
             return Ok(ExitCode::FAILURE);
         }
     };
-    reporter.say(&[Report::Begun(gaps)]);
-    let input = child.stdin.take();
     let leader = Pid::from_child(&child);
+    reporter.say(&[Report::Begun {
+        gaps,
+        leader: leader.as_raw_nonzero().get(),
+    }]);
+    let input = child.stdin.take();
     let ender = Ender::spawn(control, Arc::clone(&reporter), input)?;
     collect(leader, &reporter, &ender);
     Ok(ExitCode::SUCCESS)
 }
 
+/// The descriptor that was sent along.
+fn received(control: &UnixStream) -> io::Result<OwnedFd> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut along = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    let into = &mut [IoSliceMut::new(&mut byte)];
+    recvmsg(control, into, &mut along, RecvFlags::CMSG_CLOEXEC)?;
+    let sent = along.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    sent.ok_or_else(|| io::Error::other("no standard input was sent"))
+}
+
 /// Starts the shell, confined as far as it can be.
-fn begin(start: &Start) -> io::Result<(Child, Gaps)> {
+fn begin(start: &Start, input: Option<OwnedFd>) -> io::Result<(Child, Gaps)> {
     let mut gaps = Gaps::default();
     let mut privileges = confine::Privileges::None;
     if let Some(confinement) = &start.confinement {
@@ -92,6 +125,9 @@ fn begin(start: &Start) -> io::Result<(Child, Gaps)> {
     // Nobody below may look into it, or write to its socket.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     let mut shell = command(start);
+    if let Some(input) = input {
+        shell.stdin(Stdio::from(input));
+    }
     let spawned = thread::scope(|scope| {
         // A thread of its own enters the domain, and what it starts inherits that: the supervisor
         // stays outside, where the command cannot signal it.

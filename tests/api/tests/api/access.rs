@@ -1,6 +1,7 @@
 //! Who gets in: nobody without a token, also on this machine, where other users are; a browser by a
 //! link that is good once.
 
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 
 use conjure_kit::{Signal, Workspace, cli};
@@ -115,19 +116,48 @@ fn a_browser_is_let_in_by_a_link_that_is_good_once() {
 }
 
 #[test]
-fn however_many_streams_a_client_opens_a_supervisor_is_answered() {
+fn however_many_streams_a_client_opens_everybody_else_is_answered() {
     let workspace = Workspace::new().unwrap();
     let server = Server::with(&workspace, "--max-connections 40", &[]);
     let thread = imported(&server, &notices(3));
     let path = format!("{thread}/events");
-    let streams: Vec<_> = (0..40)
+    let streams: Vec<_> = (0..20)
         .map(|_| Client::follow(&server, &path, None))
         .collect();
-    let refused = server.get("/api/v1/auths").is(503);
-    assert_eq!(refused.kind(), "too-many-connections");
+    for path in [path.as_str(), "/api/v1/events"] {
+        assert_eq!(server.get(path).is(503).kind(), "too-many-streams");
+    }
     for _ in 0..50 {
         server.get("/healthz").is(200);
         server.get("/readyz").is(200);
+        server.get("/api/v1/auths").is(200);
     }
     drop(streams);
+}
+
+#[test]
+fn a_client_without_a_token_keeps_nobody_out() {
+    let workspace = Workspace::new().unwrap();
+    let server = Server::with(&workspace, "--max-connections 40", &[]);
+    let thread = imported(&server, &notices(3));
+    // Whoever is known stays.
+    let stream = Client::follow(&server, &format!("{thread}/events"), None);
+    let mut strangers = Vec::new();
+    for round in 0..10 {
+        for number in 0..100 {
+            let mut stranger = server.connect();
+            // Some say nothing, some begin, some ask for what they do not get.
+            let said: &[u8] = match number % 3 {
+                0 => b"",
+                1 => b"GET /api/v1/auths HTTP/1.1\r\n",
+                _ => b"GET /api/v1/auths HTTP/1.1\r\nhost: localhost\r\n\r\n",
+            };
+            let _refused = stranger.write_all(said);
+            strangers.push(stranger);
+        }
+        server.get("/healthz").is(200);
+        server.get("/readyz").is(200);
+        assert_eq!(server.get("/api/v1/auths").status, 200, "round {round}");
+    }
+    drop((strangers, stream));
 }

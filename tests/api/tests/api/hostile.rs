@@ -203,7 +203,13 @@ fn a_connection_too_many_is_told_to_come_back() {
     let open = |server: &Server| {
         let mut stream = server.connect();
         stream
-            .write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            .write_all(
+                format!(
+                    "GET /api/v1/auths HTTP/1.1\r\nhost: localhost\r\n{}\r\n",
+                    authorization()
+                )
+                .as_bytes(),
+            )
             .unwrap();
         stream.read_exact(&mut [0; 12]).unwrap();
         stream

@@ -259,3 +259,87 @@ fn a_command_that_is_not_confined_cannot_read_the_hosts_environment_either() {
     let told = String::from_utf8_lossy(&output.stderr);
     assert_eq!(said.trim(), "0", "{told}");
 }
+
+/// Secrets of the environment, whoever is to use them.
+#[cfg(target_os = "linux")]
+const SECRETS: [&str; 4] = [
+    "ANTHROPIC_API_KEY",
+    "CONJURE_TOKEN",
+    "CONJURE_KEY",
+    "CONJURE_SECRET_MCP_X",
+];
+
+/// A secret that is nowhere by chance, in the form of a key.
+#[cfg(target_os = "linux")]
+fn secret() -> String {
+    format!("{:064x}", (u64::from(std::process::id()) << 24) | 0xab_cdef)
+}
+
+/// A script that notes its own environment and that of all processes, as far as it can be read.
+#[cfg(target_os = "linux")]
+const NOTES: &str =
+    "{ env; for file in /proc/[0-9]*/environ; do cat $file; done; } >seen 2>/dev/null; true";
+
+/// What `conjure` lets a script find that runs [`NOTES`].
+#[cfg(target_os = "linux")]
+fn found(workspace: &conjure_kit::Workspace, session: &str, call: &[&str]) -> String {
+    workspace.write("session.toml", session).unwrap();
+    let _ = std::fs::remove_file(workspace.work().join("seen"));
+    let call = call.iter().copied().chain(["--config", "session.toml"]);
+    let mut call = conjure_kit::cli(call).workspace(workspace);
+    for name in SECRETS {
+        call = call.env(name, secret());
+    }
+    let output = call.run().unwrap();
+    let seen = std::fs::read(workspace.work().join("seen"));
+    let seen = seen.unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    String::from_utf8_lossy(&seen).into_owned()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn also_root_finds_no_key_in_the_environment_of_any_process() {
+    let workspace = workspace(&[LOCAL]);
+    let arguments = json!({ "command": NOTES, "description": "" }).to_string();
+    let call = ["call", "local_bash_tool", "--args", &arguments];
+    let session = "[[backend]]\nkind = \"local\"\nconfig.confine = false\n";
+    let seen = found(&workspace, session, &call);
+    assert!(
+        seen.contains("PATH=") && !seen.contains(&secret()),
+        "{seen}"
+    );
+    let passes = format!("{session}config.pass_env = [\"ANTHROPIC_API_KEY\", \"CONJURE_KEY\"]\n");
+    let seen = found(&workspace, &passes, &call);
+    assert!(
+        seen.contains(&format!("ANTHROPIC_API_KEY={}", secret())),
+        "{seen}"
+    );
+    assert!(!seen.contains(&format!("CONJURE_KEY={}", secret())));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_server_of_tools_finds_no_key_but_what_it_is_passed() {
+    let workspace = workspace(&["conjure-backend-mcp"]);
+    let server = |more: &str| {
+        let session = format!(
+            "[[backend]]\nkind = \"mcp\"\n[backend.config.servers.s]\ncommand = \"/bin/sh\"\n\
+             args = [\"-c\", '''{NOTES}''']\ncwd = \"{}\"\n{more}",
+            workspace.work().display()
+        );
+        found(&workspace, &session, &["routes"])
+    };
+    let seen = server("");
+    assert!(
+        seen.contains("PATH=") && !seen.contains(&secret()),
+        "{seen}"
+    );
+    let seen = server("pass_env = [\"ANTHROPIC_API_KEY\", \"CONJURE_KEY\"]\n");
+    assert!(
+        seen.contains(&format!("ANTHROPIC_API_KEY={}", secret())),
+        "{seen}"
+    );
+    assert!(!seen.contains(&format!("CONJURE_KEY={}", secret())));
+    let seen = server("env = { OTHER = { expand = \"<${env:ANTHROPIC_API_KEY}>\" } }\n");
+    assert!(seen.contains(&format!("OTHER=<{}>", secret())), "{seen}");
+}

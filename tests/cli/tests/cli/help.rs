@@ -28,7 +28,7 @@ fn help_tells_what_a_person_could_not_guess() {
         ("plugin new", "--sdk"),
         ("skill", "SKILL.md"),
         ("skill validate", "Exit code"),
-        ("serve", "any other address needs a token"),
+        ("serve", "Every client needs a token"),
         ("mcp serve", "Both eras"),
         ("mcp doctor", "Exit code 0"),
         ("mcp import", "Secrets are not written down"),

@@ -21,6 +21,7 @@ mod chat;
 #[cfg(test)]
 mod completions;
 #[cfg(test)]
+mod data_dir;
 mod docker;
 #[cfg(test)]
 mod docs;
@@ -59,6 +60,7 @@ mod policy;
 #[cfg(test)]
 mod policy_commands;
 #[cfg(test)]
+mod private_files;
 mod provider;
 #[cfg(test)]
 mod providers;

@@ -187,3 +187,87 @@ fn a_skill_is_shown() {
     --- stderr
     ");
 }
+
+#[test]
+fn trust_ends_with_a_change_of_what_a_link_leads_to() {
+    let workspace = workspace(&[LOCAL]);
+    workspace
+        .write_skill("tools/one", "one", "The first.", "Body")
+        .unwrap();
+    workspace
+        .write_skill(".claude/skills/two", "two", "The second.", "Body")
+        .unwrap();
+    workspace.write("shared/run.sh", "echo one").unwrap();
+    let link = |target: &str, at: &str| {
+        std::os::unix::fs::symlink(target, workspace.work().join(at)).unwrap();
+    };
+    link("../../tools/one", ".claude/skills/one");
+    link("../../../shared", ".claude/skills/two/scripts");
+    let routes = || conjure(&workspace, "routes").run().unwrap();
+    let changes = [
+        (
+            "tools/one/SKILL.md",
+            "---\nname: one\ndescription: Other.\n---\n",
+        ),
+        ("shared/run.sh", "echo other"),
+    ];
+    for (path, text) in changes {
+        conjure(&workspace, "skill trust").run().unwrap();
+        assert!(routes().stdout.contains("one_bash_tool"), "{path}");
+        workspace.write(path, text).unwrap();
+        let changed = routes();
+        assert!(!changed.stdout.contains("one_bash_tool"), "{changed:?}");
+        assert!(changed.stderr.contains("changed since"), "{changed:?}");
+    }
+}
+
+#[test]
+fn a_link_that_leads_out_of_a_project_is_told_and_never_read() {
+    let workspace = workspace(&[LOCAL]);
+    workspace
+        .write_skill(".claude/skills/one", "one", "The first.", "Body")
+        .unwrap();
+    let link = workspace.work().join(".claude/skills/one/kernel");
+    // Whoever reads this as root waits for what the kernel says next.
+    std::os::unix::fs::symlink("/proc/kmsg", link).unwrap();
+    for args in ["skill list", "routes", "skill trust"] {
+        let output = conjure(&workspace, args).run().unwrap();
+        let told = output.stderr.contains("leads out of the project");
+        assert!(told && !output.stdout.contains("one"), "{output:?}");
+    }
+}
+
+#[test]
+fn what_a_skill_says_of_itself_steers_no_terminal() {
+    let workspace = workspace(&[LOCAL]);
+    let hostile = "\u{1b}[2J\u{9b}2Jna\u{200b}me";
+    let text = format!("---\nname: \"{hostile}\"\ndescription: \"{hostile}\"\n---\n");
+    let escaped = text.replace('\u{1b}', "\\x1b").replace('\u{9b}', "\\x9b");
+    for folder in [".agents/skills/bad", "../home/.agents/skills/bad"] {
+        workspace
+            .write(format!("{folder}/SKILL.md"), &escaped)
+            .unwrap();
+    }
+    let hidden = format!("../home/.agents/skills/{hostile}");
+    workspace
+        .write_skill(&hidden, "one", "Hidden.", "Body")
+        .unwrap();
+    workspace
+        .write_skill(".agents/skills/one", "one", "First.", "Body")
+        .unwrap();
+    conjure(&workspace, "skill trust").run().unwrap();
+    for args in [
+        "skill list",
+        "skill list --json",
+        "skill validate .agents/skills/bad",
+        "skill validate .agents/skills/bad --json",
+        "skill show .agents/skills/bad",
+        "routes --skill .agents/skills/bad --executor local",
+    ] {
+        let output = conjure(&workspace, args).on_terminal().run().unwrap();
+        let said = format!("{}{}", output.stdout, output.stderr);
+        for sign in ["\u{1b}[2J", "\u{9b}", "\u{200b}"] {
+            assert!(!said.contains(sign), "{args}: {sign:?} in {said:?}");
+        }
+    }
+}

@@ -1,14 +1,15 @@
 //! Texts of somebody else's, such as a model or a plugin, as a terminal may show them.
 //!
 //! Takes out what steers a terminal and what nobody sees: a command that is approved by what is
-//! shown of it is shown whole.
+//! shown of it is shown whole. Everything that the program prints or logs goes through here, so that
+//! no text is forgotten.
 
 use std::borrow::Cow;
 
 /// A text without control characters except line ends and tabs, without what turns the direction of
 /// writing, and without characters that have no width. Joiners and the choice of a glyph stay
 /// where they belong to a script or to an emoji.
-pub(crate) fn clean(text: &str) -> Cow<'_, str> {
+pub fn clean(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_suspect) {
         return Cow::Borrowed(text);
     }
@@ -27,6 +28,61 @@ pub(crate) fn clean(text: &str) -> Cow<'_, str> {
         before = Some(c);
     }
     Cow::Owned(cleaned)
+}
+
+/// The styles that the program itself prints; nothing else that steers a terminal stays.
+const STYLES: [&str; 10] = [
+    "\u{1b}[0m",
+    "\u{1b}[1m",
+    "\u{1b}[2m",
+    "\u{1b}[3m",
+    "\u{1b}[31m",
+    "\u{1b}[32m",
+    "\u{1b}[33m",
+    "\u{1b}[34m",
+    "\u{1b}[35m",
+    "\u{1b}[36m",
+];
+
+/// A whole text as it is printed: cleaned but for the program's own styles.
+pub fn for_terminal(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(is_suspect) {
+        return Cow::Borrowed(text);
+    }
+    let mut cleaned = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\u{1b}') {
+        let (before, from) = rest.split_at(at);
+        cleaned.push_str(&clean(before));
+        let style = STYLES.into_iter().find(|style| from.starts_with(style));
+        let kept = style.unwrap_or_default();
+        cleaned.push_str(kept);
+        // What steers without being a style of the program's loses what makes it steer.
+        let taken = kept.len().max('\u{1b}'.len_utf8());
+        rest = from.get(taken..).unwrap_or_default();
+    }
+    cleaned.push_str(&clean(rest));
+    Cow::Owned(cleaned)
+}
+
+/// A text of JSON that means the same, with what a terminal would not show written as escapes.
+pub fn in_json(json: &str) -> Cow<'_, str> {
+    // Outside of strings JSON has none of these.
+    if !json.chars().any(is_suspect) {
+        return Cow::Borrowed(json);
+    }
+    let mut escaped = String::with_capacity(json.len());
+    for c in json.chars() {
+        // A line of a file that came from elsewhere may end with both.
+        if !is_suspect(c) || c == '\r' {
+            escaped.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            escaped.push_str(&format!("\\u{unit:04x}"));
+        }
+    }
+    Cow::Owned(escaped)
 }
 
 fn is_suspect(c: char) -> bool {
@@ -61,6 +117,34 @@ mod tests {
         ] {
             assert_eq!(clean(given), shown, "{given:?}");
         }
+    }
+
+    #[test]
+    fn the_programs_own_styles_stay_and_nothing_else_that_steers() {
+        for (given, shown) in [
+            ("\u{1b}[31merror:\u{1b}[0m a", "\u{1b}[31merror:\u{1b}[0m a"),
+            ("\u{1b}[2Jx\u{1b}[2m\u{200b}y", "[2Jx\u{1b}[2my"),
+            ("\u{1b}\u{1b}[8mx\u{1b}", "[8mx"),
+            ("é\u{1b}é\u{9b}2Jx", "éé2Jx"),
+        ] {
+            assert_eq!(for_terminal(given), shown, "{given:?}");
+        }
+    }
+
+    #[test]
+    fn json_means_the_same_and_shows_everything() {
+        let value = serde_json::json!({ "a\u{200b}": "\u{9b}2J\u{e0041}\u{1b}é\n" });
+        let text = serde_json::to_string_pretty(&value).unwrap();
+        let shown = in_json(&text);
+        assert!(!shown.chars().any(is_suspect), "{shown:?}");
+        assert!(
+            shown.contains("\\u200b") && shown.contains("\\udb40\\udc41"),
+            "{shown}"
+        );
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&shown).unwrap(),
+            value
+        );
     }
 
     #[test]

@@ -1,0 +1,99 @@
+//! How many streams of events there may be: a stream holds its connection for as long as the client
+//! likes, so that there is always room beside them for a request.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::door::Client;
+use super::problem::Problem;
+
+/// The streams that are open. Clones share it.
+#[derive(Debug, Clone)]
+pub(super) struct Streams {
+    /// Of one client: half of the connections that the server may have.
+    of_one: usize,
+    /// Of all together: three quarters of them.
+    of_all: usize,
+    open: Arc<Mutex<HashMap<Client, usize>>>,
+}
+
+/// A stream of a client's. Dropping it makes room.
+#[derive(Debug)]
+pub(super) struct Following {
+    streams: Streams,
+    client: Client,
+}
+
+impl Streams {
+    /// Where there may be so many connections.
+    pub(super) fn new(connections: usize) -> Self {
+        Self {
+            of_one: connections - connections / 2,
+            of_all: connections - connections / 4,
+            open: Arc::default(),
+        }
+    }
+
+    /// Begins one.
+    ///
+    /// # Errors
+    /// When the client, or all together, have as many as they may.
+    pub(super) fn follow(&self, client: &Client) -> Result<Following, Problem> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let (all, its) = (open.values().sum::<usize>(), open.get(client).copied());
+        let whose = match its.unwrap_or_default() {
+            its if its >= self.of_one => "this client has",
+            _ if all >= self.of_all => "the server has",
+            its => {
+                open.insert(client.clone(), its + 1);
+                return Ok(Following {
+                    streams: self.clone(),
+                    client: client.clone(),
+                });
+            }
+        };
+        Err(Problem::unavailable(
+            "too-many-streams",
+            format!(
+                "{whose} as many streams of events as it may ({} for one client, {} in all; \
+                 `--max-connections` makes more room); close some, and try again",
+                self.of_one, self.of_all
+            ),
+        ))
+    }
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        let open = &self.streams.open;
+        let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(its) = open.get_mut(&self.client) {
+            *its -= 1;
+            if *its == 0 {
+                open.remove(&self.client);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_client_has_half_and_all_have_three_quarters() {
+        let streams = Streams::new(8);
+        let client = |name: &str| Client(Some(Arc::from(name)));
+        let follow = |name: &str| streams.follow(&client(name));
+        let first: Vec<_> = (0..4).map(|_| follow("a").unwrap()).collect();
+        assert!(follow("a").unwrap_err().is("too-many-streams"));
+        let second: Vec<_> = (0..2).map(|_| follow("b").unwrap()).collect();
+        assert!(follow("c").is_err());
+        drop(second);
+        let _third = follow("c").unwrap();
+        drop(first);
+        assert!(follow("a").is_ok());
+        // With the fewest connections there is one.
+        assert!(Streams::new(1).follow(&client("a")).is_ok());
+    }
+}

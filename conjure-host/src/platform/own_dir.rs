@@ -1,0 +1,147 @@
+//! Whether a directory is the user's own: what is in it decides what runs, with which keys and for
+//! whom, so that nobody else may have put it there.
+
+use std::fs::Metadata;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use super::{current_user, is_private_group};
+
+/// Why a directory is not the user's own.
+#[derive(Debug, thiserror::Error)]
+pub enum NotOwnError {
+    /// It belongs to another user.
+    #[error(
+        "the directory of data {} belongs to another user (number {owner}), who could have put \
+         anything there. Name one of your own: `--data-dir DIR`, or CONJURE_DATA_DIR",
+        path.display()
+    )]
+    Anothers {
+        /// Where.
+        path: PathBuf,
+        /// Whose it is.
+        owner: u32,
+    },
+    /// Others may write in it.
+    #[error(
+        "other users may write in the directory of data {} (mode {mode:04o}), and so decide what \
+         runs here: `chmod go-w` ends that, where it is the one you mean",
+        path.display()
+    )]
+    Writable {
+        /// Where.
+        path: PathBuf,
+        /// Who may do what.
+        mode: u32,
+    },
+    /// It cannot be looked at.
+    #[error("the directory of data {} cannot be used: {source}", path.display())]
+    Io {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Checks that a directory is the user's own and that nobody else writes in it. One that is not
+/// there yet is made where anybody could make it.
+///
+/// # Errors
+/// [`NotOwnError`].
+pub fn check_own_dir(path: &Path) -> Result<(), NotOwnError> {
+    let failed = |source| NotOwnError::Io {
+        path: path.to_owned(),
+        source,
+    };
+    let found = match path.symlink_metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let shared = path.parent().and_then(|parent| parent.metadata().ok());
+            if !shared.is_some_and(|parent| is_writable_by_others(&parent)) {
+                return Ok(());
+            }
+            crate::fs::create_private_dir(path).map_err(failed)?;
+            path.symlink_metadata().map_err(failed)?
+        }
+        found => found.map_err(failed)?,
+    };
+    check(path, &found)?;
+    if found.is_symlink() {
+        check(path, &path.metadata().map_err(failed)?)?;
+    }
+    Ok(())
+}
+
+fn check(path: &Path, found: &Metadata) -> Result<(), NotOwnError> {
+    if found.uid() != current_user() {
+        return Err(NotOwnError::Anothers {
+            path: path.to_owned(),
+            owner: found.uid(),
+        });
+    }
+    // A link says of everybody that they may write.
+    if !found.is_symlink() && is_writable_by_others(found) {
+        return Err(NotOwnError::Writable {
+            path: path.to_owned(),
+            mode: found.mode() & 0o7777,
+        });
+    }
+    Ok(())
+}
+
+fn is_writable_by_others(found: &Metadata) -> bool {
+    let by_group = found.mode() & 0o020 != 0 && !is_private_group(found.gid());
+    found.mode() & 0o002 != 0 || by_group
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt as _, lchown, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_directory_that_others_write_in_is_not_the_users_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("data");
+        check_own_dir(&path).unwrap();
+        assert!(!path.exists());
+        fs::create_dir(&path).unwrap();
+        for (mode, is_own) in [
+            (0o700, true),
+            (0o755, true),
+            (0o777, false),
+            (0o1777, false),
+        ] {
+            fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            assert_eq!(check_own_dir(&path).is_ok(), is_own, "{mode:o}");
+        }
+        // Where anybody could make it, it is made.
+        let shared = path.join("conjure");
+        check_own_dir(&shared).unwrap();
+        assert_eq!(fs::metadata(&shared).unwrap().mode() & 0o777, 0o700);
+        let link = dir.path().join("link");
+        symlink(&path, &link).unwrap();
+        assert!(check_own_dir(&link).is_err());
+    }
+
+    #[test]
+    fn another_users_directory_is_not_the_users_own() {
+        if current_user() != 0 {
+            println!("LEFT OUT: another user's directory: that takes root");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let (own, link) = (dir.path().join("own"), dir.path().join("link"));
+        fs::create_dir(&own).unwrap();
+        symlink(&own, &link).unwrap();
+        check_own_dir(&link).unwrap();
+        lchown(&link, Some(65_534), None).unwrap();
+        let refused = check_own_dir(&link).unwrap_err();
+        assert!(matches!(refused, NotOwnError::Anothers { .. }), "{refused}");
+        lchown(&own, Some(65_534), None).unwrap();
+        assert!(check_own_dir(&own).is_err());
+    }
+}
