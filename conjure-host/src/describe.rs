@@ -76,6 +76,10 @@ pub fn outlooks_json(outlooks: &Outlooks) -> Value {
     value["server_tools"] = server_tools
         .map(|tool| json!({ "name": tool.name(), "backend": tool.backend, "definition": tool.definition }))
         .collect();
+    let instructions = outlooks.instructions().iter();
+    value["instructions"] = instructions
+        .map(|said| json!({ "backend": said.backend, "text": said.text }))
+        .collect();
     let left_out = outlooks.left_out().iter();
     value["left_out"] = left_out
         .map(|tool| json!({ "name": tool.tool, "reason": tool.reason }))

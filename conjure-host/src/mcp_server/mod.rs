@@ -27,6 +27,7 @@ mod suspended;
 #[cfg(test)]
 mod tests;
 mod tools;
+mod verbatim;
 mod whole;
 
 use std::net::SocketAddr;

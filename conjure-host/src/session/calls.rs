@@ -7,13 +7,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use conjure_abi::EmitKind;
 use conjure_core::chat::FunctionCall;
+use conjure_core::context::BackendInstructions;
 use conjure_core::routing::{Decision, Policy, PolicyCall, RoutingTable};
+use conjure_skill_sdk::protocol::ServedClient;
 use serde_json::Value;
 use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::derived::{call_timeout, most_bytes, policy, whom};
+use super::derived::{call_timeout, instructions_told, most_bytes, policy, whom};
 use super::following::{Follower, Known};
 use super::handle::SessionError;
 use super::place::Place;
@@ -22,6 +24,7 @@ use crate::artifacts::Artifacts;
 use crate::backend::questions::Client;
 use crate::backend::readers::Reader;
 use crate::backend::run::Runner;
+use crate::backend::surroundings::Surroundings;
 use crate::backend::{CallReport, LiveOutput, Snapshot, Toolbox};
 use crate::provider::Provider;
 use crate::shared::Shared;
@@ -50,6 +53,8 @@ pub(crate) struct CallWith<'a> {
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) cancel: &'a CancellationToken,
     pub(crate) live: &'a LiveOutput,
+    /// What its requests say about the session, where that is not what all say.
+    pub(crate) around: Option<&'a Surroundings>,
     /// Whether the report has what the plugin said word for word.
     pub(crate) verbatim: bool,
 }
@@ -126,6 +131,11 @@ impl Calls {
         self.known.snapshot.load_full()
     }
 
+    /// What the backends say about their use now.
+    pub(crate) fn instructions(&self) -> Vec<BackendInstructions> {
+        instructions_told(&self.policy, &self.snapshot())
+    }
+
     /// Counts the changes of what there is.
     pub(crate) fn revision(&self) -> watch::Receiver<Revision> {
         self.known.revision.subscribe()
@@ -138,6 +148,14 @@ impl Calls {
 
     pub(crate) fn artifacts(&self) -> &Arc<Artifacts> {
         &self.place.services.artifacts
+    }
+
+    /// What the requests of a call say whose client declares something else than the session's
+    /// did; nothing where it is the same.
+    pub(crate) fn around_for(&self, client: ServedClient) -> Option<Surroundings> {
+        let around = &self.place.around;
+        let is_another = around.client() != Some(client);
+        is_another.then(|| around.clone().with_client(Some(client)))
     }
 
     /// The most bytes of texts of one result.
@@ -162,6 +180,7 @@ impl Calls {
             snapshot: &snapshot,
             cancel,
             live: &self.live,
+            around: None,
             verbatim: false,
         };
         self.call_with(call, with).await
@@ -179,7 +198,7 @@ impl Calls {
         let runner = Runner {
             traceparent: None,
             snapshot: with.snapshot,
-            around: &self.place.around,
+            around: with.around.unwrap_or(&self.place.around),
             artifacts: &self.place.services.artifacts,
             turn_id: None,
             timeout: call_timeout(&self.spec),
@@ -200,7 +219,7 @@ impl Calls {
     ) -> Reader<'a> {
         Reader {
             snapshot: with.snapshot,
-            around: &self.place.around,
+            around: with.around.unwrap_or(&self.place.around),
             call_id,
             timeout: call_timeout(&self.spec),
             cancel: with.cancel,

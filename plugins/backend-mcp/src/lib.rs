@@ -39,7 +39,6 @@ mod stdio;
 mod subscription;
 #[cfg(test)]
 mod tests;
-mod uri_template;
 mod wire;
 
 use conjure_skill_sdk::protocol::Permissions;

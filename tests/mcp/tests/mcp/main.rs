@@ -21,3 +21,7 @@ mod peers;
 mod servers;
 #[cfg(test)]
 mod serving;
+#[cfg(test)]
+mod wire;
+#[cfg(test)]
+mod word_for_word;
