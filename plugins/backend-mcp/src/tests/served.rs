@@ -92,7 +92,7 @@ fn every_call_of_the_newer_era_says_what_its_client_can_be_asked() {
     ] {
         let stage = Stage::with(json!({ "s": config }), of(form));
         let said = stage.call("meta", json!({})).result().unwrap();
-        let said = said.structured.unwrap();
+        let said = &said.meta.unwrap()["mcp_result"]["structuredContent"];
         let capabilities = &said["io.modelcontextprotocol/clientCapabilities"];
         assert_eq!(*capabilities, json!({ "elicitation": { "form": {} } }));
     }
