@@ -22,6 +22,8 @@ mod servers;
 #[cfg(test)]
 mod serving;
 #[cfg(test)]
+mod told;
+#[cfg(test)]
 mod wire;
 #[cfg(test)]
 mod word_for_word;
