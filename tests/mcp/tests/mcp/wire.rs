@@ -51,7 +51,7 @@ impl Manner {
     }
 
     /// What an answer says, without what only its era demands of every result.
-    fn answer(&self, message: Value) -> Value {
+    fn answer(&self, message: &Value) -> Value {
         if let Some(error) = message.get("error") {
             return json!({ "error": error });
         }
@@ -126,7 +126,7 @@ impl Wire for OverStdio {
                 continue;
             };
             if message["id"] == request["id"] && message.get("method").is_none() {
-                return self.manner.answer(message);
+                return self.manner.answer(&message);
             }
         }
     }
@@ -239,6 +239,6 @@ impl Wire for Http {
         let answer = messages
             .find(|message| message["id"] == request["id"] && message.get("method").is_none());
         let answer = answer.unwrap_or_else(|| panic!("{method}: no answer in {head}{body}"));
-        self.manner.answer(answer)
+        self.manner.answer(&answer)
     }
 }

@@ -309,6 +309,11 @@ const LISTS: [(&str, &str); 4] = [
     ("prompts/list", "prompts"),
 ];
 
+/// A value to the letter: with the order of its members, and with each number as it is written.
+fn bytes(value: &Value) -> Vec<u8> {
+    serde_json::to_vec(value).unwrap()
+}
+
 /// Compares what a client gets over one transport in one era with what each server sent.
 fn compare(over_http: bool, modern: bool) {
     let Some(peers) = Peers::find() else { return };
@@ -339,7 +344,7 @@ fn compare(over_http: bool, modern: bool) {
             let got = gateway.wire.ask(asked.method, &asked.params);
             let is_same = match asked.volatile {
                 true => masked(&got) == masked(&sent),
-                false => got.to_string() == sent.to_string(),
+                false => bytes(&got) == bytes(&sent),
             };
             if !is_same {
                 let what = format!("{} {}", asked.method, asked.params);
