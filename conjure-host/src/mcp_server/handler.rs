@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use conjure_core::chat::FunctionCall;
-use conjure_skill_sdk::protocol::{PromptGet, ToolResult};
+use conjure_skill_sdk::protocol::PromptGet;
 use futures_util::future::BoxFuture;
 #[expect(deprecated, reason = "clients of the old era still set a level")]
 use rmcp::model::SetLevelRequestParams;
@@ -28,6 +27,7 @@ use super::asking::Can;
 use super::changes::Changes;
 use super::clients::{Clients, Identity, Principal};
 use super::flight::{Done, Flight, Outcome, Served, What, input_required};
+use super::instructions::instructions;
 use super::lists::{ListOf, listed, tell_sources};
 use super::notes::{Outlet, Wants, rank};
 use super::session::{ClientSession, Start, Work, lock};
@@ -36,11 +36,7 @@ use super::verbatim::{Kind, packed};
 use super::{changes, completion, files, lists, meta_tools, permission, results, verbatim};
 use crate::backend::CallReport;
 use crate::backend::readers::{Lists, ReadError};
-use crate::backend::results::has_answer;
-use crate::session::{BackendSpec, Calls};
-
-/// How long a client may wait for the answer to its first request.
-const HANDSHAKE: Duration = Duration::from_secs(8);
+use crate::session::Calls;
 
 /// One connection, or one request of a client without one.
 pub(super) struct Handler {
@@ -252,21 +248,6 @@ impl Handler {
 enum Flown {
     Done(Box<Done>),
     Input(InputRequiredResult),
-}
-
-impl Done {
-    /// Whether it failed, and not in the words of a server behind.
-    fn failed(&self) -> bool {
-        let is_verbatim = |said: &ToolResult| said.meta.as_ref().is_some_and(has_answer);
-        match self {
-            Self::Call(Ok(report)) if report.said.as_deref().is_some_and(is_verbatim) => false,
-            Self::Read(Ok(said)) if is_verbatim(said) => false,
-            Self::Call(Ok(report)) => report.output.is_error,
-            Self::Call(Err(_)) | Self::Read(Err(_)) | Self::Prompt(Err(_)) => true,
-            Self::Read(Ok(said)) => said.is_error,
-            Self::Prompt(Ok(_)) => false,
-        }
-    }
 }
 
 impl ServerHandler for Handler {
@@ -575,26 +556,6 @@ impl ServerHandler for Handler {
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         changes::tell_client(context.peer, &self.own().await);
     }
-}
-
-/// What the backends of a client's session say about their use, each under its servers' names. A
-/// server that is slow to start keeps no client waiting for long.
-async fn instructions(session: &Arc<ClientSession>) -> Option<String> {
-    let common = &session.common;
-    let may_say = |spec: &BackendSpec| {
-        let plugin = common.host.shared.newest(&spec.kind, &["backend"]);
-        plugin.is_some()
-    };
-    if !common.spec.backends.iter().any(may_say) {
-        return None;
-    }
-    let opened = Arc::clone(session);
-    // Nobody begins anew when the time is over.
-    let opening = tokio::spawn(async move { opened.calls().await.map(|_| ()) });
-    let _ = tokio::time::timeout(HANDSHAKE, opening).await;
-    let said = session.open_calls()?.instructions();
-    let said: Vec<String> = said.into_iter().map(|said| said.text).collect();
-    (!said.is_empty()).then(|| said.join("\n\n"))
 }
 
 /// Whether a request is of the era without requests of the server.

@@ -13,6 +13,7 @@ mod files;
 mod flight;
 mod handler;
 mod http;
+mod instructions;
 mod lists;
 mod meta_tools;
 mod names;
