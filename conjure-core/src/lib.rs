@@ -16,4 +16,5 @@ pub mod routing;
 pub mod skill_folder;
 pub mod switch;
 pub mod turn;
+pub mod uri_template;
 pub mod wire;

@@ -73,17 +73,30 @@ fn pin_words(pin: &Pin) -> &'static str {
 pub fn outlooks_json(outlooks: &Outlooks) -> Value {
     let mut value = table_json(outlooks.table());
     let server_tools = outlooks.server_tools().iter();
-    value["server_tools"] = server_tools
+    let server_tools: Value = server_tools
         .map(|tool| json!({ "name": tool.name(), "backend": tool.backend, "definition": tool.definition }))
         .collect();
+    let instructions = outlooks.instructions().iter();
+    let instructions: Value = instructions
+        .map(|said| json!({ "backend": said.backend, "text": said.text }))
+        .collect();
     let left_out = outlooks.left_out().iter();
-    value["left_out"] = left_out
+    let left_out: Value = left_out
         .map(|tool| json!({ "name": tool.tool, "reason": tool.reason }))
         .collect();
     let failed = outlooks.failed().iter();
-    value["failed_backends"] = failed
+    let failed: Value = failed
         .map(|(backend, reason)| json!({ "backend": backend, "reason": reason }))
         .collect();
+    let more = [
+        ("server_tools", server_tools),
+        ("instructions", instructions),
+        ("left_out", left_out),
+        ("failed_backends", failed),
+    ];
+    if let Some(fields) = value.as_object_mut() {
+        fields.extend(more.map(|(name, value)| (name.to_owned(), value)));
+    }
     value
 }
 

@@ -97,7 +97,7 @@ async fn statuses(alone: &Alone) -> Result<Vec<Value>, CallFailure> {
 }
 
 /// Whether a server has come as far as it does by itself.
-fn is_settled(status: &Value) -> bool {
+pub(crate) fn is_settled(status: &Value) -> bool {
     match status.get("state").and_then(Value::as_str) {
         Some("starting") => false,
         // Tools of an earlier time are there at once.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use conjure_core::context::BackendInstructions;
 use conjure_core::routing::{Outlook, Policy, RoutingTable, Verdict};
 use conjure_core::wire;
 use serde_json::Value;
@@ -27,6 +28,12 @@ impl Outlooks {
     #[must_use]
     pub fn table(&self) -> &Arc<RoutingTable> {
         &self.preview.table
+    }
+
+    /// What the model is told of the words of backends about their use.
+    #[must_use]
+    pub fn instructions(&self) -> &[BackendInstructions] {
+        &self.preview.instructions
     }
 
     /// The tools that backends put into the request beside those of the table. They run at the

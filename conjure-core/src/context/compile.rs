@@ -28,6 +28,8 @@ pub struct CompileSettings {
     pub working_dir: Option<String>,
     /// What [`skills_prompt`](fn@super::skills_prompt) made; the fourth.
     pub skills_prompt: String,
+    /// What [`instructions`](fn@super::instructions) made of the words of backends; the fifth.
+    pub instructions: String,
     /// What the model must know about its environments; a block each, behind the others.
     pub notes: Vec<String>,
     /// The most tokens of output. Default: 16,384.
@@ -58,6 +60,7 @@ impl CompileSettings {
             memory: Map::new(),
             working_dir: None,
             skills_prompt: String::new(),
+            instructions: String::new(),
             notes: Vec::new(),
             max_tokens: 16_384,
             thinking_tokens: None,
@@ -119,7 +122,10 @@ fn system(settings: &CompileSettings) -> Vec<String> {
         .into_iter()
         .chain([memory(&settings.memory)])
         .chain(working_dir)
-        .chain([settings.skills_prompt.clone()])
+        .chain([
+            settings.skills_prompt.clone(),
+            settings.instructions.clone(),
+        ])
         .chain(settings.notes.iter().cloned())
         .filter(|block| !block.trim().is_empty())
         .collect()

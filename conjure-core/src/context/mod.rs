@@ -11,6 +11,7 @@ mod conversation;
 mod estimate;
 mod file_handles;
 mod fit;
+mod instructions;
 mod memory;
 pub mod notes;
 #[cfg(test)]
@@ -29,6 +30,7 @@ pub use estimate::{request_tokens, text_tokens};
 pub use file_handles::{
     FilePaths, handles_of_arguments, handles_of_command, with_argument_paths, with_command_paths,
 };
+pub use instructions::{BackendInstructions, instructions};
 pub use memory::memory;
 pub use results::{CommandEnd, cut, failure, file_line};
 pub use room::{Room, cut_point};

@@ -36,6 +36,9 @@ pub struct Setup {
     /// The part of the instructions about skill folders.
     #[serde(default)]
     pub skills_prompt: String,
+    /// The part with what backends say about their use.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub instructions: String,
     /// How much the model may think, in tokens; none when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thinking_tokens: Option<u32>,
@@ -144,6 +147,7 @@ impl Setup {
             memory: Map::new(),
             working_dir: None,
             skills_prompt: String::new(),
+            instructions: String::new(),
             thinking_tokens: None,
             recipients: Vec::new(),
             policy: Policy::default(),
@@ -299,6 +303,7 @@ impl<'a> Frame<'a> {
             thinking_tokens: self.setup.thinking_tokens,
             working_dir: self.working_dir.clone(),
             skills_prompt: self.setup.skills_prompt.clone(),
+            instructions: self.setup.instructions.clone(),
             ..CompileSettings::new(whom.target())
         };
         compile(entries, table, &settings)

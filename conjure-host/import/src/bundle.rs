@@ -195,7 +195,7 @@ impl Bundle<'_> {
         Some(match variables::of(&text) {
             Some(found) if found.unknown.is_empty() => Text::Expand(found.expand),
             Some(found) => {
-                import.unknown(self.name, label, &found.unknown);
+                import.unknown(self.name, label, &found);
                 Text::Plain(text)
             }
             None => Text::Plain(text),

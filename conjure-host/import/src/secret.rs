@@ -60,7 +60,7 @@ pub(crate) enum Found {
     /// It has variables that are no secrets, and is this in a session file.
     Expand(String),
     /// It has variables that mean nothing here.
-    Unknown(Vec<String>),
+    Unknown(Variables),
     Secret {
         prefix: String,
         /// The variable that holds it.
@@ -121,7 +121,7 @@ pub(crate) fn find(name: &str, value: &str) -> Found {
 /// What a value with variables is: a secret by its name or theirs, or a variable as it is.
 fn with_variables(name: &str, value: &str, prefix: String, found: Variables) -> Found {
     if !found.unknown.is_empty() {
-        return Found::Unknown(found.unknown);
+        return Found::Unknown(found);
     }
     let is_named = is_name(name) || found.names.iter().any(|name| is_name(name));
     let is_secret = !found.names.is_empty() && (is_named || !prefix.is_empty());
@@ -260,7 +260,7 @@ mod tests {
             );
         }
         let unknown = find("ANY", "${file}");
-        assert_eq!(unknown, Found::Unknown(vec!["${file}".to_owned()]));
+        assert!(matches!(unknown, Found::Unknown(found) if found.unknown == ["${file}"]));
     }
 
     #[test]

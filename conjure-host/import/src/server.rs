@@ -2,7 +2,7 @@
 //! told.
 
 use super::secret::{self, Found};
-use super::variables;
+use super::variables::{self, Variables};
 
 /// A value as it is written down.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,8 +72,8 @@ impl Import {
         match secret::find(label, value) {
             Found::Plain => Text::Plain(value.to_owned()),
             Found::Expand(text) => Text::Expand(text),
-            Found::Unknown(names) => {
-                self.unknown(server, what, &names);
+            Found::Unknown(found) => {
+                self.unknown(server, what, &found);
                 Text::Plain(value.to_owned())
             }
             Found::Secret { prefix, from, note } => {
@@ -128,8 +128,8 @@ impl Import {
             return match secret::find(name, own) {
                 Found::Plain => Text::Plain(value.to_owned()),
                 Found::Expand(text) => Text::Expand(format!("{beginning}{text}")),
-                Found::Unknown(names) => {
-                    self.unknown(server, &format!("the value of `{name}`"), &names);
+                Found::Unknown(found) => {
+                    self.unknown(server, &format!("the value of `{name}`"), &found);
                     Text::Plain(value.to_owned())
                 }
                 Found::Secret { prefix, from, .. } => {
@@ -145,13 +145,20 @@ impl Import {
         }
     }
 
-    /// Variables that mean nothing here.
-    pub(crate) fn unknown(&mut self, server: &str, what: &str, names: &[String]) {
-        let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    /// Variables that mean nothing here, so that all of a text's stay as they are.
+    pub(crate) fn unknown(&mut self, server: &str, what: &str, found: &Variables) {
+        let listed = |names: &[String]| {
+            let names = names.iter().map(|name| format!("`{name}`"));
+            names.collect::<Vec<_>>().join(", ")
+        };
+        let beside = match found.known.as_slice() {
+            [] => String::new(),
+            known => format!(", {} beside it too", listed(known)),
+        };
         let text = format!(
-            "{what} has {}, which only the other program knows; it is written down as it is, so \
-             put a value in its place",
-            names.join(", ")
+            "{what} has {}, which only the other program knows; it is written down as it \
+             is{beside}, so put a value in its place",
+            listed(&found.unknown),
         );
         self.note(server, &text);
     }
@@ -161,7 +168,7 @@ impl Import {
         match variables::of(value) {
             Some(found) if found.unknown.is_empty() => Text::Expand(found.expand),
             Some(found) => {
-                self.unknown(server, what, &found.unknown);
+                self.unknown(server, what, &found);
                 Text::Plain(value.to_owned())
             }
             None => Text::Plain(value.to_owned()),

@@ -384,3 +384,14 @@ fn no_secret_of_any_form_is_written_down() {
         assert!(!secrets(&text).is_empty(), "{text}");
     }
 }
+
+#[test]
+fn all_variables_of_a_text_that_stays_as_it_is_are_told() {
+    let text = r#"{ "mcpServers": { "s": {
+        "command": "run", "args": ["--at=${workspaceFolder}/${file}:${env:PORT:-1}"]
+    } } }"#;
+    let notes = notes(text);
+    for variable in ["`${file}`", "`${workspaceFolder}`", "`${env:PORT:-1}`"] {
+        assert!(notes.contains(variable), "{variable}: {notes}");
+    }
+}

@@ -29,8 +29,10 @@ pub(crate) struct Variables {
     pub(crate) expand: String,
     /// Variables of the environment.
     pub(crate) names: Vec<String>,
-    /// Those that have no meaning here.
+    /// Those that have no meaning here, as they are written.
     pub(crate) unknown: Vec<String>,
+    /// Those that have one, as they are written.
+    pub(crate) known: Vec<String>,
     pub(crate) has_default: bool,
     /// Whether the value is one variable and nothing else.
     pub(crate) is_whole: bool,
@@ -88,6 +90,9 @@ impl Variables {
             None => (name, None),
         };
         let variable = variable.strip_prefix("env:").unwrap_or(variable);
+        if !OTHERS.contains(&variable) && (is_own(variable) || is_name(variable)) {
+            self.known.push(format!("${{{name}}}"));
+        }
         match variable {
             // Both are the project that is worked on.
             "workspaceFolder" | "workspaceRoot" | "CLAUDE_PROJECT_DIR" => {
@@ -118,6 +123,19 @@ impl Variables {
             }
         }
     }
+}
+
+/// Whether a variable is none of the environment and means something here all the same.
+fn is_own(variable: &str) -> bool {
+    matches!(
+        variable,
+        "workspaceFolder"
+            | "workspaceRoot"
+            | "CLAUDE_PROJECT_DIR"
+            | "userHome"
+            | "pathSeparator"
+            | "/"
+    )
 }
 
 /// Whether a variable of an environment may be called so.

@@ -15,7 +15,7 @@ mod offers;
 pub(crate) mod questions;
 pub(crate) mod readers;
 mod report;
-mod results;
+pub(crate) mod results;
 pub(crate) mod run;
 pub(crate) mod sampling;
 pub(crate) mod services;

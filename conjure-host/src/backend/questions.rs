@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use conjure_abi::{Fault, code};
-use conjure_skill_sdk::protocol::{Root, Roots, host_op};
+use conjure_skill_sdk::protocol::{Root, Roots, ServedClient, host_op};
 use futures_util::future::{BoxFuture, join_all};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -24,6 +24,9 @@ const MOST: usize = 32;
 
 /// The program on the other side of a session.
 pub(crate) trait Client: Send + Sync + 'static {
+    /// What it declared that it can answer.
+    fn declares(&self) -> ServedClient;
+
     /// Puts questions to it, together, and waits for all answers: for each the answer, or nothing
     /// where it cannot be asked that.
     fn ask(&self, by: AskedBy, questions: Vec<Question>) -> BoxFuture<'static, Vec<ClientAnswer>>;
@@ -269,6 +272,13 @@ mod tests {
     struct RootsOnly(Mutex<Vec<Vec<Question>>>);
 
     impl Client for RootsOnly {
+        fn declares(&self) -> ServedClient {
+            ServedClient {
+                roots: true,
+                ..ServedClient::default()
+            }
+        }
+
         fn ask(&self, _by: AskedBy, asked: Vec<Question>) -> BoxFuture<'static, Vec<ClientAnswer>> {
             let answers = asked
                 .iter()

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_abi::code;
+use conjure_core::uri_template;
 use conjure_skill_sdk::protocol::{
     Complete, Empty, Prompt, PromptGet, PromptText, Prompts, Resource, ResourceRead, Resources,
     ToolDecl, ToolResult, op,
@@ -123,25 +124,35 @@ impl Reader<'_> {
         join_all(asked).await
     }
 
-    /// Reads a resource: of the source that lists it, else of the first that knows it.
+    /// Reads a resource: of the source that is known to have it, else of the first that gives it.
+    /// What the first one says that only does not have it is the answer where nobody does.
     pub(crate) async fn read(&self, uri: &str) -> Result<ToolResult, ReadError> {
-        let lists = |source: &&Source| match source {
-            Source::Backend { catalog, .. } => catalog.resources.iter().any(|r| r.uri == uri),
-            Source::Skill(_) => false,
-        };
         let sources = self.snapshot.sources();
-        let (first, rest): (Vec<_>, Vec<_>) = sources.iter().partition(lists);
-        let able = |source: &&&Source| has(source, op::RESOURCE_READ);
-        for source in first.iter().chain(&rest).filter(able) {
+        let owner = owner(sources, uri);
+        let is_owner = |at: usize| owner == Some(at);
+        let mut order: Vec<usize> = (0..sources.len()).collect();
+        order.sort_by_key(|at| !is_owner(*at));
+        let mut refused = None;
+        for at in order {
+            let Some(source) = sources.get(at).filter(|it| has(it, op::RESOURCE_READ)) else {
+                continue;
+            };
             let body = ResourceRead {
                 uri: uri.to_owned(),
             };
-            match self.ask(source, op::RESOURCE_READ, body).await {
+            match self
+                .ask::<ToolResult>(source, op::RESOURCE_READ, body)
+                .await
+            {
                 Err(ReadError::NotFound(_)) => {}
+                // It only refused what may be another's.
+                Ok(said) if said.is_error && !is_owner(at) => {
+                    refused.get_or_insert(said);
+                }
                 answer => return answer,
             }
         }
-        Err(ReadError::NotFound(format!("there is no resource `{uri}`")))
+        refused.ok_or_else(|| ReadError::NotFound(format!("there is no resource `{uri}`")))
     }
 
     /// Fills in a prompt of a source.
@@ -317,6 +328,34 @@ impl From<CallFailure> for ReadError {
             _ => Self::Failed(text),
         }
     }
+}
+
+/// The source that lists a resource, else the one with the URI template that says most about it.
+fn owner(sources: &[Source], uri: &str) -> Option<usize> {
+    let catalogs = || {
+        let numbered = sources.iter().enumerate();
+        numbered.filter_map(|(at, source)| match source {
+            Source::Backend { catalog, .. } => Some((at, catalog)),
+            Source::Skill(_) => None,
+        })
+    };
+    let mut listing = catalogs().filter(|(_, catalog)| {
+        let mut listed = catalog.resources.iter();
+        listed.any(|resource| resource.uri == uri)
+    });
+    if let Some((at, _)) = listing.next() {
+        return Some(at);
+    }
+    let ranked = catalogs().filter_map(|(at, catalog)| {
+        let templates = catalog.resource_templates.iter();
+        let texts = templates.filter_map(|template| template.get("uriTemplate")?.as_str());
+        let rank = texts.filter_map(|text| uri_template::fits(text, uri)).max();
+        Some((rank?, at))
+    });
+    // Of several that say the same the first.
+    ranked
+        .max_by_key(|(rank, at)| (*rank, std::cmp::Reverse(*at)))
+        .map(|(_, at)| at)
 }
 
 fn no_prompt(name: &str) -> ReadError {

@@ -10,7 +10,7 @@ use base64::Engine as _;
 use conjure_core::chat::OutputPart;
 use conjure_core::context::{cut, file_line};
 use conjure_skill_sdk::protocol::{FileRef, Part, ToolResult};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::artifacts::{Artifact, Artifacts, Fetch, FileError, Writer};
 
@@ -20,6 +20,13 @@ const LEAST_SHOWN: usize = 256;
 const TOLD_REFUSALS: usize = 5;
 /// The most parts of a result; what is beyond is counted.
 const MOST_PARTS: usize = 200;
+
+/// Whether the data beside a result holds what an MCP server answered, word for word, for a
+/// program on the other side of the session: as it is, in a file, or as an error.
+pub(crate) fn has_answer(meta: &Map<String, Value>) -> bool {
+    let names = ["mcp_result", "mcp_result_file", "mcp_error"];
+    names.iter().any(|name| meta.contains_key(*name))
+}
 
 /// Collects the output of one call.
 pub(crate) struct Output<'a> {
@@ -47,7 +54,12 @@ impl Output<'_> {
     /// Takes a tool result in; what of it is for programs comes back.
     pub(crate) fn tool_result(&mut self, result: ToolResult) -> Option<Value> {
         if self.verbatim {
+            let is_whole = result.meta.as_ref().is_some_and(has_answer);
             self.said = Some(Box::new(result.clone()));
+            // Nobody reads anything else of it.
+            if is_whole {
+                return result.structured;
+            }
         }
         let parts = result.content.len();
         self.parts.reserve_exact(parts.min(MOST_PARTS));

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use conjure_core::context::BackendInstructions;
 use conjure_core::routing::{Route, RoutingTable};
 
 use super::lease::{BackendLease, SkillLease};
@@ -84,6 +85,16 @@ impl Snapshot {
     /// elsewhere than in [`Snapshot::working_dir`].
     pub fn skills_prompt(&self) -> &str {
         &self.skills_prompt
+    }
+
+    /// What the backends say about their use, in their order.
+    pub(crate) fn instructions(&self) -> impl Iterator<Item = BackendInstructions> {
+        self.sources.iter().filter_map(|source| match source {
+            Source::Backend { name, catalog, .. } => {
+                BackendInstructions::new(name, catalog.instructions.as_deref()?)
+            }
+            Source::Skill(_) => None,
+        })
     }
 
     /// The working directory as the model is told: a container's own path when all commands run

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use conjure_skill_sdk::protocol::ServedClient;
 use serde::Serialize;
 
 use crate::plugin::CallMeta;
@@ -16,6 +17,8 @@ pub(crate) struct Surroundings {
     pub(crate) session: Arc<str>,
     pub(crate) working_dir: PathBuf,
     pub(crate) exchange_dir: PathBuf,
+    /// The program on the other side, and what it can be asked.
+    client: Option<ServedClient>,
     /// A JSON object without its end.
     beginning: Arc<[u8]>,
 }
@@ -53,6 +56,8 @@ struct Rest<'a, B> {
     skill_dir: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     traceparent: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client: Option<ServedClient>,
     deadline_ms: u64,
     body: &'a B,
 }
@@ -64,7 +69,18 @@ impl Surroundings {
             beginning: beginning(session, &working_dir, &exchange_dir),
             working_dir,
             exchange_dir,
+            client: None,
         }
+    }
+
+    /// The same with a program on the other side.
+    pub(crate) fn with_client(self, client: Option<ServedClient>) -> Self {
+        Self { client, ..self }
+    }
+
+    /// The program on the other side, and what it can be asked.
+    pub(crate) fn client(&self) -> Option<ServedClient> {
+        self.client
     }
 
     /// The bytes of a request, in the protocol's envelope.
@@ -97,6 +113,7 @@ impl Surroundings {
             turn_id,
             skill_dir,
             traceparent,
+            client: self.client,
             deadline_ms,
             body,
         };
@@ -168,6 +185,20 @@ mod tests {
             ..Request::new(body.clone())
         };
         assert_eq!(read(about, &body), expected);
+    }
+
+    #[test]
+    fn it_says_which_program_is_on_the_other_side_and_what_that_can_be_asked() {
+        let client = ServedClient {
+            form: true,
+            ..ServedClient::default()
+        };
+        for client in [None, Some(ServedClient::default()), Some(client)] {
+            let around = around().with_client(client);
+            let json = around.request(About::default(), &Value::Null).unwrap();
+            let request: Request<Value> = serde_json::from_slice(&json).unwrap();
+            assert_eq!(request.client, client);
+        }
     }
 
     #[test]

@@ -67,6 +67,11 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
     spec.working_dir = spec.working_dir.take().or_else(here);
     let opening = async { Ok(host.calls(spec).await?) };
     let calls = Box::pin(signals.unless(opening)).await?;
+    let waiting = async { Ok(calls.until_there(&args.tool).await) };
+    if let Err(error) = signals.unless(waiting).await? {
+        calls.close().await;
+        return Err(error.into());
+    }
     let cancel = CancellationToken::new();
     let calling = async { Ok(calls.call(&call, &cancel).await) };
     let report = signals.cancelling(&cancel, calling).await?;

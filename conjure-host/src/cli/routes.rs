@@ -29,6 +29,13 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
         output::json(&outlooks_json(&outlooks));
     } else {
         print_with(outlooks.table(), outlooks.server_tools());
+        for said in outlooks.instructions() {
+            let text = said.text.replace('\n', "\n  ");
+            output::line(format_args!(
+                "\nThe model is told by `{}`:\n  {text}",
+                said.backend
+            ));
+        }
         for tool in outlooks.left_out() {
             output::aside(format_args!(
                 "the provider does not take: {}: {}",

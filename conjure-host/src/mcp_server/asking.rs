@@ -5,9 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use conjure_abi::{Fault, code};
+use conjure_skill_sdk::protocol::ServedClient;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use rmcp::model::ClientCapabilities;
@@ -22,6 +23,8 @@ const ROUNDS: usize = 8;
 /// The questions of one session's calls.
 #[derive(Default)]
 pub(super) struct Asking {
+    /// What the client declared with the request that opened the session.
+    declared: OnceLock<Can>,
     /// The calls under way, by their ids.
     calls: Mutex<HashMap<Arc<str>, Arc<AskingCall>>>,
 }
@@ -44,7 +47,7 @@ pub(super) struct Round {
 }
 
 /// What a client declared that it can answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(super) struct Can {
     form: bool,
     url: bool,
@@ -71,6 +74,16 @@ impl Can {
         }
     }
 
+    /// The same for plugins.
+    pub(super) fn served(self) -> ServedClient {
+        ServedClient {
+            form: self.form,
+            url: self.url,
+            sample: self.sampling,
+            roots: self.roots,
+        }
+    }
+
     fn answers(self, question: &Question) -> bool {
         match question.kind {
             QuestionKind::Elicit if is_page(question) => self.url,
@@ -87,6 +100,11 @@ fn is_page(question: &Question) -> bool {
 }
 
 impl Asking {
+    /// Notes what the client declared; only the first time counts.
+    pub(super) fn declared(&self, can: impl FnOnce() -> Can) {
+        self.declared.get_or_init(can);
+    }
+
     /// From here on the call with this id can ask.
     pub(super) fn begin(
         &self,
@@ -208,6 +226,10 @@ impl AskingCall {
 }
 
 impl Client for Asking {
+    fn declares(&self) -> ServedClient {
+        self.declared.get().copied().unwrap_or_default().served()
+    }
+
     fn ask(&self, by: AskedBy, questions: Vec<Question>) -> BoxFuture<'static, Vec<ClientAnswer>> {
         match self.call(by.call_id.as_deref()) {
             Some(call) => async move { call.ask(questions).await }.boxed(),

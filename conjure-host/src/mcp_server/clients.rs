@@ -2,15 +2,19 @@
 //!
 //! A connection has a session of its own: the one over stdio, and each session of the old era over
 //! HTTP. Requests of the era of 2026-07-28 belong to no session over HTTP; there a session belongs
-//! to whoever is allowed in, so one token has one session.
+//! to a client as far as clients can be told apart: by token, by what the client calls itself, and
+//! by what it declares that it can answer.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use rmcp::RoleServer;
 use rmcp::model::{ErrorData, Tool};
+use rmcp::service::RequestContext;
 
+use super::asking::Can;
 use super::session::{ClientSession, Common, lock};
 
 /// How often idle sessions are looked for.
@@ -21,8 +25,8 @@ const ENDING: Duration = Duration::from_secs(20);
 /// The clients.
 pub(super) struct Clients {
     pub(super) common: Arc<Common>,
-    /// By principal.
-    shared: Mutex<HashMap<Arc<str>, Arc<ClientSession>>>,
+    /// Those of clients without connections.
+    shared: Mutex<HashMap<Identity, Arc<ClientSession>>>,
     /// All that may be open.
     all: Mutex<Vec<Weak<ClientSession>>>,
 }
@@ -30,6 +34,30 @@ pub(super) struct Clients {
 /// Who is on the other side of an HTTP request, by the token that let it in.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Principal(pub(super) Arc<str>);
+
+/// A client whose requests stand for themselves, as far as it can be told from others.
+///
+/// Many programs of one person come with one token. What servers offer may depend on what their
+/// client can answer, so clients that declare different things are different ones too.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Identity {
+    principal: Principal,
+    /// Its name and version.
+    program: Option<(String, String)>,
+    pub(super) can: Can,
+}
+
+impl Identity {
+    /// Whose a request is.
+    pub(super) fn of(principal: &Principal, context: &RequestContext<RoleServer>) -> Self {
+        let program = context.client_info();
+        Self {
+            principal: principal.clone(),
+            program: program.map(|program| (program.name, program.version)),
+            can: Can::of(context.client_capabilities().as_ref()),
+        }
+    }
+}
 
 impl Clients {
     pub(super) fn new(common: Common) -> Arc<Self> {
@@ -49,12 +77,12 @@ impl Clients {
         session
     }
 
-    /// The session of a principal.
+    /// The session of a client.
     ///
     /// # Errors
     /// When there are too many.
-    pub(super) fn of(&self, principal: &Principal) -> Result<Arc<ClientSession>, ErrorData> {
-        if let Some(known) = lock(&self.shared).get(&principal.0) {
+    pub(super) fn of(&self, client: &Identity) -> Result<Arc<ClientSession>, ErrorData> {
+        if let Some(known) = lock(&self.shared).get(client) {
             return Ok(Arc::clone(known));
         }
         if self.is_full() {
@@ -63,7 +91,7 @@ impl Clients {
         }
         let session = self.fresh();
         let mut shared = lock(&self.shared);
-        let session = shared.entry(Arc::clone(&principal.0)).or_insert(session);
+        let session = shared.entry(client.clone()).or_insert(session);
         Ok(Arc::clone(session))
     }
 

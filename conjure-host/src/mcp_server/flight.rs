@@ -30,6 +30,7 @@ use super::notes::{Note, Outlet};
 use crate::backend::CallReport;
 use crate::backend::questions::Question;
 use crate::backend::readers::ReadError;
+use crate::backend::results::has_answer;
 use conjure_skill_sdk::protocol::{PromptText, ToolResult};
 
 /// Time for work that was cancelled to end, before nobody waits for it any more.
@@ -43,6 +44,21 @@ pub(super) enum Done {
     Read(Result<ToolResult, ReadError>),
     /// A prompt.
     Prompt(Result<PromptText, ReadError>),
+}
+
+impl Done {
+    /// Whether it failed, and not in the words of a server behind.
+    pub(super) fn failed(&self) -> bool {
+        let is_verbatim = |said: &ToolResult| said.meta.as_ref().is_some_and(has_answer);
+        match self {
+            Self::Call(Ok(report)) if report.said.as_deref().is_some_and(is_verbatim) => false,
+            Self::Read(Ok(said)) if is_verbatim(said) => false,
+            Self::Call(Ok(report)) => report.output.is_error,
+            Self::Call(Err(_)) | Self::Read(Err(_)) | Self::Prompt(Err(_)) => true,
+            Self::Read(Ok(said)) => said.is_error,
+            Self::Prompt(Ok(_)) => false,
+        }
+    }
 }
 
 /// Work under way.

@@ -10,11 +10,12 @@ use futures_util::future::BoxFuture;
 use rmcp::model::SetLevelRequestParams;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult,
-    ContentBlock, ErrorData, GetPromptRequestParams, GetPromptResponse, Implementation,
+    ContentBlock, DiscoverResult, ErrorData, GetPromptRequestParams, GetPromptResponse,
+    GetPromptResult, Implementation, InitializeRequestParams, InitializeResult,
     InputRequiredResult, InputResponses, ListPromptsResult, ListResourceTemplatesResult,
     ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
-    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
-    SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
+    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ServerCapabilities,
+    ServerConfig, SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
@@ -22,14 +23,17 @@ use serde_json::{Map, Value, json};
 use tokio::sync::OnceCell;
 
 use super::answers::{as_text, mixed_up, no_resource, read_error, read_result, refused};
+use super::asking::Can;
 use super::changes::Changes;
-use super::clients::{Clients, Principal};
+use super::clients::{Clients, Identity, Principal};
 use super::flight::{Done, Flight, Outcome, Served, What, input_required};
+use super::instructions::instructions;
 use super::lists::{ListOf, listed, tell_sources};
 use super::notes::{Outlet, Wants, rank};
 use super::session::{ClientSession, Start, Work, lock};
 use super::tools::Tools;
-use super::{changes, completion, files, lists, meta_tools, permission, results};
+use super::verbatim::{Kind, packed};
+use super::{changes, completion, files, lists, meta_tools, permission, results, verbatim};
 use crate::backend::CallReport;
 use crate::backend::readers::{Lists, ReadError};
 use crate::session::Calls;
@@ -71,9 +75,14 @@ impl Handler {
             let principal = principal.ok_or_else(|| {
                 ErrorData::internal_error("nobody is known to have sent this", None)
             })?;
-            return self.clients.of(principal);
+            let identity = Identity::of(principal, context);
+            let session = self.clients.of(&identity)?;
+            session.declared(|| identity.can);
+            return Ok(session);
         }
-        Ok(self.own().await)
+        let session = self.own().await;
+        session.declared(|| Can::of(context.client_capabilities().as_ref()));
+        Ok(session)
     }
 
     async fn own(&self) -> Arc<ClientSession> {
@@ -178,11 +187,17 @@ impl Handler {
             Done::Call(report.map_err(|error| error.to_string()))
         };
         let lane = served.lane.as_deref();
+        let modern = is_modern(context);
         match self.fly(session, context, request, lane, work).await? {
             Flown::Input(input) => Ok(input.into()),
             Flown::Done(done) => match *done {
                 Done::Call(Ok(report)) => {
                     let calls = session.calls().await?;
+                    let meta = report.said.as_ref().and_then(|said| said.meta.as_ref());
+                    if let Some(answer) = verbatim::answer(meta, calls.artifacts()) {
+                        let result: CallToolResult = packed(answer, Kind::Call, modern)?;
+                        return Ok(result.into());
+                    }
                     let result = results::call(report, calls.artifacts(), calls.most_bytes());
                     Ok(result.into())
                 }
@@ -235,17 +250,6 @@ enum Flown {
     Input(InputRequiredResult),
 }
 
-impl Done {
-    fn failed(&self) -> bool {
-        match self {
-            Self::Call(Ok(report)) => report.output.is_error,
-            Self::Call(Err(_)) | Self::Read(Err(_)) | Self::Prompt(Err(_)) => true,
-            Self::Read(Ok(said)) => said.is_error,
-            Self::Prompt(Ok(_)) => false,
-        }
-    }
-}
-
 impl ServerHandler for Handler {
     fn get_info(&self) -> ServerConfig {
         let capabilities = json!({
@@ -259,6 +263,32 @@ impl ServerHandler for Handler {
         let mut info = ServerConfig::new(capabilities.unwrap_or_default());
         info.server_info = Implementation::new("conjure", env!("CARGO_PKG_VERSION"));
         info
+    }
+
+    async fn initialize(
+        &self,
+        request: InitializeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<InitializeResult, ErrorData> {
+        context.peer.set_peer_info(request.clone());
+        let mut info = self.negotiate_initialize(&request)?;
+        let session = self.own().await;
+        session.declared(|| Can::of(Some(&request.capabilities)));
+        info.instructions = instructions(&session).await;
+        Ok(info)
+    }
+
+    async fn discover(
+        &self,
+        context: RequestContext<RoleServer>,
+    ) -> Result<DiscoverResult, ErrorData> {
+        let mut info = self.get_info();
+        // Without a session that may be opened, the first request that needs one says why.
+        if let Ok(session) = self.session(&context).await {
+            info.instructions = instructions(&session).await;
+        }
+        let versions = self.supported_protocol_versions().into_owned();
+        Ok(DiscoverResult::from_server_info(versions, info))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
@@ -361,11 +391,16 @@ impl ServerHandler for Handler {
         match self.fly(&session, &context, request, None, work).await? {
             Flown::Input(input) => Ok(input.into()),
             Flown::Done(done) => match *done {
-                Done::Read(Ok(said)) if said.is_error => {
-                    Err(ErrorData::internal_error(said.joined_text(), None))
-                }
                 Done::Read(Ok(said)) => {
                     let calls = session.calls().await?;
+                    if let Some(answer) = verbatim::answer(said.meta.as_ref(), calls.artifacts()) {
+                        let modern = is_modern(&context);
+                        let result: ReadResourceResult = packed(answer, Kind::Read, modern)?;
+                        return Ok(result.into());
+                    }
+                    if said.is_error {
+                        return Err(ErrorData::internal_error(said.joined_text(), None));
+                    }
                     read_result(&uri, &results::contents(&uri, &said, calls.artifacts()))
                 }
                 Done::Read(Err(ReadError::NotFound(text))) => Err(no_resource(&uri, &text)),
@@ -421,14 +456,20 @@ impl ServerHandler for Handler {
             Flown::Input(input) => Ok(input.into()),
             Flown::Done(done) => match *done {
                 Done::Prompt(Ok(filled)) => {
+                    let meta = filled.meta.as_ref().and_then(Value::as_object);
+                    if let Some(answer) = verbatim::answer(meta, session.calls().await?.artifacts())
+                    {
+                        let modern = is_modern(&context);
+                        let result: GetPromptResult = packed(answer, Kind::Prompt, modern)?;
+                        return Ok(result.into());
+                    }
                     let mut result = Map::new();
                     result.insert("resultType".to_owned(), "complete".into());
                     if let Some(text) = filled.description {
                         result.insert("description".to_owned(), text.into());
                     }
                     result.insert("messages".to_owned(), filled.messages.into());
-                    let result: Option<rmcp::model::GetPromptResult> =
-                        results::typed(result.into());
+                    let result: Option<GetPromptResult> = results::typed(result.into());
                     let result = result.ok_or_else(|| {
                         ErrorData::internal_error("the prompt's messages are none of MCP's", None)
                     })?;

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::clients::{Clients, Principal};
 use super::handler::Handler;
 use super::owners::Owners;
-use super::whole::whole_tools;
+use super::whole::whole_messages;
 use super::{McpServer, ServeError};
 pub use crate::http_server::HttpAccess;
 use crate::http_server::connections::{self, Bounds};
@@ -108,7 +108,7 @@ impl HttpServer {
             sessions,
             owners: Owners::default(),
         });
-        let whole = axum::middleware::from_fn_with_state(Arc::clone(&clients), whole_tools);
+        let whole = axum::middleware::from_fn_with_state(Arc::clone(&clients), whole_messages);
         let router = Router::new()
             .route_service(ENDPOINT, service)
             .layer(whole)

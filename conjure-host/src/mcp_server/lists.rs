@@ -196,6 +196,7 @@ pub(super) async fn listed(calls: &Calls, cancel: &CancellationToken, of: ListOf
         snapshot: &snapshot,
         cancel,
         live: &live,
+        around: None,
         verbatim: true,
     };
     let reader = calls.reader(None, &with);
@@ -213,6 +214,7 @@ pub(super) async fn tell_sources(calls: &Calls, uri: &str, on: bool) {
         snapshot: &snapshot,
         cancel: &cancel,
         live: &live,
+        around: None,
         verbatim: true,
     };
     calls.reader(None, &with).subscribe(uri, on).await;

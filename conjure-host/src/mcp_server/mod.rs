@@ -13,6 +13,7 @@ mod files;
 mod flight;
 mod handler;
 mod http;
+mod instructions;
 mod lists;
 mod meta_tools;
 mod names;
@@ -27,6 +28,7 @@ mod suspended;
 #[cfg(test)]
 mod tests;
 mod tools;
+mod verbatim;
 mod whole;
 
 use std::net::SocketAddr;

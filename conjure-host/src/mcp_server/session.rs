@@ -18,6 +18,7 @@ use super::options::McpOptions;
 use super::suspended::Suspended;
 use super::tools::Tools;
 use crate::backend::questions::Client;
+use crate::backend::surroundings::Surroundings;
 use crate::backend::{LiveOutput, Snapshot};
 use crate::host::Host;
 use crate::session::{CallWith, Calls, SessionError, SessionSpec};
@@ -73,6 +74,9 @@ pub(super) struct Work {
     pub(super) asking: Arc<Asking>,
     pub(super) cancel: CancellationToken,
     pub(super) live: LiveOutput,
+    /// What its requests say about the session, where its client declares something else than the
+    /// session's did.
+    around: Option<Surroundings>,
 }
 
 impl Work {
@@ -82,6 +86,7 @@ impl Work {
             snapshot,
             cancel: &self.cancel,
             live: &self.live,
+            around: self.around.as_ref(),
             verbatim: true,
         }
     }
@@ -104,6 +109,11 @@ impl ClientSession {
             listeners: AtomicU64::new(0),
             number: AtomicU64::new(0),
         })
+    }
+
+    /// Notes what the client declares, for what is opened then; only the first time counts.
+    pub(super) fn declared(&self, can: impl FnOnce() -> Can) {
+        self.asking.declared(can);
     }
 
     /// The host's session, opened at the first use.
@@ -199,6 +209,7 @@ impl ClientSession {
         let (call, rounds) = self.asking.begin(&id, can, start.ready);
         let lane = start.lane.map(|lane| self.lane(lane));
         let work = work(Work {
+            around: calls.around_for(can.served()),
             calls,
             id: Arc::clone(&id),
             asking: Arc::clone(&self.asking),

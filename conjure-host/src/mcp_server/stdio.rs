@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::clients::Clients;
 use super::handler::Handler;
-use super::whole::WholeTools;
+use super::whole::WholeMessages;
 use super::{McpServer, ServeError};
 
 impl McpServer {
@@ -35,7 +35,7 @@ impl McpServer {
         let handler = Handler::new(Arc::clone(&clients), false);
         let longest = clients.common.options.max_message_bytes;
         let transport = AsyncRwTransport::new_server(read, write).with_max_line_length(longest);
-        let transport = WholeTools(transport);
+        let transport = WholeMessages(transport);
         let served = rmcp::service::serve_server_with_ct(handler, transport, end.clone()).await;
         let ended = match served {
             Ok(running) => match running.waiting().await {

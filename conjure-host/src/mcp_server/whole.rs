@@ -1,28 +1,30 @@
-//! Tools with members that the SDK does not know: task support, a vendor's own.
+//! Tools and results with members that the SDK does not know: task support, a vendor's own, what a
+//! server behind the host answered.
 //!
-//! Its type of a tool has no place for them but `_meta`. So a tool that would lose some travels
-//! there as a whole, and takes the place of its rest where the list goes out.
+//! The SDK's types have no place for them but `_meta`. So what would lose some travels there as a
+//! whole, and takes the place of its rest where the message goes out.
 
 use std::sync::Arc;
 
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use futures_util::{Stream, StreamExt as _, stream};
 use rmcp::RoleServer;
-use rmcp::model::{CustomResult, JsonRpcMessage, ServerResult, Tool};
+use rmcp::model::{CustomResult, JsonRpcMessage, MetaObject, ServerResult, Tool};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
-use serde::Deserialize;
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::clients::Clients;
 
-/// Where a tool travels as a whole.
-const WHOLE: &str = "dev.conjure/whole";
-/// The most bytes of a list over HTTP: a page has at most 1000 tools.
-const LIST: usize = 256 * 1024 * 1024;
+/// Where something travels as a whole.
+pub(super) const WHOLE: &str = "dev.conjure/whole";
+/// The most bytes of a message over HTTP: a page of a list has at most 1000 tools.
+const LONGEST: usize = 256 * 1024 * 1024;
 
 /// A tool as JSON, with what it is as a whole where the SDK's type of it is less.
 pub(super) fn packed(tool: &Tool, whole: Option<&Value>) -> Value {
@@ -36,26 +38,32 @@ pub(super) fn packed(tool: &Tool, whole: Option<&Value>) -> Value {
     packed
 }
 
-/// Puts the whole tools into a list's result; false when there are none.
+/// Puts what travels as a whole into a result; false when there is nothing such.
 fn unpack(result: &mut Value) -> bool {
+    if let Some(whole) = packed_in(result) {
+        *result = whole;
+        return true;
+    }
     let tools = result.get_mut("tools").and_then(Value::as_array_mut);
     let mut any = false;
     for tool in tools.into_iter().flatten() {
-        if let Some(whole) = tool
-            .pointer_mut("/_meta")
-            .and_then(|meta| meta.get_mut(WHOLE))
-        {
-            *tool = whole.take();
+        if let Some(whole) = packed_in(tool) {
+            *tool = whole;
             any = true;
         }
     }
     any
 }
 
-/// A transport that sends whole tools.
-pub(super) struct WholeTools<T>(pub(super) T);
+fn packed_in(value: &mut Value) -> Option<Value> {
+    let meta = value.get_mut("_meta")?;
+    meta.get_mut(WHOLE).map(Value::take)
+}
 
-impl<T: Transport<RoleServer>> Transport<RoleServer> for WholeTools<T> {
+/// A transport that sends what travels as a whole.
+pub(super) struct WholeMessages<T>(pub(super) T);
+
+impl<T: Transport<RoleServer>> Transport<RoleServer> for WholeMessages<T> {
     type Error = T::Error;
 
     fn send(
@@ -63,12 +71,9 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for WholeTools<T> {
         mut item: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         if let JsonRpcMessage::Response(response) = &mut item
-            && let ServerResult::ListToolsResult(list) = &response.result
-            && list.tools.iter().any(is_packed)
-            && let Ok(mut result) = serde_json::to_value(list)
+            && let Some(whole) = unpacked(&mut response.result)
         {
-            unpack(&mut result);
-            response.result = ServerResult::CustomResult(CustomResult(result));
+            response.result = ServerResult::CustomResult(CustomResult(whole));
         }
         self.0.send(item)
     }
@@ -82,68 +87,136 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for WholeTools<T> {
     }
 }
 
+/// The result with what travels as a whole in it, if that is anything.
+fn unpacked(result: &mut ServerResult) -> Option<Value> {
+    match result {
+        ServerResult::CallToolResult(result) => taken(&mut result.meta),
+        ServerResult::ReadResourceResult(result) => taken(&mut result.meta),
+        ServerResult::GetPromptResult(result) => taken(&mut result.meta),
+        ServerResult::ListToolsResult(list) => {
+            let any = list.tools.iter().any(is_packed);
+            any.then(|| listed(list)).flatten()
+        }
+        _ => None,
+    }
+}
+
+fn taken(meta: &mut Option<MetaObject>) -> Option<Value> {
+    meta.as_mut()?.get_mut(WHOLE).map(Value::take)
+}
+
+fn listed(list: &impl Serialize) -> Option<Value> {
+    let mut list = serde_json::to_value(list).ok()?;
+    unpack(&mut list);
+    Some(list)
+}
+
 fn is_packed(tool: &Tool) -> bool {
     tool.meta
         .as_ref()
         .is_some_and(|meta| meta.contains_key(WHOLE))
 }
 
-/// What a message asks for.
-#[derive(Deserialize)]
-struct Asked {
-    method: Option<String>,
-}
-
-/// Lets lists of tools go out over HTTP with whole tools.
-pub(super) async fn whole_tools(
+/// Lets messages go out over HTTP with what travels as a whole.
+pub(super) async fn whole_messages(
     State(clients): State<Arc<Clients>>,
     request: Request,
     next: Next,
 ) -> Response {
-    if request.method() != Method::POST {
-        return next.run(request).await;
+    let request = match request.method() {
+        &Method::POST => match arrived(&clients, request).await {
+            Ok(request) => request,
+            Err(refused) => return refused,
+        },
+        _ => request,
+    };
+    let response = next.run(request).await;
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    if kind.starts_with("text/event-stream") {
+        return response.map(|body| Body::from_stream(events(body)));
     }
+    if !kind.starts_with("application/json") {
+        return response;
+    }
+    let (mut parts, body) = response.into_parts();
+    let Ok(body) = to_bytes(body, LONGEST).await else {
+        let text = "the answer is too long\n";
+        return (StatusCode::INTERNAL_SERVER_ERROR, text).into_response();
+    };
+    parts.headers.remove(header::CONTENT_LENGTH);
+    Response::from_parts(parts, Body::from(lines(body)))
+}
+
+/// A request once all of it is there, for which it has so much time.
+async fn arrived(clients: &Clients, request: Request) -> Result<Request, Response> {
     let options = &clients.common.options;
     let (parts, body) = request.into_parts();
     let read = to_bytes(body, options.max_message_bytes);
-    let body = match tokio::time::timeout(options.request_timeout, read).await {
-        Ok(Ok(body)) => body,
+    match tokio::time::timeout(options.request_timeout, read).await {
+        Ok(Ok(body)) => Ok(Request::from_parts(parts, Body::from(body))),
         Ok(Err(error)) => {
             tracing::debug!("a request was not read: {error}");
             let most = options.max_message_bytes;
             let text = format!("a message has at most {most} bytes, and has to arrive\n");
-            return (StatusCode::PAYLOAD_TOO_LARGE, text).into_response();
+            Err((StatusCode::PAYLOAD_TOO_LARGE, text).into_response())
         }
         Err(_) => {
             let text = format!(
                 "the request did not arrive within {:?}\n",
                 options.request_timeout
             );
-            return (StatusCode::REQUEST_TIMEOUT, text).into_response();
+            Err((StatusCode::REQUEST_TIMEOUT, text).into_response())
         }
-    };
-    let asked = serde_json::from_slice::<Asked>(&body).ok();
-    let is_list = asked.is_some_and(|asked| asked.method.as_deref() == Some("tools/list"));
-    let response = next.run(Request::from_parts(parts, Body::from(body))).await;
-    if !is_list || response.status() != StatusCode::OK {
-        return response;
     }
-    // It ends with its only answer.
-    let (mut parts, body) = response.into_parts();
-    let Ok(body) = to_bytes(body, LIST).await else {
-        let text = "the list of tools is too long\n";
-        return (StatusCode::INTERNAL_SERVER_ERROR, text).into_response();
-    };
-    parts.headers.remove(header::CONTENT_LENGTH);
-    let text = String::from_utf8_lossy(&body);
-    if !text.contains(WHOLE) {
-        return Response::from_parts(parts, Body::from(body));
-    }
-    let lines = text.split_inclusive('\n').map(line);
-    Response::from_parts(parts, Body::from(lines.collect::<String>()))
 }
 
-/// A line of an answer, which is a message or an event with one, with whole tools.
+/// A stream of events, whose lines go out as they are complete.
+fn events(body: Body) -> impl Stream<Item = Result<Bytes, axum::Error>> {
+    let begin = (body.into_data_stream(), Vec::new());
+    stream::unfold(begin, |(mut body, mut begun)| async move {
+        loop {
+            let Some(chunk) = body.next().await else {
+                let rest = std::mem::take(&mut begun);
+                return (!rest.is_empty()).then(|| (Ok(lines(rest.into())), (body, begun)));
+            };
+            let chunk = match chunk {
+                Ok(chunk) => chunk,
+                Err(error) => return Some((Err(error), (body, begun))),
+            };
+            if begun.len() + chunk.len() > LONGEST {
+                let error = std::io::Error::other("an event is too long");
+                return Some((Err(axum::Error::new(error)), (body, Vec::new())));
+            }
+            let Some(end) = chunk.iter().rposition(|byte| *byte == b'\n') else {
+                begun.extend_from_slice(&chunk);
+                continue;
+            };
+            let (complete, rest) = (chunk.slice(..=end), chunk.slice(end + 1..));
+            let complete = if begun.is_empty() {
+                complete
+            } else {
+                begun.extend_from_slice(&complete);
+                std::mem::take(&mut begun).into()
+            };
+            begun.extend_from_slice(&rest);
+            return Some((Ok(lines(complete)), (body, begun)));
+        }
+    })
+}
+
+/// Whole lines, with what travels as a whole in them.
+fn lines(lines: Bytes) -> Bytes {
+    match std::str::from_utf8(&lines) {
+        Ok(text) if text.contains(WHOLE) => {
+            let changed: String = text.split_inclusive('\n').map(line).collect();
+            changed.into()
+        }
+        _ => lines,
+    }
+}
+
+/// A line of an answer, which is a message or an event with one.
 fn line(line: &str) -> String {
     let (field, data) = match line.strip_prefix("data:") {
         Some(data) => ("data: ", data),
@@ -184,6 +257,34 @@ mod tests {
         assert!(unpack(&mut result));
         assert_eq!(result["tools"], json!([whole(), plain]));
         assert!(!unpack(&mut result), "there is nothing left to do");
+    }
+
+    #[test]
+    fn a_result_comes_out_as_it_was() {
+        let whole = json!({ "content": 5, "vendor": 1.0, "_meta": { WHOLE: "a server's own" } });
+        let packed = json!({ "content": [], "_meta": { WHOLE: whole } });
+        let mut over_http = packed.clone();
+        assert!(unpack(&mut over_http));
+        assert_eq!(over_http, whole);
+        let typed: rmcp::model::CallToolResult = serde_json::from_value(packed).unwrap();
+        let mut typed = ServerResult::CallToolResult(typed);
+        assert_eq!(unpacked(&mut typed), Some(whole));
+    }
+
+    #[tokio::test]
+    async fn a_stream_is_changed_by_its_lines_however_it_is_cut() {
+        let message = |result: Value| format!("data: {}\n", json!({ "id": 1, "result": result }));
+        let whole = json!({ "content": [], "text": "grün" });
+        let packed = message(json!({ "content": [], "_meta": { WHOLE: whole } }));
+        let sent = format!("id: 0\n{packed}\n: {WHOLE}\n\n{packed}data: end");
+        let expected = sent.replace(&packed, &message(whole));
+        for cut in [1, 7, 50, 4096] {
+            let chunks = sent.as_bytes().chunks(cut).map(Bytes::copy_from_slice);
+            let chunks: Vec<Result<_, std::io::Error>> = chunks.map(Ok).collect();
+            let body = Body::from_stream(stream::iter(chunks));
+            let read: Vec<_> = events(body).map(Result::unwrap).collect().await;
+            assert_eq!(String::from_utf8(read.concat()).unwrap(), expected, "{cut}");
+        }
     }
 
     #[test]

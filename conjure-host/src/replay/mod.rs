@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use conjure_core::context::instructions;
 use conjure_core::log::Entry;
 use conjure_core::replay::{Cassette, Recipient, RecordedTool, Setup, record};
 use conjure_core::routing::Policy;
@@ -12,8 +13,8 @@ use conjure_core::routing::Policy;
 use crate::Host;
 use crate::artifacts::digest_aside;
 use crate::session::{
-    Calls, SessionError, SessionSpec, Thread, compile_settings, policy, room, thread_files,
-    turn_settings,
+    Calls, SessionError, SessionSpec, Thread, compile_settings, instructions_told, policy, room,
+    thread_files, turn_settings,
 };
 use crate::store::ThreadId;
 
@@ -50,6 +51,7 @@ impl Host {
         setup.memory = spec.memory.clone();
         setup.working_dir = Some(snapshot.working_dir().to_owned());
         setup.skills_prompt = snapshot.skills_prompt().to_owned();
+        setup.instructions = instructions(&instructions_told(&policy, &snapshot));
         setup.thinking_tokens = spec.thinking_tokens;
         setup.policy = policy;
         setup.tools = snapshot

@@ -3,31 +3,42 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use conjure_abi::EmitKind;
 use conjure_core::chat::FunctionCall;
+use conjure_core::context::BackendInstructions;
 use conjure_core::routing::{Decision, Policy, PolicyCall, RoutingTable};
+use conjure_skill_sdk::protocol::{CatalogReply, ServedClient, op};
 use serde_json::Value;
 use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::derived::{call_timeout, most_bytes, policy, whom};
+use super::derived::{call_timeout, instructions_told, most_bytes, policy, whom};
 use super::following::{Follower, Known};
 use super::handle::SessionError;
 use super::place::Place;
 use super::spec::{BackendSpec, SessionSpec};
 use crate::artifacts::Artifacts;
+use crate::backend::lease::ask;
 use crate::backend::questions::Client;
 use crate::backend::readers::Reader;
 use crate::backend::run::Runner;
+use crate::backend::sources::Source;
+use crate::backend::surroundings::Surroundings;
 use crate::backend::{CallReport, LiveOutput, Snapshot, Toolbox};
+use crate::mcp_status::is_settled;
 use crate::provider::Provider;
 use crate::shared::Shared;
 use crate::store::ThreadId;
 
 pub(crate) use super::following::Revision;
+
+/// How long servers may take to say what they have, and how often it is looked.
+const STARTING: Duration = Duration::from_secs(120);
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// A session without a model: its state lasts from call to call. [`Calls::call`] asks no policy:
 /// whoever makes the call has decided about it.
@@ -50,6 +61,8 @@ pub(crate) struct CallWith<'a> {
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) cancel: &'a CancellationToken,
     pub(crate) live: &'a LiveOutput,
+    /// What its requests say about the session, where that is not what all say.
+    pub(crate) around: Option<&'a Surroundings>,
     /// Whether the report has what the plugin said word for word.
     pub(crate) verbatim: bool,
 }
@@ -126,6 +139,11 @@ impl Calls {
         self.known.snapshot.load_full()
     }
 
+    /// What the backends say about their use now.
+    pub(crate) fn instructions(&self) -> Vec<BackendInstructions> {
+        instructions_told(&self.policy, &self.snapshot())
+    }
+
     /// Counts the changes of what there is.
     pub(crate) fn revision(&self) -> watch::Receiver<Revision> {
         self.known.revision.subscribe()
@@ -140,9 +158,85 @@ impl Calls {
         &self.place.services.artifacts
     }
 
+    /// What the requests of a call say whose client declares something else than the session's
+    /// did; nothing where it is the same.
+    pub(crate) fn around_for(&self, client: ServedClient) -> Option<Surroundings> {
+        let around = &self.place.around;
+        let is_another = around.client() != Some(client);
+        is_another.then(|| around.clone().with_client(Some(client)))
+    }
+
     /// The most bytes of texts of one result.
     pub(crate) fn most_bytes(&self) -> usize {
         most_bytes(&self.spec)
+    }
+
+    /// Waits until there is a tool of this name, or until every server behind a backend has said
+    /// what it has, or failed.
+    ///
+    /// # Errors
+    /// When the time is over, with the servers that are still starting.
+    pub async fn until_there(&self, name: &str) -> Result<(), SessionError> {
+        let until = Instant::now() + STARTING;
+        loop {
+            let snapshot = self.snapshot();
+            if snapshot.look_up(name).is_some() {
+                return Ok(());
+            }
+            let starting = self.starting(&snapshot).await;
+            if starting.is_empty() {
+                return Ok(());
+            }
+            if Instant::now() >= until {
+                let starting = starting.join(", ");
+                return Err(SessionError::Provider {
+                    message: format!(
+                        "there is no tool `{name}` yet: after {} s still starting: {starting}. \
+                         `conjure mcp doctor` says what keeps them",
+                        STARTING.as_secs()
+                    ),
+                });
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
+    /// The servers that have not said yet what they have, and the backends of which the snapshot
+    /// does not know the newest.
+    async fn starting(&self, snapshot: &Snapshot) -> Vec<String> {
+        let mut starting = Vec::new();
+        for source in snapshot.sources() {
+            let Source::Backend {
+                name,
+                lease,
+                catalog: known,
+            } = source
+            else {
+                continue;
+            };
+            let request = whom(&self.spec);
+            let asked = ask(
+                &lease.instance,
+                &self.place.around,
+                op::BACKEND_CATALOG,
+                request,
+            );
+            let Ok(catalog): Result<CatalogReply, _> = asked.await else {
+                continue;
+            };
+            let servers = catalog.meta.as_ref().and_then(|meta| meta.get("servers"));
+            let servers = servers.and_then(Value::as_array).into_iter().flatten();
+            let late: Vec<String> = servers
+                .filter(|status| !is_settled(status))
+                .filter_map(|status| status.get("server")?.as_str())
+                .map(|server| format!("`{server}`"))
+                .collect();
+            if late.is_empty() && catalog.tools.len() != known.tools.len() {
+                starting.push(format!("`{name}`"));
+            }
+            starting.extend(late);
+        }
+        starting
     }
 
     /// Runs one call. Calls may run at the same time; whoever needs an order waits.
@@ -162,6 +256,7 @@ impl Calls {
             snapshot: &snapshot,
             cancel,
             live: &self.live,
+            around: None,
             verbatim: false,
         };
         self.call_with(call, with).await
@@ -179,7 +274,7 @@ impl Calls {
         let runner = Runner {
             traceparent: None,
             snapshot: with.snapshot,
-            around: &self.place.around,
+            around: with.around.unwrap_or(&self.place.around),
             artifacts: &self.place.services.artifacts,
             turn_id: None,
             timeout: call_timeout(&self.spec),
@@ -200,7 +295,7 @@ impl Calls {
     ) -> Reader<'a> {
         Reader {
             snapshot: with.snapshot,
-            around: &self.place.around,
+            around: with.around.unwrap_or(&self.place.around),
             call_id,
             timeout: call_timeout(&self.spec),
             cancel: with.cancel,

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use conjure_core::context::{CompileSettings, Room};
+use conjure_core::context::{BackendInstructions, CompileSettings, Room, instructions};
 use conjure_core::repair::Target;
 use conjure_core::routing::{Decision as PolicyDecision, Pattern, Policy, Rule};
 use conjure_core::turn;
 use conjure_skill_sdk::protocol::CatalogRequest;
+use serde_json::json;
 
 use super::spec::{CompactAt, PolicySpec, SessionSpec, SpecError};
 use crate::backend::Snapshot;
@@ -117,8 +118,26 @@ pub(crate) fn compile_settings(
         thinking_tokens: spec.thinking_tokens,
         working_dir: Some(snapshot.working_dir().to_owned()),
         skills_prompt: snapshot.skills_prompt().to_owned(),
+        instructions: instructions(&instructions_told(&policy(spec), snapshot)),
         ..CompileSettings::new(target)
     }
+}
+
+/// What the backends say about their use, for the model or a client. Whoever has only tools that
+/// the rules deny whatever the arguments are says nothing.
+pub(crate) fn instructions_told(policy: &Policy, snapshot: &Snapshot) -> Vec<BackendInstructions> {
+    let said = snapshot.instructions();
+    let told = said.filter(|said| {
+        let routes = snapshot.table().routes().iter();
+        let mut own = routes
+            .filter(|route| *route.backend == *said.backend)
+            .peekable();
+        let has_none = own.peek().is_none();
+        has_none
+            || own
+                .any(|route| policy.verdict_for(route, &json!({})).decision != PolicyDecision::Deny)
+    });
+    told.collect()
 }
 
 /// The most tokens of one reply.

@@ -36,7 +36,9 @@ pub(crate) use beat::Beat;
 pub(crate) use budget::SpentBefore;
 pub(crate) use calls::{CallWith, Revision};
 pub(crate) use compaction::unfolding;
-pub(crate) use derived::{check_compact_at, compile_settings, policy, room, rules, turn_settings};
+pub(crate) use derived::{
+    check_compact_at, compile_settings, instructions_told, policy, room, rules, turn_settings,
+};
 pub(crate) use exchange_dir::sweep;
 pub(crate) use handle::Saved;
 pub(crate) use mailbox::{Internal, Reports};

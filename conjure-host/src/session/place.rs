@@ -95,6 +95,7 @@ impl Place {
                 session: None,
             })
         })));
+        let declared = client.as_ref().map(|client| client.declares());
         let services = SessionServices {
             artifacts: Arc::clone(&artifacts),
             working_dir: working_dir.clone(),
@@ -106,7 +107,7 @@ impl Place {
         let session = thread.as_str().to_owned();
         shared.services.remember(&session, services.clone());
         Ok(Self {
-            around: Surroundings::new(&session, working_dir, exchange_dir),
+            around: Surroundings::new(&session, working_dir, exchange_dir).with_client(declared),
             services,
             asked,
             exchange: Exchange {

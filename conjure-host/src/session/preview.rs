@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use conjure_core::context::compile;
+use conjure_core::context::{BackendInstructions, compile};
 use conjure_core::routing::RoutingTable;
 use conjure_core::wire;
 use serde_json::Value;
 
-use super::derived::{compile_settings, whom};
+use super::derived::{compile_settings, instructions_told, policy, whom};
 use super::handle::SessionError;
 use super::place::Place;
 use super::spec::SessionSpec;
@@ -43,6 +43,8 @@ impl ServerTool {
 #[derive(Debug, Clone)]
 pub(crate) struct Preview {
     pub(crate) table: Arc<RoutingTable>,
+    /// What backends say about their use.
+    pub(crate) instructions: Vec<BackendInstructions>,
     pub(crate) server_tools: Vec<ServerTool>,
     /// Tools of the table that the provider does not take.
     pub(crate) left_out: Vec<wire::Quarantined>,
@@ -84,6 +86,7 @@ impl Preview {
     ) -> Self {
         let mut preview = Self {
             table: Arc::clone(snapshot.table()),
+            instructions: instructions_told(&policy(spec), snapshot),
             server_tools: Vec::new(),
             left_out: Vec::new(),
             failed: Vec::new(),

@@ -7,12 +7,12 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use conjure_core::uri_template::{self, Rank};
 use conjure_skill_sdk::protocol::Prompt;
 use conjure_skill_sdk::{Error, Result};
 use serde_json::Value;
 
 use crate::listing::Listing;
-use crate::uri_template::{self, Rank};
 
 /// The lists of a session's servers, in the order of the configuration; none of a server that has
 /// listed nothing yet.

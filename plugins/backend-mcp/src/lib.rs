@@ -39,7 +39,6 @@ mod stdio;
 mod subscription;
 #[cfg(test)]
 mod tests;
-mod uri_template;
 mod variables;
 mod wire;
 

@@ -112,8 +112,10 @@ impl Resources for Mcp {
         match self.read_from(&cx, &entry, uri).await {
             Ok(read) => Ok(result::contents(server, read, Receiver::of(&cx))),
             Err(Trouble::Failed(failure @ Failure::Refused { code, .. })) => {
-                // Another backend may have it.
-                if !is_known && NOT_FOUND.contains(&code) {
+                // Another backend may have it. Whoever serves a program asks it, and hands this on
+                // where none has.
+                let to_model = !Receiver::of(&cx).verbatim;
+                if to_model && !is_known && NOT_FOUND.contains(&code) {
                     return Err(Error::not_found(failure.to_string()));
                 }
                 Ok(failure.into_result())

@@ -1,7 +1,7 @@
 //! From the result of `tools/call` to the result of a call: parts, files, data.
 //!
 //! The parts are for a model. A program on the other side of the session gets the server's result
-//! as it came, which is beside them then. A block that this version does not know, or that is
+//! as it came, in the place of them. A block that this version does not know, or that is
 //! damaged, is handed on as it came in any case.
 
 use std::path::{Path, PathBuf};
@@ -63,7 +63,6 @@ pub(crate) fn result(
     mut value: Value,
     to: Receiver<'_>,
 ) -> Result<ToolResult, String> {
-    let whole = to.verbatim.then(|| value.clone());
     let Some(fields) = value.as_object_mut() else {
         return Err("it is no object".to_owned());
     };
@@ -71,10 +70,15 @@ pub(crate) fn result(
         is_error: fields.get("isError").and_then(Value::as_bool) == Some(true),
         ..ToolResult::default()
     };
+    if to.verbatim {
+        // There is no model that would read parts.
+        result.meta = Some(to.whole(value));
+        return Ok(result);
+    }
     let mut verbatim = None;
     match fields.remove("content") {
         Some(Value::Array(blocks)) => {
-            if whole.is_none() && blocks.iter().any(says_more) {
+            if blocks.iter().any(says_more) {
                 verbatim = Some(Value::Array(blocks.clone()));
             }
             let parts = |block| parts(server, block, to.exchange_dir);
@@ -86,10 +90,6 @@ pub(crate) fn result(
     result.structured = fields
         .remove("structuredContent")
         .filter(|value| !value.is_null());
-    if let Some(whole) = whole {
-        result.meta = Some(to.whole(whole));
-        return Ok(result);
-    }
     let meta = fields.remove("_meta").map(|meta| ("mcp".to_owned(), meta));
     let content = verbatim.map(|blocks| ("mcp_content".to_owned(), blocks));
     let kept: Map<String, Value> = meta.into_iter().chain(content).collect();
@@ -115,6 +115,12 @@ fn says_more(block: &Value) -> bool {
 
 /// Translates what a server says of a resource that was read.
 pub(crate) fn contents(server: &str, value: Value, to: Receiver<'_>) -> ToolResult {
+    if to.verbatim {
+        return ToolResult {
+            meta: Some(to.whole(value)),
+            ..ToolResult::default()
+        };
+    }
     let contents = value.get("contents").and_then(Value::as_array);
     let contents = contents.map(Vec::as_slice).unwrap_or_default();
     let content = match contents {
@@ -135,11 +141,7 @@ pub(crate) fn contents(server: &str, value: Value, to: Receiver<'_>) -> ToolResu
     };
     ToolResult {
         content,
-        meta: Some(if to.verbatim {
-            to.whole(value)
-        } else {
-            Map::from_iter([("mcp".to_owned(), value)])
-        }),
+        meta: Some(Map::from_iter([("mcp".to_owned(), value)])),
         ..ToolResult::default()
     }
 }

@@ -2,7 +2,8 @@
 //! server of ours and have no way to be given one.
 //!
 //! Reads HTTP/1.1 requests with `Content-Length` or without a body, which is what these programs
-//! send; answers go back byte for byte.
+//! send; answers go back byte for byte. The address that they ask for becomes the server's own, in
+//! `Host` and in `Origin`.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -28,8 +29,9 @@ impl TokenRelay {
             for client in listener.incoming().map_while(Result::ok) {
                 let header = Arc::clone(&header);
                 thread::spawn(move || {
+                    let ports = [address, to].map(|of| format!(":{}", of.port()));
                     // A connection that breaks is the client's to see.
-                    let _ended = relay(client, to, &header);
+                    let _ended = relay(client, to, &header, &ports);
                 });
             }
         });
@@ -42,7 +44,7 @@ impl TokenRelay {
     }
 }
 
-fn relay(client: TcpStream, to: SocketAddr, header: &str) -> io::Result<()> {
+fn relay(client: TcpStream, to: SocketAddr, header: &str, ports: &[String; 2]) -> io::Result<()> {
     let mut server = TcpStream::connect(to)?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
@@ -52,7 +54,7 @@ fn relay(client: TcpStream, to: SocketAddr, header: &str) -> io::Result<()> {
         let _closed = back.shutdown(Shutdown::Both);
     });
     let mut requests = BufReader::new(client);
-    while let Some((head, length)) = request(&mut requests, header)? {
+    while let Some((head, length)) = request(&mut requests, header, ports)? {
         server.write_all(head.as_bytes())?;
         io::copy(&mut (&mut requests).take(length), &mut server)?;
     }
@@ -60,7 +62,11 @@ fn relay(client: TcpStream, to: SocketAddr, header: &str) -> io::Result<()> {
 }
 
 /// The head of the next request with the header added, and the length of its body.
-fn request(from: &mut BufReader<TcpStream>, header: &str) -> io::Result<Option<(String, u64)>> {
+fn request(
+    from: &mut BufReader<TcpStream>,
+    header: &str,
+    [own, servers]: &[String; 2],
+) -> io::Result<Option<(String, u64)>> {
     let mut head = String::new();
     let mut length = 0;
     loop {
@@ -72,6 +78,10 @@ fn request(from: &mut BufReader<TcpStream>, header: &str) -> io::Result<Option<(
             head.push_str(header);
             head.push_str("\r\n");
             return Ok(Some((head, length)));
+        }
+        let name = line.split(':').next().unwrap_or_default();
+        if ["host", "origin"].contains(&name.to_ascii_lowercase().as_str()) {
+            line = line.replace(own, servers);
         }
         if let Some((name, value)) = line.split_once(':')
             && name.eq_ignore_ascii_case("content-length")

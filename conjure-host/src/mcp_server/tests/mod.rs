@@ -13,8 +13,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::{HttpAccess, McpOptions, McpServer};
-use crate::Host;
 use crate::session::SessionSpec;
+use crate::{Host, HostBuilder};
 
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -32,8 +32,13 @@ struct Serving {
 
 impl Serving {
     async fn new(options: McpOptions, tokens: &[&str]) -> Self {
+        Self::of(Host::builder(), options, tokens).await
+    }
+
+    /// The same of what a host has.
+    async fn of(host: HostBuilder, options: McpOptions, tokens: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let host = Host::builder().data_dir(dir.path()).build().await.unwrap();
+        let host = host.data_dir(dir.path()).build().await.unwrap();
         let server = McpServer::new(host, SessionSpec::calls(&[], None), options).unwrap();
         let tokens = if tokens.is_empty() {
             &[TOKEN][..]

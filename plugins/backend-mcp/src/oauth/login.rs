@@ -79,7 +79,7 @@ impl Auth {
     async fn log_in_now(&self, cx: &Cx, in_place_of: Option<u64>) -> Result<(), String> {
         let done = async {
             let asked = self.ask().await?;
-            let callback = self.answer(cx, &asked).await.map_err(Ended::Person)?;
+            let callback = self.answer(cx, &asked).await?;
             self.exchange(asked, callback, in_place_of).await?;
             Ok::<(), Ended>(())
         };
@@ -89,13 +89,14 @@ impl Auth {
                 *lock(&self.challenge) = None;
                 Ok(())
             }
-            Err(Ended::Person(why)) => {
+            Err(Ended::Unanswered(why)) => Err(why),
+            Err(Ended::Declined) => {
                 let mut declined = lock(&self.declined);
                 if declined.len() >= MOST_DECLINED {
                     declined.clear();
                 }
                 declined.insert(session(cx).to_owned());
-                Err(why)
+                Err("the person was asked to log in and did not".to_owned())
             }
             Err(Ended::Failed(error)) => {
                 let text = format!("the login did not work: {}", chain(&error));
@@ -265,7 +266,7 @@ impl Auth {
     }
 
     /// Asks the person, and waits for the browser or for what they paste.
-    async fn answer(&self, cx: &Cx, asked: &Asked) -> Result<Callback, String> {
+    async fn answer(&self, cx: &Cx, asked: &Asked) -> Result<Callback, Ended> {
         let place = asked.url.origin().ascii_serialization();
         let server = &self.server;
         let message = match &asked.missing {
@@ -292,25 +293,27 @@ impl Auth {
         };
         let person = async {
             let answer = cx.elicit_async(&question).await;
-            let answer = answer.map_err(|error| error.message().to_owned())?;
+            let answer = answer.map_err(|error| Ended::Unanswered(error.message().to_owned()))?;
             if answer.action != "accept" {
-                return Err("the person was asked to log in and did not".to_owned());
+                return Err(Ended::Declined);
             }
             let pasted = answer.content.get("address").and_then(Value::as_str);
             match pasted.filter(|pasted| !pasted.trim().is_empty()) {
                 Some(pasted) => read(pasted, &asked.state)
-                    .unwrap_or_else(|| Err("the address is not of this login".to_owned())),
+                    .unwrap_or_else(|| Err("the address is not of this login".to_owned()))
+                    .map_err(Ended::Unanswered),
                 // The browser is on its way.
                 None => std::future::pending().await,
             }
         };
-        let refused = |why| format!("the authorization server refused: {why}");
+        let refused = |why| Ended::Unanswered(format!("the authorization server refused: {why}"));
         tokio::select! {
             answer = asked.loopback.answer(&asked.state) => answer.map_err(refused),
             answer = person => answer,
-            () = cx.until_cancelled() => Err("it was cancelled".to_owned()),
+            () = cx.until_cancelled() => Err(Ended::Unanswered("it was cancelled".to_owned())),
             () = tokio::time::sleep(PATIENCE) => {
-                Err(format!("nobody logged in within {} minutes", PATIENCE.as_secs() / 60))
+                let minutes = PATIENCE.as_secs() / 60;
+                Err(Ended::Unanswered(format!("nobody logged in within {minutes} minutes")))
             }
         }
     }
@@ -368,8 +371,10 @@ fn session(cx: &Cx) -> &str {
 
 /// Why there is no login.
 enum Ended {
-    /// The person, or whoever stands for them.
-    Person(String),
+    /// The person does not want to.
+    Declined,
+    /// Nobody said anything of use: they could not be asked, were too late, or it went wrong.
+    Unanswered(String),
     Failed(AuthError),
 }
 

@@ -92,7 +92,7 @@ fn every_call_of_the_newer_era_says_what_its_client_can_be_asked() {
     ] {
         let stage = Stage::with(json!({ "s": config }), of(form));
         let said = stage.call("meta", json!({})).result().unwrap();
-        let said = said.structured.unwrap();
+        let said = &said.meta.unwrap()["mcp_result"]["structuredContent"];
         let capabilities = &said["io.modelcontextprotocol/clientCapabilities"];
         assert_eq!(*capabilities, json!({ "elicitation": { "form": {} } }));
     }
@@ -103,7 +103,8 @@ fn a_question_that_the_client_cannot_answer_is_refused_unasked() {
     let config = with(server(&[]), json!({ "sampling": true }));
     let stage = Stage::with(json!({ "s": config }), of(NOTHING));
     for tool in ["ask", "sample", "roots"] {
-        let said = stage.text(tool, json!({}));
+        let said = stage.call(tool, json!({})).result().unwrap().meta.unwrap();
+        let said = said["mcp_result"].to_string();
         assert!(said.contains("-32601"), "{tool}: {said}");
     }
 }
@@ -159,8 +160,11 @@ fn an_error_of_the_protocol_goes_to_the_client_as_the_server_sent_it() {
     let read = json!({ "uri": "other://none" });
     let prompt = stage.plugin.call("prompt.get", json!({ "name": "none" }));
     assert_eq!(prompt.reply.unwrap()["meta"]["mcp_error"], refused);
-    // Another backend may have what no server is known to have.
-    let told = stage.plugin.call("resource.read", read).reply.unwrap_err();
+    let told = stage.plugin.call("resource.read", read.clone());
+    assert_eq!(told.reply.unwrap()["meta"]["mcp_error"], refused);
+    // Without one, another backend may have what no server is known to have.
+    let plain = Stage::new(json!({ "s": server(&["--name", "n"]) }));
+    let told = plain.plugin.call("resource.read", read).reply.unwrap_err();
     assert!(told.to_string().contains("n has no such thing"), "{told}");
     let odd = stage.call("odd", json!({ "kind": "error_string" }));
     let error = json!({ "code": -32603, "message": "just text" });

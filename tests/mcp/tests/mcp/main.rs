@@ -21,3 +21,9 @@ mod peers;
 mod servers;
 #[cfg(test)]
 mod serving;
+#[cfg(test)]
+mod told;
+#[cfg(test)]
+mod wire;
+#[cfg(test)]
+mod word_for_word;

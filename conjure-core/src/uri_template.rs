@@ -23,7 +23,7 @@ const IN_QUERY: &str = "[^&#]";
 
 /// How much a template says about the URIs that it stands for; the greater one says more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Rank {
+pub struct Rank {
     /// Bytes that are the same in each.
     literal: usize,
     /// Whether no variable may hold a `/`.
@@ -33,7 +33,8 @@ pub(crate) struct Rank {
 }
 
 /// The template's rank if the URI may be an expansion of it. A template that is none fits nothing.
-pub(crate) fn fits(template: &str, uri: &str) -> Option<Rank> {
+#[must_use]
+pub fn fits(template: &str, uri: &str) -> Option<Rank> {
     // Most of those that do not fit begin otherwise, and are not looked at any further.
     let literal = template.split('{').next().unwrap_or_default();
     if template.len().max(uri.len()) > MOST || !uri.starts_with(literal) {
