@@ -112,6 +112,9 @@ impl SseDecoder {
             let end = line_end(rest);
             let (text, after) = rest.split_at(end.unwrap_or(rest.len()));
             if self.line.len() + text.len() + self.data.len() > self.limit {
+                let room = self.limit.saturating_sub(self.line.len() + self.data.len());
+                let kept = text.get(..room).unwrap_or(text);
+                self.line.extend_from_slice(kept);
                 let error = SseError::TooLarge { limit: self.limit };
                 self.failed = Some(error);
                 return Err(error);
@@ -183,6 +186,16 @@ impl SseDecoder {
         if self.failed.is_some() {
             return None;
         }
+        self.rest()
+    }
+
+    /// Of the event that is too large, what was taken, once.
+    pub fn begun(&mut self) -> Option<SseEvent> {
+        self.failed?;
+        self.rest()
+    }
+
+    fn rest(&mut self) -> Option<SseEvent> {
         let line = std::mem::take(&mut self.line);
         if !line.is_empty() {
             self.end_line(&line, &mut |_, _, _| {});
