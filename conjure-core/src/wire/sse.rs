@@ -28,9 +28,10 @@ pub enum SseError {
     },
 }
 
-/// The most bytes of one event that a decoder made with [`SseDecoder::default`] takes: 32 MiB,
-/// what providers take as a whole request.
-pub const MAX_EVENT_BYTES: usize = 32 * 1024 * 1024;
+/// The most bytes of one event that a decoder made with [`SseDecoder::default`] takes: 8 MiB, twice
+/// what a session takes of a whole reply, since text of most scripts has twice its bytes where each
+/// character is escaped. An event is there several times while it is read.
+pub const MAX_EVENT_BYTES: usize = 8 * 1024 * 1024;
 
 /// Cuts a stream of bytes into events. Bytes that are not UTF-8 become U+FFFD, as the standard
 /// wants.

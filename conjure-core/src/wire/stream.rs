@@ -19,7 +19,7 @@ pub(super) const MOST_PARTS: usize = 4_096;
 pub(super) const TOO_MANY: &str = "it has more than 4096 parts, and no more are read";
 
 /// What is said of a body in one piece that is larger than what is read.
-const TOO_LARGE: &str = "it has more than 32 MiB in one piece, and no more is read";
+const TOO_LARGE: &str = "it has more than 8 MiB in one piece, and no more is read";
 
 /// The most bytes of an id or of a model's name. They are kept with every part.
 const MOST_NAME: usize = 1_024;
