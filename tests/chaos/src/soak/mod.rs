@@ -27,8 +27,9 @@ use slope::Slope;
 
 /// The most that memory may grow, in MiB an hour.
 const MOST_GROWTH: f64 = 0.5;
-/// The share of the time at the beginning in which caches fill, whose memory does not count.
-const WARM_UP: f64 = 0.25;
+/// The share of the time at the beginning in which caches fill, whose memory does not count: with 200
+/// sessions that takes some minutes.
+const WARM_UP: f64 = 0.5;
 /// How long the server has to put down what the last turns needed.
 const SETTLE: Duration = Duration::from_secs(120);
 /// The plugins of the sessions: the executor of commands, MCP servers and a native skill.
@@ -123,9 +124,9 @@ pub fn run(options: &Options) -> Result<Report> {
                 said = Instant::now();
                 (options.say)(&format!("{:>5.0} s: {now}", begun.elapsed().as_secs_f64()));
             }
-            let can_tell = || slope(&samples).is_some_and(|slope| slope.tells(MOST_GROWTH));
+            let is_well = || slope(&samples).is_some_and(|slope| slope.is_within(MOST_GROWTH));
             let time = begun.elapsed();
-            if time >= options.most() || (time >= options.time && can_tell()) {
+            if time >= options.most() || (time >= options.time && is_well()) {
                 is_over.store(true, Ordering::Relaxed);
             }
         }

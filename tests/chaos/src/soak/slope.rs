@@ -42,6 +42,12 @@ impl Slope {
     pub(crate) fn tells(&self, bound: f64) -> bool {
         2.0 * self.error <= bound || self.per_hour - 2.0 * self.error > bound
     }
+
+    /// Whether its error is small enough to say that it is within this bound. What seems to be beyond
+    /// it may still be caches that fill.
+    pub(crate) fn is_within(&self, bound: f64) -> bool {
+        2.0 * self.error <= bound && self.per_hour - 2.0 * self.error <= bound
+    }
 }
 
 impl fmt::Display for Slope {
@@ -86,6 +92,9 @@ mod tests {
         let tells = |per_hour, error| Slope { per_hour, error }.tells(0.5);
         assert!(tells(0.1, 0.2) && tells(9.0, 3.0));
         assert!(!tells(0.1, 0.3) && !tells(6.0, 3.0));
+        let is_within = |per_hour, error| Slope { per_hour, error }.is_within(0.5);
+        assert!(is_within(0.1, 0.2) && is_within(-9.0, 0.2));
+        assert!(!is_within(9.0, 0.2) && !is_within(0.1, 0.3));
     }
 
     #[test]
