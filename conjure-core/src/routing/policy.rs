@@ -100,7 +100,8 @@ impl Policy {
     ///
     /// A command is allowed by rules with arguments if each of its simple commands is. One that
     /// cannot be judged before it runs is asked about where a denying rule with arguments is about
-    /// its tool, because nobody can tell whether that rule is for it.
+    /// its tool, because nobody can tell whether that rule is for it; so is one that a shell may
+    /// expand to what such a rule is for.
     #[must_use]
     pub fn decide(&self, call: &PolicyCall<'_>) -> Verdict {
         let verdict = |decision, rule: Option<&Rule>, doubt: Option<Doubt>| Verdict {
@@ -118,12 +119,20 @@ impl Policy {
         }
         let script = command(call).map(Script::read);
         let doubt = script.as_ref().and_then(Script::whole_doubt);
-        let denies = |rule: &&Rule| {
+        let mut denying = self.rules.iter().filter(|rule| {
             rule.decision == Decision::Deny
                 && rule.pattern.has_arguments()
                 && rule.pattern.concerns(call.name, call.backend)
+        });
+        let may_be_denied = match (&script, doubt) {
+            (_, Some(_)) => denying.next(),
+            (Some(script), None) => denying.find(|rule| {
+                let pattern = rule.pattern.arguments();
+                pattern.is_some_and(|pattern| script.may_become(pattern))
+            }),
+            (None, None) => None,
         };
-        let may_be_denied = doubt.and(self.rules.iter().find(denies));
+        let doubt = doubt.or(may_be_denied.map(|_| Doubt::ComputedArguments));
         let allowing = self.allowing(call, script.as_ref());
         if let Some(rule) = allowing {
             return match may_be_denied {

@@ -115,6 +115,17 @@ pub(super) fn protocol(who: &str, found: &str) -> WireError {
     )
 }
 
+/// The kind of a reply that has more than is read: what came of it is kept.
+pub const REPLY_TOO_LARGE: &str = "reply_too_large";
+
+/// A reply that has more than is read, in place of an error about what was read of it. An error of
+/// the provider's stays.
+pub(super) fn too_large(error: &mut Option<WireError>, found: &str) {
+    if error.as_ref().is_none_or(|known| known.kind == "protocol") {
+        *error = Some(WireError::new(REPLY_TOO_LARGE, found, false));
+    }
+}
+
 /// A reply whose end is missing; `shown` as in [`in_stream`].
 pub(super) fn cut(who: &str, shown: bool) -> WireError {
     WireError::new(

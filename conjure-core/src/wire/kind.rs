@@ -212,6 +212,8 @@ impl FromStr for Wire {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chat::Part;
+    use crate::wire::REPLY_TOO_LARGE;
 
     #[test]
     fn a_reply_that_never_ends_is_given_up() {
@@ -246,6 +248,85 @@ mod tests {
                 "{wire}: {error}"
             );
             assert!(decoded.response.parts.len() <= 4_097, "{wire}");
+        }
+    }
+
+    /// A whole reply with this text, or with so many calls.
+    fn body(wire: Wire, text: &str, calls: usize) -> String {
+        let list = |call: &str| {
+            let calls = (0..calls).map(|n| call.replace('#', &n.to_string()));
+            calls.collect::<Vec<_>>().join(",")
+        };
+        match wire {
+            Wire::Anthropic => {
+                let call = list(r#"{"type":"tool_use","id":"c#","name":"x","input":{}}"#);
+                let text = format!(r#"{{"type":"text","text":"{text}"}}"#);
+                let content = if calls > 0 { call } else { text };
+                format!(
+                    r#"{{"type":"message","id":"m","model":"m","content":[{content}],"stop_reason":"end_turn"}}"#
+                )
+            }
+            Wire::OpenaiResponses => {
+                let call =
+                    list(r#"{"type":"function_call","call_id":"c#","name":"x","arguments":"{}"}"#);
+                let text = format!(
+                    r#"{{"type":"message","content":[{{"type":"output_text","text":"{text}"}}]}}"#
+                );
+                let output = if calls > 0 { call } else { text };
+                format!(r#"{{"id":"r","status":"completed","output":[{output}]}}"#)
+            }
+            Wire::OpenaiChat => {
+                let calls = list(r#"{"id":"c#","function":{"name":"x","arguments":"{}"}}"#);
+                format!(
+                    r#"{{"id":"r","choices":[{{"index":0,"message":{{"tool_calls":[{calls}],"content":"{text}"}},"finish_reason":"stop"}}]}}"#
+                )
+            }
+            Wire::Gemini => {
+                let call = list(r#"{"functionCall":{"name":"x"}}"#);
+                let text = format!(r#"{{"text":"{text}"}}"#);
+                let parts = if calls > 0 { call } else { text };
+                format!(
+                    r#"{{"candidates":[{{"content":{{"parts":[{parts}]}},"finishReason":"STOP"}}]}}"#
+                )
+            }
+        }
+    }
+
+    #[test]
+    fn a_body_of_too_many_parts_is_read_as_far_as_it_may_be() {
+        for wire in Wire::ALL {
+            let endpoint = Endpoint::new("p");
+            let decoded = wire.decode_body(&endpoint, body(wire, "", 20_000).as_bytes());
+            let error = decoded.error.unwrap();
+            assert_eq!(error.kind, REPLY_TOO_LARGE, "{wire}: {error}");
+            assert!(!decoded.response.complete, "{wire}");
+            let parts = decoded.response.parts.len();
+            assert!((4_096..=4_097).contains(&parts), "{wire}: {parts}");
+        }
+    }
+
+    #[test]
+    fn of_a_body_or_an_event_that_is_too_large_the_beginning_is_kept() {
+        let text = "ü".repeat(5 * 1024 * 1024);
+        for wire in Wire::ALL {
+            let body = body(wire, &text, 0);
+            // What a stream has in one event looks the same on two of the wires.
+            let streams = matches!(wire, Wire::OpenaiChat | Wire::Gemini);
+            for before in ["", "data: "].into_iter().take(1 + usize::from(streams)) {
+                let mut decoder = wire.decoder(&Endpoint::new("p"));
+                let mut events = Vec::new();
+                let bytes = [before.as_bytes(), body.as_bytes(), b"\n\n"].concat();
+                for piece in bytes.chunks(1 << 20) {
+                    decoder.push(piece, &mut events);
+                }
+                let decoded = decoder.finish(&mut events);
+                let error = decoded.error.unwrap();
+                assert_eq!(error.kind, REPLY_TOO_LARGE, "{wire}: {error}");
+                assert!(!decoded.response.complete, "{wire}");
+                let kept = decoded.response.parts.iter().filter_map(Part::as_text);
+                let kept: usize = kept.map(str::len).sum();
+                assert!(kept > 7 * 1024 * 1024, "{wire}: {before} {kept}");
+            }
         }
     }
 

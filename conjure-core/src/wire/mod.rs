@@ -12,6 +12,7 @@ use crate::chat::{Response, StreamEvent};
 
 pub mod anthropic;
 mod arguments;
+mod beginning;
 mod failure;
 mod family;
 mod files;
@@ -33,6 +34,7 @@ mod test_kit;
 mod tests;
 mod tools;
 
+pub use failure::REPLY_TOO_LARGE;
 pub use family::model_family;
 pub use kind::{Endpoint, UnknownWire, Wire};
 pub use openai_chat::{AnyTool, Dialect, Echo, Effort, Form, Limit};
@@ -67,7 +69,8 @@ pub struct Decoded {
 #[error("{message}")]
 pub struct WireError {
     /// A word for programs: `overloaded`, `rate_limited`, `auth`, `bad_request`, `not_found`,
-    /// `too_large`, `api`, `protocol`, `cut`.
+    /// `too_large`, `api`, `protocol`, `cut`; `reply_too_large` of a reply that has more than is
+    /// read, whose message then is a clause that says what it has too much of.
     pub kind: String,
     /// What failed, why, and what to do.
     pub message: String,

@@ -28,9 +28,10 @@ pub enum SseError {
     },
 }
 
-/// The most bytes of one event that a decoder made with [`SseDecoder::default`] takes: 32 MiB,
-/// what providers take as a whole request.
-pub const MAX_EVENT_BYTES: usize = 32 * 1024 * 1024;
+/// The most bytes of one event that a decoder made with [`SseDecoder::default`] takes: 8 MiB, twice
+/// what a session takes of a whole reply, since text of most scripts has twice its bytes where each
+/// character is escaped. An event is there several times while it is read.
+pub const MAX_EVENT_BYTES: usize = 8 * 1024 * 1024;
 
 /// Cuts a stream of bytes into events. Bytes that are not UTF-8 become U+FFFD, as the standard
 /// wants.
@@ -112,6 +113,9 @@ impl SseDecoder {
             let end = line_end(rest);
             let (text, after) = rest.split_at(end.unwrap_or(rest.len()));
             if self.line.len() + text.len() + self.data.len() > self.limit {
+                let room = self.limit.saturating_sub(self.line.len() + self.data.len());
+                let kept = text.get(..room).unwrap_or(text);
+                self.line.extend_from_slice(kept);
                 let error = SseError::TooLarge { limit: self.limit };
                 self.failed = Some(error);
                 return Err(error);
@@ -183,6 +187,16 @@ impl SseDecoder {
         if self.failed.is_some() {
             return None;
         }
+        self.rest()
+    }
+
+    /// Of the event that is too large, what was taken, once.
+    pub fn begun(&mut self) -> Option<SseEvent> {
+        self.failed?;
+        self.rest()
+    }
+
+    fn rest(&mut self) -> Option<SseEvent> {
         let line = std::mem::take(&mut self.line);
         if !line.is_empty() {
             self.end_line(&line, &mut |_, _, _| {});

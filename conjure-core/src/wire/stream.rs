@@ -3,6 +3,7 @@
 //! Tells an event stream from one JSON body, bounds both, and hands events to the wire that knows
 //! what they mean.
 
+use super::beginning;
 use super::sse::{MAX_EVENT_BYTES, SseDecoder};
 use super::{Decoded, Decoder, failure};
 use crate::chat::StreamEvent;
@@ -15,7 +16,19 @@ const HEAD: usize = 400;
 pub(super) const MOST_PARTS: usize = 4_096;
 
 /// What is said of a reply with more.
-pub(super) const TOO_MANY: &str = "a reply of more than 4096 parts";
+pub(super) const TOO_MANY: &str = "it has more than 4096 parts, and no more are read";
+
+/// What is said of a body in one piece that is larger than what is read.
+const TOO_LARGE: &str = "it has more than 8 MiB in one piece, and no more is read";
+
+/// The most bytes of an id or of a model's name. They are kept with every part.
+const MOST_NAME: usize = 1_024;
+
+/// An id or a model's name, as far as it is kept.
+pub(super) fn name(text: &str) -> &str {
+    let end = text.floor_char_boundary(MOST_NAME);
+    text.get(..end).unwrap_or_default()
+}
 
 /// A reply of one wire while it comes in.
 pub(super) trait Reply: Clone + Send + 'static {
@@ -27,6 +40,9 @@ pub(super) trait Reply: Clone + Send + 'static {
 
     /// What came is no reply; `found` says what it is instead.
     fn protocol(&mut self, found: &str);
+
+    /// The reply has more than is read, so it is not whole; `found` says of what. What came stays.
+    fn too_large(&mut self, found: &str);
 
     /// Whether an event of this wire came.
     fn heard(&self) -> bool;
@@ -60,6 +76,8 @@ enum Body {
     Unknown,
     Events,
     Json(Vec<u8>),
+    /// The beginning of a body that is larger than what is read.
+    Beginning(Vec<u8>),
 }
 
 impl<R: Reply> Stream<R> {
@@ -93,11 +111,14 @@ impl<R: Reply> Decoder for Stream<R> {
             }
         }
         if let Body::Json(body) = &mut self.kind {
-            if body.len() + bytes.len() <= MAX_EVENT_BYTES {
-                body.extend_from_slice(bytes);
-            } else {
-                reply.protocol("a body that is larger than 32 MiB");
+            let room = MAX_EVENT_BYTES - body.len().min(MAX_EVENT_BYTES);
+            body.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
+            if bytes.len() > room {
+                self.kind = Body::Beginning(std::mem::take(body));
             }
+            return;
+        }
+        if let Body::Beginning(_) = &self.kind {
             return;
         }
         let room = self.head.get_mut(self.head_length..).unwrap_or_default();
@@ -109,18 +130,36 @@ impl<R: Reply> Decoder for Stream<R> {
         let outcome = self
             .sse
             .each(bytes, |name, data| reply.event(name, data, out));
-        if let Err(error) = outcome {
+        let Err(error) = outcome else { return };
+        let begun = self.sse.begun();
+        if begun.is_none() && !reply.heard() {
             reply.protocol(&error.to_string());
+            return;
         }
+        if let Some(event) = begun {
+            let mut data = event.data.into_bytes();
+            beginning::close(&mut data);
+            reply.event(&event.name, &String::from_utf8_lossy(&data), out);
+        }
+        reply.too_large(TOO_LARGE);
     }
 
     fn finish(&mut self, out: &mut Vec<StreamEvent>) -> Decoded {
         let Some(mut reply) = self.reply.take() else {
             return Decoded::default();
         };
-        if let Body::Json(body) = &self.kind {
-            reply.body(body, out);
-            return reply.end(out);
+        match std::mem::replace(&mut self.kind, Body::Unknown) {
+            Body::Json(body) => {
+                reply.body(&body, out);
+                return reply.end(out);
+            }
+            Body::Beginning(mut body) => {
+                beginning::close(&mut body);
+                reply.body(&body, out);
+                reply.too_large(TOO_LARGE);
+                return reply.end(out);
+            }
+            Body::Unknown | Body::Events => {}
         }
         // An event without its blank line counts if it is whole; else it was cut.
         let whole = |data: &str| {

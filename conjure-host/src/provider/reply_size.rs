@@ -4,10 +4,22 @@
 use conjure_core::chat::{Content, Part, Response, Stop, StopReason, StreamEvent};
 use serde_json::{Value, json};
 
-/// The most bytes of text of one reply: thoughts, answer and arguments together. An eighth of what
-/// the store takes at once, since a text may be written with six times its bytes. It is more than
-/// any model says in a reply.
+/// The most bytes of one reply: thoughts, answer, calls with their ids and arguments, and what
+/// providers keep beside them. An eighth of what the store takes at once, since a text may be
+/// written with six times its bytes. It is more than any model says in a reply.
 pub(crate) const MOST: usize = 4 * 1024 * 1024;
+
+/// The most parts of one reply.
+const MOST_PARTS: usize = 4_096;
+
+/// The most bytes of a call's id. Gateways put signatures into ids, which have some kilobytes.
+const MOST_ID: usize = 64 * 1024;
+
+/// The most bytes of a tool's name, and of the word for why a reply stopped.
+const MOST_NAME: usize = 1_024;
+
+/// What a value counts beside its text, in bytes.
+const VALUE: usize = 8;
 
 /// What is left of it while a reply streams.
 #[derive(Debug)]
@@ -36,8 +48,27 @@ impl Room {
                 let was_whole = self.cut(&mut delta);
                 (was_whole || !delta.is_empty()).then_some(StreamEvent::Thinking { delta })
             }
-            other => Some(other),
+            StreamEvent::CallStarted { call_id, name } => {
+                let fits = is_call(&call_id, &name) && self.fits(call_id.len() + name.len());
+                fits.then_some(StreamEvent::CallStarted { call_id, name })
+            }
+            StreamEvent::Call { call_id } => {
+                let fits = is_call(&call_id, "") && self.fits(0);
+                fits.then_some(StreamEvent::Call { call_id })
+            }
+            StreamEvent::ServerItem { item } => {
+                let fits = self.fits(size(&item));
+                fits.then_some(StreamEvent::ServerItem { item })
+            }
+            StreamEvent::Usage(usage) => Some(StreamEvent::Usage(usage)),
         }
+    }
+
+    /// Takes something that stays whole or not at all; what does not fit ends the room.
+    fn fits(&mut self, size: usize) -> bool {
+        let fits = size <= self.0;
+        self.0 = if fits { self.0 - size } else { 0 };
+        fits
     }
 
     /// Cuts a text to the room that there is; whether all of it stays.
@@ -47,6 +78,7 @@ impl Room {
             return true;
         }
         text.truncate(text.floor_char_boundary(self.0));
+        text.shrink_to_fit();
         self.0 = 0;
         false
     }
@@ -56,12 +88,25 @@ impl Room {
 /// no longer whole loses the signature, and calls without their whole arguments have none.
 pub(super) fn cut(response: &mut Response) -> bool {
     let mut room = Room::default();
-    let mut is_cut = false;
+    let mut is_cut = response.parts.len() > MOST_PARTS;
+    response.parts.truncate(MOST_PARTS);
     response.parts.retain_mut(|part| {
         let is_whole = cut_part(&mut room, part);
         is_cut |= !is_whole;
         is_whole || has_text(&part.content)
     });
+    let fields = response.fields.iter();
+    let fields = fields.map(|(name, value)| name.len() + size(value)).sum();
+    if !room.fits(fields) {
+        response.fields.clear();
+        is_cut = true;
+    }
+    if let Some(stop) = &mut response.stop {
+        clip(&mut stop.raw, MOST_NAME);
+        if let Some(sequence) = &mut stop.sequence {
+            clip(sequence, MOST_NAME);
+        }
+    }
     is_cut
 }
 
@@ -80,56 +125,71 @@ fn cut_part(room: &mut Room, part: &mut Part) -> bool {
     let is_whole = match &mut part.content {
         Content::Text { text } | Content::Reasoning { text } => room.cut(text),
         Content::FunctionCall(call) => {
-            let size = size(&call.arguments) + call.arguments_text.as_ref().map_or(0, String::len);
-            let fits = size <= room.0;
-            if fits {
-                room.0 -= size;
-            } else {
+            let named = call.call_id.len() + call.name.len();
+            if !is_call(&call.call_id, &call.name) || !room.fits(named) {
+                // Without its id and name it is no call.
                 room.0 = 0;
+                call.name.clear();
+                return false;
+            }
+            let text = call.arguments_text.as_ref().map_or(0, String::len);
+            let fits = room.fits(size(&call.arguments) + text);
+            if !fits {
                 call.arguments = json!({});
                 call.arguments_text = None;
             }
             fits
         }
-        Content::ServerItem { item, .. } => {
-            let size = size(item);
-            let fits = size <= room.0;
-            room.0 = if fits { room.0 - size } else { 0 };
-            fits
-        }
+        Content::ServerItem { item, .. } => room.fits(size(item)),
         Content::FunctionCallOutput(_) | Content::Image { .. } | Content::File { .. } => true,
     };
+    let beside = part.sidecar.as_ref().map_or(0, |sidecar| {
+        size(&sidecar.data) + sidecar.provider.len() + sidecar.model_family.len()
+    });
+    let is_whole = is_whole && room.fits(beside);
     if !is_whole {
         part.sidecar = None;
     }
     is_whole
 }
 
+/// Whether these can be the id and the name of a call.
+fn is_call(call_id: &str, name: &str) -> bool {
+    call_id.len() <= MOST_ID && name.len() <= MOST_NAME
+}
+
+/// Cuts a text to so many bytes.
+pub(super) fn clip(text: &mut String, most: usize) {
+    text.truncate(text.floor_char_boundary(most));
+    text.shrink_to_fit();
+}
+
 /// Whether something of a part that was cut is worth keeping.
 fn has_text(content: &Content) -> bool {
     match content {
         Content::Text { text } | Content::Reasoning { text } => !text.is_empty(),
-        Content::FunctionCall(_) => true,
+        Content::FunctionCall(call) => !call.name.is_empty(),
         _ => false,
     }
 }
 
-/// The bytes of the texts in a value, about.
+/// The bytes of a value, about.
 fn size(value: &Value) -> usize {
-    match value {
-        Value::String(text) => text.len(),
-        Value::Array(items) => items.iter().map(size).sum::<usize>() + items.len(),
-        Value::Object(members) => members
-            .iter()
-            .map(|(name, value)| name.len() + size(value) + 1)
-            .sum(),
-        _ => 8,
-    }
+    VALUE
+        + match value {
+            Value::String(text) => text.len(),
+            Value::Array(items) => items.iter().map(size).sum(),
+            Value::Object(members) => members
+                .iter()
+                .map(|(name, value)| name.len() + size(value))
+                .sum(),
+            _ => 0,
+        }
 }
 
 #[cfg(test)]
 mod tests {
-    use conjure_core::chat::FunctionCall;
+    use conjure_core::chat::{FunctionCall, Sidecar};
 
     use super::*;
 
@@ -173,7 +233,48 @@ mod tests {
                 _ => usize::MAX,
             })
             .collect();
-        assert_eq!(kept, [MOST, 0]);
+        assert_eq!(kept, [MOST]);
+    }
+
+    #[test]
+    fn whatever_is_large_in_a_reply_is_cut() {
+        let large = || "x".repeat(MOST);
+        let call = |call_id: String, name: String, arguments: Value| {
+            Part::from(Content::FunctionCall(FunctionCall {
+                call_id,
+                name,
+                arguments,
+                arguments_text: None,
+            }))
+        };
+        let beside = |data: Value| Part {
+            sidecar: Some(Sidecar {
+                provider: "p".to_owned(),
+                model_family: "m".to_owned(),
+                data,
+            }),
+            ..text("kept")
+        };
+        let many = vec![call("c".to_owned(), "n".to_owned(), json!({})); MOST_PARTS + 1];
+        for (parts, kept) in [
+            (vec![call(large(), "n".to_owned(), json!({})), text("x")], 0),
+            (vec![call("c".to_owned(), large(), json!({})), text("x")], 0),
+            (
+                vec![call("c".to_owned(), "n".to_owned(), json!({"a": large()}))],
+                1,
+            ),
+            (vec![beside(json!({"signature": large()})), text("x")], 1),
+            (vec![beside(vec![0; MOST / VALUE].into()), text("x")], 1),
+            (many, MOST_PARTS),
+        ] {
+            let mut reply = Response {
+                parts,
+                ..Response::default()
+            };
+            assert!(cut(&mut reply));
+            assert_eq!(reply.parts.len(), kept);
+            assert!(serde_json::to_string(&reply).unwrap().len() < 2 * MOST);
+        }
     }
 
     #[test]

@@ -58,9 +58,22 @@ pub(crate) async fn read(
     let mut decoded = decoder.finish(&mut events);
     show(&mut events, sink, &mut room);
     let is_cut = reply_size::cut(&mut decoded.response);
-    let cut = cut.or_else(|| is_cut.then(too_long));
+    let of_decoder = decoded.error.as_ref().and_then(|error| {
+        let reason = (error.kind == TOO_LARGE).then(|| error.message.clone());
+        reason.map(|reason| Cut {
+            kind: TOO_LARGE,
+            reason,
+        })
+    });
+    // A body without end in which nothing stands is no reply that could be kept.
+    let has_begun = is_cut || of_decoder.is_some() || !decoded.response.parts.is_empty();
+    if let Some(error) = &mut decoded.error {
+        // A provider's own words, which become an event and an entry.
+        reply_size::clip(&mut error.message, MOST_ERROR);
+    }
+    let cut = cut.or(of_decoder).or_else(|| is_cut.then(too_long));
     let Some(cut) = cut else { return decoded };
-    if cut.kind == TOO_LARGE && !decoded.response.parts.is_empty() {
+    if cut.kind == TOO_LARGE && has_begun {
         sink.notice(format!(
             "The reply is cut: {}. What came is kept; say something to go on.",
             cut.reason
@@ -74,7 +87,10 @@ pub(crate) async fn read(
 }
 
 /// The kind of a reply that has too many bytes: an error also when it has said that it is whole.
-const TOO_LARGE: &str = "reply_too_large";
+const TOO_LARGE: &str = conjure_core::wire::REPLY_TOO_LARGE;
+
+/// The most bytes of an error's message.
+const MOST_ERROR: usize = 16 * 1024;
 
 fn too_large(bytes: usize) -> Cut {
     Cut {
@@ -89,8 +105,9 @@ fn too_long() -> Cut {
     Cut {
         kind: TOO_LARGE,
         reason: format!(
-            "it has more than {} bytes of text, and a session takes no more",
-            reply_size::MOST
+            "it has more than {} MiB of text, calls and what belongs to them, and a session takes \
+             no more",
+            reply_size::MOST / 1024 / 1024
         ),
     }
 }

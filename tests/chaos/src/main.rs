@@ -59,6 +59,10 @@ struct Soak {
     /// For how many minutes
     #[arg(long, default_value_t = 120)]
     minutes: u64,
+    /// Goes on until it can tell whether memory grows, for so many minutes at most; where it cannot
+    /// then either, that is a failure
+    #[arg(long, value_name = "MINUTES")]
+    until_told: Option<u64>,
     /// Seconds from one turn of a session to its next
     #[arg(long, default_value_t = 20)]
     pace: u64,
@@ -84,6 +88,8 @@ fn soak(args: &Soak) -> Result<()> {
     let report = soak::run(&soak::Options {
         sessions: args.sessions,
         time: Duration::from_secs(60 * args.minutes),
+        until_told: args.until_told.map(|most| Duration::from_secs(60 * most)),
+        look: Duration::from_secs(2),
         pace: Duration::from_secs(args.pace),
         say: |line| eprintln!("{line}"),
     })?;

@@ -5,9 +5,9 @@
 use std::fs;
 use std::path::Path;
 
-use conjure_host::plugin::PluginFile;
-use conjure_host::session::SessionSpec;
-use conjure_host::skill_folders;
+use crate::plugin::PluginFile;
+use crate::session::SessionSpec;
+use crate::skill_folders;
 
 /// A session file is read and checked, or refused.
 pub fn session_file(input: &[u8]) {

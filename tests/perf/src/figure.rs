@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::noise::{self, Noise};
 use crate::samples::Samples;
 
-/// The units of figures that compare two measurements of one run.
-const RATIOS: [&str; 2] = ["times", "×"];
+/// The unit of figures that compare two measurements of one run.
+pub(crate) const TIMES: &str = "times";
 
 /// A value that does not depend on how quick the machine is just now.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -48,7 +48,8 @@ pub(crate) struct Figure {
 }
 
 impl Figure {
-    /// The median of samples.
+    /// The median of samples, and what the machine did while they were taken: made when they are
+    /// there.
     pub(crate) fn new(name: &str, unit: &str, samples: &Samples, method: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -61,7 +62,7 @@ impl Figure {
             high: samples.at(95),
             samples: samples.len(),
             note: String::new(),
-            noise: None,
+            noise: noise::beside(),
         }
     }
 
@@ -94,7 +95,7 @@ impl Figure {
         if self.is_ratio() {
             return Some(Ratio {
                 value: self.value,
-                unit: "times",
+                unit: TIMES,
             });
         }
         let loop_ms = self.noise.as_ref()?.loop_ms;
@@ -127,7 +128,7 @@ impl Figure {
 
     /// Whether it compares two measurements of the same run.
     pub(crate) fn is_ratio(&self) -> bool {
-        RATIOS.contains(&self.unit.as_str())
+        self.unit == TIMES
     }
 
     /// Whether the value is what it should be.
@@ -141,12 +142,20 @@ impl Figure {
         })
     }
 
+    /// Whether the verdict says something: a busy machine passes and misses by chance, which two
+    /// measurements of one run do less, but do.
+    fn is_meaningful(&self) -> bool {
+        let noise = self.noise.as_ref();
+        noise.is_none_or(|noise| noise.complaint().is_none())
+    }
+
     /// The same with where it was measured and whether it passes.
     pub(crate) fn on<'a>(&'a self, machine: &'a Machine) -> Measured<'a> {
         Measured {
             figure: self,
             ratio: self.ratio(),
             pass: self.pass(),
+            meaningful: self.pass().map(|_| self.is_meaningful()),
             machine,
         }
     }
@@ -159,15 +168,19 @@ pub(crate) struct Measured<'a> {
     figure: &'a Figure,
     ratio: Option<Ratio>,
     pass: Option<bool>,
+    /// Whether it means something that it passes or not: the machine was quiet.
+    meaningful: Option<bool>,
     machine: &'a Machine,
 }
 
 impl fmt::Display for Figure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let verdict = match self.pass() {
-            Some(true) => "pass",
-            Some(false) => "MISS",
-            None => "    ",
+        let verdict = match (self.pass(), self.is_meaningful()) {
+            (Some(true), true) => "pass",
+            (Some(false), true) => "MISS",
+            (Some(true), false) => "pass?",
+            (Some(false), false) => "MISS?",
+            (None, _) => "",
         };
         let bound = if self.at_least { "at least" } else { "at most" };
         let target = match self.target {
@@ -184,7 +197,7 @@ impl fmt::Display for Figure {
         };
         write!(
             f,
-            "{verdict}  {:<22} {ratio:>16} {value:>12}   {target}",
+            "{verdict:<5} {:<22} {ratio:>16} {value:>12}   {target}",
             self.name
         )?;
         if self.samples > 1 {
@@ -279,6 +292,24 @@ mod tests {
     }
 
     #[test]
+    fn a_verdict_of_a_noisy_machine_is_marked() {
+        let figure = |noise| {
+            let figure = Figure::single("x", "ms", 6.0, "so").at_most(5.0);
+            let noise = Some(noise);
+            Figure { noise, ..figure }
+        };
+        let machine = Machine::look();
+        let is_meaningful = |figure: &Figure| figure.on(&machine).meaningful;
+        let quiet = figure(Noise::of_a_loop(2.0));
+        assert!(quiet.to_string().starts_with("MISS  x"), "{quiet}");
+        assert_eq!(is_meaningful(&quiet), Some(true));
+        let noisy = figure(Noise::of_a_loop(2.0).stolen(50.0));
+        assert!(noisy.to_string().starts_with("MISS? x"), "{noisy}");
+        assert_eq!(is_meaningful(&noisy), Some(false));
+        assert_eq!(is_meaningful(&Figure::single("x", "ms", 1.0, "so")), None);
+    }
+
+    #[test]
     fn a_time_is_told_in_runs_of_the_loop_and_a_ratio_as_it_is() {
         let noise = Noise::of_a_loop(2.0);
         let figure = |unit| Figure {
@@ -292,7 +323,6 @@ mod tests {
             ("s", Some("4000 loops")),
             ("M events/s", Some("16000 events/loop")),
             ("times", Some("8.00 times")),
-            ("×", Some("8.00 times")),
             ("MiB", None),
         ] {
             let told = figure(unit).ratio();

@@ -23,12 +23,11 @@ use clap::Parser;
 
 use crate::bench::{BENCHMARKS, Benchmark};
 use crate::figure::{Figure, Machine};
-use crate::noise::Watch;
 
 /// What the columns are.
 const HOW_TO_READ: &str = "First what compares between days: ratios, and times in runs or steps of a \
-    fixed loop, which is timed before and after each benchmark. Then the value. Of a NOISY one only \
-    the former means something.";
+    fixed loop, which is timed before and after each figure. Then the value. Of a NOISY one only the \
+    former means something, and its verdict, which has a `?`, nothing.";
 
 /// Runs the benchmarks and prints for each name, ratio, value, unit, target, method and what the
 /// machine did meanwhile.
@@ -137,7 +136,6 @@ fn is_named(benchmark: &Benchmark, name: &str) -> bool {
 
 /// Runs a benchmark in a process of its own.
 fn run(benchmark: &Benchmark, quick: bool) -> Result<Vec<Figure>> {
-    let watch = Watch::begin();
     let own = std::env::current_exe().context("this program has no path")?;
     let mut child = Command::new(own)
         .args(["--child", benchmark.name])
@@ -157,10 +155,6 @@ fn run(benchmark: &Benchmark, quick: bool) -> Result<Vec<Figure>> {
     if !status.success() {
         return Err(anyhow!("its process ended with {status}"));
     }
-    let noise = watch.end();
-    for figure in &mut figures {
-        figure.noise = Some(noise.clone());
-    }
     figures.sort_by_key(|figure| !figure.is_ratio());
     Ok(figures)
 }
@@ -173,6 +167,7 @@ fn child(name: &str, quick: bool) -> Result<()> {
         .ok_or_else(|| anyhow!("there is no benchmark `{name}`"))?;
     let needs = benchmark.needs.iter().copied().collect();
     let shipped = shipped::Shipped::build(&needs, quick)?;
+    noise::begin();
     for figure in (benchmark.run)(&shipped)? {
         print(&serde_json::to_string(&figure)?)?;
     }

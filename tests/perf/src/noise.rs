@@ -1,13 +1,16 @@
 //! What the machine did beside a benchmark: how quick a fixed loop ran before and after it, how much
-//! time the hypervisor took, and how many programs wanted to run.
+//! time the hypervisor and the quota of a container took, and how many programs wanted to run.
 //!
+//! Looked at beside each figure: what ends the watch of one begins that of the next.
 //! Absolute times of two days differ by what else a machine does. The loop gives a measure of the same
 //! minute, in which a time can be told. Nothing here judges a figure.
 
 use std::fmt;
 use std::fs;
 use std::hint::black_box;
-use std::time::Instant;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +28,12 @@ const QUIET_DRIFT: f64 = 1.1;
 /// Percent of its time that a quiet machine may lose to others of its hypervisor.
 const QUIET_STEAL: f64 = 1.0;
 
-/// What the machine did while a benchmark ran.
+/// Percent of its time that a quiet machine may keep this program from running by a quota.
+const QUIET_THROTTLE: f64 = 1.0;
+/// Figures that are made within this time come out of one measurement, and share its noise.
+const TOGETHER: Duration = Duration::from_millis(20);
+
+/// What the machine did while a figure was measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Noise {
     /// The median of the fixed loop, in milliseconds.
@@ -37,32 +45,81 @@ pub(crate) struct Noise {
     /// Percent of all processor time that the hypervisor gave to others; nothing where the system
     /// does not tell.
     steal_percent: Option<f64>,
+    /// Percent of the time in which the quota of a control group kept this program from running;
+    /// nothing where the system does not tell.
+    #[serde(default)]
+    throttled_percent: Option<f64>,
     /// Programs that wanted to run over the last minute, when the benchmark ended.
     load: Option<f64>,
 }
 
-/// A benchmark that runs.
-pub(crate) struct Watch {
+/// The watch of this process, while it measures.
+static WATCH: Mutex<Option<Watch>> = Mutex::new(None);
+
+/// Looks at the machine before the first figure.
+pub(crate) fn begin() {
+    *WATCH.lock().unwrap_or_else(PoisonError::into_inner) = Some(Watch::begin());
+}
+
+/// What the machine did since the figure before; nothing where nobody looks.
+pub(crate) fn beside() -> Option<Noise> {
+    let mut watch = WATCH.lock().unwrap_or_else(PoisonError::into_inner);
+    watch.as_mut().map(Watch::turn)
+}
+
+/// A measurement that runs.
+struct Watch {
     before: Samples,
     begun: Option<Processors>,
+    throttled: Option<Duration>,
+    at: Instant,
+    /// What the machine did before.
+    last: Option<Noise>,
 }
 
 impl Watch {
-    /// Looks at the machine before a benchmark.
-    pub(crate) fn begin() -> Self {
+    fn begin() -> Self {
+        Self::behind(loops(), None)
+    }
+
+    fn behind(before: Samples, last: Option<Noise>) -> Self {
         Self {
-            before: loops(),
+            before,
             begun: Processors::now(),
+            throttled: throttled(),
+            at: Instant::now(),
+            last,
         }
     }
 
-    /// Looks at the machine after it.
-    pub(crate) fn end(self) -> Noise {
-        let ended = Processors::now();
+    /// Ends a figure's measurement and begins that of the next one.
+    fn turn(&mut self) -> Noise {
+        if let Some(last) = self.last.clone().filter(|_| self.at.elapsed() < TOGETHER) {
+            self.at = Instant::now();
+            return last;
+        }
+        let time = self.at.elapsed();
+        let (ended, throttled) = (Processors::now(), throttled());
         let after = loops();
+        let next = Self::behind(after.clone(), None);
+        let before = std::mem::replace(self, next);
+        let noise = before.end(ended, throttled, time, &after);
+        self.last = Some(noise.clone());
+        noise
+    }
+
+    fn end(
+        self,
+        ended: Option<Processors>,
+        throttled: Option<Duration>,
+        time: Duration,
+        after: &Samples,
+    ) -> Noise {
         let drift = after.median() / self.before.median();
         let mut both = self.before;
-        both.extend(&after);
+        both.extend(after);
+        let kept = self.throttled.zip(throttled);
+        let kept = kept.map(|(begun, ended)| ended.saturating_sub(begun));
         Noise {
             loop_ms: both.median(),
             spread: both.at(95) / both.at(5),
@@ -71,6 +128,7 @@ impl Watch {
                 .begun
                 .zip(ended)
                 .and_then(|(begun, ended)| ended.steal_percent_since(&begun)),
+            throttled_percent: kept.map(|kept| kept.as_secs_f64() * 100.0 / time.as_secs_f64()),
             load: load(),
         }
     }
@@ -85,7 +143,17 @@ impl Noise {
             spread: 1.0,
             drift: 1.0,
             steal_percent: None,
+            throttled_percent: None,
             load: None,
+        }
+    }
+
+    /// The same with this share of time stolen.
+    #[cfg(test)]
+    pub(crate) fn stolen(self, percent: f64) -> Self {
+        Self {
+            steal_percent: Some(percent),
+            ..self
         }
     }
 
@@ -101,6 +169,10 @@ impl Noise {
         if let Some(steal) = self.steal_percent.filter(|steal| *steal > QUIET_STEAL) {
             reasons.push(format!("{} % were stolen", short(steal)));
         }
+        let throttled = self.throttled_percent;
+        if let Some(throttled) = throttled.filter(|throttled| *throttled > QUIET_THROTTLE) {
+            reasons.push(format!("a quota took {} %", short(throttled)));
+        }
         (!reasons.is_empty()).then(|| reasons.join(", "))
     }
 }
@@ -110,11 +182,12 @@ impl fmt::Display for Noise {
         let told = |value: Option<f64>| value.map_or_else(|| "unknown".to_owned(), short);
         write!(
             f,
-            "loop {} ms, spread {}, drift {}, steal {} %, load {}",
+            "loop {} ms, spread {}, drift {}, steal {} %, throttled {} %, load {}",
             short(self.loop_ms),
             short(self.spread),
             short(self.drift),
             told(self.steal_percent),
+            told(self.throttled_percent),
             told(self.load)
         )?;
         match self.complaint() {
@@ -171,6 +244,27 @@ impl Processors {
     }
 }
 
+/// For how long the quotas of this program's control groups kept it from running so far: its own and
+/// those that are around it (cgroups(7), version 2).
+fn throttled() -> Option<Duration> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let own = Path::new("/sys/fs/cgroup").join(own);
+    let groups = own
+        .ancestors()
+        .take_while(|group| group.starts_with("/sys/fs/cgroup"));
+    let told =
+        groups.filter_map(|group| throttled_of(&fs::read_to_string(group.join("cpu.stat")).ok()?));
+    told.reduce(|all, one| all + one)
+}
+
+fn throttled_of(stat: &str) -> Option<Duration> {
+    let micros = stat
+        .lines()
+        .find_map(|line| line.strip_prefix("throttled_usec "))?;
+    micros.trim().parse().ok().map(Duration::from_micros)
+}
+
 fn load() -> Option<f64> {
     let load = fs::read_to_string("/proc/loadavg").ok()?;
     load.split(' ').next()?.parse().ok()
@@ -185,6 +279,7 @@ mod tests {
         spread: 1.1,
         drift: 1.02,
         steal_percent: Some(0.25),
+        throttled_percent: Some(0.0),
         load: Some(0.5),
     };
 
@@ -202,7 +297,7 @@ mod tests {
     fn a_quiet_machine_has_no_complaint_and_each_kind_of_noise_one() {
         assert_eq!(
             QUIET.to_string(),
-            "loop 1.00 ms, spread 1.10, drift 1.02, steal 0.250 %, load 0.500"
+            "loop 1.00 ms, spread 1.10, drift 1.02, steal 0.250 %, throttled 0.000 %, load 0.500"
         );
         for (noise, why) in [
             (
@@ -226,6 +321,13 @@ mod tests {
                 },
                 "12.0 % were stolen",
             ),
+            (
+                Noise {
+                    throttled_percent: Some(30.0),
+                    ..QUIET
+                },
+                "a quota took 30.0 %",
+            ),
         ] {
             assert_eq!(noise.complaint().as_deref(), Some(why));
         }
@@ -233,7 +335,19 @@ mod tests {
 
     #[test]
     fn a_machine_is_looked_at_before_and_after() {
-        let noise = Watch::begin().end();
+        let mut watch = Watch::begin();
+        let noise = watch.turn();
         assert!(noise.loop_ms > 0.0 && noise.spread >= 1.0, "{noise}");
+        // A second figure of the same measurement has the same noise, one of a later one its own.
+        assert_eq!(watch.turn(), noise);
+        watch.at -= TOGETHER;
+        assert_ne!(watch.turn(), noise);
+    }
+
+    #[test]
+    fn what_a_quota_took_is_told_by_the_system() {
+        let stat = "usage_usec 5\nnr_throttled 2\nthrottled_usec 1500\n";
+        assert_eq!(throttled_of(stat), Some(Duration::from_micros(1500)));
+        assert_eq!(throttled_of("usage_usec 5\n"), None);
     }
 }

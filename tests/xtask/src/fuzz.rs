@@ -1,8 +1,8 @@
 //! `cargo xtask fuzz`: the fuzz targets, one after the other.
 //!
-//! What is tried, and what must hold, is in `tests/fuzz`. CI runs each for a minute that is built
-//! without the host, whose instrumented build takes longer than the rest of CI.
+//! What is tried, and what must hold, is in `tests/fuzz`. CI runs each for a minute.
 
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -12,7 +12,12 @@ use crate::repo;
 /// The crate, from the root of the repository.
 const CRATE: &str = "tests/fuzz";
 /// The longest input, in bytes: what is wrong with a reader shows in short ones.
-const LONGEST: &str = "-max_len=4096";
+const LONGEST: usize = 4_096;
+/// The target whose inputs are libraries, and their longest: the tables of the smallest library are
+/// behind the beginning of what is short.
+const LIBRARIES: (&str, usize) = ("plugin_file", 64 * 1024);
+/// A header without its magic, for a library to begin with.
+const HEADER: &str = "corpus/plugin_header/bare";
 /// Seconds that one input may take, far more than any needs.
 const SLOWEST: &str = "-timeout=10";
 /// MiB that one input may take.
@@ -28,15 +33,13 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Every target that needs no feature for a minute, or for as many seconds as
-    /// `CONJURE_FUZZ_SECONDS` says.
-    pub(crate) fn for_ci() -> Result<Self> {
+    /// Every target for a minute, or for as many seconds as `CONJURE_FUZZ_SECONDS` says.
+    pub(crate) fn for_ci() -> Self {
         let given = std::env::var("CONJURE_FUZZ_SECONDS").ok();
-        let light = targets()?.into_iter().filter(|it| it.features.is_empty());
-        Ok(Self {
-            targets: light.map(|target| target.name).collect(),
+        Self {
+            targets: Vec::new(),
             seconds: given.and_then(|text| text.parse().ok()).unwrap_or(60),
-        })
+        }
     }
 }
 
@@ -46,28 +49,33 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         bail!("{why}");
     }
     let all = targets()?;
-    let names = || all.iter().map(|target| target.name.as_str());
+    let names = || all.iter().map(String::as_str);
     for target in &args.targets {
         if !names().any(|name| name == target) {
             let there_are = names().collect::<Vec<_>>().join(", ");
             bail!("there is no target `{target}`; there are {there_are}");
         }
     }
-    let is_wanted =
-        |target: &&Target| args.targets.is_empty() || args.targets.contains(&target.name);
-    let wanted: Vec<&Target> = all.iter().filter(is_wanted).collect();
+    let is_wanted = |target: &&String| args.targets.is_empty() || args.targets.contains(target);
+    let wanted: Vec<&String> = all.iter().filter(is_wanted).collect();
     let mut broken = Vec::new();
     for target in &wanted {
         // Built first, so that a target that does not build is not one that found something.
         repo::run(&mut fuzz("build", target))?;
         let mut command = fuzz("run", target);
+        let mut longest = LONGEST;
+        if *target == LIBRARIES.0 {
+            longest = LIBRARIES.1;
+            library(&repo::root().join(CRATE))?;
+        }
         command
             .arg("--")
-            .arg(format!("-max_total_time={}", args.seconds));
-        command.args([LONGEST, SLOWEST, LARGEST]);
+            .arg(format!("-max_total_time={}", args.seconds))
+            .arg(format!("-max_len={longest}"));
+        command.args([SLOWEST, LARGEST]);
         if let Err(error) = repo::run(&mut command) {
-            eprintln!("{}: {error:#}", target.name);
-            broken.push(target.name.as_str());
+            eprintln!("{target}: {error:#}");
+            broken.push(target.as_str());
         }
     }
     if !broken.is_empty() {
@@ -99,48 +107,55 @@ pub(crate) fn missing() -> Option<String> {
     })
 }
 
-/// A target of the crate.
-struct Target {
-    name: String,
-    /// The features that it needs, with commas between.
-    features: String,
+/// Makes a small library that is a plugin as far as its file says, for inputs to begin with: no input
+/// becomes one by chance.
+fn library(root: &Path) -> Result<()> {
+    let header = root.join(HEADER);
+    let header =
+        std::fs::read(&header).with_context(|| format!("`{}` cannot be read", header.display()))?;
+    let magic = *b"CONJURE\0";
+    let bytes: Vec<String> = magic.iter().chain(&header).map(u8::to_string).collect();
+    let source = format!(
+        "__attribute__((section(\".conjure\"), used))\n\
+         const unsigned char header[] = {{{}}};\n\
+         int conjure_root_v1(void) {{ return 0; }}\n",
+        bytes.join(", ")
+    );
+    let folder = root.join("target/seeds");
+    std::fs::create_dir_all(&folder)?;
+    let written = folder.join("library.c");
+    std::fs::write(&written, source)?;
+    let mut cc = Command::new("cc");
+    cc.args(["-shared", "-nostdlib", "-Os", "-s"]);
+    // Without pages between the segments, which are empty bytes.
+    cc.args(["-Wl,-z,noseparate-code", "-Wl,-z,norelro"]);
+    cc.args(["-Wl,--build-id=none", "-Wl,--hash-style=gnu", "-o"]);
+    cc.arg(root.join("corpus").join(LIBRARIES.0).join("library"));
+    repo::run(cc.arg(&written))
 }
 
 /// The targets that the crate's manifest has.
-fn targets() -> Result<Vec<Target>> {
+fn targets() -> Result<Vec<String>> {
     let path = repo::root().join(CRATE).join("Cargo.toml");
     let text = std::fs::read_to_string(&path)
         .with_context(|| format!("`{}` cannot be read", path.display()))?;
     let manifest: toml::Table = text.parse().context("the fuzz crate's manifest is none")?;
     let bins = manifest.get("bin").and_then(toml::Value::as_array);
-    let target = |bin: &toml::Value| {
-        let features = bin.get("required-features").and_then(toml::Value::as_array);
-        let features = features
-            .into_iter()
-            .flatten()
-            .filter_map(toml::Value::as_str);
-        Some(Target {
-            name: bin.get("name")?.as_str()?.to_owned(),
-            features: features.collect::<Vec<_>>().join(","),
-        })
-    };
+    let target = |bin: &toml::Value| bin.get("name")?.as_str().map(str::to_owned);
     Ok(bins.into_iter().flatten().filter_map(target).collect())
 }
 
 /// `cargo fuzz build` or `run` of a target.
-fn fuzz(verb: &str, target: &Target) -> Command {
+fn fuzz(verb: &str, target: &str) -> Command {
     let mut command = nightly_cargo(&["fuzz", verb, "--fuzz-dir", "."]);
     command.current_dir(repo::root().join(CRATE));
-    if !target.features.is_empty() {
-        command.args(["--features", &target.features]);
-    }
-    command.arg(&target.name);
+    command.arg(target);
     command
 }
 
 /// Cargo of the nightly toolchain. The cargo that runs this program is of another one, and what it
 /// says of itself to its children is not for that.
-fn nightly_cargo(args: &[&str]) -> Command {
+pub(crate) fn nightly_cargo(args: &[&str]) -> Command {
     let mut command = Command::new("rustup");
     command.args(["run", "nightly", "cargo"]).args(args);
     for name in [
@@ -171,9 +186,22 @@ mod tests {
                 .map(|name| name.trim_end_matches(".rs").to_owned())
                 .collect()
         };
-        let targets = targets().unwrap().into_iter().map(|target| target.name);
-        let targets: BTreeSet<String> = targets.collect();
-        assert!(targets.contains("sse"));
+        let targets: BTreeSet<String> = targets().unwrap().into_iter().collect();
+        // What reads bytes of strangers, by the list of the security page.
+        for name in [
+            "abi_buffers",
+            "plugin_header",
+            "plugin_file",
+            "skill_md",
+            "package",
+            "session_file",
+            "mcp_messages",
+            "frames",
+            "mcp_import",
+            "sse",
+        ] {
+            assert!(targets.contains(name), "{name}");
+        }
         assert_eq!(targets, names("fuzz_targets"));
         assert_eq!(targets, names("corpus"));
     }

@@ -16,6 +16,7 @@ mod fuzz;
 mod left_out;
 mod perf;
 mod repo;
+mod sanitize;
 mod soak;
 mod suite;
 mod tidy;
@@ -48,7 +49,8 @@ enum Command {
     /// Builds everything first, since tests load the plugins as real libraries. Uses
     /// cargo-nextest where it is installed, else `cargo test`. A test that cannot run here
     /// prints `LEFT OUT: <what>: <why>`. Then come the checks of `cargo xtask check`; one whose
-    /// tool is not installed is left out. In CI come the fuzz targets then, a minute each. With
+    /// tool is not installed is left out. In CI come the fuzz targets then, a minute each, and the
+    /// address sanitizer. With
     /// CI=true, what is left out is a failure, unless it is expected there. Nothing needs root.
     Test(suite::Args),
     /// Run the benchmarks on the shipped path and print name, ratio, value, unit and method
@@ -66,7 +68,8 @@ enum Command {
     Chaos(chaos::Args),
     /// Run many sessions of a server for hours, and look at its memory, descriptors and children
     ///
-    /// Two hours with 200 sessions, ten minutes with `--profile nightly`. Fails where memory grows by
+    /// Two hours with 200 sessions. With `--profile nightly` ten minutes, and more until it can tell
+    /// whether memory grows; a night that cannot tell fails. Fails where memory grows by
     /// more than 0.5 MiB an hour, beyond the error of the measurement, or where descriptors or child
     /// processes are left.
     Soak(soak::Args),
@@ -75,6 +78,11 @@ enum Command {
     /// Ten minutes for each target. With the address sanitizer, so that the `unsafe` of the ABI and the
     /// SDK is looked at as well. Needs a nightly Rust and cargo-fuzz.
     Fuzz(fuzz::Args),
+    /// Run the tests of the ABI and the SDK with the address sanitizer
+    ///
+    /// Looks at their `unsafe`: what is used after it was freed, freed twice or leaked. CI does it as
+    /// well. Needs a nightly Rust.
+    Sanitize,
     /// Check the house rules that no compiler knows
     Tidy(tidy::Args),
     /// Check formatting, lints, dependencies, documentation and house rules, as CI does
@@ -91,6 +99,7 @@ fn main() -> ExitCode {
         Command::Perf(args) => perf::run(&args),
         Command::Chaos(args) => chaos::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
+        Command::Sanitize => sanitize::run(),
         Command::Soak(args) => soak::run(&args),
         Command::Tidy(args) => tidy::run(&args),
         Command::Check => check::run(),

@@ -29,9 +29,13 @@ pub(crate) struct Args {
 enum Profile {
     /// When somebody asks for it: two hours
     Demand,
-    /// Each night: ten minutes
+    /// Each night: ten minutes, and as many more as it takes to tell whether memory grows, an hour
+    /// and a half in all; a night that cannot tell fails
     Nightly,
 }
+
+/// The most minutes of a night.
+const NIGHT: u64 = 90;
 
 impl Args {
     fn minutes(&self) -> u64 {
@@ -40,6 +44,11 @@ impl Args {
             Profile::Nightly => 10,
         })
     }
+
+    /// The most minutes, where it has to tell.
+    fn until_told(&self) -> Option<u64> {
+        (self.profile == Profile::Nightly).then(|| NIGHT.max(self.minutes()))
+    }
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -47,6 +56,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     command.args(["--sessions", &args.sessions.to_string()]);
     command.args(["--minutes", &args.minutes().to_string()]);
     command.args(["--pace", &args.pace.to_string()]);
+    if let Some(most) = args.until_told() {
+        command.args(["--until-told", &most.to_string()]);
+    }
     repo::announce(&command);
     // In this process's place: a signal that ends it from outside ends what runs.
     Err(anyhow!(command.exec()).context("cargo could not be started"))
@@ -67,5 +79,7 @@ mod tests {
         assert_eq!(args(Profile::Demand, None).minutes(), 120);
         assert_eq!(args(Profile::Nightly, None).minutes(), 10);
         assert_eq!(args(Profile::Nightly, Some(3)).minutes(), 3);
+        assert_eq!(args(Profile::Demand, None).until_told(), None);
+        assert_eq!(args(Profile::Nightly, None).until_told(), Some(NIGHT));
     }
 }

@@ -15,7 +15,7 @@ use crate::{
     check::{self, CHECKS},
     fuzz,
     left_out::LeftOut,
-    repo,
+    repo, sanitize,
 };
 
 /// What of each package is built and tested; documentation comes after.
@@ -53,6 +53,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         cargo_test(&mut command, &mut outcome)?;
         outcome.take_checks();
         outcome.take_fuzzing();
+        outcome.take_sanitizer();
     } else {
         outcome.picked = true;
     }
@@ -153,7 +154,21 @@ impl Outcome {
         } else if !repo::in_ci() {
             let why = "they run in CI, a minute each; `cargo xtask fuzz` runs them here";
             self.left_out.note(NAME, why);
-        } else if let Err(error) = fuzz::Args::for_ci().and_then(|args| fuzz::run(&args)) {
+        } else if let Err(error) = fuzz::run(&fuzz::Args::for_ci()) {
+            self.broken.push(format!("{NAME}: {error:#}"));
+        }
+    }
+
+    /// Runs the tests of the `unsafe` with the address sanitizer in CI; elsewhere says how to, since it
+    /// builds what they need once more.
+    fn take_sanitizer(&mut self) {
+        const NAME: &str = "address sanitizer";
+        if let Some(why) = sanitize::missing() {
+            self.left_out.note(NAME, &why);
+        } else if !repo::in_ci() {
+            let why = "it runs in CI; `cargo xtask sanitize` runs it here";
+            self.left_out.note(NAME, why);
+        } else if let Err(error) = sanitize::run() {
             self.broken.push(format!("{NAME}: {error:#}"));
         }
     }

@@ -4,11 +4,13 @@
 //! expanded: what only a running shell knows is marked as such, and what this reading does not
 //! follow is a [`Doubt`] about the whole. Judges nothing.
 
+mod expansion;
 mod program_list;
 mod programs;
 mod readings;
 mod walk;
 mod word;
+mod wrapper_list;
 
 use shuck_parser::parser::Parser;
 use shuck_parser::{ShellDialect, ShellProfile};
@@ -48,6 +50,9 @@ pub(super) enum Doubt {
     /// A program that runs what its arguments say.
     #[error("it runs a program that runs other commands out of its arguments")]
     RunsOthers,
+    /// A variable, names of files or another directory make arguments that a rule may be for.
+    #[error("what its arguments are is known only when it runs")]
+    ComputedArguments,
 }
 
 /// A command line, read.

@@ -6,6 +6,7 @@
 
 use super::program_list::PROGRAMS;
 use super::word::Word;
+use super::wrapper_list::WRAPPERS;
 
 /// A program that may run others.
 #[derive(Debug)]
@@ -23,7 +24,8 @@ pub(super) enum Kind {
     /// It runs others by some options and subcommands only.
     Tool {
         /// Options that run something or write where they say; long ones also when cut short, short
-        /// ones also among others (`-xf`). `=` stands for every word with that character.
+        /// ones also among others (`-xf`). `=` stands for every word with that character, `@` for
+        /// every word that begins with it, which names a file of further options.
         options: &'static [&'static str],
         /// Subcommands that do.
         subcommands: &'static [&'static str],
@@ -36,12 +38,12 @@ pub(super) enum Kind {
 pub(in super::super) fn program(name: &str) -> Option<&'static Program> {
     let base = base_name(name);
     let plain = base.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
-    let named = |name: &str| {
-        PROGRAMS
-            .iter()
-            .find(|program| program.names.contains(&name))
-    };
+    let named = |name: &str| all().find(|program| program.names.contains(&name));
     named(base).or_else(|| named(plain))
+}
+
+fn all() -> impl Iterator<Item = &'static Program> {
+    WRAPPERS.iter().chain(PROGRAMS)
 }
 
 /// The last part of a program's path.
@@ -72,6 +74,9 @@ impl Program {
             return true;
         }
         if options.contains(&"=") && text.contains('=') {
+            return true;
+        }
+        if options.contains(&"@") && text.starts_with('@') {
             return true;
         }
         if !text.starts_with('-') {
@@ -105,8 +110,8 @@ fn is_option(name: &str, option: &str) -> bool {
     }
     let letters = option.trim_start_matches('-');
     if letters.chars().count() > 1 {
-        // Long options with one dash, such as those of `find`.
-        return name == option;
+        // Long options with one dash, such as those of `find`; some programs take two as well.
+        return name == option || name.strip_prefix('-') == Some(option);
     }
     let cluster = name.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
     cluster.is_some_and(|cluster| cluster.contains(letters))
@@ -151,6 +156,12 @@ mod tests {
             ("tar", "--to-comm"),
             ("sed", "-ni"),
             ("make", "SHELL=/tmp/x"),
+            ("git", "-o/etc/cron.d/x"),
+            ("tcpdump", "-z"),
+            ("hg", "--config=alias.x=!y"),
+            ("gcc", "@options"),
+            ("gcc", "-o"),
+            ("go", "--exec"),
         ] {
             assert!(hazard(name, word), "{name} {word}");
         }
@@ -169,7 +180,7 @@ mod tests {
 
     #[test]
     fn no_name_stands_twice() {
-        let mut names: Vec<&str> = PROGRAMS.iter().flat_map(|it| it.names).copied().collect();
+        let mut names: Vec<&str> = super::all().flat_map(|it| it.names).copied().collect();
         let all = names.len();
         names.sort_unstable();
         names.dedup();

@@ -47,6 +47,26 @@ const NOT_ALLOWED: &[(&str, &str)] = &[
     ("git config *", "git config alias.x '!reboot'"),
     ("git rebase *", "git rebase -x reboot main"),
     ("git submodule *", "git submodule foreach reboot"),
+    ("git remote-ext *", "git remote-ext x 'sh -c reboot'"),
+    ("git archive *", "git archive -o /etc/cron.d/x HEAD"),
+    ("git archive *", "git archive --output=/etc/cron.d/x HEAD"),
+    ("git bundle *", "git bundle create /etc/cron.d/x HEAD"),
+    ("hg log *", "hg log --config alias.log='!reboot'"),
+    ("svn diff *", "svn diff --diff-cmd reboot"),
+    ("gh alias *", "gh alias set x '!reboot'"),
+    ("gh *", "gh alias set x '!reboot'"),
+    ("run-parts *", "run-parts /tmp/x"),
+    ("tcpdump -r *", "tcpdump -r x -z reboot"),
+    ("gcc main.c *", "gcc main.c @options"),
+    ("gcc main.c *", "gcc main.c -o /etc/cron.d/x"),
+    ("go test *", "go test --exec reboot"),
+    ("ip netns *", "ip netns exec x reboot"),
+    ("docker container *", "docker container exec x reboot"),
+    ("service *", "service ../../tmp/x start"),
+    (
+        "curl https://x.org/*",
+        "curl https://x.org/a --dump-header /etc/x",
+    ),
     ("find *", "find . -exec rm {} +"),
     ("find . *", "find . -name x -exec rm {} ;"),
     ("find . *", "find . -name x -exec rm {} \\;"),
@@ -419,4 +439,112 @@ fn patterns_that_cannot_keep_what_they_suggest_are_told_with_better_ones() {
     // Arguments of other tools are no commands.
     policy.rules[0].pattern = "cache_execute(git *)".parse().unwrap();
     assert_eq!(policy.warnings(), []);
+}
+
+/// Under a rule that allows the whole tool: what a rule denies, and commands that become it.
+const BECOME_DENIED: &[(&str, &[&str])] = &[
+    (
+        "*/etc/shadow*",
+        &[
+            "cat /etc/shado?",
+            "cat /etc/sha*",
+            "x=shadow; cat /etc/$x",
+            "for f in shadow; do cat /etc/$f; done",
+            "cat /etc/\"$(echo shadow)\"",
+            "cat ~/../etc/shad*",
+            "cd /etc; cat shadow",
+        ],
+    ),
+    (
+        "systemctl stop *",
+        &[
+            "x=stop; systemctl $x db",
+            "systemctl $(echo stop) db",
+            "systemctl sto? db",
+            "systemctl s* db",
+        ],
+    ),
+];
+
+fn whole_tool(deny: &str) -> Policy {
+    let rule = |pattern: &str, decision| Rule {
+        pattern: pattern.parse().unwrap(),
+        decision,
+    };
+    let deny = format!("bash_tool({deny})");
+    Policy {
+        rules: vec![
+            rule("bash_tool", Decision::Allow),
+            rule(&deny, Decision::Deny),
+        ],
+        default: Defaults::default(),
+    }
+}
+
+#[test]
+fn what_a_shell_may_expand_to_what_is_denied_is_asked_about() {
+    for (deny, commands) in BECOME_DENIED {
+        let policy = whole_tool(deny);
+        for command in *commands {
+            assert_eq!(decision(&policy, command), Decision::Ask, "{command}");
+        }
+        for command in ["ls *.txt", "wc -l notes.md", "cd src && cargo test"] {
+            assert_eq!(decision(&policy, command), Decision::Allow, "{command}");
+        }
+    }
+}
+
+/// How a piece of a word may be written so that a shell makes the piece of it.
+fn hidden(piece: &str, how: u8) -> String {
+    match how % 6 {
+        0 => "?".repeat(piece.chars().count()),
+        1 => "*".to_owned(),
+        2 => "$x".to_owned(),
+        3 => "\"$x\"".to_owned(),
+        4 => format!("$(echo {piece})"),
+        _ => format!("'{piece}'"),
+    }
+}
+
+proptest::proptest! {
+    /// However a part of a denied command is hidden, what expands to it is not allowed.
+    #[test]
+    fn nothing_that_expands_to_what_is_denied_is_allowed(
+        row in 0_usize..6,
+        from in 0_usize..24,
+        length in 1_usize..8,
+        how in 0_u8..6,
+        again in 0_u8..6,
+    ) {
+        let (deny, command) = [
+            ("*/etc/shadow*", "cat /etc/shadow"),
+            ("cat /etc/shadow", "cat /etc/shadow"),
+            ("systemctl stop *", "systemctl stop db"),
+            ("*token*", "grep x -- my.token a.b"),
+            ("cp * /data/*", "cp a.txt /data/b.txt"),
+            ("rm -rf *", "rm -rf build"),
+        ][row];
+        let policy = whole_tool(deny);
+        proptest::prop_assert_eq!(decision(&policy, command), Decision::Deny);
+        // The program stays; of its arguments a part of one word is hidden, and one more.
+        let (program, arguments) = command.split_once(' ').unwrap();
+        let mut words: Vec<String> = arguments.split(' ').map(str::to_owned).collect();
+        let count = words.len();
+        for (at, how) in [(from % count, how), ((from + 1) % count, again)]
+            .into_iter()
+            .take(count)
+        {
+            let word = words[at].clone();
+            let start = from % word.len();
+            let end = (start + length).min(word.len());
+            let piece = &word[start..end];
+            // No name of a file has a slash in it.
+            let is_path = piece.contains('/') && how < 2;
+            let piece = hidden(piece, if is_path { 2 } else { how });
+            words[at] = format!("{}{piece}{}", &word[..start], &word[end..]);
+        }
+        let command = format!("{program} {}", words.join(" "));
+        let decided = decision(&policy, &command);
+        proptest::prop_assert_ne!(decided, Decision::Allow, "{}", command);
+    }
 }

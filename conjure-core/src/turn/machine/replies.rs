@@ -1,5 +1,7 @@
 //! What becomes of a reply: kept, acted on, continued, or begun again.
 
+use std::collections::HashMap;
+
 use super::{Judge, Machine, ModelFailure, announced, limit};
 use crate::chat::{
     Content, ErrorEvent, Event, FunctionCall, Message, Meta, Response, Role, StopReason,
@@ -151,6 +153,8 @@ impl Machine {
 
     /// A provider may send an id twice, or none; a call's id is unique in its thread.
     pub(super) fn unique_call_ids(&mut self, response: &mut Response) {
+        // Where to go on counting: a reply may have one id thousands of times.
+        let mut next: HashMap<String, u64> = HashMap::new();
         for part in &mut response.parts {
             let Content::FunctionCall(call) = &mut part.content else {
                 continue;
@@ -161,10 +165,13 @@ impl Machine {
                 } else {
                     &call.call_id
                 };
-                let fresh = (1u64..)
-                    .map(|n| format!("{stem}_{n}"))
-                    .find(|id| !self.call_ids.contains(id));
-                call.call_id = fresh.unwrap_or_default();
+                let n = next.entry(stem.to_owned()).or_insert(1);
+                let mut fresh = format!("{stem}_{n}");
+                while self.call_ids.contains(&fresh) {
+                    *n += 1;
+                    fresh = format!("{stem}_{n}");
+                }
+                call.call_id = fresh;
             }
             self.call_ids.insert(call.call_id.clone());
         }

@@ -169,6 +169,11 @@ impl Reply for Message {
         }
     }
 
+    fn too_large(&mut self, found: &str) {
+        self.ended = false;
+        failure::too_large(&mut self.error, found);
+    }
+
     fn heard(&self) -> bool {
         self.heard
     }
@@ -276,7 +281,7 @@ impl Message {
     /// `message_start`, or a whole message. Blocks in it are finished: replies with programmatic
     /// tool calls come like that.
     fn start(&mut self, message: &Value, out: &mut Vec<StreamEvent>) {
-        let text = |name: &str| message.get(name).and_then(Value::as_str);
+        let text = |of: &str| message.get(of).and_then(Value::as_str).map(stream::name);
         let id = text("id").map(str::to_owned);
         if mem::replace(&mut self.started, true) {
             if id != self.response.id {
@@ -293,6 +298,10 @@ impl Message {
             .into_iter()
             .flatten()
         {
+            if self.blocks.len() >= MOST_PARTS {
+                self.too_large(TOO_MANY);
+                break;
+            }
             self.blocks.push(Block::new(None, block.clone()));
             self.announce_newest(out);
             self.close(self.blocks.len() - 1, out);
@@ -306,7 +315,7 @@ impl Message {
     fn block_start(&mut self, data: &Value, out: &mut Vec<StreamEvent>) {
         let index = index_of(data);
         if self.blocks.len() >= MOST_PARTS {
-            self.protocol(TOO_MANY);
+            self.too_large(TOO_MANY);
             return;
         }
         if self.blocks.iter().any(|b| b.index == index && !b.whole) {

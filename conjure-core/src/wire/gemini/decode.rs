@@ -223,6 +223,11 @@ impl Reply for Chunks {
         }
     }
 
+    fn too_large(&mut self, found: &str) {
+        self.unreadable = true;
+        failure::too_large(&mut self.error, found);
+    }
+
     fn heard(&self) -> bool {
         self.heard
     }
@@ -255,10 +260,11 @@ impl Reply for Chunks {
 impl Chunks {
     fn take<P: Form>(&mut self, chunk: &mut Chunk<'_, P>, out: &mut Vec<StreamEvent>) {
         if self.id.is_empty() {
-            self.id.push_str(chunk.response_id.str());
+            self.id.push_str(stream::name(chunk.response_id.str()));
         }
         if self.response.model.is_empty() {
-            self.response.model.push_str(chunk.model_version.str());
+            let model = stream::name(chunk.model_version.str());
+            self.response.model.push_str(model);
         }
         for candidate in chunk.candidates.iter_mut().flat_map(Few::iter_mut) {
             if candidate.index.unwrap_or_default().0 == 0 {
@@ -291,7 +297,7 @@ impl Chunks {
         let parts = candidate.content.iter_mut();
         for part in parts.flat_map(|said| said.parts.iter_mut()) {
             if self.pieces.len() >= MOST_PARTS {
-                self.protocol(TOO_MANY);
+                self.too_large(TOO_MANY);
                 return;
             }
             if !part.join(&mut self.pieces, out) {

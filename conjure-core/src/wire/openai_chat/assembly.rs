@@ -10,6 +10,7 @@ use crate::chat::{Content, Part, Sidecar, StreamEvent};
 use crate::wire::fill::{Fields, set, skip};
 use crate::wire::openai::unwrapped;
 use crate::wire::scan::{Few, Loose};
+use crate::wire::stream::MOST_PARTS;
 
 /// A delta, or a whole message, read in place.
 #[derive(Default)]
@@ -117,6 +118,10 @@ impl Assembly {
                 return false;
             };
             for fragment in fragments.iter() {
+                if self.calls.len() > MOST_PARTS {
+                    // Whoever counts them says so.
+                    break;
+                }
                 self.calls.take(fragment, out);
             }
         }

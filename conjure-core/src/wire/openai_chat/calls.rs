@@ -124,8 +124,8 @@ impl Calls {
             None => {
                 let at = self.0.len().checked_sub(1)?;
                 let is_other = self.0.get(at).is_some_and(|call| {
-                    let readable = serde_json::from_str::<Value>(&call.arguments).is_ok();
-                    !name.is_empty() && !call.name.is_empty() && (name != call.name || readable)
+                    let readable = || serde_json::from_str::<Value>(&call.arguments).is_ok();
+                    !name.is_empty() && !call.name.is_empty() && (name != call.name || readable())
                 });
                 (!is_other).then_some(at)
             }

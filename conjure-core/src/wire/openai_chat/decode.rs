@@ -153,6 +153,11 @@ impl Reply for Chunks {
         }
     }
 
+    fn too_large(&mut self, found: &str) {
+        self.done = false;
+        failure::too_large(&mut self.error, found);
+    }
+
     fn heard(&self) -> bool {
         self.heard
     }
@@ -200,10 +205,10 @@ impl Chunks {
         if self.response.id.is_none()
             && let Some(id) = chunk.id.as_str().filter(|id| !id.is_empty())
         {
-            self.response.id = Some(id.to_owned());
+            self.response.id = Some(stream::name(id).to_owned());
         }
         if self.response.model.is_empty() {
-            chunk.model.str().clone_into(&mut self.response.model);
+            stream::name(chunk.model.str()).clone_into(&mut self.response.model);
         }
         for choice in chunk.choices.iter_mut().flat_map(Few::iter_mut) {
             if choice.index.unwrap_or_default().0 != 0 {
@@ -215,7 +220,7 @@ impl Chunks {
                 self.protocol("a tool call that cannot be read");
             }
             if self.message.calls() > MOST_PARTS {
-                self.protocol(TOO_MANY);
+                self.too_large(TOO_MANY);
             }
             if let Some(reason) = choice
                 .finish_reason

@@ -134,7 +134,7 @@ impl Reply for Items {
         };
         self.heard = true;
         if self.items.len() > MOST_PARTS {
-            self.protocol(TOO_MANY);
+            self.too_large(TOO_MANY);
             return;
         }
         let kind = event.kind.as_str().unwrap_or(name);
@@ -211,6 +211,11 @@ impl Reply for Items {
         }
     }
 
+    fn too_large(&mut self, found: &str) {
+        self.ended = false;
+        failure::too_large(&mut self.error, found);
+    }
+
     fn heard(&self) -> bool {
         self.heard
     }
@@ -256,10 +261,10 @@ impl Items {
 
     fn name(&mut self, object: &Object<'_>) {
         if let Some(id) = object.id.as_str() {
-            self.response.id = Some(id.to_owned());
+            self.response.id = Some(stream::name(id).to_owned());
         }
         if let Some(model) = object.model.as_str() {
-            model.clone_into(&mut self.response.model);
+            stream::name(model).clone_into(&mut self.response.model);
         }
         let model = self.asked.as_deref().unwrap_or(&self.response.model);
         self.signer.family = model_family(model);
@@ -311,6 +316,10 @@ impl Items {
             Some((_, _, text)) => text.push_str(delta),
             None => {
                 // Pieces of a thought are joined like that in the end.
+                if item.texts.len() >= MOST_PARTS {
+                    self.too_large(TOO_MANY);
+                    return;
+                }
                 if field.is_thought() && item.texts.iter().any(|(_, _, text)| !text.is_empty()) {
                     before = "\n\n";
                 }
@@ -380,6 +389,10 @@ impl Items {
     fn finish(&mut self, object: &Object<'_>, out: &mut Vec<StreamEvent>) {
         self.name(object);
         for (index, item) in (0..).zip(object.output.iter().flatten()) {
+            if self.items.len() >= MOST_PARTS {
+                self.too_large(TOO_MANY);
+                break;
+            }
             let is_done = |known: &Item| known.index == index && known.done.is_some();
             if self.items.iter().any(is_done) {
                 continue;

@@ -2,8 +2,9 @@
 //! and clients that follow for a while and leave.
 
 use std::fmt;
+use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,10 +18,16 @@ use crate::random::Random;
 
 /// After so many turns a session begins a new thread, so that requests do not grow.
 const TURNS_OF_A_THREAD: u64 = 5;
+/// What the native skill reads.
+const LOG: &str = "2026-01-02T03:04:05Z ERROR it broke\n";
 /// Percent of turns with a call, that are cancelled, and that somebody follows.
 const WITH_CALL: u64 = 30;
 const CANCELLED: u64 = 5;
 const FOLLOWED: u64 = 30;
+/// How often a session that waits looks whether it is over.
+const LOOK: Duration = Duration::from_millis(200);
+/// One in so many sessions has a server of MCP of its own, a process; the others share one.
+const OF_ITS_OWN: usize = 10;
 /// The most of the turns that may fail, in percent: none but by accident.
 const MOST_FAILED: u64 = 1;
 
@@ -42,18 +49,45 @@ pub(crate) struct Turns {
 
 impl Load {
     /// Makes the sessions.
-    pub(crate) fn new(api: Api, model: &str, work: &Path, options: &Options) -> Result<Self> {
+    ///
+    /// `mcp`: the program of a server of MCP, and the address of one that all share.
+    pub(crate) fn new(
+        api: Api,
+        model: &str,
+        work: &Path,
+        mcp: (&Path, String),
+        options: &Options,
+    ) -> Result<Self> {
         let auth = json!({
             "name": "key", "provider": "anthropic", "kind": "api_key", "secret": "a-key-of-nobody",
             "base_url": model,
         });
         post(api, "/api/v1/auths", &auth)?;
-        let new = json!({
-            "auth": "key", "model": "claude-sonnet-4-5", "working_dir": work,
-            "tools": { "backend": [{ "kind": "local" }], "policy": { "allow": ["*"] } },
-        });
-        let made = (0..options.sessions).map(|_| {
-            let made = post(api, "/api/v1/sessions", &new)?;
+        let (program, shared) = mcp;
+        let new = |dir: &Path, number: usize| {
+            let server = if number % OF_ITS_OWN == 0 {
+                json!({ "command": program })
+            } else {
+                json!({ "url": shared })
+            };
+            json!({
+                "auth": "key", "model": "claude-sonnet-4-5", "working_dir": dir,
+                "tools": {
+                    "backend": [
+                        { "kind": "local" },
+                        { "kind": "native", "skills": ["log-fetcher"] },
+                        { "kind": "mcp", "config": { "servers": { "notes": server } } },
+                    ],
+                    "policy": { "allow": ["*"] },
+                },
+            })
+        };
+        let made = (0..options.sessions).map(|number| {
+            // Each in a directory of its own, since all of them write a file of the same name.
+            let dir = work.join(number.to_string());
+            fs::create_dir_all(&dir)?;
+            fs::write(dir.join("app.log"), LOG)?;
+            let made = post(api, "/api/v1/sessions", &new(&dir, number))?;
             let id = text(&made, "id").context("a session without an id")?;
             Ok(id.to_owned())
         });
@@ -66,26 +100,31 @@ impl Load {
         })
     }
 
-    /// A turn with a call in each session.
+    /// A turn with a call of each kind in each session.
     pub(crate) fn one_turn_each(&self) -> Result<()> {
         self.on_all(|session, _| {
-            let turn = self.begin(session, CALLS)?;
-            self.end_of(&turn)
+            for said in CALLS {
+                let turn = self.begin(session, said)?;
+                self.end_of(&turn)?;
+            }
+            Ok(())
         })
     }
 
-    /// Turns until a moment.
-    pub(crate) fn drive(&self, until: Instant) -> Result<Turns> {
+    /// Turns until it is over.
+    pub(crate) fn drive(&self, is_over: &AtomicBool) -> Result<Turns> {
         self.on_all(|session, random| {
             let begun = Instant::now();
             // Not all at the same time.
             let millis = u64::try_from(self.pace.as_millis()).unwrap_or(u64::MAX);
             let mut due = begun + Duration::from_millis(random.below(millis.max(1)));
             for turn in 1.. {
-                if due >= until {
+                while Instant::now() < due && !is_over.load(Ordering::Relaxed) {
+                    thread::sleep(LOOK.min(due.saturating_duration_since(Instant::now())));
+                }
+                if is_over.load(Ordering::Relaxed) {
                     break;
                 }
-                thread::sleep(due.saturating_duration_since(Instant::now()));
                 due = Instant::now() + self.pace;
                 self.turn(session, random)?;
                 if turn % TURNS_OF_A_THREAD == 0 {
@@ -121,10 +160,11 @@ impl Load {
 
     /// A turn of any kind, to its end.
     fn turn(&self, session: &str, random: &mut Random) -> Result<()> {
-        let said = match random.percent(WITH_CALL) {
-            true => CALLS,
-            false => "What is new?",
-        };
+        let which = random.below(CALLS.len() as u64);
+        let call = CALLS.get(usize::try_from(which)?).copied();
+        let said = call
+            .filter(|_| random.percent(WITH_CALL))
+            .unwrap_or("What is new?");
         let begun = self.begin(session, said)?;
         if random.percent(CANCELLED) {
             let path = format!("/api/v1/sessions/{session}/cancel");

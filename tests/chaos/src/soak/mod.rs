@@ -11,14 +11,15 @@ mod slope;
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
-use conjure_kit::{Signal, Workspace, cli};
+use conjure_kit::{MockMcp, Signal, Workspace, cli};
 use serde_json::Value;
 
-use crate::http::Api;
+use crate::http::{Api, TOKEN};
 use load::{Load, Turns};
 use model::Model;
 use process::Snapshot;
@@ -26,22 +27,30 @@ use slope::Slope;
 
 /// The most that memory may grow, in MiB an hour.
 const MOST_GROWTH: f64 = 0.5;
-/// How often the server is looked at.
-const LOOK: Duration = Duration::from_secs(2);
-/// The share of the time at the beginning in which caches fill, whose memory does not count.
-const WARM_UP: f64 = 0.25;
+/// The share of the time at the beginning in which caches fill, whose memory does not count: with 200
+/// sessions that takes some minutes.
+const WARM_UP: f64 = 0.5;
 /// How long the server has to put down what the last turns needed.
 const SETTLE: Duration = Duration::from_secs(120);
-/// The package of the executor of commands.
-const LOCAL: &str = "conjure-backend-local";
+/// The plugins of the sessions: the executor of commands, MCP servers and a native skill.
+const PLUGINS: [&str; 3] = [
+    "conjure-backend-local",
+    "conjure-backend-mcp",
+    "conjure-skill-log-fetcher",
+];
 
 /// What to do.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     /// How many sessions.
     pub sessions: usize,
-    /// For how long they have turns.
+    /// For how long they have turns, at least.
     pub time: Duration,
+    /// For how long at most: until the growth that is allowed can be told from nothing. Where it
+    /// cannot then either, that is a failure. None ends after `time`, whatever can be told.
+    pub until_told: Option<Duration>,
+    /// How often the server is looked at.
+    pub look: Duration,
     /// How long it is from one turn of a session to its next.
     pub pace: Duration,
     /// Says how things stand.
@@ -52,6 +61,8 @@ pub struct Options {
 #[derive(Debug)]
 pub struct Report {
     memory: Slope,
+    /// Whether it has to tell how memory grows.
+    must_tell: bool,
     started: Snapshot,
     highest: Snapshot,
     ended: Snapshot,
@@ -64,11 +75,15 @@ pub struct Report {
 /// When the server does not start, ends by itself, or does not answer.
 pub fn run(options: &Options) -> Result<Report> {
     let workspace = Workspace::new()?;
-    workspace.add_plugin(LOCAL)?;
+    for plugin in PLUGINS {
+        workspace.add_plugin(plugin)?;
+    }
+    let (program, shared) = (MockMcp::program()?, MockMcp::over_http(&[])?);
     let model = Model::start()?;
     let server = cli(["serve", "--json", "--listen", "127.0.0.1:0"])
         .workspace(&workspace)
-        .deadline(options.time + Duration::from_secs(3_600))
+        .env("CONJURE_TOKEN", TOKEN)
+        .deadline(options.most() + Duration::from_secs(3_600))
         .start()?;
     let said = server.wait_for_lines(1)?;
     let said: Value = serde_json::from_str(said.lines().next().unwrap_or_default())?;
@@ -78,37 +93,49 @@ pub fn run(options: &Options) -> Result<Report> {
     let pid = server.pid().context("the server has no process")?;
     let look = || Snapshot::of(pid.as_raw_nonzero().get());
 
-    let load = Load::new(Api(address), &model.url(), &workspace.work(), options)?;
+    let work = workspace.work();
+    let mcp = (program.as_path(), shared.url());
+    let load = Load::new(Api(address), &model.url(), &work, mcp, options)?;
     // Each session has had a turn: what it keeps for its life is there.
     load.one_turn_each()?;
-    let started = settled(&look, None)?;
+    anyhow::ensure!(
+        model.failed_calls() == 0,
+        "{} calls failed before anything was measured",
+        model.failed_calls()
+    );
+    let started = settled(&look, options.look, None)?;
     (options.say)(&format!("started: {started}"));
 
     let begun = Instant::now();
     let mut samples = Vec::new();
     let mut highest = started;
+    let is_over = AtomicBool::new(false);
     let turns = thread::scope(|scope| {
-        let driving = scope.spawn(|| load.drive(begun + options.time));
+        let driving = scope.spawn(|| load.drive(&is_over));
         let mut next = begun;
         let mut said = begun;
         while !driving.is_finished() {
-            next += LOOK;
+            next += options.look;
             thread::sleep(next.saturating_duration_since(Instant::now()));
-            let now = look()?;
+            let now = look().inspect_err(|_| is_over.store(true, Ordering::Relaxed))?;
             highest = highest.highest(&now);
             samples.push((begun.elapsed().as_secs_f64() / 3_600.0, now.memory_mib));
             if said.elapsed() > Duration::from_secs(60) {
                 said = Instant::now();
                 (options.say)(&format!("{:>5.0} s: {now}", begun.elapsed().as_secs_f64()));
             }
+            let is_well = || slope(&samples).is_some_and(|slope| slope.is_within(MOST_GROWTH));
+            let time = begun.elapsed();
+            if time >= options.most() || (time >= options.time && is_well()) {
+                is_over.store(true, Ordering::Relaxed);
+            }
         }
         driving
             .join()
             .map_err(|_| anyhow!("the load ended early"))?
     })?;
-    let skipped = (samples.len() as f64 * WARM_UP) as usize;
-    let memory = Slope::of(samples.get(skipped..).unwrap_or_default());
-    let ended = settled(&look, Some(&started))?;
+    let memory = slope(&samples);
+    let ended = settled(&look, options.look, Some(&started))?;
     server.signal(Signal::TERM);
     let output = server.wait()?;
     anyhow::ensure!(
@@ -118,6 +145,7 @@ pub fn run(options: &Options) -> Result<Report> {
     );
     Ok(Report {
         memory: memory.context("the time was too short to see a slope")?,
+        must_tell: options.until_told.is_some(),
         started,
         highest,
         ended,
@@ -126,11 +154,15 @@ pub fn run(options: &Options) -> Result<Report> {
 }
 
 /// How the server is when it has nothing to do: what it was before, or what it is after a while.
-fn settled(look: &impl Fn() -> Result<Snapshot>, before: Option<&Snapshot>) -> Result<Snapshot> {
+fn settled(
+    look: &impl Fn() -> Result<Snapshot>,
+    pause: Duration,
+    before: Option<&Snapshot>,
+) -> Result<Snapshot> {
     let until = Instant::now() + SETTLE;
     let mut last = look()?;
     loop {
-        thread::sleep(LOOK);
+        thread::sleep(pause);
         let now = look()?;
         let is_quiet = match before {
             Some(before) => now.is_back_to(before),
@@ -143,11 +175,30 @@ fn settled(look: &impl Fn() -> Result<Snapshot>, before: Option<&Snapshot>) -> R
     }
 }
 
+/// How memory grows once caches are full.
+fn slope(samples: &[(f64, f64)]) -> Option<Slope> {
+    let skipped = (samples.len() as f64 * WARM_UP) as usize;
+    Slope::of(samples.get(skipped..).unwrap_or_default())
+}
+
+impl Options {
+    fn most(&self) -> Duration {
+        self.until_told
+            .map_or(self.time, |most| most.max(self.time))
+    }
+}
+
 impl Report {
     /// What is beyond its bound, in words; nothing when all is well.
     #[must_use]
     pub fn failures(&self) -> Vec<String> {
         let mut failures = Vec::new();
+        if self.must_tell && !self.memory.tells(MOST_GROWTH) {
+            failures.push(format!(
+                "the time was too short to tell: memory grows by {} MiB an hour",
+                self.memory
+            ));
+        }
         if self.memory.per_hour - 2.0 * self.memory.error > MOST_GROWTH {
             failures.push(format!(
                 "memory grows by {} MiB an hour, and {MOST_GROWTH} are allowed",
@@ -171,7 +222,7 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "memory   {} MiB an hour", self.memory)?;
-        if 2.0 * self.memory.error > MOST_GROWTH {
+        if !self.memory.tells(MOST_GROWTH) {
             writeln!(
                 f,
                 "         the time was too short to tell {MOST_GROWTH} MiB an hour from nothing"

@@ -36,6 +36,20 @@ impl Slope {
     }
 }
 
+impl Slope {
+    /// Whether its error is small enough to say that it is beyond this bound, or that a growth as
+    /// large as the bound would have been seen.
+    pub(crate) fn tells(&self, bound: f64) -> bool {
+        2.0 * self.error <= bound || self.per_hour - 2.0 * self.error > bound
+    }
+
+    /// Whether its error is small enough to say that it is within this bound. What seems to be beyond
+    /// it may still be caches that fill.
+    pub(crate) fn is_within(&self, bound: f64) -> bool {
+        2.0 * self.error <= bound && self.per_hour - 2.0 * self.error <= bound
+    }
+}
+
 impl fmt::Display for Slope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:+.2} ± {:.2}", self.per_hour, self.error)
@@ -71,6 +85,16 @@ mod tests {
             .collect();
         let slope = Slope::of(&noise).unwrap();
         assert!(slope.per_hour.abs() < 3.0 * slope.error, "{slope}");
+    }
+
+    #[test]
+    fn a_slope_tells_a_bound_when_its_error_is_small_or_it_is_far_beyond() {
+        let tells = |per_hour, error| Slope { per_hour, error }.tells(0.5);
+        assert!(tells(0.1, 0.2) && tells(9.0, 3.0));
+        assert!(!tells(0.1, 0.3) && !tells(6.0, 3.0));
+        let is_within = |per_hour, error| Slope { per_hour, error }.is_within(0.5);
+        assert!(is_within(0.1, 0.2) && is_within(-9.0, 0.2));
+        assert!(!is_within(9.0, 0.2) && !is_within(0.1, 0.3));
     }
 
     #[test]

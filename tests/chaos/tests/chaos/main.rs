@@ -11,4 +11,5 @@
 mod followers;
 mod kills;
 mod seen;
+mod soak;
 mod streams;

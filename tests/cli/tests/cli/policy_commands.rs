@@ -69,6 +69,27 @@ fn a_command_is_judged_by_what_a_shell_would_run_of_it() {
     ];
     assert_eq!(decided(&workspace, &both, "ls"), "allow");
     assert_eq!(decided(&workspace, &both, "$x -rf /"), "ask");
+    for (deny, command, expected) in [
+        ("*(*/etc/shadow*)", "cat /etc/shado?", "ask"),
+        ("*(*/etc/shadow*)", "x=shadow; cat /etc/$x", "ask"),
+        (
+            "*(*/etc/shadow*)",
+            "for f in shadow; do cat /etc/$f; done",
+            "ask",
+        ),
+        ("*(*/etc/shadow*)", "cd /etc && cat shadow", "ask"),
+        ("*(*/etc/shadow*)", "wc -l *.md", "allow"),
+        ("*(systemctl stop *)", "systemctl $(echo stop) db", "ask"),
+        ("*(systemctl stop *)", "systemctl sto? db", "ask"),
+        ("*(systemctl stop *)", "systemctl status db", "allow"),
+    ] {
+        let both = ["--allow", "local_bash_tool", "--deny", deny];
+        assert_eq!(
+            decided(&workspace, &both, command),
+            expected,
+            "{deny}: {command}"
+        );
+    }
 }
 
 #[test]

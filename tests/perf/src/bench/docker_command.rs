@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::on_runtime;
-use crate::figure::{Figure, short};
+use crate::figure::{Figure, TIMES, short};
 use crate::measured::Place;
 use crate::samples::{Samples, us};
 use crate::shipped::Shipped;
@@ -126,16 +126,11 @@ impl Session {
             Figure::new("docker_command", "ms", &samples, &method)
                 .at_most(TARGET)
                 .note(note),
-            Figure::single("docker_command_ratio", "times", share(&samples), ratio)
+            Figure::single("docker_command_ratio", TIMES, share(&samples), ratio)
                 .at_most(TARGET / EXEC),
             Figure::new("docker_command_rested", "ms", &rested, at_rest).at_most(TARGET),
-            Figure::single(
-                "docker_command_rested_ratio",
-                "times",
-                share(&rested),
-                ratio,
-            )
-            .at_most(TARGET / EXEC),
+            Figure::single("docker_command_rested_ratio", TIMES, share(&rested), ratio)
+                .at_most(TARGET / EXEC),
         ])
     }
 

@@ -11,7 +11,7 @@ use conjure_skill_sdk::protocol::{Bash, BashOutput, ExecutorInit, Request, op};
 use serde::Serialize;
 
 use super::on_runtime;
-use crate::figure::{Figure, short};
+use crate::figure::{Figure, TIMES, short};
 use crate::measured::Place;
 use crate::samples::{Samples, us};
 use crate::shipped::Shipped;
@@ -87,7 +87,7 @@ impl Executor {
              `/bin/sh -c` with the same environment and both streams read, in turn; the ratio of \
              the medians."
         );
-        let mut figure = Figure::new(name, "x", &pairs, &method).at_most(TARGET);
+        let mut figure = Figure::new(name, TIMES, &pairs, &method).at_most(TARGET);
         figure.value = ratio;
         Ok(figure.note(format!(
             "{} µs against {} µs; the quick tenth of each: {} µs against {} µs, {} x.",

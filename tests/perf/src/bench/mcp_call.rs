@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::on_runtime;
-use crate::figure::{Figure, short};
+use crate::figure::{Figure, TIMES, short};
 use crate::mcp_client::McpClient;
 use crate::samples::{Samples, us};
 use crate::shipped::Shipped;
@@ -61,7 +61,7 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
                       official Rust SDK's client to a second process of the same server, in turn; \
                       the median of both, divided.";
         let ratio = through.median() / floor.median();
-        let figure = Figure::single("mcp_call", "×", ratio, method).at_most(TARGET);
+        let figure = Figure::single("mcp_call", TIMES, ratio, method).at_most(TARGET);
         Ok(vec![figure.note(format!(
             "{} µs against {} µs; the quick tenth: {} against {}.",
             short(through.median()),

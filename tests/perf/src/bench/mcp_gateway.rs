@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde_json::json;
 
 use super::on_runtime;
-use crate::figure::{Figure, short};
+use crate::figure::{Figure, TIMES, short};
 use crate::mcp_client::McpClient;
 use crate::samples::{Samples, us};
 use crate::shipped::Shipped;
@@ -84,8 +84,7 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
             Figure::single("mcp_gateway", "µs", added, method)
                 .at_most(TARGET)
                 .note(note),
-            Figure::single("mcp_gateway_ratio", "times", added / bare, ratio)
-                .at_most(TARGET / BARE),
+            Figure::single("mcp_gateway_ratio", TIMES, added / bare, ratio).at_most(TARGET / BARE),
         ])
     })
 }

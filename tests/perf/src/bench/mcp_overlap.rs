@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::mcp_call::mcp;
 use super::on_runtime;
-use crate::figure::{Figure, short};
+use crate::figure::{Figure, TIMES, short};
 use crate::samples::{Samples, ms};
 use crate::shipped::Shipped;
 
@@ -57,7 +57,7 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
                       to its answer; the median, over the median of a turn with the slowest of \
                       these calls alone.";
         let ratio = whole.median() / slowest.median();
-        let figure = Figure::single("mcp_overlap", "×", ratio, method).at_most(TARGET);
+        let figure = Figure::single("mcp_overlap", TIMES, ratio, method).at_most(TARGET);
         Ok(vec![figure.note(format!(
             "{} ms together; alone: {} ms.",
             short(whole.median()),

@@ -13,7 +13,7 @@ use conjure_core::routing::{Naming, RoutingTable};
 use conjure_core::wire::{Endpoint, Wire, model_family};
 use serde_json::json;
 
-use crate::figure::{Figure, short};
+use crate::figure::{Figure, TIMES, short};
 use crate::samples::{Samples, ms, timed};
 use crate::shipped::Shipped;
 
@@ -61,7 +61,7 @@ fn measure(target: &Target) -> Result<Figure> {
     let name = format!("wire_encode_{}", wire_name(wire));
     let method = "compile and Wire::encode at turn 200 over the same at turn 100, taken in turn; a \
                   turn is a question, a signed thought, a call, its result and an answer.";
-    Ok(Figure::new(&name, "times", &twice.over(&once), method)
+    Ok(Figure::new(&name, TIMES, &twice.over(&once), method)
         .at_most(TARGET)
         .note(format!(
             "Turn 100: {} ms, {} KiB; turn 200: {} ms, {} KiB.",

@@ -1,0 +1,317 @@
+//! What the words of a command may become when a shell expands them: what a rule that denies looks
+//! at beside the words as they are written.
+//!
+//! Every reading here is a set of texts that holds each text which the expansion may be, and more:
+//! a variable and the output of a command may be anything, names of files anything that the pattern
+//! allows, several of them too. Whether a rule may be for one of them is then a question about two
+//! sets. Only for commands whose programs are known; knows no file and no variable.
+
+use super::super::paths;
+use super::word::{Piece, Word};
+use super::{Script, SimpleCommand, base_name};
+
+/// How many words of a command are looked at one by one as paths in another directory.
+const MOST_MOVED: usize = 32;
+
+/// A part of a set of texts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Atom {
+    Char(char),
+    /// Any text, also none.
+    Any,
+    /// Any text without a slash, also none.
+    Name,
+}
+
+type Atoms = Vec<Atom>;
+
+impl Script {
+    /// Whether a command of it may become, by expansion or in the directory that it goes to, a text
+    /// that fits `pattern`, where `*` stands for any run of characters.
+    pub(in super::super) fn may_become(&self, pattern: &str) -> bool {
+        let pattern: Vec<char> = pattern.chars().collect();
+        let fits = |reading: &Atoms| meets(&pattern, reading);
+        let expanded = || self.commands.iter().filter(|command| is_expanded(command));
+        if expanded().any(|command| readings(command, None).iter().any(fits)) {
+            return true;
+        }
+        // Only a rule about paths can be for a name in another directory.
+        if !pattern.contains(&'/') || !self.moves() {
+            return false;
+        }
+        let directory = self.directory();
+        let moved = |command: &SimpleCommand| readings(command, Some(&directory));
+        self.commands
+            .iter()
+            .any(|command| moved(command).iter().any(fits))
+    }
+
+    /// The directory that a script goes to: any, if it goes to several or to one that is not known.
+    fn directory(&self) -> Atoms {
+        let mut moving = self.commands.iter().filter(|command| {
+            let program = command.program();
+            matches!(program, Some("cd" | "pushd" | "popd"))
+        });
+        let (Some(first), None) = (moving.next(), moving.next()) else {
+            return vec![Atom::Any];
+        };
+        match first.words.as_slice() {
+            [_, target] if !target.shown().starts_with('-') => atoms(target),
+            _ => vec![Atom::Any],
+        }
+    }
+}
+
+/// Whether some word of a command may become another one.
+fn is_expanded(command: &SimpleCommand) -> bool {
+    let targets = command.redirects.iter().map(|redirect| &redirect.target);
+    // What a loop sets a variable to has no text: the words that use it are looked at.
+    let values = command.assignments.iter().map(|set| &set.value);
+    let values = values.filter(|value| !value.shown().is_empty());
+    let mut words = command.words.iter().chain(targets).chain(values);
+    words.any(|word| word.text().is_none() || word.has_glob() || has_home(word.shown()))
+}
+
+/// Whether a shell may put a home directory in.
+fn has_home(text: &str) -> bool {
+    text.starts_with('~') || text.contains("=~") || text.contains(":~")
+}
+
+/// The texts of a command, as those of [`super::readings`]: with its program's bare name, with its
+/// files, with paths resolved; in another directory, if one is given.
+fn readings(command: &SimpleCommand, directory: Option<&Atoms>) -> Vec<Atoms> {
+    let mut readings = Vec::new();
+    let words: Vec<Atoms> = command.words.iter().map(atoms).collect();
+    let targets: Vec<Atoms> = command
+        .redirects
+        .iter()
+        .map(|redirect| atoms(&redirect.target))
+        .collect();
+    let Some(directory) = directory else {
+        for set in &command.assignments {
+            let mut reading = chars(&format!("{}=", set.name));
+            reading.extend(atoms(&set.value));
+            readings.push(reading);
+        }
+        push(command, &words, &targets, &mut readings);
+        return readings;
+    };
+    let inside = |word: &Atoms| match word.first() {
+        Some(Atom::Char('/' | '-')) | None => word.clone(),
+        Some(_) => {
+            let mut path = directory.clone();
+            path.push(Atom::Char('/'));
+            path.extend(word);
+            path
+        }
+    };
+    let targets: Vec<Atoms> = targets.iter().map(inside).collect();
+    let all: Vec<Atoms> = words.iter().take(1).cloned().collect::<Vec<_>>();
+    let all = all.into_iter().chain(words.iter().skip(1).map(inside));
+    push(command, &all.collect::<Vec<_>>(), &targets, &mut readings);
+    for at in 1..words.len().min(MOST_MOVED) {
+        let mut one = words.clone();
+        if let Some(word) = one.get_mut(at) {
+            *word = inside(word);
+        }
+        push(command, &one, &targets, &mut readings);
+    }
+    readings
+}
+
+fn push(command: &SimpleCommand, words: &[Atoms], targets: &[Atoms], out: &mut Vec<Atoms>) {
+    for target in targets {
+        out.extend([target.clone(), resolved(target)]);
+    }
+    let program = command.program().unwrap_or_default();
+    for first in [program, base_name(program)] {
+        let rest = words.get(1..).unwrap_or_default();
+        let written = joined(first, rest);
+        let resolved_rest: Vec<Atoms> = rest.iter().map(resolved).collect();
+        let mut with_files = written.clone();
+        for (redirect, target) in command.redirects.iter().zip(targets) {
+            with_files.extend(chars(&format!(" {} ", redirect.operator)));
+            with_files.extend(target);
+        }
+        let first = if paths::is_path(first) {
+            &paths::resolved(first)
+        } else {
+            first
+        };
+        out.extend([written, with_files, joined(first, &resolved_rest)]);
+    }
+}
+
+fn joined(program: &str, words: &[Atoms]) -> Atoms {
+    let mut text = chars(program);
+    for word in words {
+        // What may be anything may be no word at all, and then has no blank either.
+        if word.as_slice() != [Atom::Any] {
+            text.push(Atom::Char(' '));
+        }
+        text.extend(word);
+    }
+    text
+}
+
+fn chars(text: &str) -> Atoms {
+    text.chars().map(Atom::Char).collect()
+}
+
+/// What a word may become.
+fn atoms(word: &Word) -> Atoms {
+    let Some(pieces) = word.pieces().filter(|_| !word.globs_dots()) else {
+        return vec![Atom::Any];
+    };
+    let mut atoms = Vec::with_capacity(pieces.len());
+    let mut before = None;
+    let mut is_home = false;
+    for piece in pieces {
+        let atom = match piece {
+            Piece::Char('~') if matches!(before, None | Some('=' | ':')) => {
+                is_home = true;
+                Atom::Any
+            }
+            Piece::Char('/') => {
+                is_home = false;
+                Atom::Char('/')
+            }
+            // The name of a user whose home it is.
+            Piece::Char(_) if is_home => continue,
+            Piece::Char(c) => Atom::Char(*c),
+            Piece::Star | Piece::AnyChar => Atom::Name,
+        };
+        before = Some(piece.as_char());
+        atoms.push(atom);
+    }
+    if word.has_glob() {
+        // The names of further files, each of them a word.
+        let is_path = atoms.contains(&Atom::Char('/'));
+        atoms.push(if is_path { Atom::Any } else { Atom::Name });
+    }
+    atoms
+}
+
+/// A path resolved by its text, as [`paths::resolved`] does it. A part that may be anything stays,
+/// because `..` behind it does not lead to what stands before it.
+fn resolved(path: &Atoms) -> Atoms {
+    let is_absolute = path.first() == Some(&Atom::Char('/'));
+    let mut parts: Vec<&[Atom]> = Vec::new();
+    let up = [Atom::Char('.'), Atom::Char('.')];
+    for part in path.split(|atom| *atom == Atom::Char('/')) {
+        match part {
+            [] | [Atom::Char('.')] => {}
+            part if *part == up => match parts.last() {
+                Some(last) if last.contains(&Atom::Any) => {}
+                Some(last) if **last != up => {
+                    parts.pop();
+                }
+                None if is_absolute => {}
+                _ => parts.push(part),
+            },
+            part => parts.push(part),
+        }
+    }
+    let mut path: Atoms = is_absolute.then_some(Atom::Char('/')).into_iter().collect();
+    path.extend(parts.join(&Atom::Char('/')));
+    path
+}
+
+/// Whether a text of the set fits the pattern. `at[i]`: whether what was read so far may have fitted
+/// the first `i` characters of the pattern.
+fn meets(pattern: &[char], set: &[Atom]) -> bool {
+    let mut at = vec![false; pattern.len() + 1];
+    if let Some(first) = at.first_mut() {
+        *first = true;
+    }
+    skip_stars(pattern, &mut at);
+    for atom in set {
+        let mut next = vec![false; at.len()];
+        let mut reaches = false;
+        for (i, is_here) in at.iter().enumerate() {
+            let wanted = pattern.get(i);
+            reaches |= is_here;
+            let (stays, goes_on) = match atom {
+                Atom::Char(c) => (
+                    *is_here && wanted == Some(&'*'),
+                    *is_here && wanted == Some(c),
+                ),
+                Atom::Any | Atom::Name => (reaches, false),
+            };
+            if let Some(place) = next.get_mut(i) {
+                *place |= stays;
+            }
+            if let Some(place) = next.get_mut(i + 1) {
+                *place |= goes_on;
+            }
+            if *atom == Atom::Name && wanted == Some(&'/') {
+                reaches = false;
+            }
+        }
+        at = next;
+        skip_stars(pattern, &mut at);
+    }
+    at.last().copied().unwrap_or_default()
+}
+
+/// A star may stand for no text.
+fn skip_stars(pattern: &[char], at: &mut [bool]) {
+    for (i, wanted) in pattern.iter().enumerate() {
+        if *wanted == '*'
+            && at.get(i).copied().unwrap_or_default()
+            && let Some(place) = at.get_mut(i + 1)
+        {
+            *place = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_command_may_become_is_found() {
+        for (pattern, command) in [
+            ("*/etc/shadow*", "cat /etc/shado?"),
+            ("*/etc/shadow*", "cat /etc/sha*"),
+            ("*/etc/shadow*", "cat /et*/shad*"),
+            ("*/etc/shadow*", "cat /*/../etc/shad*w"),
+            ("*/etc/shadow*", "x=shadow; cat /etc/$x"),
+            ("*/etc/shadow*", "for f in shadow; do cat /etc/$f; done"),
+            ("*/etc/shadow*", "cat \"/etc/$x\""),
+            ("*/etc/shadow*", "cat < /etc/shado?"),
+            ("*/etc/shadow*", "dd if=/etc/shado?"),
+            ("*/etc/shadow*", "cd /etc; cat shadow"),
+            ("*/etc/shadow*", "cd /; cd etc; cat shadow"),
+            ("*/etc/shadow*", "cd /etc && cat < shadow"),
+            ("cat /data/.ssh/*", "cat ~/.ssh/id"),
+            ("cat /data/.ssh/*", "cat ~someone/.ssh/id"),
+            ("cat /etc/shadow", "cat ~/../etc/shadow"),
+            ("systemctl stop *", "x=stop; systemctl $x db"),
+            ("systemctl stop *", "systemctl $(echo stop) db"),
+            ("systemctl stop *", "systemctl sto? db"),
+            ("systemctl stop *", "/bin/systemctl sto* db"),
+            ("systemctl db", "systemctl $x db"),
+            ("rm -rf *", "rm *"),
+        ] {
+            assert!(Script::read(command).may_become(pattern), "{command}");
+        }
+    }
+
+    #[test]
+    fn what_no_rule_can_be_for_is_left_alone() {
+        for (pattern, command) in [
+            ("systemctl stop *", "ls *.txt"),
+            ("systemctl stop *", "systemctl status *"),
+            ("*/etc/shadow*", "wc -l *.md"),
+            ("*/etc/shadow*", "cat 'shado?'"),
+            ("*/etc/shadow*", "cd src && cat shadow"),
+            ("*/etc/shadow*", "for f in a b; do ls; done"),
+            ("git push *", "cd \"$x\" && git status"),
+            ("rm -rf *", "git log $x"),
+        ] {
+            assert!(!Script::read(command).may_become(pattern), "{command}");
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! `cargo xtask sanitize`: the tests of the ABI and the SDK with the address sanitizer.
+//!
+//! Those two crates hold the `unsafe` of the product that is not one line long. Their tests make
+//! plugins in the test's own process, call them through the ABI and drop what came back, so that a
+//! buffer that is used after it was freed, freed twice or leaked is seen. Undefined behaviour that
+//! touches no wrong memory is not: that would be for Miri, which a nightly Rust has not by itself.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::fuzz::nightly_cargo;
+use crate::repo;
+
+/// The packages whose tests run.
+const PACKAGES: [&str; 2] = ["conjure-abi", "conjure-skill-sdk"];
+/// With a target that is named, flags are for what runs there and not for build scripts and macros.
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+
+pub(crate) fn run() -> Result<()> {
+    if let Some(why) = missing() {
+        anyhow::bail!("{why}");
+    }
+    repo::run(&mut command(repo::root()))
+}
+
+/// Why it cannot run on this machine, and what to do.
+pub(crate) fn missing() -> Option<String> {
+    let is_there = repo::succeeds(&mut nightly_cargo(&["--version"]));
+    (!is_there).then(|| {
+        "there is no nightly Rust; `rustup toolchain install nightly --profile minimal` installs it"
+            .to_owned()
+    })
+}
+
+fn command(root: PathBuf) -> Command {
+    let mut command = nightly_cargo(&["test", "--lib", "--tests", "--target", TARGET]);
+    for package in PACKAGES {
+        command.args(["--package", package]);
+    }
+    command
+        .args(["--target-dir", "target/sanitized"])
+        .current_dir(root)
+        .env("RUSTFLAGS", "-Zsanitizer=address")
+        // Snapshots are compared and not written.
+        .env("INSTA_UPDATE", "no");
+    command
+}
