@@ -197,6 +197,8 @@ struct CancelTurn {
     /// The follow-ups that wait never begin.
     #[serde(default)]
     drop_queued: bool,
+    /// Only this turn, whether it runs or waits; others go on.
+    turn: Option<String>,
 }
 
 /// List the turns of a session, the newest first
@@ -293,7 +295,7 @@ async fn get(
     Ok(Json(run.into()))
 }
 
-/// CancelTurn the turn that runs in a session; what came so far is kept
+/// Cancel the turn that runs in a session; what came so far is kept
 ///
 /// Where nothing runs, nothing happens.
 #[utoipa::path(post, path = "/api/v1/sessions/{session}/cancel", operation_id = "cancel_turn",
@@ -304,6 +306,10 @@ async fn cancel(
     Named(Ref(id)): Named<Ref>,
     Sent(body): Sent<CancelTurn>,
 ) -> Result<StatusCode, Problem> {
-    app.manager.cancel(&id, body.drop_queued).await?;
+    match (body.turn, body.drop_queued) {
+        (None, drop_queued) => app.manager.cancel(&id, drop_queued).await?,
+        (Some(turn), false) => app.manager.cancel_turn(&id, &turn).await?,
+        (Some(_), true) => return Err(Problem::invalid("give either `turn` or `drop_queued`")),
+    }
     Ok(StatusCode::NO_CONTENT)
 }

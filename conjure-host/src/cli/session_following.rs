@@ -75,7 +75,9 @@ impl Following<'_> {
             .events(&turn.thread, after, self.attended)
             .await?;
         let mut events = Ahead::new(events);
-        let (mut began, mut cancelled) = (false, false);
+        let (mut began, mut cancelled, mut is_over) = (false, false, false);
+        let over = self.sessions.wait(&turn.id);
+        tokio::pin!(over);
         let mut made = BTreeSet::new();
         loop {
             let event = tokio::select! {
@@ -87,10 +89,18 @@ impl Following<'_> {
                     if std::mem::replace(&mut cancelled, true) {
                         return Ok(Until::Over(made));
                     }
-                    self.sessions.cancel(self.session, true).await?;
+                    self.sessions.cancel_turn(self.session, &turn.id).await?;
                     continue;
                 }
                 event = events.next() => event?,
+                // A turn that was dropped while it waited for others tells nothing of itself.
+                over = &mut over, if !began && !is_over => {
+                    is_over = true;
+                    if over?.started_at_ms.is_none() {
+                        return Ok(Until::Over(made));
+                    }
+                    continue;
+                }
             };
             let Some(event) = event else {
                 return Ok(Until::Over(made));
@@ -109,7 +119,7 @@ impl Following<'_> {
                 if self.leaves {
                     return Ok(Until::Left(signal));
                 }
-                self.sessions.cancel(self.session, true).await?;
+                self.sessions.cancel_turn(self.session, &turn.id).await?;
                 cancelled = true;
             }
             if matches!(&event, Event::Done { turn_id, .. } if *turn_id == turn.id) {

@@ -299,18 +299,18 @@ pub(crate) async fn cancel(
     args: &Cancel,
 ) -> Result<Exit, Failure> {
     let view = sessions.manager().get(&args.session).await?;
+    // Also where no turn runs: a summary may be on its way.
+    sessions.cancel(&view.id, args.queued).await?;
     let Some(turn) = view.turn else {
-        if args.queued {
-            sessions.cancel(&view.id, true).await?;
-        }
         if global.json {
             output::json(&json!({ "turn": null }));
+        } else if args.queued && view.queued > 0 {
+            aside("Nothing runs in it; what waited never begins.");
         } else {
-            aside("Nothing runs in it.");
+            aside("No turn runs in it.");
         }
         return Ok(Exit::Fine);
     };
-    sessions.cancel(&view.id, args.queued).await?;
     let run = sessions.wait(&turn).await?;
     if global.json {
         output::json(&json!({ "turn": run.id, "state": run.state.as_str() }));

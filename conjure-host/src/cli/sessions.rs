@@ -129,6 +129,14 @@ impl Sessions {
         }
     }
 
+    /// Ends one turn.
+    pub(crate) async fn cancel_turn(&self, session: &str, turn_id: &str) -> Result<(), Failure> {
+        match &self.server {
+            Some(server) => Ok(server.cancel_turn(session, turn_id).await?),
+            None => Ok(self.manager.cancel_turn(session, turn_id).await?),
+        }
+    }
+
     /// The calls that wait for a decision.
     pub(crate) async fn approvals(&self, session: &str) -> Result<Vec<Approval>, Failure> {
         Ok(match &self.server {

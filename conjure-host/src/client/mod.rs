@@ -132,6 +132,16 @@ impl Server {
         self.ask(Method::POST, &path, Some(body)).await.map(drop)
     }
 
+    /// Ends a turn of a session, whether it runs or waits.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    pub async fn cancel_turn(&self, session: &str, turn_id: &str) -> Result<(), ServerError> {
+        let path = format!("sessions/{session}/cancel");
+        let body = json!({ "turn": turn_id });
+        self.ask(Method::POST, &path, Some(body)).await.map(drop)
+    }
+
     /// Changes a session.
     ///
     /// # Errors

@@ -192,11 +192,11 @@ impl Keeper {
                 let _ = done.send(said);
             }
             Ask::Adopt => self.adopt().await,
-            Ask::Cancel { drop_queued, done } => {
-                if drop_queued {
+            Ask::Cancel { what, done } => {
+                if what.drop_queued {
                     self.adopt().await;
                 }
-                self.cancel(drop_queued).await;
+                self.cancel(what).await;
                 let _ = done.send(());
             }
             Ask::Approvals(done) => {

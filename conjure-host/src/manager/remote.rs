@@ -3,6 +3,8 @@
 //!
 //! What a person fills in at a question's form never goes this way: it is written down nowhere.
 
+use std::time::Duration;
+
 use conjure_core::chat::Message;
 use conjure_core::turn::{Decision, When};
 use serde::de::DeserializeOwned;
@@ -10,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::approvals::Scope;
+use super::requests::CancelRequest;
 use super::terms::TurnTerms;
 use super::view::SessionPatch;
 use super::{Manager, ManagerError, QuestionReply};
@@ -27,7 +30,8 @@ pub(super) enum Remote {
     },
     Cancel {
         session: String,
-        drop_queued: bool,
+        #[serde(flatten)]
+        what: CancelRequest,
     },
     Approvals {
         session: String,
@@ -74,6 +78,31 @@ pub(super) enum Remote {
         thread: ThreadId,
         session: Option<String>,
     },
+}
+
+/// How long a process has to answer what it took, and how long where it asks a model for it.
+const ANSWER: Duration = Duration::from_secs(1);
+const MODEL: Duration = Duration::from_secs(300);
+/// The same where a thread is opened or closed for it, with its backends.
+const OPENING: Duration = Duration::from_secs(15);
+
+impl Remote {
+    fn patience(&self) -> Duration {
+        match self {
+            Self::Cancel { .. }
+            | Self::Approvals { .. }
+            | Self::Decide { .. }
+            | Self::Questions { .. }
+            | Self::Dismiss { .. } => ANSWER,
+            Self::Say { .. }
+            | Self::Update { .. }
+            | Self::End { .. }
+            | Self::Release { .. }
+            | Self::Leave { .. }
+            | Self::Unfold { .. } => OPENING,
+            Self::Compact { .. } => MODEL,
+        }
+    }
 }
 
 /// Why another process did not do what it was asked.
@@ -211,7 +240,8 @@ impl Manager {
             elsewhere("it speaks of things that this version does not know")
         };
         let body = serde_json::to_string(remote).map_err(odd)?;
-        match self.inner.store.request(owner, &body).await? {
+        let patience = remote.patience();
+        match self.inner.store.request(owner, &body, patience).await? {
             Reply::Answer(answer) => {
                 let answered: Answered = serde_json::from_str(&answer).map_err(odd)?;
                 serde_json::from_value(answered.map_err(ManagerError::Remote)?).map_err(odd)
@@ -245,11 +275,8 @@ impl Manager {
                 message,
                 terms,
             } => json(self.begin_here(&session, turn_id, message, terms).await?),
-            Remote::Cancel {
-                session,
-                drop_queued,
-            } => {
-                self.cancel_here(&session, drop_queued).await;
+            Remote::Cancel { session, what } => {
+                self.cancel_here(&session, what).await;
                 nothing
             }
             Remote::Approvals { session } => json(self.approvals_here(&session).await),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use conjure_core::chat::Message;
 use conjure_core::routing::RoutingTable;
 use conjure_core::turn::{Decision, When};
+use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use super::approvals::{Approval, Scope};
@@ -16,6 +17,16 @@ use crate::store::{Session as Row, ThreadId};
 
 /// An answer to give.
 pub(super) type Done<T> = oneshot::Sender<T>;
+
+/// What of a session is cancelled.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct CancelRequest {
+    /// Only this turn, whether it runs or waits; without it the one that runs.
+    #[serde(default)]
+    pub(super) turn: Option<String>,
+    /// What waits never begins.
+    pub(super) drop_queued: bool,
+}
 
 /// What is asked of a session's keeper.
 pub(super) enum Ask {
@@ -29,7 +40,7 @@ pub(super) enum Ask {
     /// Take over what waited in a process that is gone.
     Adopt,
     Cancel {
-        drop_queued: bool,
+        what: CancelRequest,
         done: Done<()>,
     },
     Approvals(Done<Vec<Approval>>),

@@ -6,7 +6,7 @@ use conjure_core::chat::Message;
 use serde::{Deserialize, Serialize};
 
 use super::remote::Remote;
-use super::requests::Ask;
+use super::requests::{Ask, CancelRequest};
 use super::terms::{TurnRequest, TurnTerms};
 use super::{Manager, ManagerError};
 use crate::store::{Run, RunState, RunsOf, Signal, Signals, ThreadId};
@@ -151,19 +151,44 @@ impl Manager {
     /// # Errors
     /// [`ManagerError::NotFound`], and the store's.
     pub async fn cancel(&self, session: &str, drop_queued: bool) -> Result<(), ManagerError> {
+        let what = CancelRequest {
+            turn: None,
+            drop_queued,
+        };
+        self.cancel_what(session, what).await
+    }
+
+    /// Ends a turn, whether it runs or waits for others; those go on. What came so far is kept.
+    /// Where it is over, nothing happens.
+    ///
+    /// # Errors
+    /// [`ManagerError::NotFound`], and the store's.
+    pub async fn cancel_turn(&self, session: &str, turn_id: &str) -> Result<(), ManagerError> {
+        let what = CancelRequest {
+            turn: Some(turn_id.to_owned()),
+            drop_queued: false,
+        };
+        self.cancel_what(session, what).await
+    }
+
+    async fn cancel_what(&self, session: &str, what: CancelRequest) -> Result<(), ManagerError> {
         let session = self.id_of(session).await?;
         let remote = || Remote::Cancel {
             session: session.clone(),
-            drop_queued,
+            what: what.clone(),
         };
         if self.at_owner::<()>(&session, remote).await?.is_none() {
-            self.cancel_here(&session, drop_queued).await;
+            self.cancel_here(&session, what).await;
         }
         Ok(())
     }
 
-    pub(super) async fn cancel_here(&self, session: &str, drop_queued: bool) {
-        let ask = |done| Ask::Cancel { drop_queued, done };
+    pub(super) async fn cancel_here(&self, session: &str, what: CancelRequest) {
+        let drop_queued = what.drop_queued;
+        let ask = |done| Ask::Cancel {
+            what: what.clone(),
+            done,
+        };
         if drop_queued && !self.inner.closing.is_cancelled() {
             // Also what waited in a process that is gone.
             let _ = self.ask(session, ask).await;

@@ -17,9 +17,7 @@ use super::{Inner, Manager, ManagerError};
 use crate::auths::{AuthName, MCP_SECRETS};
 use crate::outlook::Outlooks;
 use crate::session::{PolicySpec, SessionSpec, check_compact_at};
-use crate::store::{
-    JsonText, RunState, RunsOf, SavedAuth, Session as Row, StoreError, Thread, ThreadId,
-};
+use crate::store::{JsonText, RunState, SavedAuth, Session as Row, StoreError, Thread, ThreadId};
 
 impl Manager {
     /// Saves a new session.
@@ -252,16 +250,25 @@ impl Inner {
         if here != Status::default() {
             return Ok(here);
         }
-        let newest = self.store.runs(RunsOf::Session(session), None, 1).await?;
-        let running = newest
-            .into_iter()
-            .find(|run| run.state == RunState::Running);
-        Ok(running.map_or_else(Status::default, |run| Status {
-            state: SessionState::Running,
-            turn: Some(run.id),
-            thread: Some(run.thread),
-            queued: 0,
-        }))
+        let runs = self.store.open_runs(session).await?;
+        let queued = runs
+            .iter()
+            .filter(|run| run.state == RunState::Queued)
+            .count();
+        let running = runs.into_iter().find(|run| run.state == RunState::Running);
+        let status = Status {
+            queued,
+            ..Status::default()
+        };
+        Ok(match running {
+            Some(run) => Status {
+                state: SessionState::Running,
+                turn: Some(run.id),
+                thread: Some(run.thread),
+                ..status
+            },
+            None => status,
+        })
     }
 
     /// A saved auth by its id or its name.

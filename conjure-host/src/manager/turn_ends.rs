@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::keeper::{Keeper, Opening, Waiting};
+use super::requests::CancelRequest;
 use super::runs::end_of;
 use crate::session::{Answer, ApprovalMode, ChatError};
 use crate::store::{RunState, Spent, ThreadId};
@@ -52,18 +53,34 @@ impl Keeper {
         }
     }
 
-    pub(super) async fn cancel(&mut self, drop_queued: bool) {
-        if drop_queued {
+    pub(super) async fn cancel(&mut self, what: CancelRequest) {
+        if what.drop_queued {
             self.drop_waiting(RunState::Cancelled, "it was dropped before it began")
                 .await;
+        }
+        if let Some(only) = &what.turn {
+            if let Some(at) = self.waiting.iter().position(|turn| turn.turn_id == *only) {
+                self.waiting.remove(at);
+                let why = Some("it was cancelled before it began");
+                self.end_run(only, RunState::Cancelled, None, why).await;
+                return;
+            }
+            let opens = self.opening.as_ref().map(|opening| &opening.turn.turn_id);
+            let runs = self.running.as_ref().map(|running| &running.turn_id);
+            if opens != Some(only) && runs != Some(only) {
+                return;
+            }
         }
         if let Some(Opening { turn, .. }) = self.opening.take() {
             let why = Some("it was cancelled before it began");
             self.end_run(&turn.turn_id, RunState::Cancelled, None, why)
                 .await;
         }
-        if let (Some(open), Some(running)) = (&self.open, &mut self.running) {
+        if let Some(running) = &mut self.running {
             running.goes_on = false;
+        }
+        // Also where no turn runs: a summary that somebody asked for may be on its way.
+        if let Some(open) = &self.open {
             open.opened.live.session.cancel(false).await;
         }
     }
@@ -101,7 +118,7 @@ impl Keeper {
 
     /// Ends the turn that runs, what came so far is kept, and closes the thread.
     pub(super) async fn leave(&mut self) {
-        self.cancel(false).await;
+        self.cancel(CancelRequest::default()).await;
         if let Some(running) = &mut self.running {
             let answer = match tokio::time::timeout(ENDING, &mut running.answer).await {
                 Ok(Ok(answer)) => answer,

@@ -19,8 +19,8 @@ const ASKING: &str = "ask another process";
 const ANSWERING: &str = "answer another process";
 /// How long a process has to take a request.
 const TAKING: Duration = Duration::from_millis(900);
-/// How long it has to answer one that it took: it may have to ask a model.
-const ANSWER: Duration = Duration::from_secs(300);
+/// How often is looked whether a process that took a request still lives.
+const ALIVE: Duration = Duration::from_millis(500);
 /// How often is looked where no word of the answer comes.
 const LOOK: Duration = Duration::from_millis(100);
 /// After how long nobody comes back for a request, in milliseconds.
@@ -98,15 +98,22 @@ impl Store {
         Ok((!is_dead(&row)?).then_some(Owner::of(&row)?))
     }
 
-    /// Asks another process, and waits for its answer.
+    /// Asks another process, and waits for its answer: once it took the request, for so long, or
+    /// until it is gone.
     ///
     /// # Errors
     /// What the database says; whether it was done is not known then.
-    pub async fn request(&self, to: &Owner, body: &str) -> Result<Reply, StoreError> {
+    pub async fn request(
+        &self,
+        to: &Owner,
+        body: &str,
+        patience: Duration,
+    ) -> Result<Reply, StoreError> {
         let mut signals = self.signals();
         let id = uuid::Uuid::now_v7().to_string();
         self.make_request(&id, to, body).await?;
         let begun = Instant::now();
+        let mut looked = begun;
         loop {
             let sql = "SELECT taken, answer FROM requests WHERE id = $1";
             let Some(row) = self.one(sql, [id.as_str().into()]).await? else {
@@ -120,11 +127,24 @@ impl Store {
             if !is_taken && begun.elapsed() > TAKING && self.forget_request(&id, false).await? {
                 return Ok(Reply::NotTaken);
             }
-            if begun.elapsed() > ANSWER {
+            if is_taken && begun.elapsed() > patience {
                 return Ok(Reply::NoAnswer);
+            }
+            if is_taken && looked.elapsed() > ALIVE {
+                looked = Instant::now();
+                if self.is_gone(to).await? {
+                    return Ok(Reply::NoAnswer);
+                }
             }
             let _ = tokio::time::timeout(LOOK, signals.next()).await;
         }
+    }
+
+    /// Whether a process that something was asked of has ended.
+    async fn is_gone(&self, owner: &Owner) -> Result<bool, StoreError> {
+        let sql = "SELECT * FROM writers WHERE id = $1 AND lost = FALSE";
+        let row = self.one(sql, [owner.writer.as_str().into()]).await?;
+        row.map_or(Ok(true), |row| is_dead(&row))
     }
 
     async fn make_request(&self, id: &str, to: &Owner, body: &str) -> Result<(), StoreError> {

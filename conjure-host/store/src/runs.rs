@@ -488,6 +488,17 @@ impl Store {
         Ok(ended)
     }
 
+    /// The runs of a session that are not over, in the order in which they were queued.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn open_runs(&self, session: &str) -> Result<Vec<Run>, StoreError> {
+        let sql = "SELECT * FROM runs WHERE session_id = $1 AND ended_at_ms IS NULL \
+                   ORDER BY queued_at_ms, id";
+        let rows = self.all(sql, [without_nul(session).into()]).await?;
+        rows.iter().map(Run::of).collect()
+    }
+
     /// Runs that are over and may have said something that is not in their thread: they waited,
     /// could not begin, or had only begun. In the order in which they were queued, behind `after`,
     /// at most `limit`.

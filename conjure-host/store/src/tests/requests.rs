@@ -8,12 +8,17 @@ use crate::{Owner, Reply, Run, Signal, Store};
 cases! {
     a_request_is_taken_once_and_answered
     a_request_that_nobody_takes_is_taken_back
+    who_took_a_request_has_so_long_and_no_longer
+    a_request_ends_with_whoever_took_it
     the_owner_of_a_session_says_where_it_is
     what_another_process_writes_is_heard_of
 }
 
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How long an answer is waited for where one comes, and where none does.
+const SOON: Duration = PATIENCE;
+const NOW: Duration = Duration::from_millis(300);
 
 /// A turn of a session that runs in a store.
 async fn owned(store: &Store) -> String {
@@ -34,7 +39,7 @@ async fn a_request_is_taken_once_and_answered(bed: Bed) {
         "it is its own"
     );
     let mut signals = one.signals();
-    let asking = two.request(&owner, "cancel");
+    let asking = two.request(&owner, "cancel", SOON);
     let answering = async {
         let taken = loop {
             let taken = one.take_requests().await.unwrap();
@@ -58,9 +63,42 @@ async fn a_request_that_nobody_takes_is_taken_back(bed: Bed) {
     let (one, two) = (bed.open().await, bed.open().await);
     let session = owned(&one).await;
     let owner = two.session_owner(&session).await.unwrap().unwrap();
-    let reply = two.request(&owner, "cancel").await.unwrap();
+    let reply = two.request(&owner, "cancel", SOON).await.unwrap();
     assert_eq!(reply, Reply::NotTaken);
     assert_eq!(one.take_requests().await.unwrap(), []);
+}
+
+async fn who_took_a_request_has_so_long_and_no_longer(bed: Bed) {
+    let (one, two) = (bed.open().await, bed.open().await);
+    let session = owned(&one).await;
+    let owner = two.session_owner(&session).await.unwrap().unwrap();
+    let asking = two.request(&owner, "cancel", NOW);
+    let (reply, ()) = tokio::join!(asking, taken(&one));
+    assert_eq!(reply.unwrap(), Reply::NoAnswer);
+}
+
+async fn a_request_ends_with_whoever_took_it(bed: Bed) {
+    let (one, two) = (bed.open().await, bed.open().await);
+    let session = owned(&one).await;
+    let owner = two.session_owner(&session).await.unwrap().unwrap();
+    let asking = two.request(&owner, "compact", Duration::from_secs(300));
+    let ending = async {
+        taken(&one).await;
+        one.close().await;
+    };
+    let both = async { tokio::join!(asking, ending) };
+    let (reply, ()) = tokio::time::timeout(PATIENCE, both).await.unwrap();
+    assert_eq!(reply.unwrap(), Reply::NoAnswer);
+}
+
+/// Takes a request, and leaves it at that.
+async fn taken(store: &Store) {
+    let mut signals = store.signals();
+    while store.take_requests().await.unwrap().is_empty() {
+        tokio::time::timeout(PATIENCE, signals.next())
+            .await
+            .unwrap();
+    }
 }
 
 async fn the_owner_of_a_session_says_where_it_is(bed: Bed) {

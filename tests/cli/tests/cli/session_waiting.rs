@@ -1,6 +1,8 @@
 //! Calls of a saved session that wait for a person: denied where nobody can come, waited for where
 //! somebody may, and decided about from another terminal.
 
+use std::time::{Duration, Instant};
+
 use conjure_host::client::Server;
 use conjure_host::store::ThreadId;
 use conjure_kit::{Model, Signal, Workspace};
@@ -17,6 +19,15 @@ fn create(workspace: &Workspace) {
         workspace,
         "session create work --auth claude --model claude-sonnet-4-5",
     );
+}
+
+/// Waits for something that another process does.
+fn until(is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "it never came to be");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// The model lights the lamp and is done.
@@ -166,6 +177,43 @@ fn who_follows_at_a_terminal_is_asked_and_cancels_from_another_one() {
     assert_eq!(workspace.read("lamp").unwrap(), "lit\n");
     let state: Value = show(&workspace, "work")["state"].take();
     assert_eq!(state, "idle");
+    server.signal(Signal::TERM);
+    server.wait().unwrap();
+}
+
+#[test]
+fn a_turn_that_waits_is_dropped_from_another_terminal_and_its_own_ends() {
+    let model = Model::start().unwrap();
+    let workspace = stage(&model);
+    create(&workspace);
+    let server = server(&workspace, "");
+    model.says(
+        Reply::from(Message::new().text("A long story of the sea").deltas(3))
+            .hold(Position::Event(4), "never"),
+    );
+    let say = |text: &str| asks(&workspace, &["--session", "work"], text).start();
+    let first = say("one").unwrap();
+    first.wait_for_stdout("A l").unwrap();
+    let second = say("two").unwrap();
+    // A turn runs, and one waits behind it.
+    let waits = || show(&workspace, "work")["queued"] == json!(1);
+    until(waits);
+    assert_eq!(show(&workspace, "work")["state"], json!("running"));
+    second.signal(Signal::INT);
+    let left = second.wait().unwrap();
+    assert_ne!(left.code, Some(0), "{left:?}");
+    assert_eq!(
+        show(&workspace, "work")["state"],
+        json!("running"),
+        "only its own"
+    );
+    let third = say("three").unwrap();
+    until(waits);
+    done(&workspace, "session cancel work --queued");
+    for run in [first, third] {
+        let ended = run.wait().unwrap();
+        assert_ne!(ended.code, Some(0), "{ended:?}");
+    }
     server.signal(Signal::TERM);
     server.wait().unwrap();
 }
