@@ -30,7 +30,7 @@ pub use file_handles::{
     FilePaths, handles_of_arguments, handles_of_command, with_argument_paths, with_command_paths,
 };
 pub use memory::memory;
-pub use results::{CommandEnd, cut, failure, file_line};
+pub use results::{CommandEnd, cut, file_line};
 pub use room::{Room, cut_point};
 pub(crate) use size::counted;
 pub use size::{entry_tokens, message_tokens, next_input_tokens, tool_tokens, view_tokens};

@@ -78,6 +78,11 @@ impl Output<'_> {
         self.owned(text.to_owned());
     }
 
+    /// Takes a line of the host's about the call in, whole, however much came before it.
+    pub(crate) fn note(&mut self, text: String) {
+        self.parts.push(OutputPart::Text { text });
+    }
+
     fn owned(&mut self, text: String) {
         if text.is_empty() {
             return;
