@@ -21,6 +21,8 @@ pub struct CallReport {
     pub duration: Duration,
     /// Files that it made.
     pub files: Vec<Artifact>,
+    /// Files that were found while it ran, and that it cannot be said to have made.
+    pub beside: Vec<Artifact>,
     /// Data for programs: the structured result, if there is one.
     pub structured: Option<Value>,
     /// What its backend wants to find again when the thread goes on: the instance and the state.
@@ -67,6 +69,7 @@ impl CallReport {
             end,
             duration: Duration::ZERO,
             files: Vec::new(),
+            beside: Vec::new(),
             structured: None,
             state: None,
             spent: Vec::new(),

@@ -12,7 +12,7 @@ use conjure_core::context::{cut, file_line};
 use conjure_skill_sdk::protocol::{FileRef, Part, ToolResult};
 use serde_json::Value;
 
-use crate::artifacts::{Artifact, Artifacts, Fetch, FileError, Writer};
+use crate::artifacts::{Artifact, Artifacts, CallWindow, Fetch, FileError, Found};
 
 /// What is shown of a text at the least, however much came before it.
 const LEAST_SHOWN: usize = 256;
@@ -26,8 +26,8 @@ pub(crate) struct Output<'a> {
     pub(crate) artifacts: &'a Artifacts,
     pub(crate) backend: &'a str,
     pub(crate) fetch: Option<Fetch>,
-    /// The call, among those that may write at the same time; nothing where it may not.
-    pub(crate) writer: Option<Writer<'a>>,
+    /// The call, among those that may write at the same time; nothing where it looks for no files.
+    pub(crate) window: Option<CallWindow<'a>>,
     /// Whether the files that the call tells of while it runs were only found beside it.
     pub(crate) finds_files: bool,
     pub(crate) working_dir: &'a Path,
@@ -38,6 +38,8 @@ pub(crate) struct Output<'a> {
     pub(crate) refused: usize,
     pub(crate) parts: Vec<OutputPart>,
     pub(crate) files: Vec<Artifact>,
+    /// Files that were found meanwhile and that it cannot be said to have made.
+    pub(crate) beside: Vec<Artifact>,
     /// Whether what a plugin says is kept word for word too.
     pub(crate) verbatim: bool,
     pub(crate) said: Option<Box<ToolResult>>,
@@ -127,7 +129,7 @@ impl Output<'_> {
     }
 
     /// Takes a file in that was found beside a command, and tells the model about it where this
-    /// call, or nobody known, made it.
+    /// call made it.
     pub(crate) fn found(&mut self, file: &FileRef) {
         if let Some(artifact) = self.keep_found(file) {
             self.tell(&artifact);
@@ -166,7 +168,15 @@ impl Output<'_> {
             return None;
         }
         let (artifacts, fetch) = (self.artifacts, self.fetch.clone());
-        let found = artifacts.register_found(self.writer.as_ref(), self.backend, file, fetch);
+        let found = artifacts.register_found(self.window.as_ref(), self.backend, file, fetch);
+        let found = found.map(|found| match found {
+            Found::Own(artifact) => Some(artifact),
+            Found::Beside(artifact) => {
+                self.beside.push(artifact);
+                None
+            }
+            Found::Nothing => None,
+        });
         self.listed(found)
     }
 

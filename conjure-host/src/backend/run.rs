@@ -16,7 +16,7 @@ use conjure_core::context::{
     with_command_paths,
 };
 use conjure_core::log::CallEnd;
-use conjure_core::routing::{Effects, PolicyCall, Route};
+use conjure_core::routing::{PolicyCall, Route};
 use conjure_core::turn::no_such_tool;
 use conjure_skill_sdk::protocol::{BackendCall, ToolResult, op};
 use serde::Serialize;
@@ -104,7 +104,7 @@ impl Runner<'_> {
                 }
                 Target::Skill(_) => None,
             },
-            writer: None,
+            window: None,
             finds_files: matches!(target, Target::Executor(..)),
             working_dir: &self.around.working_dir,
             most_bytes: self.most_bytes,
@@ -112,15 +112,16 @@ impl Runner<'_> {
             refused: 0,
             parts: Vec::new(),
             files: Vec::new(),
+            beside: Vec::new(),
             verbatim: self.verbatim,
             said: None,
         };
         let ran = match self.at_once(&underway, target, &mut output) {
             Some(ran) => ran,
             None => {
-                if route.definition.effects != Effects::Read {
-                    output.writer = Some(self.artifacts.writers().begin(&route.backend));
-                }
+                // Whatever a tool says of its effects: what it wrote is not another one's.
+                let finds_files = output.finds_files;
+                output.window = Some(self.artifacts.begin(&route.backend, finds_files));
                 // Behind a pointer, so that a call at once moves next to nothing.
                 Box::pin(self.elsewhere(&underway, target, &mut output)).await
             }
@@ -175,7 +176,9 @@ impl Runner<'_> {
         if let Err(error) = written {
             return Some(Err(underway.not_json(&error)));
         }
+        let window = self.artifacts.begin_in_place(&underway.route.backend);
         let reply = instance.request_in_place(op, &json);
+        drop(window);
         if json.capacity() <= KEPT {
             REQUEST.set(json);
         }
@@ -262,6 +265,7 @@ impl Runner<'_> {
             end,
             duration,
             files: output.files,
+            beside: output.beside,
             structured,
             state,
             spent,
