@@ -18,7 +18,8 @@ use crate::artifacts::{Artifact, Artifacts, CallWindow, Fetch, FileError, Found}
 const LEAST_SHOWN: usize = 256;
 /// The most refusals that the model is told one by one.
 const TOLD_REFUSALS: usize = 5;
-/// The most parts of a result; what is beyond is counted.
+/// The most parts of a result; what is beyond is counted. A text and the file of it behind it, as a
+/// text resource of an MCP server comes, are one.
 const MOST_PARTS: usize = 200;
 
 /// Collects the output of one call.
@@ -51,9 +52,16 @@ impl Output<'_> {
         if self.verbatim {
             self.said = Some(Box::new(result.clone()));
         }
-        let parts = result.content.len();
-        self.parts.reserve_exact(parts.min(MOST_PARTS));
-        for part in result.content.into_iter().take(MOST_PARTS) {
+        self.parts
+            .reserve_exact(result.content.len().min(MOST_PARTS));
+        let (mut parts, mut behind_text) = (0, false);
+        for part in result.content {
+            let is_of_text = behind_text && matches!(part, Part::File { .. });
+            behind_text = matches!(part, Part::Text { .. });
+            parts += usize::from(!is_of_text);
+            if parts > MOST_PARTS {
+                continue;
+            }
             match part {
                 Part::Text { text } => self.owned(text),
                 Part::Image { media_type, data } => self.image(&media_type, &data),
@@ -289,4 +297,52 @@ pub(crate) fn fetch_with(
         }
         .boxed()
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_and_its_file_are_one_part_and_what_is_too_much_is_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let artifacts = Artifacts::new(vec![dir.path().to_owned()], dir.path().join("cache"));
+        let resources = |count: usize| {
+            let pairs = (0..count).flat_map(|number| {
+                let path = dir.path().join(format!("{number}.txt"));
+                std::fs::write(&path, number.to_string()).unwrap();
+                let text = format!("[resource x://{number}]");
+                let file = FileRef::at(path.display().to_string());
+                [Part::Text { text }, Part::File { file }]
+            });
+            ToolResult {
+                content: pairs.collect(),
+                ..ToolResult::default()
+            }
+        };
+        for (count, left_out) in [(MOST_PARTS, None), (MOST_PARTS + 3, Some("[3 more parts"))] {
+            let mut output = Output {
+                artifacts: &artifacts,
+                backend: "mcp",
+                fetch: None,
+                window: None,
+                finds_files: false,
+                working_dir: dir.path(),
+                most_bytes: 1 << 20,
+                used: 0,
+                refused: 0,
+                parts: Vec::new(),
+                files: Vec::new(),
+                beside: Vec::new(),
+                verbatim: false,
+                said: None,
+            };
+            output.tool_result(resources(count));
+            assert_eq!(output.files.len(), MOST_PARTS);
+            let last = output.parts.last().unwrap();
+            let told =
+                matches!(last, OutputPart::Text { text } if text.starts_with("[3 more parts"));
+            assert_eq!(told, left_out.is_some(), "{last:?}");
+        }
+    }
 }
