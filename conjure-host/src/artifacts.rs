@@ -6,8 +6,9 @@
 mod artifact;
 mod copies;
 mod digest;
+mod found;
 mod names;
-mod writers;
+mod windows;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,13 +19,13 @@ use conjure_skill_sdk::protocol::FileRef;
 use futures_util::future::BoxFuture;
 
 pub use artifact::{Artifact, FileError, KnownFile};
+pub(crate) use copies::Arriving;
 pub(crate) use digest::digest_aside;
+pub(crate) use found::{Found, Writes};
 pub use names::{media_type, safe_name};
-pub use writers::UNKNOWN_SOURCE;
-use writers::Wrote;
-pub(crate) use writers::{Writer, Writers};
-
-use copies::Copies;
+pub(crate) use windows::CallWindow;
+pub use windows::UNKNOWN_SOURCE;
+use windows::Worker;
 
 /// Fetches a file from a backend to a path that does not exist yet.
 pub type Fetch =
@@ -42,9 +43,9 @@ pub struct Artifacts {
     /// Where files of the exchange directory have been moved to.
     moved: Mutex<BTreeMap<PathBuf, PathBuf>>,
     files: Mutex<BTreeMap<String, Arc<Held>>>,
-    /// The calls that may write now.
-    writers: Writers,
-    copies: Copies,
+    writes: Arc<Writes>,
+    /// The session, among those that write.
+    worker: Arc<Worker>,
 }
 
 struct Held {
@@ -59,10 +60,15 @@ struct Held {
 impl Artifacts {
     /// No files yet. `roots` are where files may be; `cache` is where remote ones come to.
     pub fn new(roots: Vec<PathBuf>, cache: PathBuf) -> Self {
-        let roots = roots
+        let roots: Vec<PathBuf> = roots
             .into_iter()
             .map(|root| root.canonicalize().unwrap_or(root))
             .collect();
+        let worker = Worker {
+            session: String::new(),
+            dir: Arc::from(roots.first().map_or(Path::new(""), PathBuf::as_path)),
+            is_shared: false,
+        };
         Self {
             roots,
             cache,
@@ -70,33 +76,52 @@ impl Artifacts {
             exchange: None,
             moved: Mutex::default(),
             files: Mutex::new(BTreeMap::new()),
-            writers: Writers::default(),
-            copies: Copies::default(),
+            writes: Arc::default(),
+            worker: Arc::new(worker),
         }
     }
 
-    /// The calls that may write.
-    pub(crate) fn writers(&self) -> &Writers {
-        &self.writers
+    /// A call of this backend begins, and may write. `finds_files`: its executor looks for the files
+    /// that it made.
+    pub(crate) fn begin(&self, backend: &Arc<str>, finds_files: bool) -> CallWindow<'_> {
+        self.writes
+            .windows
+            .begin(&self.worker, backend, finds_files)
     }
 
-    /// The host will put a copy of a file there, under this name or `NUMBER-name`. It is no file
-    /// of whoever finds it.
-    pub(crate) fn expect_copy(&self, handle: &str, from: &Path, name: &str) {
-        let known = self.find(handle).ok().and_then(|held| {
-            let known = held.artifact.lock().unwrap_or_else(PoisonError::into_inner);
-            known.sha256.clone()
-        });
-        let digest = known.or_else(|| digest_aside(from).ok().map(|(sha256, _)| sha256));
-        if let Some(digest) = digest {
-            self.copies.expect(name, &digest);
-        }
+    /// The same for a call that is run on the spot.
+    pub(crate) fn begin_in_place(&self, backend: &Arc<str>) -> CallWindow<'_> {
+        self.writes
+            .windows
+            .begin_in_place(&self.worker, backend, false)
+    }
+
+    /// The host will put a copy of a file there, under this name or a like one. It is no file of
+    /// whoever finds it.
+    pub(crate) fn expect_copy(&self, name: &str) -> Arriving<'_> {
+        self.writes.copies.expect(name)
     }
 
     /// The same, knowing where the host keeps its own files: they are nobody's artifacts.
     #[must_use]
     pub fn beside(mut self, hosts_own: &Path) -> Self {
         self.hosts_own = hosts_own.canonicalize().ok();
+        self
+    }
+
+    /// The same, as the files of this session, the first of whose directories is where it works.
+    /// Behind [`Artifacts::beside`].
+    #[must_use]
+    pub(crate) fn among(mut self, writes: &Arc<Writes>, session: &str) -> Self {
+        let dir = Arc::clone(&self.worker.dir);
+        let own = self.hosts_own.as_ref();
+        let worker = Worker {
+            session: session.to_owned(),
+            is_shared: own.is_none_or(|own| !dir.starts_with(own)),
+            dir,
+        };
+        self.writes = Arc::clone(writes);
+        self.worker = Arc::new(worker);
         self
     }
 
@@ -142,54 +167,6 @@ impl Artifacts {
         fetch: Option<Fetch>,
     ) -> Result<Artifact, FileError> {
         self.take_in(backend, file, fetch, true)
-    }
-
-    /// Takes a file in that was found beside a call, whose backend did not say that it made it.
-    /// Nothing when it is another call's, or a copy of the host's own; of a file that nobody can
-    /// be said to have made the source is [`UNKNOWN_SOURCE`].
-    ///
-    /// # Errors
-    /// As for [`Artifacts::register`].
-    pub(crate) fn register_found(
-        &self,
-        writer: Option<&Writer<'_>>,
-        backend: &str,
-        file: &FileRef,
-        fetch: Option<Fetch>,
-    ) -> Result<Option<Artifact>, FileError> {
-        let Some(path) = file.path.as_deref().map(Path::new) else {
-            return self.register(backend, file, fetch).map(Some);
-        };
-        if self.is_copy(path) {
-            return Ok(None);
-        }
-        let before = self.sha256_at(path);
-        let wrote = writer.map_or(Wrote::Finder, |writer| writer.of(path));
-        let artifact = match wrote {
-            Wrote::Finder => self.take_in(backend, file, fetch, false)?,
-            // That call finds it too, if it has not yet.
-            Wrote::Other(_) => return Ok(None),
-            Wrote::Unknown => self.take_in(UNKNOWN_SOURCE, file, fetch, false)?,
-        };
-        // Of a file that was there already as it is now somebody else has told.
-        let is_news = before.is_none() || before != artifact.sha256;
-        Ok(is_news.then_some(artifact))
-    }
-
-    /// Whether a file is a copy that the host put there, as it was.
-    fn is_copy(&self, path: &Path) -> bool {
-        let sha256 = || digest_aside(path).ok().map(|(sha256, _)| sha256);
-        self.copies.has(path, sha256)
-    }
-
-    /// The hash of the file that is known at a path.
-    fn sha256_at(&self, path: &Path) -> Option<String> {
-        let path = path.canonicalize().ok()?;
-        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        files.values().find_map(|held| {
-            let known = held.artifact.lock().unwrap_or_else(PoisonError::into_inner);
-            (known.path.as_ref() == Some(&path)).then(|| known.sha256.clone())?
-        })
     }
 
     fn take_in(

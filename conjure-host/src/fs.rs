@@ -179,6 +179,19 @@ pub fn create_new(path: impl AsRef<Path>) -> io::Result<std::fs::File> {
     std::fs::File::create_new(path).map_err(|e| named("make", path, &e))
 }
 
+/// Opens a file to write behind what is there; it is made, for its owner only, where it is not.
+///
+/// # Errors
+/// The system's, with the path.
+pub fn append_to(path: impl AsRef<Path>) -> io::Result<std::fs::File> {
+    let path = path.as_ref();
+    let mut options = std::fs::OpenOptions::new();
+    options.append(true).create(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path).map_err(|e| named("open", path, &e))
+}
+
 /// Writes a file where nothing is yet.
 ///
 /// # Errors

@@ -29,7 +29,7 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::artifacts::{Artifact, FileError};
+use crate::artifacts::{Artifact, FileError, Writes};
 use crate::auths::Auths;
 use crate::backend::lease::create_request;
 use crate::backend::questions::Client;
@@ -491,6 +491,7 @@ impl HostBuilder {
                 services: Arc::new(services),
                 log: self.log.unwrap_or_else(|| Arc::new(InMemory::default())),
                 beat: Arc::default(),
+                writes: Arc::new(Writes::beside(&self.data_dir)),
                 data_dir: self.data_dir,
                 asker: self.asker,
                 providers: self.providers,

@@ -8,6 +8,7 @@ use conjure_core::repair::Target;
 use conjure_core::wire::Endpoint;
 use serde_json::{Value, json};
 
+use crate::artifacts::Writes;
 use crate::auths::{AuthError, Auths};
 use crate::backend::Asker;
 use crate::backend::lease::{SkillLease, create_request};
@@ -32,6 +33,8 @@ pub(crate) struct Shared {
     /// Wakes the sessions whose replies stream.
     pub(crate) beat: Arc<Beat>,
     pub(crate) data_dir: PathBuf,
+    /// Which calls run and may write.
+    pub(crate) writes: Arc<Writes>,
     pub(crate) asker: Arc<dyn Asker>,
     pub(crate) providers: BTreeMap<String, Arc<dyn Provider>>,
     pub(crate) models: ModelBook,

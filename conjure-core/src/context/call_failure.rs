@@ -22,6 +22,13 @@ pub struct CallFailure<'a> {
 /// What happened to a call. Reasons may be sentences or parts of one, with a full stop or without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallFailureKind<'a> {
+    /// Not run: the session has no tool of this name that can be used.
+    NoSuchTool {
+        /// Why there is none.
+        reason: &'a str,
+        /// Which tools there are instead, as a sentence.
+        instead: &'a str,
+    },
     /// Not run: the arguments are no JSON object, or do not fit the tool's schema.
     BadArguments {
         /// What is wrong with them.
@@ -44,6 +51,8 @@ pub enum CallFailureKind<'a> {
     },
     /// Not run: its turn was ended first.
     TurnEnded,
+    /// Not run: it was cancelled while it waited for what it needs.
+    CancelledBefore,
     /// Not run: the session's settings changed first.
     SettingsChanged,
     /// Not run: the reply that asked for it was cut short by a limit or by the provider.
@@ -55,19 +64,34 @@ pub enum CallFailureKind<'a> {
         /// Which, and what it is.
         limit: &'a str,
     },
-    /// Not run: what it needs is not there, such as the plugin, a file that it names, or a slot.
+    /// Not run: what it needs is not there, such as the plugin or a file that it names.
     NotReady {
         /// What is missing.
+        reason: &'a str,
+    },
+    /// Not run: too much is going on at once.
+    Busy {
+        /// What there is too much of.
         reason: &'a str,
     },
     /// Not run: the host ended before it was begun.
     HostEndedBefore,
     /// It may have run: the host ended, and its result was never seen.
     HostEndedWhile,
-    /// It ran too long and was ended, with everything that it had started.
+    /// It ran too long and was ended.
     TimedOut {
         /// Its time limit, in milliseconds.
         limit_ms: u64,
+        /// The plugin whose code stopped when it was told to; nothing for a command, which is ended
+        /// with everything that it had started.
+        plugin: Option<&'a str>,
+    },
+    /// It ran too long, did not stop when it was told to, and was left to itself.
+    Abandoned {
+        /// Its time limit, in milliseconds.
+        limit_ms: u64,
+        /// The plugin whose code goes on.
+        plugin: &'a str,
     },
     /// It was cancelled while it ran.
     Cancelled,
@@ -88,33 +112,27 @@ pub enum CallFailureKind<'a> {
         /// What it says; may be empty.
         said: &'a str,
     },
-    /// A command ended with a failure: its output and how it ended, which come first.
-    CommandFailed {
-        /// The text of the result.
-        said: &'a str,
-    },
+    /// A command ended with a failure; its output and how it ended come first.
+    CommandFailed,
 }
 
 impl fmt::Display for CallFailure<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         use CallFailureKind as Kind;
         match self.kind {
-            Kind::ToolError { said } | Kind::CommandFailed { said } => {
+            Kind::ToolError { said } => {
                 let said = said.trim_end();
                 if !said.is_empty() {
                     writeln!(out, "{said}")?;
                 }
-                let reason = if said.is_empty() {
-                    "failed and gave no reason"
-                } else {
-                    "failed with what stands above"
-                };
-                return write!(out, "[{} {reason}. {}]", self.call(), self.remedy());
+                return out.write_str(&self.note(!said.is_empty()));
             }
+            Kind::CommandFailed => return out.write_str(&self.note(true)),
             _ => {}
         }
         write!(out, "{} ", self.call())?;
         match self.kind {
+            Kind::NoSuchTool { reason, .. } => not_run(out, reason),
             Kind::BadArguments { reason } => not_run(out, reason),
             Kind::Denied { reason } => {
                 write!(
@@ -131,15 +149,18 @@ impl fmt::Display for CallFailure<'_> {
             Kind::PersonRefused { reason } if bare(reason).is_empty() => {
                 not_run(out, "the person did not allow it")
             }
-            Kind::PersonRefused { reason } => {
-                write!(out, "was not run. {}", Sentence(reason))
-            }
+            Kind::PersonRefused { reason } => write!(
+                out,
+                "was not run: the person did not allow it and said: {}",
+                Sentence(reason)
+            ),
+            Kind::CancelledBefore => not_run(out, "it was cancelled before it was begun"),
             Kind::TurnEnded => not_run(out, "the turn was ended before this call was run"),
             Kind::SettingsChanged => not_run(out, "the settings changed before it was begun"),
             Kind::ReplyCutShort => not_run(out, "the reply was cut short"),
             Kind::ReplyBrokeOff => not_run(out, "the reply broke off"),
             Kind::OverLimit { limit } => not_run(out, limit),
-            Kind::NotReady { reason } => write!(out, "failed: {}", Sentence(reason)),
+            Kind::NotReady { reason } | Kind::Busy { reason } => not_run(out, reason),
             Kind::HostEndedBefore => out.write_str(
                 "has no result. The host ended before this call was begun, as far as its log tells.",
             ),
@@ -147,9 +168,18 @@ impl fmt::Display for CallFailure<'_> {
                 "has no result. The host ended while this call ran. Whether it took effect is not \
                  known; it was not repeated.",
             ),
-            Kind::TimedOut { limit_ms } => write!(
+            Kind::TimedOut { limit_ms, plugin } => {
+                let seconds = seconds(limit_ms);
+                write!(out, "was ended by its time limit of {seconds} s")?;
+                match plugin {
+                    Some(plugin) => write!(out, "; {plugin} stopped when it was told to."),
+                    None => out.write_str(", with everything that it had started."),
+                }
+            }
+            Kind::Abandoned { limit_ms, plugin } => write!(
                 out,
-                "was ended by its time limit of {} s, with everything that it had started.",
+                "was given up after its time limit of {} s: {plugin} did not stop when it was told \
+                 to, and may go on.",
                 seconds(limit_ms)
             ),
             Kind::Cancelled => out.write_str("was cancelled."),
@@ -160,13 +190,26 @@ impl fmt::Display for CallFailure<'_> {
             Kind::HostBroke => {
                 out.write_str("failed: the host broke while it ran the call; this is a bug of it.")
             }
-            Kind::ToolError { .. } | Kind::CommandFailed { .. } => Ok(()),
+            Kind::ToolError { .. } | Kind::CommandFailed => Ok(()),
         }?;
         write!(out, " {}", self.remedy())
     }
 }
 
 impl CallFailure<'_> {
+    /// The line that stands behind what a tool or a command said itself.
+    pub fn note(&self, has_said: bool) -> String {
+        use CallFailureKind as Kind;
+        let reason = match self.kind {
+            Kind::ToolError { .. } | Kind::CommandFailed if has_said => {
+                "failed with what stands above."
+            }
+            Kind::ToolError { .. } | Kind::CommandFailed => "failed and gave no reason.",
+            _ => return format!("[{self}]"),
+        };
+        format!("[{} {reason} {}]", self.call(), self.remedy())
+    }
+
     /// Which call of whom: how every sentence begins.
     fn call(&self) -> String {
         let tool: String = self.tool.chars().take(NAME_CHARS).collect();
@@ -184,6 +227,7 @@ impl CallFailure<'_> {
             None => "its tools".to_owned(),
         };
         match self.kind {
+            Kind::NoSuchTool { instead, .. } => instead.to_owned(),
             Kind::BadArguments { .. } => {
                 "Call it again with arguments that fit its schema.".to_owned()
             }
@@ -195,7 +239,10 @@ impl CallFailure<'_> {
             Kind::PersonRefused { .. } => {
                 "Do not call it again like this unless the person asks for it.".to_owned()
             }
-            Kind::TurnEnded | Kind::SettingsChanged | Kind::HostEndedBefore => {
+            Kind::TurnEnded
+            | Kind::CancelledBefore
+            | Kind::SettingsChanged
+            | Kind::HostEndedBefore => {
                 "It did nothing; call it again if it is still needed.".to_owned()
             }
             Kind::ReplyCutShort => {
@@ -214,7 +261,8 @@ impl CallFailure<'_> {
                 "Do less at a time; the person can give {tools} more time with `[[timeout]]` in the \
                  session file."
             ),
-            Kind::Cancelled => {
+            Kind::Busy { .. } => "It did nothing; call it again later.".to_owned(),
+            Kind::Abandoned { .. } | Kind::Cancelled => {
                 "Whether it took effect is not known; check before you call it again.".to_owned()
             }
             Kind::Broke { .. } | Kind::BadReply { .. } => {
@@ -228,12 +276,10 @@ impl CallFailure<'_> {
                     .to_owned()
             }
             Kind::ToolError { .. } => {
-                "Correct the arguments or do it in another way; the same call would fail again."
+                "Correct the arguments or do it in another way; the same call may fail again."
                     .to_owned()
             }
-            Kind::CommandFailed { .. } => {
-                "Correct the command, or do it in another way.".to_owned()
-            }
+            Kind::CommandFailed => "Correct the command, or do it in another way.".to_owned(),
         }
     }
 }
@@ -275,7 +321,7 @@ fn seconds(milliseconds: u64) -> String {
 mod tests {
     use super::*;
 
-    const KINDS: [CallFailureKind<'static>; 19] = [
+    const KINDS: [CallFailureKind<'static>; 25] = [
         CallFailureKind::BadArguments {
             reason: "missing field `command`",
         },
@@ -286,6 +332,9 @@ mod tests {
             reason: "ask by the rule `x`",
         },
         CallFailureKind::PersonRefused { reason: "" },
+        CallFailureKind::PersonRefused {
+            reason: "use the other cache",
+        },
         CallFailureKind::TurnEnded,
         CallFailureKind::SettingsChanged,
         CallFailureKind::ReplyCutShort,
@@ -298,7 +347,14 @@ mod tests {
         },
         CallFailureKind::HostEndedBefore,
         CallFailureKind::HostEndedWhile,
-        CallFailureKind::TimedOut { limit_ms: 3000 },
+        CallFailureKind::TimedOut {
+            limit_ms: 3000,
+            plugin: None,
+        },
+        CallFailureKind::TimedOut {
+            limit_ms: 3000,
+            plugin: Some("skill 1.0.0"),
+        },
         CallFailureKind::Cancelled,
         CallFailureKind::Broke {
             reason: "skill 1.0.0: reload it to try again.",
@@ -310,8 +366,18 @@ mod tests {
         CallFailureKind::ToolError {
             said: "The skill refused the task.",
         },
-        CallFailureKind::CommandFailed {
-            said: "no such file\n[exit code 2]",
+        CallFailureKind::CommandFailed,
+        CallFailureKind::NoSuchTool {
+            reason: "no backend of this session has it",
+            instead: "Did you mean `analyzer_view`?",
+        },
+        CallFailureKind::CancelledBefore,
+        CallFailureKind::Busy {
+            reason: "skill 1.0.0: all of its 4 threads are busy",
+        },
+        CallFailureKind::Abandoned {
+            limit_ms: 1500,
+            plugin: "skill 1.0.0",
         },
     ];
 

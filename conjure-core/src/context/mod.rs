@@ -32,7 +32,7 @@ pub use file_handles::{
 };
 pub use instructions::{BackendInstructions, instructions};
 pub use memory::memory;
-pub use results::{CommandEnd, cut, failure, file_line};
+pub use results::{CommandEnd, cut, file_line};
 pub use room::{Room, cut_point};
 pub(crate) use size::counted;
 pub use size::{entry_tokens, message_tokens, next_input_tokens, tool_tokens, view_tokens};

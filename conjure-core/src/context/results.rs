@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use super::{CallFailure, CallFailureKind};
+use super::CallFailureKind;
 use crate::chat::ArtifactRef;
 
 /// How a command ended.
@@ -33,47 +33,24 @@ impl CommandEnd<'_> {
         self.exit_code != Some(0) || self.timed_out_after_ms.is_some()
     }
 
-    /// The whole result for the model: the text, and where the command failed which call of whom it
-    /// was and what to do.
-    pub fn text_for(&self, tool: &str, backend: &str) -> String {
-        let said = self.text();
-        if !self.failed() {
-            return said;
+    /// What the model is told behind [`CommandEnd::text`] where the command failed.
+    pub fn failure_kind(&self) -> Option<CallFailureKind<'static>> {
+        match self.timed_out_after_ms {
+            Some(limit_ms) => Some(CallFailureKind::TimedOut {
+                limit_ms,
+                plugin: None,
+            }),
+            None => self.failed().then_some(CallFailureKind::CommandFailed),
         }
-        let kind = match self.timed_out_after_ms {
-            Some(limit_ms) => {
-                let failure = CallFailure {
-                    tool,
-                    backend: Some(backend),
-                    kind: CallFailureKind::TimedOut { limit_ms },
-                };
-                let mut text = self.output();
-                new_line(&mut text);
-                let _ = write!(text, "[{failure}]");
-                return text;
-            }
-            None => CallFailureKind::CommandFailed { said: &said },
-        };
-        CallFailure {
-            tool,
-            backend: Some(backend),
-            kind,
-        }
-        .to_string()
     }
 
-    /// The text for the model: output first, then how it ended.
+    /// The text for the model: output first, then how it ended. Of a time limit that ended it
+    /// [`CommandEnd::failure_kind`] tells.
     pub fn text(&self) -> String {
         let mut text = self.output();
         match (self.timed_out_after_ms, self.exit_code, self.signal) {
-            (Some(limit), _, _) => {
-                new_line(&mut text);
-                let _ = write!(
-                    text,
-                    "[ended by the time limit of {} s; everything that it started was ended too]",
-                    seconds(limit)
-                );
-            }
+            // A line of its own follows, without an empty one between.
+            (Some(_), _, _) => text.truncate(text.trim_end_matches('\n').len()),
             (None, Some(0), _) => {}
             (None, Some(code), _) => {
                 new_line(&mut text);
@@ -88,7 +65,7 @@ impl CommandEnd<'_> {
                 text.push_str("[ended without an exit code]");
             }
         }
-        if text.is_empty() {
+        if text.is_empty() && !self.failed() {
             text.push_str("(no output)");
         }
         text
@@ -152,11 +129,6 @@ pub fn cut(text: &str, most: usize, file: Option<&ArtifactRef>) -> Option<String
     ))
 }
 
-/// What the model is told of a call that gave no answer of its own.
-pub fn failure(tool: &str, what: &str) -> String {
-    format!("The call of `{tool}` failed: {what}.")
-}
-
 fn file_words(file: &ArtifactRef) -> String {
     match file.size {
         Some(size) => format!(
@@ -170,14 +142,6 @@ fn file_words(file: &ArtifactRef) -> String {
 fn new_line(text: &mut String) {
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
-    }
-}
-
-fn seconds(milliseconds: u64) -> String {
-    if milliseconds.is_multiple_of(1000) {
-        (milliseconds / 1000).to_string()
-    } else {
-        format!("{:.1}", milliseconds as f64 / 1000.0)
     }
 }
 
@@ -221,32 +185,30 @@ mod tests {
     }
 
     #[test]
-    fn a_failing_command_names_its_tool_and_backend_and_what_to_do() {
+    fn a_failing_command_is_told_as_a_failure_and_another_is_not() {
         let failing = CommandEnd {
-            stderr: "no such file\n",
             exit_code: Some(2),
             ..CommandEnd::default()
         };
         let late = CommandEnd {
-            stdout: "some",
             timed_out_after_ms: Some(3000),
             ..CommandEnd::default()
         };
-        let told = [failing, late].map(|end| end.text_for("a_bash_tool", "local"));
-        insta::assert_snapshot!(told.join("\n--\n"), @"
-        [stderr]
-        no such file
-        [exit code 2]
-        [The call of `a_bash_tool` on backend `local` failed with what stands above. Correct the command, or do it in another way.]
-        --
-        some
-        [The call of `a_bash_tool` on backend `local` was ended by its time limit of 3 s, with everything that it had started. Do less at a time; the person can give the tools of `local` more time with `[[timeout]]` in the session file.]
-        ");
         let fine = CommandEnd {
             exit_code: Some(0),
             ..CommandEnd::default()
         };
-        assert_eq!(fine.text_for("a_bash_tool", "local"), "(no output)");
+        assert_eq!(
+            [failing, late, fine].map(|end| end.failure_kind()),
+            [
+                Some(CallFailureKind::CommandFailed),
+                Some(CallFailureKind::TimedOut {
+                    limit_ms: 3000,
+                    plugin: None
+                }),
+                None
+            ]
+        );
     }
 
     #[test]
@@ -272,8 +234,7 @@ mod tests {
         assert_eq!(
             end.text(),
             "tail\n[70 bytes of output before this are left out; all of it is in file-2 \
-             `output.txt` (text/plain, 9 bytes)]\n[ended by the time limit of 1.5 s; everything \
-             that it started was ended too]"
+             `output.txt` (text/plain, 9 bytes)]"
         );
     }
 

@@ -332,11 +332,9 @@ impl Drive<'_, '_> {
             return self.give(done);
         }
         if self.waiting.asked.contains(id) {
-            return self.give(Input::Decided {
+            return self.give(Input::Refused {
                 call_id: id.clone(),
-                decision: Decision::Deny {
-                    reason: output.joined_text(),
-                },
+                text: output.joined_text(),
             });
         }
         Err(Stuck::new("a result of a call that does not run"))

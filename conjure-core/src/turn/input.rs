@@ -60,6 +60,13 @@ pub enum Input {
         /// The decision.
         decision: Decision,
     },
+    /// A call that waited for a person does not run: a rule forbids it now, or nobody is there.
+    Refused {
+        /// The call.
+        call_id: String,
+        /// What the model is told, as a [`CallFailure`](crate::context::CallFailure) says it.
+        text: String,
+    },
     /// The person ends the turn.
     Cancel {
         /// Whether follow-ups that wait are dropped too.
@@ -124,15 +131,14 @@ pub enum When {
     NextTurn,
 }
 
-/// A decision on a call.
+/// A person's decision on a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
     /// It runs.
     Allow,
     /// It does not.
     Deny {
-        /// What the model is told: the whole result, such as a
-        /// [`CallFailure`](crate::context::CallFailure) says it. Empty: that the person said no.
+        /// What the person says about it; may be empty.
         reason: String,
     },
 }

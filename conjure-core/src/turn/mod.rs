@@ -15,7 +15,7 @@ pub use input::{Action, Decision, Input, ModelFailure, When};
 pub use judge::{Judge, Verdict};
 pub use machine::Machine;
 pub use settings::{Budget, Compaction, Settings};
-pub use table_judge::TableJudge;
+pub use table_judge::{TableJudge, no_such_tool};
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -14,7 +14,7 @@ use crate::routing::{Decision, Mode, Policy, PolicyCall, Route, RoutingTable};
 const NAMED: usize = 10;
 /// How alike two names must be for the one to be offered for the other, from 0 to 1.
 const ALIKE: f64 = 0.6;
-/// The most characters of an unknown name that a message repeats.
+/// The most characters of an unknown name that are compared.
 const NAME_CHARS: usize = 80;
 
 /// Looks calls up in a routing table and asks a policy about them.
@@ -56,75 +56,89 @@ impl<'a> TableJudge<'a> {
             ..self
         }
     }
+}
 
-    fn unknown(&self, name: &str) -> String {
-        let shown: String = name.chars().take(NAME_CHARS).collect();
-        if let Some(kept_out) = self
-            .table
-            .quarantined()
-            .iter()
-            .find(|one| one.name.as_str() == name)
-        {
-            return format!("The tool `{shown}` cannot be used: {}", kept_out.error);
-        }
-        let what = if self.removed.contains(name) {
-            format!("The tool `{shown}` was removed while the session ran; no backend has it now.")
-        } else {
-            format!("There is no tool `{shown}`; no backend of this session has it.")
+/// What the model is told of a call whose tool is not there. `was_removed`: the session once had it.
+#[must_use]
+pub fn no_such_tool(table: &RoutingTable, name: &str, was_removed: bool) -> String {
+    let kept_out = table.quarantined();
+    let kept_out = kept_out.iter().find(|one| one.name.as_str() == name);
+    if let Some(kept_out) = kept_out {
+        let reason = format!("it cannot be used: {}", kept_out.error);
+        let failure = CallFailure {
+            tool: name,
+            backend: Some(kept_out.source.backend.as_str()),
+            kind: CallFailureKind::NotReady { reason: &reason },
         };
-        let near = self.near(name);
-        let all = self.table.routes();
-        let help = match near.as_slice() {
-            [] if all.is_empty() => "This session has no tools.".to_owned(),
-            [] => {
-                let named: Vec<String> = all.iter().take(NAMED).map(quoted).collect();
-                let more = match all.len().saturating_sub(NAMED) {
-                    0 => String::new(),
-                    more => format!(" and {more} more"),
-                };
-                format!("The tools are {}{more}.", named.join(", "))
-            }
-            near => {
-                let named: Vec<String> = near.iter().copied().map(quoted).collect();
-                format!("Did you mean {}?", named.join(" or "))
-            }
-        };
-        format!("{what} {help}")
+        return failure.to_string();
     }
+    let reason = match was_removed {
+        true => "the tool was removed while the session ran, and no backend has it now",
+        false => "no backend of this session has such a tool",
+    };
+    let failure = CallFailure {
+        tool: name,
+        backend: None,
+        kind: CallFailureKind::NoSuchTool {
+            reason,
+            instead: &instead(table, name),
+        },
+    };
+    failure.to_string()
+}
 
-    /// Up to three tools whose names are like this one, the most alike first.
-    fn near(&self, name: &str) -> Vec<&'a Route> {
-        let wanted = plain(name);
-        let mut scored: Vec<(f64, &Route)> = self
-            .table
-            .routes()
-            .iter()
-            .filter_map(|route| {
-                let known = plain(route.name.as_str());
-                let score = if known == wanted {
-                    1.0
-                } else if wanted.len() >= 3
-                    && (known.ends_with(&format!("_{wanted}"))
-                        || wanted.ends_with(&format!("_{known}")))
-                {
-                    0.9
-                } else if known.len().abs_diff(wanted.len()) > known.len().max(wanted.len()) / 2 {
-                    0.0
-                } else {
-                    strsim::normalized_damerau_levenshtein(&known, &wanted)
-                };
-                (score >= ALIKE).then_some((score, route))
-            })
-            .collect();
-        // Stable, so equals keep the table's order.
-        scored.sort_by(|(one, _), (other, _)| other.total_cmp(one));
-        if let Some((best, _)) = scored.first().copied()
-            && best >= 1.0
-        {
-            scored.retain(|(score, _)| *score >= best);
+/// Which tools there are.
+fn instead(table: &RoutingTable, name: &str) -> String {
+    let all = table.routes();
+    match near(table, name).as_slice() {
+        [] if all.is_empty() => {
+            "This session has no tools; go on without them and say so.".to_owned()
         }
-        scored.into_iter().take(3).map(|(_, route)| route).collect()
+        [] => {
+            let named: Vec<String> = all.iter().take(NAMED).map(quoted).collect();
+            let more = match all.len().saturating_sub(NAMED) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            format!("The tools are {}{more}.", named.join(", "))
+        }
+        near => {
+            let named: Vec<String> = near.iter().copied().map(quoted).collect();
+            format!("Did you mean {}?", named.join(" or "))
+        }
     }
+}
+
+/// Up to three tools whose names are like this one, the most alike first.
+fn near<'t>(table: &'t RoutingTable, name: &str) -> Vec<&'t Route> {
+    let wanted = plain(name);
+    let routes = table.routes().iter();
+    let mut scored: Vec<(f64, &Route)> = routes
+        .filter_map(|route| {
+            let known = plain(route.name.as_str());
+            let score = if known == wanted {
+                1.0
+            } else if wanted.len() >= 3
+                && (known.ends_with(&format!("_{wanted}"))
+                    || wanted.ends_with(&format!("_{known}")))
+            {
+                0.9
+            } else if known.len().abs_diff(wanted.len()) > known.len().max(wanted.len()) / 2 {
+                0.0
+            } else {
+                strsim::normalized_damerau_levenshtein(&known, &wanted)
+            };
+            (score >= ALIKE).then_some((score, route))
+        })
+        .collect();
+    // Stable, so equals keep the table's order.
+    scored.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+    if let Some((best, _)) = scored.first().copied()
+        && best >= 1.0
+    {
+        scored.retain(|(score, _)| *score >= best);
+    }
+    scored.into_iter().take(3).map(|(_, route)| route).collect()
 }
 
 impl Judge for TableJudge<'_> {
@@ -135,7 +149,7 @@ impl Judge for TableJudge<'_> {
     fn judge(&self, call: &FunctionCall) -> Verdict {
         let Some(route) = self.table.route(&call.name) else {
             return Verdict::Refuse {
-                text: self.unknown(&call.name),
+                text: no_such_tool(self.table, &call.name, self.removed.contains(&call.name)),
             };
         };
         let backend = route.backend.to_string();
@@ -392,21 +406,21 @@ mod tests {
         })
         .collect();
         insta::assert_snapshot!(told.join("\n"), @r#"
-        There is no tool `log_fetcher.execute`; no backend of this session has it. Did you mean `log-fetcher_execute`?
-        There is no tool `log-fetcher_exec`; no backend of this session has it. Did you mean `log-fetcher_execute` or `log-fetcher_read`?
-        There is no tool `bash_tool`; no backend of this session has it. Did you mean `analyzer_bash_tool`?
-        There is no tool `functions.clock_now`; no backend of this session has it. Did you mean `clock_now`?
-        There is no tool `view`; no backend of this session has it. Did you mean `other_view`?
-        The tool `old_tool` was removed while the session ran; no backend has it now. The tools are `cache_execute`, `clock_now`, `log-fetcher_execute`, `log-fetcher_read`, `analyzer_bash_tool`, `other_view`.
-        The tool `log-fetcher_write` was removed while the session ran; no backend has it now. Did you mean `log-fetcher_read` or `log-fetcher_execute`?
-        There is no tool ``; no backend of this session has it. The tools are `cache_execute`, `clock_now`, `log-fetcher_execute`, `log-fetcher_read`, `analyzer_bash_tool`, `other_view`.
-        There is no tool `xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx`; no backend of this session has it. The tools are `cache_execute`, `clock_now`, `log-fetcher_execute`, `log-fetcher_read`, `analyzer_bash_tool`, `other_view`.
+        The call of `log_fetcher.execute`, which came to no backend, was not run: no backend of this session has such a tool. Did you mean `log-fetcher_execute`?
+        The call of `log-fetcher_exec`, which came to no backend, was not run: no backend of this session has such a tool. Did you mean `log-fetcher_execute` or `log-fetcher_read`?
+        The call of `bash_tool`, which came to no backend, was not run: no backend of this session has such a tool. Did you mean `analyzer_bash_tool`?
+        The call of `functions.clock_now`, which came to no backend, was not run: no backend of this session has such a tool. Did you mean `clock_now`?
+        The call of `view`, which came to no backend, was not run: no backend of this session has such a tool. Did you mean `other_view`?
+        The call of `old_tool`, which came to no backend, was not run: the tool was removed while the session ran, and no backend has it now. The tools are `cache_execute`, `clock_now`, `log-fetcher_execute`, `log-fetcher_read`, `analyzer_bash_tool`, `other_view`.
+        The call of `log-fetcher_write`, which came to no backend, was not run: the tool was removed while the session ran, and no backend has it now. Did you mean `log-fetcher_read` or `log-fetcher_execute`?
+        The call of ``, which came to no backend, was not run: no backend of this session has such a tool. The tools are `cache_execute`, `clock_now`, `log-fetcher_execute`, `log-fetcher_read`, `analyzer_bash_tool`, `other_view`.
+        The call of `xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx`, which came to no backend, was not run: no backend of this session has such a tool. The tools are `cache_execute`, `clock_now`, `log-fetcher_execute`, `log-fetcher_read`, `analyzer_bash_tool`, `other_view`.
         "#);
         let empty = RoutingTable::default();
         assert_eq!(
             TableJudge::new(&empty, &policy).judge(&call("x")),
             Verdict::Refuse {
-                text: "There is no tool `x`; no backend of this session has it. This session has no tools.".to_owned()
+                text: "The call of `x`, which came to no backend, was not run: no backend of this session has such a tool. This session has no tools; go on without them and say so.".to_owned()
             }
         );
     }

@@ -15,9 +15,6 @@ use super::problem::Problem;
 use super::state::App;
 use crate::manager;
 
-/// What a model is told of a call that a person denied and gave no reason.
-const DENIED: &str = "the person denied it";
-
 pub(super) fn router() -> Operations {
     Operations::new()
         .routes(routes!(list))
@@ -131,7 +128,7 @@ async fn decide(
     let decision = match body.decision {
         Verdict::Allow => Decision::Allow,
         Verdict::Deny => Decision::Deny {
-            reason: text("reason", body.reason.as_deref().unwrap_or(DENIED))?.to_owned(),
+            reason: text("reason", body.reason.as_deref().unwrap_or_default())?.to_owned(),
         },
     };
     let scope = match body.scope {

@@ -1,19 +1,44 @@
 //! Copies that the host itself puts where a call's backend finds them. They are nobody's work, so
 //! that whoever finds one has not made a file.
+//!
+//! A host knows its own, whichever session they are for; those of other processes have a
+//! [mark](crate::platform::copy_mark).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The names and hashes of the host's copies.
+/// How many copies are remembered: what a call can find was made while it ran.
+const KEPT: usize = 4096;
+
+/// The copies of a host.
 #[derive(Debug, Default)]
-pub(super) struct Copies(Mutex<BTreeSet<(String, String)>>);
+pub(crate) struct Copies(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// The names of those that come now, each with a number.
+    arriving: BTreeSet<(u64, String)>,
+    next: u64,
+    /// The names and hashes of those that came, the oldest first.
+    came: VecDeque<(String, String)>,
+}
+
+/// A copy that comes, until this is dropped: whatever is there of it is nobody's.
+#[derive(Debug)]
+pub(crate) struct Arriving<'a> {
+    copies: &'a Copies,
+    key: (u64, String),
+}
 
 impl Copies {
-    /// A copy will lie under this name, or under `NUMBER-name` where that is taken.
-    pub(super) fn expect(&self, name: &str, sha256: &str) {
-        let mut copies = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        copies.insert((sha256.to_owned(), name.to_owned()));
+    /// A copy will lie under this name, or under a like one where that is taken.
+    pub(crate) fn expect(&self, name: &str) -> Arriving<'_> {
+        let mut known = self.lock();
+        let key = (known.next, name.to_owned());
+        known.next += 1;
+        known.arriving.insert(key.clone());
+        Arriving { copies: self, key }
     }
 
     /// Whether a file is such a copy, and still what it was. Its hash is asked for only where its
@@ -22,24 +47,70 @@ impl Copies {
         let Some(found) = path.file_name().and_then(|name| name.to_str()) else {
             return false;
         };
-        let copies = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let named = copies
-            .iter()
-            .filter(|(_, name)| is_name_of_copy(found, name));
-        let mut hashes = named.map(|(known, _)| known).peekable();
-        if hashes.peek().is_none() {
+        let known = self.lock();
+        let mut arriving = known.arriving.iter();
+        if arriving.any(|(_, name)| is_name_of_copy(found, name)) {
+            return true;
+        }
+        let named = known.came.iter();
+        let mut named = named
+            .filter(|(name, _)| is_name_of_copy(found, name))
+            .peekable();
+        if named.peek().is_none() {
             return false;
         }
-        sha256().is_some_and(|sha256| hashes.any(|known| *known == sha256))
+        sha256().is_some_and(|sha256| named.any(|(_, known)| *known == sha256))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+impl Arriving<'_> {
+    /// It is there, with this content.
+    pub(crate) fn came(self, sha256: &str) {
+        let came = (self.key.1.clone(), sha256.to_owned());
+        let mut known = self.copies.lock();
+        if !known.came.contains(&came) {
+            known.came.push_back(came);
+            if known.came.len() > KEPT {
+                known.came.pop_front();
+            }
+        }
+    }
+}
+
+impl Drop for Arriving<'_> {
+    fn drop(&mut self) {
+        self.copies.lock().arriving.remove(&self.key);
+    }
+}
+
+/// Whether a copy of this name may lie under a name: `NUMBER-name` here, `stem-NUMBER.extension` in a
+/// container.
 fn is_name_of_copy(found: &str, name: &str) -> bool {
-    let Some(before) = found.strip_suffix(name) else {
-        return false;
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if found == name {
+        return true;
+    }
+    if let Some(number) = found
+        .strip_suffix(name)
+        .and_then(|rest| rest.strip_suffix('-'))
+    {
+        return is_number(number);
+    }
+    let (stem, extension) = name.rsplit_once('.').unwrap_or((name, ""));
+    let rest = found
+        .strip_prefix(stem)
+        .and_then(|rest| rest.strip_prefix('-'));
+    let number = match extension {
+        "" => rest,
+        extension => rest
+            .and_then(|rest| rest.strip_suffix(extension))
+            .and_then(|rest| rest.strip_suffix('.')),
     };
-    let number = before.strip_suffix('-').unwrap_or(before);
-    before.is_empty() || (before.len() > number.len() && number.bytes().all(|b| b.is_ascii_digit()))
+    number.is_some_and(is_number)
 }
 
 #[cfg(test)]
@@ -49,21 +120,34 @@ mod tests {
     #[test]
     fn a_copy_is_known_by_name_and_content() {
         let copies = Copies::default();
-        copies.expect("file-1-a.csv", "aa");
+        copies.expect("file-1-a.csv").came("aa");
         for (name, sha256, is_copy) in [
             ("file-1-a.csv", "aa", true),
             ("2-file-1-a.csv", "aa", true),
+            ("file-1-a-2.csv", "aa", true),
             ("file-1-a.csv", "bb", false),
             ("my-file-1-a.csv", "aa", false),
             ("2file-1-a.csv", "aa", false),
+            ("file-1-a-b.csv", "aa", false),
             ("a.csv", "aa", false),
         ] {
-            let path = Path::new("/work").join(name);
+            let path = Path::new("/dir").join(name);
             assert_eq!(
                 copies.has(&path, || Some(sha256.to_owned())),
                 is_copy,
                 "{name} {sha256}"
             );
         }
+    }
+
+    #[test]
+    fn half_a_copy_is_one_while_it_comes() {
+        let copies = Copies::default();
+        let path = Path::new("/dir/file-1-a");
+        let has = || copies.has(path, || Some("half".to_owned()));
+        let arriving = copies.expect("file-1-a");
+        assert!(has());
+        arriving.came("whole");
+        assert!(!has());
     }
 }

@@ -4,14 +4,15 @@
 //! it in the working directory, one whose commands run elsewhere by `files.put`.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use conjure_core::context::FilePaths;
 use conjure_skill_sdk::protocol::{FileRef, FilesPut, op};
 
 use super::lease::{BackendLease, ask};
 use super::surroundings::Surroundings;
-use crate::artifacts::Artifacts;
+use crate::artifacts::{Arriving, Artifacts, digest_aside};
+use crate::platform::copy_mark;
 
 /// The files of a session, for one call.
 #[derive(Clone, Copy)]
@@ -51,13 +52,37 @@ impl Files<'_> {
         let from = found.map_err(|error| error.to_string())?;
         let name = self.artifacts.name_of(&handle).unwrap_or_default();
         let name = format!("{handle}-{name}");
-        self.artifacts.expect_copy(&handle, &from, &name);
+        let arriving = self.artifacts.expect_copy(&name);
         let elsewhere = to.filter(|lease| lease.plugin.manifest().has("files.put/1"));
         let brought = match elsewhere {
-            Some(lease) => self.put(lease, from, name).await,
-            None => self.here(from, name).await,
+            Some(lease) => self.put(lease, from.clone(), name).await,
+            None => self.here(from.clone(), name).await,
         };
-        brought.map_err(|reason| format!("the file {handle} could not be brought there: {reason}"))
+        let brought = brought
+            .map_err(|reason| format!("the file {handle} could not be brought there: {reason}"))?;
+        self.mark(arriving, from, &brought).await;
+        Ok(brought)
+    }
+
+    /// Remembers a copy, and marks it where it lies in the working directory, which other processes
+    /// may look at too.
+    async fn mark(&self, arriving: Arriving<'_>, from: PathBuf, brought: &str) {
+        let name = Path::new(brought).file_name();
+        let copy = name.map(|name| self.around.working_dir.join(name));
+        let marked = tokio::task::spawn_blocking(move || {
+            let sha256 = digest(&from)?;
+            // The bytes that lie there are what counts; a file of a container may be none of these.
+            if let Some(copy) = copy.filter(|copy| *copy != from)
+                && copy.symlink_metadata().is_ok_and(|found| found.is_file())
+                && digest(&copy).as_ref() == Some(&sha256)
+            {
+                copy_mark::mark(&copy, &sha256);
+            }
+            Some(sha256)
+        });
+        if let Ok(Some(sha256)) = marked.await {
+            arriving.came(&sha256);
+        }
     }
 
     /// A path in the working directory: the file's own, or that of a copy. A copy that somebody
@@ -103,6 +128,10 @@ impl Files<'_> {
             .path
             .ok_or_else(|| "the backend took it and did not say where it is".to_owned())
     }
+}
+
+fn digest(path: &Path) -> Option<String> {
+    digest_aside(path).ok().map(|(sha256, _)| sha256)
 }
 
 /// Copies a file without keeping the other tasks of a worker thread waiting.

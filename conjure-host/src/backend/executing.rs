@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_core::context::{absolute_skill_path, absolute_skill_paths, failure};
+use conjure_core::context::{absolute_skill_path, absolute_skill_paths};
 use conjure_skill_sdk::protocol::{
     Bash, BashOutput, CreateFile, StrReplace, View, Viewed, Written, op,
 };
@@ -41,7 +41,7 @@ impl Runner<'_> {
         };
         match underway.route.op() {
             op::EXECUTOR_BASH => {
-                let Command { command } = arguments(underway.call)?;
+                let Command { command } = arguments(underway)?;
                 let command = self.with_files_in(underway, command, Some(lease)).await?;
                 let command = self.with_skill_paths(command, lease, folders);
                 let body = Bash {
@@ -53,7 +53,7 @@ impl Runner<'_> {
                 Ok(command_result(&reply, underway.timeout, output))
             }
             op::EXECUTOR_VIEW => {
-                let mut body: View = arguments(underway.call)?;
+                let mut body: View = arguments(underway)?;
                 let files = self.files();
                 if files.is_handle(&body.path) {
                     let handle = BTreeSet::from([body.path.clone()]);
@@ -76,7 +76,7 @@ impl Runner<'_> {
                 Ok(Ran::well())
             }
             op::EXECUTOR_CREATE_FILE => {
-                let body: CreateFile = arguments(underway.call)?;
+                let body: CreateFile = arguments(underway)?;
                 let written: Written = call.ask(op::EXECUTOR_CREATE_FILE, &body).await?;
                 let verb = if written.replaced {
                     "Replaced"
@@ -88,16 +88,13 @@ impl Runner<'_> {
                 Ok(Ran::well())
             }
             op::EXECUTOR_STR_REPLACE => {
-                let body: StrReplace = arguments(underway.call)?;
+                let body: StrReplace = arguments(underway)?;
                 let written: Written = call.ask(op::EXECUTOR_STR_REPLACE, &body).await?;
                 output.text(&format!("Replaced the passage in {}.", body.path));
                 output.keep(&written.file);
                 Ok(Ran::well())
             }
-            other => Err(Failed::new(failure(
-                &underway.call.name,
-                &format!("executors have no operation `{other}`"),
-            ))),
+            other => Err(underway.not_ready(&format!("executors have no operation `{other}`"))),
         }
     }
 

@@ -12,6 +12,7 @@ mod executing;
 mod handed;
 pub(crate) mod lease;
 mod offers;
+mod plain_words;
 pub(crate) mod questions;
 pub(crate) mod readers;
 mod report;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use conjure_core::chat::{FunctionCall, FunctionCallOutput};
-use conjure_core::context::failure;
+use conjure_core::context::{CallFailure, CallFailureKind};
 use conjure_core::log::CallEnd;
 use conjure_skill_sdk::protocol::{Spent, ToolResult};
 use serde_json::Value;
@@ -21,6 +21,8 @@ pub struct CallReport {
     pub duration: Duration,
     /// Files that it made.
     pub files: Vec<Artifact>,
+    /// Files that were found while it ran, and that it cannot be said to have made.
+    pub beside: Vec<Artifact>,
     /// Data for programs: the structured result, if there is one.
     pub structured: Option<Value>,
     /// What its backend wants to find again when the thread goes on: the instance and the state.
@@ -33,18 +35,32 @@ pub struct CallReport {
 
 impl CallReport {
     /// The report of a call whose own code in the host broke.
-    pub(crate) fn broken(call: &FunctionCall) -> Self {
-        let text = failure(
-            &call.name,
-            "the host broke while it ran the call; this is a bug of it",
-        );
-        Self::without_answer(call, text, CallEnd::Indeterminate)
+    pub(crate) fn broken(call: &FunctionCall, backend: Option<&str>) -> Self {
+        let kind = CallFailureKind::HostBroke;
+        Self::failed(call, backend, kind, CallEnd::Indeterminate)
     }
 
     /// The report of a call that was not begun.
-    pub(crate) fn not_run(call: &FunctionCall, reason: &str) -> Self {
-        let text = failure(&call.name, &format!("it was not begun: {reason}"));
-        Self::without_answer(call, text, CallEnd::Refused)
+    pub(crate) fn not_run(
+        call: &FunctionCall,
+        backend: Option<&str>,
+        kind: CallFailureKind<'_>,
+    ) -> Self {
+        Self::failed(call, backend, kind, CallEnd::Refused)
+    }
+
+    fn failed(
+        call: &FunctionCall,
+        backend: Option<&str>,
+        kind: CallFailureKind<'_>,
+        end: CallEnd,
+    ) -> Self {
+        let failure = CallFailure {
+            tool: &call.name,
+            backend,
+            kind,
+        };
+        Self::without_answer(call, failure.to_string(), end)
     }
 
     pub(super) fn without_answer(call: &FunctionCall, text: String, end: CallEnd) -> Self {
@@ -53,6 +69,7 @@ impl CallReport {
             end,
             duration: Duration::ZERO,
             files: Vec::new(),
+            beside: Vec::new(),
             structured: None,
             state: None,
             spent: Vec::new(),

@@ -12,13 +12,14 @@ use conjure_core::context::{cut, file_line};
 use conjure_skill_sdk::protocol::{FileRef, Part, ToolResult};
 use serde_json::{Map, Value};
 
-use crate::artifacts::{Artifact, Artifacts, Fetch, FileError, Writer};
+use crate::artifacts::{Artifact, Artifacts, CallWindow, Fetch, FileError, Found};
 
 /// What is shown of a text at the least, however much came before it.
 const LEAST_SHOWN: usize = 256;
 /// The most refusals that the model is told one by one.
 const TOLD_REFUSALS: usize = 5;
-/// The most parts of a result; what is beyond is counted.
+/// The most parts of a result; what is beyond is counted. A text and the file of it behind it, as a
+/// text resource of an MCP server comes, are one.
 const MOST_PARTS: usize = 200;
 
 /// Whether the data beside a result holds what an MCP server answered, word for word, for a
@@ -33,8 +34,8 @@ pub(crate) struct Output<'a> {
     pub(crate) artifacts: &'a Artifacts,
     pub(crate) backend: &'a str,
     pub(crate) fetch: Option<Fetch>,
-    /// The call, among those that may write at the same time; nothing where it may not.
-    pub(crate) writer: Option<Writer<'a>>,
+    /// The call, among those that may write at the same time; nothing where it looks for no files.
+    pub(crate) window: Option<CallWindow<'a>>,
     /// Whether the files that the call tells of while it runs were only found beside it.
     pub(crate) finds_files: bool,
     pub(crate) working_dir: &'a Path,
@@ -45,6 +46,8 @@ pub(crate) struct Output<'a> {
     pub(crate) refused: usize,
     pub(crate) parts: Vec<OutputPart>,
     pub(crate) files: Vec<Artifact>,
+    /// Files that were found meanwhile and that it cannot be said to have made.
+    pub(crate) beside: Vec<Artifact>,
     /// Whether what a plugin says is kept word for word too.
     pub(crate) verbatim: bool,
     pub(crate) said: Option<Box<ToolResult>>,
@@ -61,9 +64,16 @@ impl Output<'_> {
                 return result.structured;
             }
         }
-        let parts = result.content.len();
-        self.parts.reserve_exact(parts.min(MOST_PARTS));
-        for part in result.content.into_iter().take(MOST_PARTS) {
+        self.parts
+            .reserve_exact(result.content.len().min(MOST_PARTS));
+        let (mut parts, mut behind_text) = (0, false);
+        for part in result.content {
+            let is_of_text = behind_text && matches!(part, Part::File { .. });
+            behind_text = matches!(part, Part::Text { .. });
+            parts += usize::from(!is_of_text);
+            if parts > MOST_PARTS {
+                continue;
+            }
             match part {
                 Part::Text { text } => self.owned(text),
                 Part::Image { media_type, data } => self.image(&media_type, &data),
@@ -88,6 +98,11 @@ impl Output<'_> {
     /// Takes a text in, cut when it is too long.
     pub(crate) fn text(&mut self, text: &str) {
         self.owned(text.to_owned());
+    }
+
+    /// Takes a line of the host's about the call in, whole, however much came before it.
+    pub(crate) fn note(&mut self, text: String) {
+        self.parts.push(OutputPart::Text { text });
     }
 
     fn owned(&mut self, text: String) {
@@ -134,7 +149,7 @@ impl Output<'_> {
     }
 
     /// Takes a file in that was found beside a command, and tells the model about it where this
-    /// call, or nobody known, made it.
+    /// call made it.
     pub(crate) fn found(&mut self, file: &FileRef) {
         if let Some(artifact) = self.keep_found(file) {
             self.tell(&artifact);
@@ -173,7 +188,15 @@ impl Output<'_> {
             return None;
         }
         let (artifacts, fetch) = (self.artifacts, self.fetch.clone());
-        let found = artifacts.register_found(self.writer.as_ref(), self.backend, file, fetch);
+        let found = artifacts.register_found(self.window.as_ref(), self.backend, file, fetch);
+        let found = found.map(|found| match found {
+            Found::Own(artifact) => Some(artifact),
+            Found::Beside(artifact) => {
+                self.beside.push(artifact);
+                None
+            }
+            Found::Nothing => None,
+        });
         self.listed(found)
     }
 
@@ -286,4 +309,52 @@ pub(crate) fn fetch_with(
         }
         .boxed()
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_and_its_file_are_one_part_and_what_is_too_much_is_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let artifacts = Artifacts::new(vec![dir.path().to_owned()], dir.path().join("cache"));
+        let resources = |count: usize| {
+            let pairs = (0..count).flat_map(|number| {
+                let path = dir.path().join(format!("{number}.txt"));
+                std::fs::write(&path, number.to_string()).unwrap();
+                let text = format!("[resource x://{number}]");
+                let file = FileRef::at(path.display().to_string());
+                [Part::Text { text }, Part::File { file }]
+            });
+            ToolResult {
+                content: pairs.collect(),
+                ..ToolResult::default()
+            }
+        };
+        for (count, left_out) in [(MOST_PARTS, None), (MOST_PARTS + 3, Some("[3 more parts"))] {
+            let mut output = Output {
+                artifacts: &artifacts,
+                backend: "mcp",
+                fetch: None,
+                window: None,
+                finds_files: false,
+                working_dir: dir.path(),
+                most_bytes: 1 << 20,
+                used: 0,
+                refused: 0,
+                parts: Vec::new(),
+                files: Vec::new(),
+                beside: Vec::new(),
+                verbatim: false,
+                said: None,
+            };
+            output.tool_result(resources(count));
+            assert_eq!(output.files.len(), MOST_PARTS);
+            let last = output.parts.last().unwrap();
+            let told =
+                matches!(last, OutputPart::Text { text } if text.starts_with("[3 more parts"));
+            assert_eq!(told, left_out.is_some(), "{last:?}");
+        }
+    }
 }

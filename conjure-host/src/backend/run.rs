@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 use conjure_abi::EmitKind;
 use conjure_core::chat::{FunctionCall, FunctionCallOutput};
 use conjure_core::context::{
-    FilePaths, failure, handles_of_arguments, handles_of_command, with_argument_paths,
+    CallFailureKind, FilePaths, handles_of_arguments, handles_of_command, with_argument_paths,
     with_command_paths,
 };
 use conjure_core::log::CallEnd;
-use conjure_core::routing::{Effects, PolicyCall, Route};
+use conjure_core::routing::{PolicyCall, Route};
+use conjure_core::turn::no_such_tool;
 use conjure_skill_sdk::protocol::{BackendCall, ToolResult, op};
 use serde::Serialize;
 use serde_json::Value;
@@ -68,7 +69,8 @@ impl Runner<'_> {
         match self.snapshot.look_up(&call.name) {
             Some(found) => self.routed(call, found).await,
             None => {
-                let text = format!("There is no tool `{}` (any more).", call.name);
+                // The table was another one when it was judged.
+                let text = no_such_tool(self.snapshot.table(), &call.name, true);
                 CallReport::without_answer(call, text, CallEnd::Refused)
             }
         }
@@ -102,7 +104,7 @@ impl Runner<'_> {
                 }
                 Target::Skill(_) => None,
             },
-            writer: None,
+            window: None,
             finds_files: matches!(target, Target::Executor(..)),
             working_dir: &self.around.working_dir,
             most_bytes: self.most_bytes,
@@ -110,15 +112,16 @@ impl Runner<'_> {
             refused: 0,
             parts: Vec::new(),
             files: Vec::new(),
+            beside: Vec::new(),
             verbatim: self.verbatim,
             said: None,
         };
         let ran = match self.at_once(&underway, target, &mut output) {
             Some(ran) => ran,
             None => {
-                if route.definition.effects != Effects::Read {
-                    output.writer = Some(self.artifacts.writers().begin(&route.backend));
-                }
+                // Whatever a tool says of its effects: what it wrote is not another one's.
+                let finds_files = output.finds_files;
+                output.window = Some(self.artifacts.begin(&route.backend, finds_files));
                 // Behind a pointer, so that a call at once moves next to nothing.
                 Box::pin(self.elsewhere(&underway, target, &mut output)).await
             }
@@ -173,7 +176,9 @@ impl Runner<'_> {
         if let Err(error) = written {
             return Some(Err(underway.not_json(&error)));
         }
+        let window = self.artifacts.begin_in_place(&underway.route.backend);
         let reply = instance.request_in_place(op, &json);
+        drop(window);
         if json.capacity() <= KEPT {
             REQUEST.set(json);
         }
@@ -185,10 +190,11 @@ impl Runner<'_> {
                 }
                 tool_result(underway, op, &reply).map(|result| take(output, result))
             }
-            Err(fault) => {
-                let what = format!("{}: {}", instance.plugin().id(), fault.text());
-                Err(Failed::new(failure(&underway.call.name, &what)))
-            }
+            Err(fault) => Err(underway.plugin_failed(&CallFailure::Fault {
+                plugin: instance.plugin().id().to_string(),
+                code: fault.code,
+                message: fault.text().into_owned(),
+            })),
         };
         Some(ran)
     }
@@ -208,22 +214,10 @@ impl Runner<'_> {
             Target::Backend(lease) => self.backend(underway, lease, output).await,
         };
         match ran {
-            Ok(ran) if self.cancel.is_cancelled() => {
-                output.text("[the call was cancelled]");
-                Ok(Ran {
-                    stopped: Some(CallEnd::Cancelled),
-                    ..ran
-                })
-            }
-            Ok(ran) if underway.overdue.load(Ordering::Relaxed) => {
-                let limit = underway.timeout;
-                output.text(&format!("[the call was ended after {limit:?}, its limit]"));
-                Ok(Ran {
-                    is_error: true,
-                    stopped: Some(CallEnd::TimedOut),
-                    ..ran
-                })
-            }
+            Ok(ran) if self.cancel.is_cancelled() => Ok(Ran {
+                stopped: Some(CallEnd::Cancelled),
+                ..ran
+            }),
             ran => ran,
         }
     }
@@ -239,14 +233,18 @@ impl Runner<'_> {
         let (mut state, mut spent) = (None, Vec::new());
         let (is_error, end, structured) = match ran {
             Ok(ran) => {
+                let (failure, end) = ended(&underway, &ran);
+                let told = match end {
+                    CallEnd::Cancelled => Some(CallFailureKind::Cancelled),
+                    _ => failure,
+                };
+                if let Some(kind) = told {
+                    let has_said = !output.parts.is_empty();
+                    output.note(underway.failure(kind).note(has_said));
+                }
                 state = ran.state.map(|state| (backend.to_string(), state));
                 spent.extend(ran.spent.into_iter().map(|it| (backend.to_string(), it)));
-                let end = if ran.is_error {
-                    CallEnd::Failed
-                } else {
-                    CallEnd::Done
-                };
-                (ran.is_error, ran.stopped.unwrap_or(end), ran.structured)
+                (failure.is_some(), end, ran.structured)
             }
             Err(failed) => {
                 output.text(&failed.text);
@@ -267,6 +265,7 @@ impl Runner<'_> {
             end,
             duration,
             files: output.files,
+            beside: output.beside,
             structured,
             state,
             spent,
@@ -305,7 +304,7 @@ impl Runner<'_> {
         let made = self
             .within(underway, || not_ready(lease), lease.instance(self.around))
             .await?;
-        made.map_err(|reason| Failed::new(failure(&underway.call.name, &reason)))
+        made.map_err(|reason| underway.not_ready(&reason))
     }
 
     /// Waits for what a call needs, within the call's own limit; `not_there` begins the sentence
@@ -316,18 +315,19 @@ impl Runner<'_> {
         not_there: impl FnOnce() -> String,
         ready: impl Future<Output = T>,
     ) -> Result<T, Failed> {
-        let name = &underway.call.name;
         tokio::select! {
             biased;
             ready = ready => Ok(ready),
-            () = self.cancel.cancelled() => Err(Failed {
-                text: failure(name, "the call was cancelled"),
-                end: CallEnd::Cancelled,
-            }),
-            () = tokio::time::sleep(underway.left()) => Err(Failed {
-                text: failure(name, &format!("{} within {:?}", not_there(), underway.timeout)),
-                end: CallEnd::TimedOut,
-            }),
+            () = self.cancel.cancelled() => {
+                Err(underway.failed(CallFailureKind::CancelledBefore))
+            }
+            () = tokio::time::sleep(underway.left()) => {
+                let reason = format!("{} within {:?}", not_there(), underway.timeout);
+                Err(Failed {
+                    end: CallEnd::TimedOut,
+                    ..underway.not_ready(&reason)
+                })
+            }
         }
     }
 
@@ -344,7 +344,7 @@ impl Runner<'_> {
             let not_there = || "its files were not there".to_owned();
             self.within(underway, not_there, handed)
                 .await?
-                .map_err(|reason| Failed::new(failure(&underway.call.name, &reason)))?
+                .map_err(|reason| underway.not_ready(&reason))?
         } else {
             arguments = self.with_files(underway).await?;
             Vec::new()
@@ -395,7 +395,7 @@ impl Runner<'_> {
         let bringing = self.files();
         self.within(underway, not_there, bringing.paths(handles, to))
             .await?
-            .map_err(|reason| Failed::new(failure(&underway.call.name, &reason)))
+            .map_err(|reason| underway.not_ready(&reason))
     }
 
     /// A command with the paths of the files that it names by their handles.
@@ -526,24 +526,25 @@ impl Runner<'_> {
                 underway.overdue.fetch_or(overdue, Ordering::Relaxed);
                 Ok(reply)
             }
-            Err(error) => Err(failed(underway, error)),
+            Err(error) => Err(underway.plugin_failed(&error)),
         }
     }
 }
 
-fn failed(underway: &Underway<'_>, mut error: CallFailure) -> Failed {
-    let end = match &mut error {
-        CallFailure::TimedOut { limit, .. } => {
-            // Of which a part may have gone by before the plugin was asked.
-            *limit = underway.timeout;
-            CallEnd::TimedOut
+/// Why a call that gave an answer is an error, if it is one, and how it ended.
+fn ended<'u>(underway: &'u Underway<'_>, ran: &Ran) -> (Option<CallFailureKind<'u>>, CallEnd) {
+    let is_overdue = underway.overdue.load(Ordering::Relaxed);
+    match (ran.stopped, ran.failure) {
+        (Some(CallEnd::Cancelled), failure) => (failure, CallEnd::Cancelled),
+        (_, _) if is_overdue => {
+            let failure = CallFailureKind::TimedOut {
+                limit_ms: underway.limit_ms(),
+                plugin: Some(underway.plugin()),
+            };
+            (Some(failure), CallEnd::TimedOut)
         }
-        CallFailure::Cancelled { .. } => CallEnd::Cancelled,
-        _ => CallEnd::Failed,
-    };
-    Failed {
-        text: failure(&underway.call.name, &error.to_string()),
-        end,
+        (stopped, Some(failure)) => (Some(failure), stopped.unwrap_or(CallEnd::Failed)),
+        (stopped, None) => (None, stopped.unwrap_or(CallEnd::Done)),
     }
 }
 

@@ -4,9 +4,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use conjure_abi::EmitKind;
+use conjure_abi::{EmitKind, code};
 use conjure_core::chat::FunctionCall;
-use conjure_core::context::{CommandEnd, failure};
+use conjure_core::context::{CallFailure, CallFailureKind, CommandEnd};
 use conjure_core::log::CallEnd;
 use conjure_core::routing::Route;
 use conjure_skill_sdk::protocol::{BashOutput, FileRef, PluginEvent, Spent, ToolResult};
@@ -14,8 +14,10 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::plain_words::plain_words;
 use super::results::Output;
 use crate::artifacts::Artifact;
+use crate::plugin;
 
 /// The most files that a call may tell of while it runs.
 const MOST_FILES: usize = 10_000;
@@ -51,8 +53,81 @@ impl Underway<'_> {
         }
     }
 
+    /// The call as a failure of this kind, for the words that the model reads.
+    pub(super) fn failure<'k>(&'k self, kind: CallFailureKind<'k>) -> CallFailure<'k> {
+        CallFailure {
+            tool: &self.call.name,
+            backend: Some(&self.route.backend),
+            kind,
+        }
+    }
+
+    /// What came of the call, when it gave no answer of its own.
+    pub(super) fn failed(&self, kind: CallFailureKind<'_>) -> Failed {
+        use CallFailureKind as Kind;
+        let end = match kind {
+            Kind::BadArguments { .. } => CallEnd::Refused,
+            Kind::TimedOut { .. } | Kind::Abandoned { .. } => CallEnd::TimedOut,
+            Kind::Cancelled | Kind::CancelledBefore => CallEnd::Cancelled,
+            _ => CallEnd::Failed,
+        };
+        Failed {
+            text: self.failure(kind).to_string(),
+            end,
+        }
+    }
+
+    /// The same, when what it needs is not there.
+    pub(super) fn not_ready(&self, reason: &str) -> Failed {
+        self.failed(CallFailureKind::NotReady { reason })
+    }
+
+    /// The same, when its plugin failed.
+    pub(super) fn plugin_failed(&self, error: &plugin::CallFailure) -> Failed {
+        use CallFailureKind as Kind;
+        use plugin::CallFailure as Error;
+        let said = error.to_string();
+        let said = plain_words(&said);
+        let said = said.as_ref();
+        let limit_ms = self.limit_ms();
+        self.failed(match error {
+            Error::Fault { code, .. } => match *code {
+                code::PANIC | code::GONE => Kind::Broke { reason: said },
+                code::UNSUPPORTED => Kind::NotReady { reason: said },
+                code::CANCELLED => Kind::Cancelled,
+                code::BUSY => Kind::Busy { reason: said },
+                _ => Kind::ToolError { said },
+            },
+            // Of which a part may have gone by before the plugin was asked.
+            Error::TimedOut {
+                abandoned: true,
+                plugin,
+                ..
+            } => Kind::Abandoned { limit_ms, plugin },
+            Error::TimedOut { plugin, .. } => Kind::TimedOut {
+                limit_ms,
+                plugin: Some(plugin),
+            },
+            Error::Cancelled { .. } => Kind::Cancelled,
+            Error::Busy { .. } | Error::NoThread { .. } => Kind::Busy { reason: said },
+            Error::BadReply { .. } => Kind::BadReply { reason: said },
+            Error::Quarantined { .. } => Kind::NotReady { reason: said },
+        })
+    }
+
+    /// The plugin behind the tool.
+    pub(super) fn plugin(&self) -> &str {
+        let origin = &self.route.definition.origin;
+        origin.plugin.as_deref().unwrap_or(&self.route.backend)
+    }
+
+    pub(super) fn limit_ms(&self) -> u64 {
+        u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX)
+    }
+
     pub(super) fn not_json(&self, error: &serde_json::Error) -> Failed {
-        Failed::new(failure(&self.call.name, &error.to_string()))
+        let reason = plain_words(&error.to_string()).into_owned();
+        self.failed(CallFailureKind::BadArguments { reason: &reason })
     }
 
     pub(super) fn into_files(self) -> Vec<FileRef> {
@@ -68,18 +143,10 @@ pub(super) struct Failed {
     pub(super) end: CallEnd,
 }
 
-impl Failed {
-    pub(super) fn new(text: impl Into<String>) -> Self {
-        Self {
-            text: text.into(),
-            end: CallEnd::Failed,
-        }
-    }
-}
-
 /// A call that gave an answer.
 pub(super) struct Ran {
-    pub(super) is_error: bool,
+    /// Why it is an error, if it is one.
+    pub(super) failure: Option<CallFailureKind<'static>>,
     pub(super) structured: Option<Value>,
     pub(super) state: Option<Value>,
     pub(super) spent: Vec<Spent>,
@@ -90,7 +157,7 @@ pub(super) struct Ran {
 impl Ran {
     pub(super) fn well() -> Self {
         Self {
-            is_error: false,
+            failure: None,
             structured: None,
             state: None,
             spent: Vec::new(),
@@ -101,7 +168,9 @@ impl Ran {
 
 pub(super) fn take(output: &mut Output<'_>, mut result: ToolResult) -> Ran {
     Ran {
-        is_error: result.is_error,
+        failure: result
+            .is_error
+            .then_some(CallFailureKind::ToolError { said: "" }),
         state: result.state.take(),
         spent: std::mem::take(&mut result.spent),
         structured: output.tool_result(result),
@@ -134,13 +203,13 @@ pub(super) fn command_result(
         },
         full_output: full.as_ref(),
     };
-    let is_error = end.failed();
+    let failure = end.failure_kind();
     output.text(&end.text());
     for file in &reply.files {
         output.found(file);
     }
     Ran {
-        is_error,
+        failure,
         structured: None,
         state: None,
         spent: Vec::new(),
@@ -153,11 +222,9 @@ pub(super) struct Command {
     pub(super) command: String,
 }
 
-pub(super) fn arguments<T: DeserializeOwned>(call: &FunctionCall) -> Result<T, Failed> {
-    serde_json::from_value(call.arguments.clone()).map_err(|error| Failed {
-        text: format!("The arguments of `{}` do not fit: {error}.", call.name),
-        end: CallEnd::Refused,
-    })
+pub(super) fn arguments<T: DeserializeOwned>(underway: &Underway<'_>) -> Result<T, Failed> {
+    serde_json::from_value(underway.call.arguments.clone())
+        .map_err(|error| underway.not_json(&error))
 }
 
 pub(super) fn decode<R: DeserializeOwned>(
@@ -188,9 +255,9 @@ fn decode_with<R>(
         Err(error) => Err(format!("it is not UTF-8 ({error})")),
     };
     decoded.map_err(|error| {
-        let origin = &underway.route.definition.origin;
-        let plugin = origin.plugin.as_deref().unwrap_or(&underway.route.backend);
-        let what = format!("the plugin `{plugin}` gave a reply to {op} that does not fit: {error}");
-        Failed::new(failure(&underway.call.name, &what))
+        let plugin = underway.plugin();
+        let error = plain_words(&error);
+        let reason = format!("the reply of the plugin `{plugin}` to {op} does not fit: {error}");
+        underway.failed(CallFailureKind::BadReply { reason: &reason })
     })
 }

@@ -68,10 +68,10 @@ pub(crate) async fn ask(asked: &Asked) -> Decided {
             always: true,
         },
         Some(reason) if !matches!(reason, "" | "n" | "no") => Decided::once(Decision::Deny {
-            reason: format!("The person did not allow this call: {reason}"),
+            reason: reason.to_owned(),
         }),
         _ => Decided::once(Decision::Deny {
-            reason: "The person did not allow this call.".to_owned(),
+            reason: String::new(),
         }),
     }
 }

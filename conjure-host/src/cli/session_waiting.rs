@@ -182,10 +182,7 @@ pub(crate) async fn deny(
     sessions: &Sessions,
     args: Deny,
 ) -> Result<Exit, Failure> {
-    let reason = match args.because {
-        Some(because) => format!("The person did not allow this call: {because}"),
-        None => "The person did not allow this call.".to_owned(),
-    };
+    let reason = args.because.unwrap_or_default();
     decide(global, sessions, args.decided, Decision::Deny { reason }).await
 }
 

@@ -180,8 +180,11 @@ impl Handler {
                 arguments_text: None,
             };
             let with = work.with(&snapshot);
-            if let Err(reason) = permission::of(&work, &snapshot, &call).await {
-                return Done::Call(Ok(CallReport::not_run(&call, &reason)));
+            if let Err(refusal) = permission::of(&work, &snapshot, &call).await {
+                let found = snapshot.look_up(&call.name);
+                let backend = found.map(|(route, _)| &*route.backend);
+                let report = CallReport::not_run(&call, backend, refusal.kind());
+                return Done::Call(Ok(report));
             }
             let report = work.calls.call_with(&call, with).await;
             Done::Call(report.map_err(|error| error.to_string()))

@@ -4,6 +4,7 @@
 //! person at the client is asked, where the client can do that, and else it is denied.
 
 use conjure_core::chat::FunctionCall;
+use conjure_core::context::CallFailureKind;
 use conjure_core::routing::Decision;
 use serde_json::json;
 
@@ -14,6 +15,27 @@ use crate::backend::questions::{AskedBy, Client as _, Question, QuestionKind};
 /// The most characters of a call's arguments that a question shows.
 const SHOWN: usize = 1000;
 
+/// Why a call may not run.
+pub(super) enum Refusal {
+    /// A rule denies it, or nobody can be asked.
+    Rule(&'static str),
+    /// Whoever was asked did not permit it.
+    Person,
+    /// Asking failed.
+    Question(String),
+}
+
+impl Refusal {
+    /// The same for whoever reads the result.
+    pub(super) fn kind(&self) -> CallFailureKind<'_> {
+        match self {
+            Self::Rule(reason) => CallFailureKind::Denied { reason },
+            Self::Person => CallFailureKind::PersonRefused { reason: "" },
+            Self::Question(reason) => CallFailureKind::NotReady { reason },
+        }
+    }
+}
+
 /// Lets a call run.
 ///
 /// # Errors
@@ -22,15 +44,15 @@ pub(super) async fn of(
     work: &Work,
     snapshot: &Snapshot,
     call: &FunctionCall,
-) -> Result<(), String> {
+) -> Result<(), Refusal> {
     match work.calls.rule_for(snapshot, &call.name, &call.arguments) {
         None | Some(Decision::Allow) => Ok(()),
-        Some(Decision::Deny) => Err("it is denied by a rule of the server".to_owned()),
+        Some(Decision::Deny) => Err(Refusal::Rule("a rule of the server denies it")),
         Some(Decision::Ask) => asked(work, call).await,
     }
 }
 
-async fn asked(work: &Work, call: &FunctionCall) -> Result<(), String> {
+async fn asked(work: &Work, call: &FunctionCall) -> Result<(), Refusal> {
     let arguments: String = call.arguments.to_string().chars().take(SHOWN).collect();
     let by = AskedBy {
         plugin: "conjure".to_owned(),
@@ -50,12 +72,11 @@ async fn asked(work: &Work, call: &FunctionCall) -> Result<(), String> {
         {
             Ok(())
         }
-        Some(Ok(_)) => Err("the person at the client did not permit it".to_owned()),
-        Some(Err(fault)) => Err(fault.text().to_string()),
-        None => Err(
+        Some(Ok(_)) => Err(Refusal::Person),
+        Some(Err(fault)) => Err(Refusal::Question(fault.text().to_string())),
+        None => Err(Refusal::Rule(
             "a rule of the server asks a person about it, and this client cannot ask one; who \
-             runs the server can allow it in the session file"
-                .to_owned(),
-        ),
+             runs the server can allow it in the session file",
+        )),
     }
 }

@@ -186,6 +186,7 @@ mod tests {
             structured: said.structured.clone(),
             state: None,
             spent: Vec::new(),
+            beside: Vec::new(),
             said: Some(Box::new(said)),
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! Everything else in the host asks here. Only Linux on x86-64 is tested regularly.
 
+pub(crate) mod copy_mark;
 mod environment;
 mod inspection;
 mod own_dir;

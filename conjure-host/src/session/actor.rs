@@ -452,6 +452,9 @@ impl Actor {
         for artifact in &report.files {
             self.file(artifact, &artifact.source.clone(), Some(&call_id));
         }
+        for artifact in &report.beside {
+            self.file(artifact, &artifact.source.clone(), None);
+        }
         if let Some((backend, state)) = report.state {
             self.recorder
                 .entry(EntryBody::BackendState { backend, state });

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use conjure_core::chat::FunctionCall;
+use conjure_core::context::{CallFailure, CallFailureKind};
 use conjure_core::turn::{Decision, Input, Judge as _, TableJudge, Verdict};
 use tokio::time::Instant;
 
@@ -70,10 +71,10 @@ impl Actor {
     /// Lets a call wait for a person; where nobody can be asked, that is the decision already.
     pub(super) fn ask_person(&mut self, call: FunctionCall, reason: String) -> Option<Input> {
         if self.attended == ApprovalMode::Unattended {
-            let reason = nobody_there(&call, &reason);
-            return Some(Input::Decided {
+            let text = self.nobody_there(&call, &reason);
+            return Some(Input::Refused {
                 call_id: call.call_id,
-                decision: Decision::Deny { reason },
+                text,
             });
         }
         let call_id = call.call_id.clone();
@@ -92,13 +93,17 @@ impl Actor {
         });
         let verdicts: Vec<(String, Verdict)> = verdicts.collect();
         for (call_id, verdict) in verdicts {
-            let decision = match verdict {
-                Verdict::Run { .. } => Decision::Allow,
-                Verdict::Refuse { text } => Decision::Deny { reason: text },
+            let decided = call_id.clone();
+            let input = match verdict {
+                Verdict::Run { .. } => Input::Decided {
+                    call_id,
+                    decision: Decision::Allow,
+                },
+                Verdict::Refuse { text } => Input::Refused { call_id, text },
                 Verdict::Ask { .. } => continue,
             };
-            self.asked.remove(&call_id);
-            self.input(Input::Decided { call_id, decision });
+            self.asked.remove(&decided);
+            self.input(input);
         }
     }
 
@@ -118,21 +123,21 @@ impl Actor {
         let meant: Vec<String> = meant.map(|(call_id, _)| call_id.clone()).collect();
         for call_id in meant {
             if let Some(asking) = self.asked.remove(&call_id) {
-                let reason = nobody_there(&asking.call, &asking.reason);
-                self.input(Input::Decided {
-                    call_id,
-                    decision: Decision::Deny { reason },
-                });
+                let text = self.nobody_there(&asking.call, &asking.reason);
+                self.input(Input::Refused { call_id, text });
             }
         }
     }
-}
 
-/// What the model is told when nobody could be asked.
-pub(crate) fn nobody_there(call: &FunctionCall, reason: &str) -> String {
-    format!(
-        "The call of `{}` needs a person's permission ({reason}), and nobody is there to give it, \
-         so it was not run. Whoever started this session can allow it with `--allow '{}'`.",
-        call.name, call.name
-    )
+    /// What the model is told when nobody could be asked.
+    fn nobody_there(&self, call: &FunctionCall, reason: &str) -> String {
+        let snapshot = self.current.load();
+        let found = snapshot.look_up(&call.name);
+        let failure = CallFailure {
+            tool: &call.name,
+            backend: found.map(|(route, _)| &*route.backend),
+            kind: CallFailureKind::NobodyToAsk { reason },
+        };
+        failure.to_string()
+    }
 }

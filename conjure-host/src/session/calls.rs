@@ -472,7 +472,11 @@ mod tests {
         let report = execute(&calls, "fail").await;
         assert!(report.output.is_error);
         assert_eq!(report.end, CallEnd::Failed);
-        assert_eq!(report.output.joined_text(), "it failed");
+        let told = report.output.joined_text();
+        assert!(
+            told.starts_with("it failed\n[The call of `quick_execute`"),
+            "{told}"
+        );
 
         earn(&calls, &ran).await;
         let count = ran.lock().unwrap().len();

@@ -266,7 +266,10 @@ impl Actor {
             };
             let report = match AssertUnwindSafe(running).catch_unwind().await {
                 Ok(report) => report,
-                Err(_) => CallReport::broken(&call),
+                Err(_) => {
+                    let found = snapshot.look_up(&call.name);
+                    CallReport::broken(&call, found.map(|(route, _)| &*route.backend))
+                }
             };
             spans::called(&span, &report);
             drop(span);

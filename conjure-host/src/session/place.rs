@@ -85,6 +85,7 @@ impl Place {
         );
         let artifacts = artifacts
             .beside(&shared.data_dir)
+            .among(&shared.writes, thread.as_str())
             .moving_out_of(&exchange_dir);
         let artifacts = Arc::new(artifacts);
         let model = spec.model.clone().unwrap_or_default();

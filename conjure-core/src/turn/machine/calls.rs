@@ -140,37 +140,40 @@ impl Machine {
     }
 
     pub(super) fn decided(&mut self, call_id: &str, decision: Decision) {
-        let Some(Turn {
-            phase: Phase::Calls(step),
-            ..
-        }) = &mut self.turn
-        else {
-            return;
-        };
         match decision {
             Decision::Allow => {
-                if step.allow(call_id) {
+                if self.step().is_some_and(|step| step.allow(call_id)) {
                     self.run_calls();
                 }
             }
             Decision::Deny { reason } => {
-                if step.deny(call_id) {
-                    let (name, backend) = self.call_and_backend(call_id);
-                    let text = if reason.trim().is_empty() {
-                        let kind = CallFailureKind::PersonRefused { reason: "" };
-                        let failure = CallFailure {
-                            tool: &name,
-                            backend: backend.as_deref(),
-                            kind,
-                        };
-                        failure.to_string()
-                    } else {
-                        reason
-                    };
-                    self.ended_unrun(call_id, name, text, CallEnd::Refused);
-                    self.run_calls();
-                }
+                let (name, backend) = self.call_and_backend(call_id);
+                let failure = CallFailure {
+                    tool: &name,
+                    backend: backend.as_deref(),
+                    kind: CallFailureKind::PersonRefused { reason: &reason },
+                };
+                self.refused_while_asked(call_id, failure.to_string());
             }
+        }
+    }
+
+    /// Ends a call that waits for a person, with what the model is told.
+    pub(super) fn refused_while_asked(&mut self, call_id: &str, text: String) {
+        if self.step().is_some_and(|step| step.deny(call_id)) {
+            let (name, _) = self.call_and_backend(call_id);
+            self.ended_unrun(call_id, name, text, CallEnd::Refused);
+            self.run_calls();
+        }
+    }
+
+    fn step(&mut self) -> Option<&mut Step> {
+        match &mut self.turn {
+            Some(Turn {
+                phase: Phase::Calls(step),
+                ..
+            }) => Some(step),
+            _ => None,
         }
     }
 

@@ -161,6 +161,7 @@ impl Machine {
                 }
             }
             Input::Decided { call_id, decision } => self.decided(&call_id, decision),
+            Input::Refused { call_id, text } => self.refused_while_asked(&call_id, text),
             Input::Cancel { drop_queued } => {
                 if drop_queued {
                     self.drop_queue();

@@ -230,7 +230,13 @@ fn a_denied_call_has_its_result_and_its_lane_goes_on() {
     assert_eq!(bench.decide("1", Decision::Allow), []);
     assert_eq!(
         bench.ends(),
-        [("1", CallEnd::Refused, "Not today.".to_owned())]
+        [(
+            "1",
+            CallEnd::Refused,
+            "The call of `ask_a` on backend `backend` was not run: the person did not allow it and \
+             said: Not today. Do not call it again like this unless the person asks for it."
+                .to_owned()
+        )]
     );
     assert_eq!(bench.done("2"), [request(2, 2)]);
 

@@ -75,5 +75,5 @@ async fn nobody_decides_so_it_is_denied_after_the_deadline() {
     assert_eq!(run.state, RunState::Completed);
     assert_eq!(run.spent.calls, 0);
     let told = stage.model.requests()[1].tool_result_text("1").unwrap();
-    assert!(told.contains("nobody is there to give it"), "{told}");
+    assert!(told.contains("nobody is there to be asked"), "{told}");
 }

@@ -120,11 +120,18 @@ fn a_person_says_no_and_why() {
     let refused = |text: &str| (text.to_owned(), true);
     assert_eq!(
         got(&model, "toolu_1"),
-        refused("The person did not allow this call.")
+        refused(
+            "The call of `cache-manager_execute` on backend `native` was not run: the person did not \
+             allow it. Do not call it again like this unless the person asks for it."
+        )
     );
     assert_eq!(
         got(&model, "toolu_2"),
-        refused("The person did not allow this call: use the other cache")
+        refused(
+            "The call of `cache-manager_execute` on backend `native` was not run: the person did not \
+             allow it and said: use the other cache. Do not call it again like this unless the person \
+             asks for it."
+        )
     );
 }
 

@@ -79,6 +79,7 @@ fn a_failing_call_is_exit_code_1_with_its_output() {
     [stderr]
     err
     [exit code 3]
+    [The call of `local_bash_tool` on backend `local` failed with what stands above. Correct the command, or do it in another way.]
     --- stderr
     ");
 }

@@ -77,6 +77,7 @@ mod session;
 #[cfg(test)]
 mod session_waiting;
 #[cfg(test)]
+mod shared_dir;
 mod skill;
 #[cfg(test)]
 mod skill_hostile;

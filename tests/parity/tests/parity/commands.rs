@@ -12,6 +12,14 @@ use serde_json::json;
 
 use crate::stage::{CACHE, LOCAL, Seen, Stage, bash, in_time, local, result};
 
+/// What the model gets of a command that failed.
+fn failed(said: &str) -> Seen {
+    Seen::error(&format!(
+        "{said}\n[The call of `local_bash_tool` on backend `local` failed with what stands above. \
+         Correct the command, or do it in another way.]"
+    ))
+}
+
 #[tokio::test]
 async fn p06_a_command_gives_output_exit_code_and_has_the_working_directory() {
     let stage = Stage::new(&[LOCAL]).await;
@@ -23,7 +31,7 @@ async fn p06_a_command_gives_output_exit_code_and_has_the_working_directory() {
     );
     assert_eq!(
         stage.bash(&session, "exit 1").await,
-        Seen::error("[exit code 1]")
+        failed("[exit code 1]")
     );
     let pwd = format!("{}\n", work.display());
     assert_eq!(stage.bash(&session, "pwd").await, Seen::ok(&pwd));
@@ -38,11 +46,11 @@ async fn b01_a_failing_commands_output_reaches_the_model() {
         stage
             .bash(&session, "echo out; echo no such file >&2; exit 3")
             .await,
-        Seen::error("out\n[stderr]\nno such file\n[exit code 3]")
+        failed("out\n[stderr]\nno such file\n[exit code 3]")
     );
     assert_eq!(
         stage.bash(&session, "echo last words; kill -9 $$").await,
-        Seen::error("last words\n[ended by signal 9]")
+        failed("last words\n[ended by signal 9]")
     );
     session.close().await;
 }
@@ -117,7 +125,9 @@ async fn b03_a_call_that_times_out_keeps_its_id() {
     assert_eq!(
         seen,
         Seen::error(
-            "before\n[ended by the time limit of 0.4 s; everything that it started was ended too]"
+            "before\n[The call of `local_bash_tool` on backend `local` was ended by its time limit of \
+             0.4 s, with everything that it had started. Do less at a time; the person can give the \
+             tools of `local` more time with `[[timeout]]` in the session file.]"
         )
     );
     session.close().await;

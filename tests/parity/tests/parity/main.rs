@@ -6,6 +6,8 @@
 
 // Clippy lets tests be blunt only where it sees that they are tests.
 #[cfg(test)]
+mod attribution;
+mod call_failures;
 mod commands;
 #[cfg(test)]
 mod confined;

@@ -79,9 +79,12 @@ async fn b04_a_time_out_ends_the_whole_process_tree() {
     let seen = stage
         .bash(&session, &format!("{FAMILY}; exec sleep 304"))
         .await;
-    let text = "family is there\n[ended by the time limit of 2 s; everything that it started was \
-                ended too]";
-    assert!(seen.is_error && seen.text.starts_with(text), "{seen:?}");
+    let told = "[The call of `local_bash_tool` on backend `local` was ended by its time limit of 2 s, \
+                with everything that it had started.";
+    assert!(
+        seen.is_error && seen.text.starts_with("family is there\n") && seen.text.contains(told),
+        "{seen:?}"
+    );
     assert_eq!(alive(&family(&stage.workspace.work())), [0_u32; 0]);
     session.close().await;
 }

@@ -1,0 +1,99 @@
+//! Files that were found beside a call: whose they are, and which are the host's own copies.
+
+use std::path::Path;
+use std::sync::PoisonError;
+
+use conjure_skill_sdk::protocol::FileRef;
+
+use super::copies::Copies;
+use super::digest::digest_aside;
+use super::windows::{CallWindow, CallWindows, UNKNOWN_SOURCE, Wrote};
+use super::{Artifact, Artifacts, Fetch, FileError};
+use crate::platform::copy_mark;
+
+/// Who writes where, as far as a host knows: what tells the files of its sessions apart.
+#[derive(Debug, Default)]
+pub(crate) struct Writes {
+    pub(super) windows: CallWindows,
+    pub(super) copies: Copies,
+}
+
+impl Writes {
+    /// Beside other processes that have this data directory.
+    pub(crate) fn beside(data_dir: &Path) -> Self {
+        Self {
+            windows: CallWindows::beside(data_dir),
+            copies: Copies::default(),
+        }
+    }
+}
+
+/// A file that was found beside a call.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// That call made it.
+    Own(Artifact),
+    /// Another call did, or nobody can tell which; it is news for the session.
+    Beside(Artifact),
+    /// It is none of the session's, or known as it is.
+    Nothing,
+}
+
+impl Artifacts {
+    /// Takes a file in that was found beside a call, whose backend did not say that it made it. A
+    /// copy of the host's own is no file, and what a call of another session made none of this one;
+    /// of a file that nobody can be said to have made the source is [`UNKNOWN_SOURCE`].
+    ///
+    /// # Errors
+    /// As for [`Artifacts::register`].
+    pub(crate) fn register_found(
+        &self,
+        window: Option<&CallWindow<'_>>,
+        backend: &str,
+        file: &FileRef,
+        fetch: Option<Fetch>,
+    ) -> Result<Found, FileError> {
+        let Some(path) = file.path.as_deref().map(Path::new) else {
+            return self.register(backend, file, fetch).map(Found::Own);
+        };
+        if self.is_copy(path) {
+            return Ok(Found::Nothing);
+        }
+        let before = self.sha256_at(path);
+        let wrote = window.map_or(Wrote::Unknown, |window| window.of(path));
+        let source = match &wrote {
+            Wrote::Finder => backend,
+            Wrote::Unknown => UNKNOWN_SOURCE,
+            Wrote::Other {
+                backend,
+                finds_files: false,
+            } => backend.as_ref(),
+            // That call finds it too, if it has not yet.
+            Wrote::Other { .. } | Wrote::OtherSession => return Ok(Found::Nothing),
+        };
+        let artifact = self.take_in(source, file, fetch, false)?;
+        // Of a file that was there already as it is now somebody else has told.
+        let is_news = before.is_none() || before != artifact.sha256;
+        Ok(match wrote {
+            _ if !is_news => Found::Nothing,
+            Wrote::Finder => Found::Own(artifact),
+            _ => Found::Beside(artifact),
+        })
+    }
+
+    /// Whether a file is a copy that the host put there, as it was.
+    fn is_copy(&self, path: &Path) -> bool {
+        let sha256 = || digest_aside(path).ok().map(|(sha256, _)| sha256);
+        self.writes.copies.has(path, sha256) || copy_mark::is_marked(path, sha256)
+    }
+
+    /// The hash of the file that is known at a path.
+    fn sha256_at(&self, path: &Path) -> Option<String> {
+        let path = path.canonicalize().ok()?;
+        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        files.values().find_map(|held| {
+            let known = held.artifact.lock().unwrap_or_else(PoisonError::into_inner);
+            (known.path.as_ref() == Some(&path)).then(|| known.sha256.clone())?
+        })
+    }
+}

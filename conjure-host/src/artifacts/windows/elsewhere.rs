@@ -1,0 +1,305 @@
+//! When the calls of other processes run that have the same data directory.
+//!
+//! Each process appends to a file of its own, one line when a call begins and one when it ends, and
+//! reads those of the others. It holds a lock for as long as it lives, so that what a killed one left
+//! open is known to be that. A process that cannot write there is alone as far as it knows.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::{Span, are_nested};
+
+/// How long a file stays whose process is gone: calls that ran beside it may still ask.
+const STAYS: Duration = Duration::from_secs(600);
+/// Bytes of a file from which on what is over is taken out of it.
+const LARGE: u64 = 64 * 1024;
+
+/// The files of all processes.
+#[derive(Debug)]
+pub(super) struct Elsewhere {
+    dir: PathBuf,
+    /// Made at the first call.
+    own: Mutex<Option<Own>>,
+}
+
+/// This process's own file.
+#[derive(Debug)]
+struct Own {
+    name: String,
+    calls: File,
+    bytes: u64,
+    /// Its bytes from which on it is looked at again.
+    most: u64,
+    /// Tells that the process lives.
+    _lock: File,
+}
+
+/// A call of some process.
+#[derive(Debug, Clone)]
+struct Call {
+    number: u64,
+    dir: PathBuf,
+    span: Span,
+}
+
+impl Elsewhere {
+    pub(super) fn new(dir: PathBuf) -> Self {
+        Self {
+            dir,
+            own: Mutex::default(),
+        }
+    }
+
+    /// A call of this process begins.
+    pub(super) fn begin(&self, number: u64, time: SystemTime, dir: &Path) {
+        self.append(&begun(number, time, dir));
+    }
+
+    /// It is over.
+    pub(super) fn end(&self, number: u64, time: SystemTime) {
+        self.append(&ended(number, time));
+    }
+
+    /// The calls of others that ran in a directory, or above or below it, since this time.
+    pub(super) fn beside(&self, dir: &Path, since: SystemTime) -> Vec<Span> {
+        let mut spans = Vec::new();
+        for (_, calls) in self.others() {
+            let beside = calls
+                .into_iter()
+                .filter(|call| call.span.reaches(since) && are_nested(&call.dir, dir));
+            spans.extend(beside.map(|call| call.span));
+        }
+        spans
+    }
+
+    /// The files of other processes, and the calls in each.
+    fn others(&self) -> Vec<(PathBuf, Vec<Call>)> {
+        let own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = own.as_ref().map(|own| own.name.clone());
+        let entries = crate::fs::entries(&self.dir).unwrap_or_default();
+        let files = entries.into_iter().filter(|path| {
+            path.extension().is_some_and(|it| it == "calls")
+                && path.file_stem().and_then(|name| name.to_str()) != own.as_deref()
+        });
+        files
+            .filter(|path| !is_old(path) || lives(path))
+            .map(|path| (path.clone(), read(&path)))
+            .collect()
+    }
+
+    fn append(&self, line: &str) {
+        let mut slot = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        if slot.is_none() {
+            *slot = Own::make(&self.dir);
+        }
+        let Some(own) = slot.as_mut() else {
+            return;
+        };
+        if own.calls.write_all(line.as_bytes()).is_ok() {
+            own.bytes += line.len() as u64;
+        }
+        if own.bytes > own.most {
+            drop(slot);
+            self.shorten();
+        }
+    }
+
+    /// Takes out of the own file what was over before any call began that still runs.
+    fn shorten(&self) {
+        let others = self.others();
+        let mut slot = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(own) = slot.as_mut() else {
+            return;
+        };
+        let path = self.dir.join(format!("{}.calls", own.name));
+        let mut calls = read(&path);
+        let running = others.iter().flat_map(|(_, calls)| calls).chain(&calls);
+        let running = running.filter(|call| call.span.ended.is_none());
+        let first = running.map(|call| call.span.begun).min();
+        calls.retain(|call| first.is_some_and(|first| call.span.reaches(first)));
+        let lines = calls.iter().flat_map(|call| {
+            let end = call.span.ended.map(|time| ended(call.number, time));
+            [Some(begun(call.number, call.span.begun, &call.dir)), end]
+        });
+        let text: String = lines.flatten().collect();
+        if crate::fs::write_atomic(&path, text.as_bytes()).is_ok()
+            && let Ok(calls) = crate::fs::append_to(&path)
+        {
+            own.calls = calls;
+            own.bytes = text.len() as u64;
+            // Where much of it has to stay, not each line is a reason to look again.
+            own.most = LARGE.max(2 * own.bytes);
+        }
+    }
+
+    /// Removes the files of processes that are gone, once nobody can ask about them.
+    fn sweep(dir: &Path) {
+        for path in crate::fs::entries(dir).unwrap_or_default() {
+            if is_old(&path) && !lives(&path) {
+                crate::fs::remove_file(&path);
+            }
+        }
+    }
+}
+
+impl Drop for Elsewhere {
+    /// Leaves nothing behind where nobody else can ask.
+    fn drop(&mut self) {
+        let is_asked = self.others().iter().any(|(path, _)| lives(path));
+        let own = self.own.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(own) = own.take()
+            && !is_asked
+        {
+            for kind in ["calls", "lock"] {
+                crate::fs::remove_file(self.dir.join(format!("{}.{kind}", own.name)));
+            }
+        }
+    }
+}
+
+impl Own {
+    /// Nothing where it cannot be made.
+    fn make(dir: &Path) -> Option<Self> {
+        crate::fs::create_private_dir(dir).ok()?;
+        Elsewhere::sweep(dir);
+        let name = uuid::Uuid::now_v7().to_string();
+        let lock = crate::fs::create_new(dir.join(format!("{name}.lock"))).ok()?;
+        lock.try_lock().ok()?;
+        // Whoever sees this one sees the lock.
+        let calls = crate::fs::append_to(dir.join(format!("{name}.calls"))).ok()?;
+        Some(Self {
+            name,
+            calls,
+            bytes: 0,
+            most: LARGE,
+            _lock: lock,
+        })
+    }
+}
+
+/// Whether nobody wrote to a file for so long that nobody asks about it.
+fn is_old(path: &Path) -> bool {
+    let changed = path.metadata().and_then(|found| found.modified());
+    changed.is_ok_and(|time| time.elapsed().is_ok_and(|age| age > STAYS))
+}
+
+/// Whether the process lives that has a file.
+fn lives(path: &Path) -> bool {
+    let lock = crate::fs::open(path.with_extension("lock"));
+    lock.is_ok_and(|lock| {
+        matches!(
+            lock.try_lock_shared(),
+            Err(std::fs::TryLockError::WouldBlock)
+        )
+    })
+}
+
+/// The calls in a file. Of a process that is gone those that it left open may run until now: what it
+/// had started is ended a little later than itself.
+fn read(path: &Path) -> Vec<Call> {
+    let text = crate::fs::read_to_string(path).unwrap_or_default();
+    let mut calls: Vec<Call> = Vec::new();
+    for line in text.lines() {
+        let mut words = line.splitn(4, ' ');
+        let (Some(kind), Some(number), Some(time)) = (words.next(), words.next(), words.next())
+        else {
+            continue;
+        };
+        let (Ok(number), Ok(nanos)) = (number.parse::<u64>(), time.parse::<u64>()) else {
+            continue;
+        };
+        let time = UNIX_EPOCH + Duration::from_nanos(nanos);
+        match (kind, words.next()) {
+            ("begin", Some(dir)) => {
+                if let Ok(dir) = serde_json::from_str(dir) {
+                    let span = Span {
+                        begun: time,
+                        ended: None,
+                    };
+                    calls.push(Call { number, dir, span });
+                }
+            }
+            ("end", None) => {
+                let open = calls.iter_mut().rev().find(|call| call.number == number);
+                if let Some(call) = open {
+                    call.span.ended = Some(time);
+                }
+            }
+            _ => {}
+        }
+    }
+    calls
+}
+
+fn begun(number: u64, time: SystemTime, dir: &Path) -> String {
+    let dir = serde_json::Value::from(dir.to_string_lossy().into_owned());
+    format!("begin {number} {} {dir}\n", nanos(time))
+}
+
+fn ended(number: u64, time: SystemTime) -> String {
+    format!("end {number} {}\n", nanos(time))
+}
+
+fn nanos(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(dir: &Path) -> usize {
+        crate::fs::entries(dir).unwrap_or_default().len()
+    }
+
+    fn bytes(dir: &tempfile::TempDir) -> u64 {
+        let files = crate::fs::entries(dir.path()).unwrap_or_default();
+        files
+            .iter()
+            .filter_map(|path| crate::fs::size(path).ok())
+            .sum()
+    }
+
+    #[test]
+    fn a_file_stays_small_and_knows_what_runs() {
+        let dir = tempfile::tempdir().unwrap();
+        let (one, other) = (
+            Elsewhere::new(dir.path().into()),
+            Elsewhere::new(dir.path().into()),
+        );
+        let start = SystemTime::now();
+        one.begin(0, start, Path::new("/dir"));
+        for number in 1..3000 {
+            one.begin(number, SystemTime::now(), Path::new("/dir"));
+            one.end(number, SystemTime::now());
+        }
+        let all = bytes(&dir);
+        assert!(all > 3000 * 50, "all of it ran beside the first: {all}");
+        one.end(0, SystemTime::now());
+        for number in 3000..6000 {
+            one.begin(number, SystemTime::now(), Path::new("/dir"));
+            one.end(number, SystemTime::now());
+        }
+        let rest = bytes(&dir);
+        assert!(rest < all, "{rest} of {all}");
+        other.begin(0, SystemTime::now(), Path::new("/other"));
+        let since = SystemTime::now();
+        one.begin(9000, since, Path::new("/dir/deep"));
+        let open = Span {
+            begun: UNIX_EPOCH + Duration::from_nanos(nanos(since)),
+            ended: None,
+        };
+        assert_eq!(other.beside(Path::new("/dir"), since), [open]);
+        assert_eq!(other.beside(Path::new("/other"), since), []);
+        drop(other);
+        drop(one);
+        assert!(
+            files(dir.path()) <= 2,
+            "the last one leaves nothing of its own"
+        );
+    }
+}
