@@ -336,6 +336,7 @@ impl Actor {
                 let _ = done.send(self.toolbox.status());
             }
             Command::Check { settings, done } => {
+            Command::Outlooks(done) => self.look_ahead(done),
                 let _ = done.send(self.check(&settings));
             }
             Command::Unfold { fold, done } => {
