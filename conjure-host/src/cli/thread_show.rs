@@ -164,6 +164,7 @@ fn shown_as(entry: &Entry, folds: &[Fold<'_>], names: &HashMap<&str, &str>) -> V
 fn said(message: &Message) -> Vec<String> {
     let by = match (&message.meta, message.role) {
         (Some(meta), _) => format!("{}/{}", meta.provider, meta.model),
+                Spending::Attempt => "a reply that broke off was asked".to_owned(),
         (None, Role::User) => "you".to_owned(),
         (None, Role::Assistant) => "model".to_owned(),
         (None, _) => "host".to_owned(),

@@ -23,8 +23,8 @@ pub(crate) struct Bounds {
 
 /// Reads a reply, whether it streams or is one JSON body: the decoder tells.
 ///
-/// A reply that is longer than a session takes is cut, with a notice. When the connection breaks
-/// before any output, the error may be tried again.
+/// A reply that is longer than a session takes is cut, with a notice. When the connection breaks or
+/// falls silent before any output, the error may be tried again.
 pub(crate) async fn read(
     mut reply: reqwest::Response,
     mut decoder: Box<dyn Decoder>,
@@ -82,6 +82,7 @@ fn too_large(bytes: usize) -> Cut {
         reason: format!(
             "it has more than {bytes} bytes, and a session takes no more (`max_reply_bytes`)"
         ),
+        passes: false,
     }
 }
 
@@ -92,6 +93,7 @@ fn too_long() -> Cut {
             "it has more than {} bytes of text, and a session takes no more",
             reply_size::MOST
         ),
+        passes: false,
     }
 }
 
@@ -100,6 +102,8 @@ fn too_long() -> Cut {
 pub(crate) struct Cut {
     kind: &'static str,
     pub(super) reason: String,
+    /// Whether it is the connection's fault, so that another may do better.
+    passes: bool,
 }
 
 /// Reads at most so many bytes of a body, as far as it comes in time; what is behind them is left.
@@ -135,14 +139,17 @@ async fn next_piece(
         Ok(Err(error)) => Err(Cut {
             kind: "cut",
             reason: format!("the connection broke: {}", root_cause(&error)),
+            passes: true,
         }),
         Err(_) if idle > end => Err(Cut {
             kind: "timeout",
             reason: "it did not end in the time that a reply has".to_owned(),
+            passes: false,
         }),
         Err(_) => Err(Cut {
             kind: "timeout",
             reason: format!("nothing came for {} s", wait.as_secs_f32()),
+            passes: true,
         }),
     }
 }
@@ -168,7 +175,7 @@ fn broke_off(cut: &Cut, begun: bool) -> WireError {
     WireError {
         kind: cut.kind.to_owned(),
         message: format!("The reply broke off: {}.{kept}", cut.reason),
-        retryable: cut.kind == "cut" && !begun,
+        retryable: cut.passes && !begun,
         retry_after: None,
     }
 }

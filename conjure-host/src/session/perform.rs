@@ -67,7 +67,11 @@ impl Actor {
                 if self.is_unsent(request) {
                     return Some(Request::never_sent(request));
                 }
-                return self.request.take().map(|request| request.stop());
+                let stopped = self.request.take()?;
+                if let Some(lost) = stopped.lost() {
+                    self.input(lost);
+                }
+                return Some(stopped.stop());
             }
             Action::Observe {
                 provider,
