@@ -131,6 +131,10 @@ pub(crate) enum Internal {
     },
     /// Something to be shown.
     Event(Event),
+    /// Something to be shown, and to be found in the thread later.
+    Notice {
+        text: String,
+    },
     Files {
         backend: String,
         files: Vec<Artifact>,

@@ -275,6 +275,9 @@ impl Actor {
             drop(span);
             // Live output stands before the result in the log.
             let _ = shown.await;
+            if let Some(text) = snapshot.take_outcome(&call.name) {
+                let _ = internal.send(Internal::Notice { text }).await;
+            }
             if tools_changed.load(Ordering::Relaxed) {
                 // Before the result: the next step has the tools that this call brought.
                 let listed = run_time_tools(&snapshot, &around, &CancellationToken::new()).await;
