@@ -138,7 +138,7 @@ fn a_stream_that_stalls_while_a_call_is_written_is_asked_for_again_and_both_atte
     let shown = conjure(&workspace, &format!("thread show {thread} --json"));
     let entries = json_lines(&shown.run().unwrap());
     let input = |kind: &str| -> Vec<u64> {
-        let entries = entries.iter().filter(|entry| entry["type"] == kind);
+        let entries = entries.iter().filter(|entry| entry["entry"] == kind);
         let metas = entries.map(|entry| match kind {
             "message" => &entry["message"]["_meta"],
             _ => &entry["_meta"],
@@ -149,7 +149,7 @@ fn a_stream_that_stalls_while_a_call_is_written_is_asked_for_again_and_both_atte
     };
     let (replies, spent) = (input("message"), input("spent"));
     assert_eq!(spent, [replies[0]], "{entries:#?}");
-    let ended = entries.iter().find(|entry| entry["type"] == "turn_ended");
+    let ended = entries.iter().find(|entry| entry["entry"] == "turn_ended");
     let sum: u64 = replies.iter().chain(&spent).sum();
     assert_eq!(ended.unwrap()["usage"]["input"], sum, "{entries:#?}");
 }
