@@ -67,9 +67,7 @@ impl Tokens {
         let mut hashes: Vec<_> = self.0.iter().map(|known| known.hash).collect();
         hashes.sort_unstable();
         let hash = Sha256::new().chain_update(purpose.as_bytes());
-        let hash = hashes
-            .iter()
-            .fold(hash, |hash, token| hash.chain_update(token));
+        let hash = hashes.iter().fold(hash, sha2::Digest::chain_update);
         hash.finalize().into()
     }
 

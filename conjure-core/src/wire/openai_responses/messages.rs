@@ -36,7 +36,7 @@ pub(super) fn items(
                         items.push(result(output, &custom, files));
                     }
                 }
-                items.extend(user_message(added.behind(at).collect()));
+                items.extend(user_message(&added.behind(at).collect::<Vec<_>>()));
             }
             Role::User | Role::System => {
                 let mut content: Vec<Value> = message
@@ -45,7 +45,7 @@ pub(super) fn items(
                     .filter_map(|part| user_part(part, files))
                     .collect();
                 content.extend(added.behind(at));
-                items.extend(user_message(content));
+                items.extend(user_message(&content));
             }
         }
     }
@@ -53,7 +53,7 @@ pub(super) fn items(
 }
 
 /// A message of the person's; none without content.
-fn user_message(content: Vec<Value>) -> Option<Value> {
+fn user_message(content: &[Value]) -> Option<Value> {
     (!content.is_empty()).then(|| json!({"type": "message", "role": "user", "content": content}))
 }
 
