@@ -489,5 +489,5 @@ async fn h10_nothing_at_the_address_is_told_with_the_model_and_the_address() {
     let hosted = place.messages().remove(0);
     let model = hosted.body["model"].as_str().unwrap();
     assert!(told.contains(&format!("the model `{model}`")), "{told}");
-    assert!(told.contains(&place.mock.base_url().as_str()), "{told}");
+    assert!(told.contains(&place.mock.base_url()), "{told}");
 }
