@@ -127,6 +127,9 @@ pub struct ProviderFragments {
     /// Content parts for the newest user message.
     #[serde(default)]
     pub user_content: Vec<Value>,
+    /// Content parts that stay behind the result of a call, by its id.
+    #[serde(default)]
+    pub call_content: BTreeMap<String, Vec<Value>>,
     /// Headers.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,

@@ -1,6 +1,6 @@
 //! What the host has, as programs read it: the command line with `--json` and the API say the same.
 
-use conjure_core::routing::{Mode, Route, RoutingTable};
+use conjure_core::routing::{Mode, Route};
 use serde_json::{Value, json};
 
 use crate::outlook::Outlooks;
@@ -68,62 +68,11 @@ fn pin_words(pin: &Pin) -> &'static str {
     }
 }
 
-/// What a session would begin with: its table, the tools that run at the provider, and what a
-/// request goes without.
+/// The tools of a session's next request: those of its table, those that run at the provider, and
+/// what the request goes without.
 pub fn outlooks_json(outlooks: &Outlooks) -> Value {
-    let mut value = table_json(outlooks.table());
-    let server_tools = outlooks.server_tools().iter();
-    let server_tools: Value = server_tools
-        .map(|tool| json!({ "name": tool.name(), "backend": tool.backend, "definition": tool.definition }))
-        .collect();
-    let instructions = outlooks.instructions().iter();
-    let instructions: Value = instructions
-        .map(|said| json!({ "backend": said.backend, "text": said.text }))
-        .collect();
-    let left_out = outlooks.left_out().iter();
-    let left_out: Value = left_out
-        .map(|tool| json!({ "name": tool.tool, "reason": tool.reason }))
-        .collect();
-    let failed = outlooks.failed().iter();
-    let failed: Value = failed
-        .map(|(backend, reason)| json!({ "backend": backend, "reason": reason }))
-        .collect();
-    let more = [
-        ("server_tools", server_tools),
-        ("instructions", instructions),
-        ("left_out", left_out),
-        ("failed_backends", failed),
-    ];
-    if let Some(fields) = value.as_object_mut() {
-        fields.extend(more.map(|(name, value)| (name.to_owned(), value)));
-    }
-    value
-}
-
-/// The tools of a session, and those that are not offered.
-pub fn table_json(table: &RoutingTable) -> Value {
-    let routes: Vec<Value> = table
-        .routes()
-        .iter()
-        .map(|route| {
-            json!({
-                "name": route.name.as_str(),
-                "backend": &*route.backend,
-                "kind": &*route.kind,
-                "skill": route.skill(),
-                "tool": route.tool(),
-                "operation": route.op(),
-                "plugin": route.definition.origin.plugin,
-                "version": route.definition.origin.version,
-                "file": route.definition.origin.file,
-                "mode": mode(route),
-                "effects": route.definition.effects,
-                "schema_tokens": route.schema_tokens(),
-                "description": route.definition.description,
-                "input_schema": route.definition.input_schema,
-            })
-        })
-        .collect();
+    let table = outlooks.table();
+    let routes: Vec<Value> = outlooks.routes().map(route_json).collect();
     let shadowed: Vec<Value> = table
         .shadowed()
         .iter()
@@ -134,11 +83,57 @@ pub fn table_json(table: &RoutingTable) -> Value {
         .iter()
         .map(|q| json!({ "name": q.name.as_str(), "reason": q.error.to_string() }))
         .collect();
+    let left_out: Vec<Value> = outlooks
+        .left_out()
+        .iter()
+        .map(|tool| json!({ "name": tool.tool, "reason": tool.reason }))
+        .collect();
+    let failed: Vec<Value> = outlooks
+        .failed()
+        .iter()
+        .map(|(backend, reason)| json!({ "backend": backend, "reason": reason }))
+        .collect();
+    let instructions: Vec<Value> = outlooks
+        .instructions()
+        .iter()
+        .map(|said| json!({ "backend": said.backend, "text": said.text }))
+        .collect();
     json!({
         "version": table.version(),
         "routes": routes,
         "shadowed": shadowed,
         "quarantined": quarantined,
+        "server_tools": server_tools_json(outlooks),
+        "instructions": instructions,
+        "left_out": left_out,
+        "failed_backends": failed,
+    })
+}
+
+/// The tools of a request that run at the provider.
+pub fn server_tools_json(outlooks: &Outlooks) -> Value {
+    let tools = outlooks.server_tools().iter();
+    tools
+        .map(|tool| json!({ "name": tool.name(), "backend": tool.backend, "definition": tool.definition }))
+        .collect()
+}
+
+fn route_json(route: &Route) -> Value {
+    json!({
+        "name": route.name.as_str(),
+        "backend": &*route.backend,
+        "kind": &*route.kind,
+        "skill": route.skill(),
+        "tool": route.tool(),
+        "operation": route.op(),
+        "plugin": route.definition.origin.plugin,
+        "version": route.definition.origin.version,
+        "file": route.definition.origin.file,
+        "mode": mode(route),
+        "effects": route.definition.effects,
+        "schema_tokens": route.schema_tokens(),
+        "description": route.definition.description,
+        "input_schema": route.definition.input_schema,
     })
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use conjure_core::context::BackendInstructions;
-use conjure_core::routing::{Outlook, Policy, RoutingTable, Verdict};
+use conjure_core::routing::{Outlook, Policy, Route, RoutingTable, Verdict};
 use conjure_core::wire;
 use serde_json::Value;
 
@@ -18,10 +18,28 @@ pub struct Outlooks {
 }
 
 impl Outlooks {
-    /// The outlook of every tool of the routing table, in its order.
+    pub(crate) fn new(preview: Preview, policy: Policy) -> Self {
+        Self { preview, policy }
+    }
+
+    /// The outlook of every tool of the routing table that a request has, in its order.
     #[must_use]
     pub fn tools(&self) -> Vec<Outlook> {
-        self.policy.outlook(&self.preview.table)
+        let mut tools = self.policy.outlook(&self.preview.table);
+        tools.retain(|tool| self.is_sent(&tool.name));
+        tools
+    }
+
+    /// The tools of the routing table that a request has, in its order: all but those of
+    /// [`Outlooks::left_out`].
+    pub fn routes(&self) -> impl Iterator<Item = &Route> {
+        let routes = self.preview.table.routes().iter();
+        routes.filter(|route| self.is_sent(route.name.as_str()))
+    }
+
+    fn is_sent(&self, name: &str) -> bool {
+        let mut left_out = self.preview.left_out.iter();
+        !left_out.any(|tool| tool.tool == name)
     }
 
     /// The routing table.
@@ -71,9 +89,10 @@ impl Host {
     /// [`SessionError`] when the tools cannot be made ready.
     pub async fn outlooks(&self, spec: SessionSpec) -> Result<Outlooks, SessionError> {
         let spec = self.shared.with_auths(spec, false).await?;
-        Ok(Outlooks {
-            policy: policy(&spec),
-            preview: Preview::of(&self.shared, spec).await?,
-        })
+        let policy = policy(&spec);
+        Ok(Outlooks::new(
+            Preview::of(&self.shared, spec).await?,
+            policy,
+        ))
     }
 }

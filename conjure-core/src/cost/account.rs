@@ -218,6 +218,10 @@ impl Account {
                 on: Spending::Summary,
                 ..
             } => (true, Some(Cause::Summary)),
+            EntryBody::Spent {
+                on: Spending::Attempt,
+                ..
+            } => (true, Some(Cause::Retry)),
             EntryBody::Compacted { .. } => (false, Some(Cause::Summary)),
             _ => (false, None),
         };

@@ -149,6 +149,8 @@ pub enum Spending {
     },
     /// A summary that came to nothing.
     Summary,
+    /// Replies that broke off before anything of them could be kept.
+    Attempt,
 }
 
 impl EntryBody {

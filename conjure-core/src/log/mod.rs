@@ -18,7 +18,9 @@ pub use limit::limit_words;
 pub use plugin_change::{PluginChange, StateHandover, VersionStep};
 pub use recover::recover;
 pub use used::Used;
-pub use view::{call_ids, files, last_backend_states, messages, removed_tools, turn_usage};
+pub use view::{
+    call_ids, files, last_backend_states, messages, plugin_versions, removed_tools, turn_usage,
+};
 
 #[cfg(test)]
 mod tests;

@@ -236,3 +236,33 @@ proptest! {
         prop_assert_eq!(serde_json::from_str::<Vec<Entry>>(&text).unwrap(), entries);
     }
 }
+
+#[test]
+fn a_plugin_has_the_version_of_its_newest_call_or_of_a_change_since() {
+    let called = |id: &str, plugin: &str| EntryBody::CallStarted {
+        call_id: id.to_owned(),
+        backend: "native".to_owned(),
+        plugin: Some(plugin.to_owned()),
+    };
+    let changed = |plugin: &str, to: &str| {
+        EntryBody::TableChanged(TableChange {
+            plugins: vec![PluginChange {
+                plugin: plugin.to_owned(),
+                from: "1.0.0".to_owned(),
+                to: to.to_owned(),
+                state: StateHandover::None,
+            }],
+            ..TableChange::default()
+        })
+    };
+    let versions = plugin_versions(&log(vec![
+        called("1", "notes 1.0.0"),
+        called("2", "cache 1.0.0"),
+        changed("notes", "1.1.0"),
+        changed("never-called", "2.0.0"),
+        called("3", "cache 1.2.0"),
+    ]));
+    let expected = [("cache", "1.2.0"), ("notes", "1.1.0")];
+    let expected = expected.map(|(name, version)| (name.to_owned(), version.to_owned()));
+    assert_eq!(versions, expected.into());
+}

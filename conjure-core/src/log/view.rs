@@ -83,6 +83,33 @@ pub fn removed_tools(entries: &[Entry]) -> BTreeSet<String> {
     removed
 }
 
+/// The version in which each plugin ran that a call of the thread needed, by its name: of its newest
+/// call, or of a change since.
+pub fn plugin_versions(entries: &[Entry]) -> BTreeMap<String, String> {
+    let mut versions = BTreeMap::new();
+    for entry in entries {
+        match &entry.body {
+            EntryBody::CallStarted {
+                plugin: Some(plugin),
+                ..
+            } => {
+                if let Some((name, version)) = plugin.rsplit_once(' ') {
+                    versions.insert(name.to_owned(), version.to_owned());
+                }
+            }
+            EntryBody::TableChanged(change) => {
+                for change in &change.plugins {
+                    if let Some(version) = versions.get_mut(&change.plugin) {
+                        version.clone_from(&change.to);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    versions
+}
+
 /// Tokens of all rounds of these entries, also of those that no message shows.
 pub fn turn_usage(entries: &[Entry]) -> Usage {
     let mut sum = Usage::default();

@@ -152,66 +152,124 @@ impl Quarrel<'_> {
 
     fn remedy(&self) -> String {
         let sources = self.clashes.first().map(|clash| clash.sources.as_slice());
-        let Some([first, .., last]) = sources else {
+        let Some([first, others @ ..]) = sources else {
             return String::new();
         };
         if let Some((_, skill, folders)) = self.folders() {
-            let last = folders.last().copied().unwrap_or_default();
-            let renamed = match suggested_name(&format!("{skill}-2")) {
-                Some(name) => format!(", such as `{name}`"),
-                None => String::new(),
-            };
-            return format!(
-                "Give one of them another name{renamed}, as the `name` in its SKILL.md and as the \
-                 name of its directory, or take one of them, such as {last}, out of the session's \
-                 skills."
-            );
+            return folder_remedy(skill, &folders);
         }
-        let same_backend = first.backend == last.backend;
-        if same_backend && first.skill == last.skill && first.tool == last.tool {
-            let names: Vec<String> = self
-                .clashes
-                .iter()
-                .map(|clash| format!("\"{}\"", clash.name))
-                .collect();
-            let (tool, name) = match names.as_slice() {
-                [_] => ("one tool", "the name"),
-                _ => ("tools", "the names"),
-            };
-            return format!(
-                "The backend lists {tool} twice: remove one of the plugins, or leave {name} out \
-                 with `except = [{}]`.",
-                names.join(", ")
-            );
-        }
-        let alias = match &last.skill {
-            Some(skill) if !same_backend && first.skill == last.skill => Alias {
-                backend: Some(last.backend.clone()),
-                skill: last.skill.clone(),
-                tool: None,
-                name: suggested_name(&format!("{skill}-{}", last.backend))
-                    .filter(|name| name.is_ascii())
-                    .unwrap_or_else(|| "another-name".to_owned()),
-            },
-            _ => Alias {
-                backend: (!same_backend).then(|| last.backend.clone()),
-                skill: last.skill.clone(),
-                tool: Some(last.tool.clone()),
-                name: "another_name".into(),
-            },
+        let is_first = |other: &Source| {
+            other.backend == first.backend && other.skill == first.skill && other.tool == first.tool
         };
-        let mut remedy = format!(
-            "Give one of them another name with the alias `{}`",
-            alias_text(&alias)
-        );
-        if !same_backend {
+        if others.iter().all(is_first) {
+            return self.twice_remedy();
+        }
+        let aliases: Vec<String> = (0..others.len())
+            .filter_map(|other| self.alias(first, others, other))
+            .map(|alias| format!("`{}`", alias_text(&alias)))
+            .collect();
+        let mut remedy = match aliases.as_slice() {
+            [alias] => format!("Give one of them another name with the alias {alias}"),
+            aliases => format!(
+                "Give all but one of them other names with the aliases {}",
+                aliases.join(" and ")
+            ),
+        };
+        let backends: Vec<String> = [first]
+            .into_iter()
+            .chain(others)
+            .map(|source| format!("{:?}", source.backend))
+            .collect();
+        let is_apart =
+            |(at, backend): (usize, &String)| !backends.iter().take(at).any(|it| it == backend);
+        if backends.iter().enumerate().all(is_apart) {
             remedy.push_str(&format!(
-                ", or choose between the backends with `prefer = [\"{}\", \"{}\"]`",
-                first.backend, last.backend
+                ", or choose between the backends with `prefer = [{}]`",
+                backends.join(", ")
             ));
         }
         remedy.push('.');
         remedy
+    }
+
+    fn twice_remedy(&self) -> String {
+        let names: Vec<String> = self
+            .clashes
+            .iter()
+            .map(|clash| format!("\"{}\"", clash.name))
+            .collect();
+        let (tool, name) = match names.as_slice() {
+            [_] => ("one tool", "the name"),
+            _ => ("tools", "the names"),
+        };
+        format!(
+            "The backend lists {tool} twice: remove one of the plugins, or leave {name} out with \
+             `except = [{}]`.",
+            names.join(", ")
+        )
+    }
+
+    /// The alias that takes one of the others out of every clash: for all tools of its skill where
+    /// there are several clashes or the skill is on another backend too, else for its one tool.
+    fn alias(&self, first: &Source, others: &[Source], other: usize) -> Option<Alias> {
+        let source = others.get(other)?;
+        let mut rest = others.iter().enumerate().filter(|(at, _)| *at != other);
+        let is_same_skill = |it: &Source| it.skill == source.skill;
+        let is_party = |it: &Source| it.backend == source.backend && is_same_skill(it);
+        let is_alone = !is_party(first) && !rest.any(|(_, it)| is_party(it));
+        let is_elsewhere = source.skill.is_some() && is_same_skill(first);
+        let number = match other {
+            0 => String::new(),
+            more => format!("_{}", more + 1),
+        };
+        let backend = (source.backend != first.backend).then(|| source.backend.clone());
+        if !is_alone || !(is_elsewhere || self.clashes.len() > 1) {
+            return Some(Alias {
+                backend,
+                skill: source.skill.clone(),
+                tool: Some(source.tool.clone()),
+                name: format!("another_name{number}"),
+            });
+        }
+        let of_skill = source.skill.as_ref().map(|skill| match &backend {
+            Some(backend) => format!("{skill}-{backend}"),
+            None => format!("{skill}-{}", other + 2),
+        });
+        let name = of_skill.unwrap_or_else(|| format!("{}-tools", source.backend));
+        Some(Alias {
+            backend: backend.or_else(|| source.skill.is_none().then(|| source.backend.clone())),
+            skill: source.skill.clone(),
+            tool: None,
+            name: suggested_name(&name)
+                .filter(|name| name.is_ascii())
+                .unwrap_or_else(|| format!("another-name{number}")),
+        })
+    }
+}
+
+/// What helps where folders of one name are on one backend.
+fn folder_remedy(skill: &str, folders: &[&str]) -> String {
+    let Some((_, others)) = folders.split_first() else {
+        return String::new();
+    };
+    let names: Option<Vec<String>> = (2..others.len() + 2)
+        .map(|number| suggested_name(&format!("{skill}-{number}")))
+        .collect();
+    let names = names.map_or_else(String::new, |names| {
+        let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+        format!(", such as {}", names.join(" and "))
+    });
+    match others {
+        [other] => format!(
+            "Give one of them another name{names}, as the `name` in its SKILL.md and as the name \
+             of its directory, or take one of them, such as {other}, out of the session's skills."
+        ),
+        others => format!(
+            "Give all but one of them other names{names}, as the `name` in their SKILL.md and as \
+             the names of their directories, or take all but one of them, such as {}, out of the \
+             session's skills.",
+            others.join(" and ")
+        ),
     }
 }
 

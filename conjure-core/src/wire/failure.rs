@@ -128,12 +128,14 @@ pub(super) fn too_large(error: &mut Option<WireError>, found: &str) {
 
 /// A reply whose end is missing; `shown` as in [`in_stream`].
 pub(super) fn cut(who: &str, shown: bool) -> WireError {
+    let rest = if shown {
+        "What came is kept; send the message again to go on."
+    } else {
+        "Nothing of it was said or run."
+    };
     WireError::new(
         "cut",
-        format!(
-            "{who}'s reply broke off before its end. What came is kept; send the message again to \
-             go on."
-        ),
+        format!("{who}'s reply broke off before its end. {rest}"),
         !shown,
     )
 }

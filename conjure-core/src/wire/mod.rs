@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::chat::{Response, StreamEvent};
 
+mod added;
 pub mod anthropic;
 mod arguments;
 mod beginning;

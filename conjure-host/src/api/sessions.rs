@@ -16,7 +16,7 @@ use super::problem::Problem;
 use super::state::App;
 use super::threads::Tokens;
 use super::versions::{IfMatch, Tagged, Wanted};
-use crate::describe::table_json;
+use crate::describe::outlooks_json;
 use crate::manager::{self, SessionState, SessionView};
 use crate::store::ThreadId;
 
@@ -424,13 +424,14 @@ async fn check(
 #[utoipa::path(get, path = "/api/v1/sessions/{session}/tools", operation_id = "list_tools",
     tag = "sessions", params(("session" = String, Path, description = "Its id or its name")),
     responses(
-        (status = 200, description = "`version`, `routes`, `shadowed`, `quarantined`",
-            body = Object),
+        (status = 200, description = "`version`, `routes`, `shadowed`, `quarantined`, \
+            `server_tools`, which run at the provider, `left_out`, which it does not take, and \
+            `failed_backends`", body = Object),
         (status = 409, description = "The tools are not to be had")))]
 async fn tools(State(app): State<App>, Named(Ref(id)): Named<Ref>) -> Result<Json<Value>, Problem> {
     let _trial = app.trial().await?;
-    let table = app.manager.tools(&id).await?;
-    Ok(Json(table_json(&table)))
+    let outlooks = app.manager.tools(&id).await?;
+    Ok(Json(outlooks_json(&outlooks)))
 }
 
 /// Go on with another thread: a new chat, one that there is, or a fork

@@ -130,6 +130,13 @@ impl Contributed {
         self.tools
             .extend(tools.map(|tool| (backend.to_owned(), tool)));
         self.rest.user_content.extend(contribution.user_content);
+        for (call, parts) in contribution.call_content {
+            self.rest
+                .call_content
+                .entry(call)
+                .or_default()
+                .extend(parts);
+        }
         self.rest.headers.extend(contribution.headers);
         merge_fields(&mut self.rest.fields, contribution.fields);
     }

@@ -70,6 +70,8 @@ pub(crate) struct SkillLease {
     gate: Option<RwLock<()>>,
     /// Only for shared state: who serves the calls of old tables once the state has moved on.
     successor: OnceLock<Arc<Instance>>,
+    /// What became of the state of the version before, until somebody is told.
+    outcome: Mutex<Option<String>>,
 }
 
 impl SkillLease {
@@ -90,6 +92,7 @@ impl SkillLease {
             before: Mutex::new(before.and_then(Self::newest_made)),
             gate: shared.then(|| RwLock::new(())),
             successor: OnceLock::new(),
+            outcome: Mutex::default(),
         })
     }
 
@@ -99,14 +102,19 @@ impl SkillLease {
         let Some(before) = before.filter(|before| before.made().is_some()) else {
             return StateHandover::None;
         };
-        let hands_on = before.plugin.manifest().has("state.export/1")
-            && self.plugin.manifest().has("state.import/1")
-            && before.plugin.health().quarantined.is_none();
+        let hands_on =
+            self.takes_state_of(&before.plugin) && before.plugin.health().quarantined.is_none();
         if hands_on {
             StateHandover::Carried
         } else {
             StateHandover::Lost
         }
+    }
+
+    /// What became of the state of the version that this one replaces, told once: nobody knows
+    /// before the first call.
+    pub(crate) fn take_outcome(&self) -> Option<String> {
+        lock(&self.outcome).take()
     }
 
     /// The instance, if it was made and is the one to call.
@@ -164,19 +172,27 @@ impl SkillLease {
             Some(gate) => Some(gate.write().await),
             None => None,
         };
+        let (new_id, old_id) = (self.plugin.id(), before.plugin.id());
         if let Some(reason) = old.plugin().health().quarantined {
-            tracing::warn!(plugin = %self.plugin.id(), "begins without the state before: {reason}");
+            self.became(format!(
+                "{new_id} begins without the state of {old_id}, which is in quarantine: {reason}"
+            ));
             return self.make(None, around).await;
         }
         match self.make(Some(&old), around).await {
             Ok(instance) => {
+                if self.takes_state_of(old.plugin()) {
+                    self.became(format!("{new_id} has taken over the state of {old_id}."));
+                }
                 if before.gate.is_some() {
                     let _ = before.successor.set(Arc::clone(&instance));
                 }
                 Ok(instance)
             }
             Err(reason) => {
-                tracing::warn!(plugin = %self.plugin.id(), "{reason}; the version before goes on");
+                self.became(format!(
+                    "{new_id} could not take over the state of {old_id}, which goes on: {reason}"
+                ));
                 Ok(old)
             }
         }
@@ -192,10 +208,8 @@ impl SkillLease {
             .create(&self.create, Arc::clone(&self.services))
             .await
             .map_err(|error| error.to_string())?;
-        let manifest = self.plugin.manifest();
         if let Some(old) = old
-            && manifest.has("state.import/1")
-            && old.plugin().manifest().has("state.export/1")
+            && self.takes_state_of(old.plugin())
         {
             let mut state: State = ask(old, around, op::STATE_EXPORT, Empty {})
                 .await
@@ -206,6 +220,15 @@ impl SkillLease {
                 .map_err(|e| e.to_string())?;
         }
         Ok(instance)
+    }
+
+    fn takes_state_of(&self, old: &LoadedPlugin) -> bool {
+        self.plugin.manifest().has("state.import/1") && old.manifest().has("state.export/1")
+    }
+
+    fn became(&self, outcome: String) {
+        tracing::info!("{outcome}");
+        *lock(&self.outcome) = Some(outcome);
     }
 
     /// This lease when it has an instance, else the newest one before it that has: versions that

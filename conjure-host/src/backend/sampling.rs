@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arc_swap::ArcSwapOption;
-use conjure_core::chat::{Message, Meta, Part};
+use conjure_core::chat::{Message, Meta, Part, Usage};
 use conjure_core::log::Spending;
 use conjure_core::repair::Target;
 use conjure_core::request::ModelRequest;
@@ -38,11 +38,14 @@ pub(crate) async fn sample(asked: &Asked, plugin: &str, sample: Sample) -> Resul
         Ok(response) => Some(response.clone()),
         Err(error) => error.partial.as_deref().cloned().or_else(|| sink.partial()),
     };
-    if let Some(response) = paid {
+    let mut usage = sink.lost(paid.is_none());
+    if paid.is_some() || usage != Usage::default() {
+        let response = paid.unwrap_or_default();
+        usage += response.usage;
         let meta = Meta {
             provider: request.provider.clone(),
             model: or(&response.model, &now.model),
-            usage: response.usage,
+            usage,
             retries: sink.retries(),
             latency_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
             partial: answer.is_err(),

@@ -76,6 +76,15 @@ impl Snapshot {
             })
     }
 
+    /// What became of the state of the version before, where a call of this tool was the first that
+    /// moved it. Told once.
+    pub(crate) fn take_outcome(&self, tool: &str) -> Option<String> {
+        match self.look_up(tool) {
+            Some((_, Target::Skill(lease))) => lease.take_outcome(),
+            _ => None,
+        }
+    }
+
     /// Who offers resources, prompts and completions.
     pub(crate) fn sources(&self) -> &[Source] {
         &self.sources

@@ -134,7 +134,11 @@ async fn host_command(session: &Session, command: &str, transcript: &mut Transcr
         .split_once(char::is_whitespace)
         .unwrap_or((command, ""));
     match (name, rest.trim()) {
-        ("/tools", "") => super::routes::print(&session.table()),
+        ("/tools", "") => {
+            if let Some(outlooks) = session.outlooks().await {
+                super::routes::print(&outlooks);
+            }
+        }
         ("/files", "") => transcript.files(&session.created_files()),
         ("/save", wanted) => save(session, wanted).await,
         ("/model", wanted) => change_model(session, wanted).await,

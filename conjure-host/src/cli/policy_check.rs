@@ -1,8 +1,9 @@
 //! `conjure policy check`: what could ask a person, told before a run.
 
 use conjure_core::routing::{Decision, Outlook, Rule};
+use conjure_host::describe::server_tools_json;
 use conjure_host::outlook::Outlooks;
-use conjure_host::session::PolicySpec;
+use conjure_host::session::{PolicySpec, ServerTool};
 use serde_json::{Value, json};
 
 use super::args::{Global, SessionArgs};
@@ -67,9 +68,16 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
         output::json(&json!({
             "could_ask": asks,
             "tools": shown.iter().map(|tool| as_json(tool)).collect::<Vec<_>>(),
+            "server_tools": server_tools_json(&outlooks),
         }));
     } else {
-        print(&shown, asks);
+        let server_tools = if args.all {
+            outlooks.server_tools()
+        } else {
+            &[]
+        };
+        print(&shown, server_tools, asks);
+        super::routes::not_sent(&outlooks);
     }
     Ok(ended(asks))
 }
@@ -113,8 +121,8 @@ fn as_json(tool: &Outlook) -> Value {
     value
 }
 
-fn print(tools: &[&Outlook], asks: bool) {
-    if !tools.is_empty() {
+fn print(tools: &[&Outlook], server_tools: &[ServerTool], asks: bool) {
+    if !tools.is_empty() || !server_tools.is_empty() {
         let mut table = Table::new(["TOOL", "BACKEND", "DECISION", "BECAUSE OF", "OTHERWISE FOR"]);
         for tool in tools {
             let because = match &tool.rule {
@@ -133,6 +141,15 @@ fn print(tools: &[&Outlook], asks: bool) {
                 decision,
                 because,
                 otherwise.join(", "),
+            ]);
+        }
+        for tool in server_tools {
+            table.row([
+                tool.name().to_owned(),
+                tool.backend.clone(),
+                "at the provider".to_owned(),
+                "no rule is asked".to_owned(),
+                String::new(),
             ]);
         }
         table.print();

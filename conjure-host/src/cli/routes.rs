@@ -1,8 +1,8 @@
 //! `conjure routes`: the routing table of a session.
 
-use conjure_core::routing::{Route, RoutingTable};
+use conjure_core::routing::{KeptOut, Route};
 use conjure_host::describe::{mode, outlooks_json};
-use conjure_host::session::ServerTool;
+use conjure_host::outlook::Outlooks;
 
 use super::args::{Global, SessionArgs};
 use super::exit::{Exit, Failure};
@@ -28,7 +28,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
     if global.json {
         output::json(&outlooks_json(&outlooks));
     } else {
-        print_with(outlooks.table(), outlooks.server_tools());
+        print(&outlooks);
         for said in outlooks.instructions() {
             let text = said.text.replace('\n', "\n  ");
             output::line(format_args!(
@@ -36,35 +36,20 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
                 said.backend
             ));
         }
-        for tool in outlooks.left_out() {
-            output::aside(format_args!(
-                "the provider does not take: {}: {}",
-                tool.tool, tool.reason
-            ));
-        }
-        for (backend, reason) in outlooks.failed() {
-            output::aside(format_args!(
-                "backend `{backend}` could not say what it adds to a request: {reason}"
-            ));
-        }
     }
     Ok(Exit::Fine)
 }
 
-/// Prints a routing table for people.
-pub(crate) fn print(table: &RoutingTable) {
-    print_with(table, &[]);
-}
-
-/// Prints a routing table and the tools that stand beside it in a request.
-fn print_with(table: &RoutingTable, server_tools: &[ServerTool]) {
+/// Prints the tools of a request for people.
+pub(crate) fn print(outlooks: &Outlooks) {
+    let (table, server_tools) = (outlooks.table(), outlooks.server_tools());
     if table.routes().is_empty() && server_tools.is_empty() {
         output::line(
             "There are no tools. Put plugins into a plugin directory, or name one with `--plugin`.",
         );
     } else {
         let mut rows = Table::new(["TOOL", "BACKEND", "SKILL", "PLUGIN", "MODE", "TOKENS"]);
-        for route in table.routes() {
+        for route in outlooks.routes() {
             rows.row([
                 route.name.as_str().to_owned(),
                 route.backend.to_string(),
@@ -92,10 +77,23 @@ fn print_with(table: &RoutingTable, server_tools: &[ServerTool]) {
             shadowed.name, shadowed.source
         ));
     }
-    for quarantined in table.quarantined() {
+    for kept_out in KeptOut::of(table.quarantined()) {
+        output::aside(kept_out);
+    }
+    not_sent(outlooks);
+}
+
+/// Says what a request goes without.
+pub(crate) fn not_sent(outlooks: &Outlooks) {
+    for tool in outlooks.left_out() {
         output::aside(format_args!(
-            "not offered: {}: {}",
-            quarantined.name, quarantined.error
+            "the provider does not take: {}: {}",
+            tool.tool, tool.reason
+        ));
+    }
+    for (backend, reason) in outlooks.failed() {
+        output::aside(format_args!(
+            "backend `{backend}` could not say what it adds to a request: {reason}"
         ));
     }
 }

@@ -1,22 +1,53 @@
 //! Items of a provider's own tools, for people: the command, and what came of it.
 //!
-//! Each provider has its own shapes; what is not known here is shown as it came, cut short.
+//! Each provider has its own shapes; what is not known here is shown as it came. Long texts are cut
+//! unless all of them is wanted.
 
 use serde_json::Value;
 
 use super::output::{BOLD, CYAN, DIM, GREEN, RED, RESET, clean};
-use super::transcript::{one_line, preview};
+use super::transcript::{first_lines, one_line};
+
+/// How much of a text is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shown {
+    /// The first lines, each cut to a terminal's width.
+    Cut,
+    /// All of it.
+    Full,
+}
+
+/// The lines of a text that are shown of it where it is cut.
+const LINES: usize = 12;
+
+impl Shown {
+    /// The lines of a text, at most so many where it is cut.
+    pub(super) fn lines(self, text: &str, most: usize) -> Vec<String> {
+        match self {
+            Self::Cut => first_lines(text, most),
+            Self::Full => clean(text).lines().map(str::to_owned).collect(),
+        }
+    }
+
+    /// A text on one line.
+    pub(super) fn one_line(self, text: &str) -> String {
+        match self {
+            Self::Cut => one_line(text, 100),
+            Self::Full => clean(text).into_owned(),
+        }
+    }
+}
 
 /// The lines that show an item.
-pub(super) fn lines(provider: &str, item: &Value) -> Vec<String> {
+pub(super) fn lines(provider: &str, item: &Value, shown: Shown) -> Vec<String> {
     let kind = text(item, "type");
     if kind == "server_tool_use" {
-        return used(provider, item);
+        return used(provider, item, shown);
     }
     match (kind.strip_suffix("_tool_result"), item.get("content")) {
-        (Some(tool), Some(content)) => result(provider, tool, content),
+        (Some(tool), Some(content)) => result(provider, tool, content, shown),
         _ => {
-            let rest = one_line(&item.to_string(), 100);
+            let rest = shown.one_line(&item.to_string());
             vec![format!(
                 "{DIM}[{} of {}] {rest}{RESET}",
                 clean(kind),
@@ -27,31 +58,48 @@ pub(super) fn lines(provider: &str, item: &Value) -> Vec<String> {
 }
 
 /// What the provider's tool was asked to do.
-fn used(provider: &str, item: &Value) -> Vec<String> {
+fn used(provider: &str, item: &Value, shown: Shown) -> Vec<String> {
     let name = clean(text(item, "name"));
     let input = item.get("input").unwrap_or(&Value::Null);
-    let head = |rest: &str| {
-        format!(
-            "{CYAN}→{RESET} {BOLD}{name}{RESET} {DIM}(hosted by {}){RESET}{rest}",
-            clean(provider)
-        )
+    // A program, or what an editor writes, is read line by line; the rest stands beside the name.
+    let mut rest = input.clone();
+    let mut texts: Vec<(&str, String)> = Vec::new();
+    if let Some(fields) = rest.as_object_mut() {
+        for field in ["code", "file_text", "old_str", "new_str", "insert_text"] {
+            if let Some(Value::String(text)) = fields.get(field) {
+                texts.push((field, text.clone()));
+                fields.remove(field);
+            }
+        }
+        // An editor's command is a word beside others, a shell's is a program of its own.
+        if let (1, Some(Value::String(command))) = (fields.len(), fields.get("command"))
+            && texts.is_empty()
+        {
+            texts.push(("command", command.clone()));
+            fields.remove("command");
+        }
+    }
+    let beside = match rest.as_object() {
+        Some(fields) if fields.is_empty() => String::new(),
+        _ => format!(" {}", shown.one_line(&rest.to_string())),
     };
-    // A command or a program is read line by line.
-    let command = ["command", "code"].into_iter().find_map(|field| {
-        let text = input.get(field)?.as_str()?;
-        let others = input.as_object()?.len() > 1;
-        (!others).then_some(text)
-    });
-    let Some(command) = command else {
-        return vec![head(&format!(" {}", one_line(&input.to_string(), 100)))];
-    };
-    let command = clean(command);
-    let lines = command.trim_end().lines().map(|line| format!("  {line}"));
-    std::iter::once(head("")).chain(lines).collect()
+    let mut lines = vec![format!(
+        "{CYAN}→{RESET} {BOLD}{name}{RESET} {DIM}(hosted by {}){RESET}{beside}",
+        clean(provider)
+    )];
+    let is_one = texts.len() == 1;
+    for (field, text) in texts {
+        if !is_one {
+            lines.push(format!("  {DIM}{field}:{RESET}"));
+        }
+        let text = shown.lines(text.trim_end(), LINES);
+        lines.extend(text.iter().map(|line| format!("  {line}")));
+    }
+    lines
 }
 
 /// What it gave back.
-fn result(provider: &str, tool: &str, content: &Value) -> Vec<String> {
+fn result(provider: &str, tool: &str, content: &Value, shown: Shown) -> Vec<String> {
     let code = content.get("return_code").and_then(Value::as_i64);
     let error = content.get("error_code").and_then(Value::as_str);
     let is_error = error.is_some() || code.is_some_and(|code| code != 0);
@@ -71,8 +119,8 @@ fn result(provider: &str, tool: &str, content: &Value) -> Vec<String> {
         clean(provider)
     )];
     for said in said(content) {
-        let shown = preview(&said, is_error);
-        lines.extend(shown.iter().map(|line| format!("  {DIM}{line}{RESET}")));
+        let said = shown.lines(&said, LINES);
+        lines.extend(said.iter().map(|line| format!("  {DIM}{line}{RESET}")));
     }
     lines
 }
@@ -126,11 +174,37 @@ mod tests {
     use super::*;
 
     fn plain(item: &Value) -> String {
-        let mut shown = lines("anthropic", item).join("\n");
+        as_shown(item, Shown::Cut)
+    }
+
+    fn as_shown(item: &Value, shown: Shown) -> String {
+        let mut text = lines("anthropic", item, shown).join("\n");
         for code in [BOLD, CYAN, DIM, GREEN, RED, RESET] {
-            shown = shown.replace(code, "");
+            text = text.replace(code, "");
         }
-        shown
+        text
+    }
+
+    #[test]
+    fn what_an_editor_writes_is_shown_line_by_line_and_all_of_it_on_demand() {
+        let file: Vec<String> = (1..=40).map(|number| format!("line {number}")).collect();
+        let used = json!({ "type": "server_tool_use", "name": "text_editor_code_execution",
+            "input": { "command": "create", "path": "report.md", "file_text": file.join("\n") } });
+        let cut = plain(&used);
+        assert!(
+            cut.starts_with(
+                "→ text_editor_code_execution (hosted by anthropic) \
+             {\"command\":\"create\",\"path\":\"report.md\"}\n  line 1\n  line 2\n"
+            ),
+            "{cut}"
+        );
+        assert!(cut.ends_with("  line 12\n  … 28 more lines"), "{cut}");
+        assert!(as_shown(&used, Shown::Full).ends_with("  line 39\n  line 40"));
+        let long = "x".repeat(500);
+        let done = json!({ "type": "bash_code_execution_tool_result",
+            "content": { "stdout": format!("{}\n{long}", file.join("\n")), "return_code": 0 } });
+        assert!(plain(&done).ends_with("  line 12\n  … 29 more lines"));
+        assert!(as_shown(&done, Shown::Full).ends_with(&format!("  line 40\n  {long}")));
     }
 
     #[test]

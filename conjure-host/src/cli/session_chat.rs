@@ -123,7 +123,7 @@ async fn command(sessions: &Sessions, session: &str, line: &str) -> Result<(), F
     let words: Vec<&str> = line.split_whitespace().collect();
     match words.as_slice() {
         ["/session"] => print(&manager.get(session).await?),
-        ["/tools"] => super::routes::print(&*manager.tools(session).await?),
+        ["/tools"] => super::routes::print(&manager.tools(session).await?),
         ["/auth", auth, model] => {
             let patch = SessionPatch {
                 auth: Some((*auth).to_owned()),

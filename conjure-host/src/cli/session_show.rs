@@ -71,11 +71,11 @@ pub(crate) async fn tools(
     sessions: &Sessions,
     session: &str,
 ) -> Result<Exit, Failure> {
-    let table = sessions.manager().tools(session).await?;
+    let outlooks = sessions.manager().tools(session).await?;
     if global.json {
-        output::json(&conjure_host::describe::table_json(&table));
+        output::json(&conjure_host::describe::outlooks_json(&outlooks));
     } else {
-        super::routes::print(&table);
+        super::routes::print(&outlooks);
     }
     Ok(Exit::Fine)
 }

@@ -88,7 +88,6 @@ fn fitted(cell: &str, most: usize) -> String {
     if cell.width() <= most {
         return cell.to_owned();
     }
-    let is_path = cell.contains('/') && !cell.contains(' ');
     let mut room = most.saturating_sub(1);
     let mut takes = |c: &char| {
         let width = unicode_width::UnicodeWidthChar::width(*c).unwrap_or(0);
@@ -96,13 +95,21 @@ fn fitted(cell: &str, most: usize) -> String {
         room = room.saturating_sub(width);
         fits
     };
-    if is_path {
+    if is_path(cell) {
         let kept: Vec<char> = cell.chars().rev().take_while(&mut takes).collect();
         format!("…{}", kept.into_iter().rev().collect::<String>())
     } else {
         let kept: String = cell.chars().take_while(&mut takes).collect();
         format!("{kept}…")
     }
+}
+
+/// Whether a cell is a path, which may have blanks in it where it says by its beginning that it is
+/// one.
+fn is_path(cell: &str) -> bool {
+    let rooted = ["/", "~/", "./", "../"];
+    let rooted = rooted.into_iter().any(|start| cell.starts_with(start));
+    rooted || (cell.contains('/') && !cell.contains(' '))
 }
 
 /// How wide the terminal is that the table goes to; nothing when it goes elsewhere.
@@ -118,6 +125,20 @@ fn terminal_width() -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_keeps_its_end_also_with_blanks_in_it() {
+        for path in [
+            "/home/some body/my plugins/libcache.so",
+            "~/my plugins and more/libcache.so",
+            "../other plugins/target/libcache.so",
+            "somewhere/without/blanks/libcache.so",
+        ] {
+            assert!(fitted(path, 16).ends_with("/libcache.so"), "{path}");
+        }
+        let words = fitted("Reads and/or writes a cache of things", 16);
+        assert!(words.starts_with("Reads and/or"), "{words}");
+    }
 
     #[test]
     fn a_row_is_one_line_of_the_terminal_and_whole_elsewhere() {

@@ -3,15 +3,17 @@
 use std::collections::HashMap;
 
 use conjure_core::chat::{Content, FunctionCallOutput, Message, Role};
-use conjure_core::log::{CallEnd, Entry, EntryBody, Fold, FoldState, Outcome, Spending, folds};
+use conjure_core::log::{
+    CallEnd, Entry, EntryBody, Fold, FoldState, Outcome, Spending, StateHandover, TableChange,
+    VersionStep, folds,
+};
 use conjure_host::Host;
 
 use super::args::Global;
 use super::exit::{Exit, Failure};
 use super::output::{self, BOLD, CYAN, DIM, GREEN, RED, RESET, YELLOW, clean, duration, line};
-use super::server_item;
+use super::server_item::{self, Shown};
 use super::thread::id;
-use super::transcript::{one_line, preview};
 
 /// Shows a thread, each entry behind its number. With `--json`, its entries as JSON lines.
 #[derive(clap::Args)]
@@ -22,6 +24,9 @@ pub(crate) struct Args {
     /// Show only what the model reads as a summary
     #[arg(long)]
     folded: bool,
+    /// Show all of each call's arguments and output, which are cut otherwise
+    #[arg(long)]
+    full: bool,
 }
 
 pub(crate) async fn run(global: &Global, host: &Host, args: &Args) -> Result<Exit, Failure> {
@@ -45,14 +50,21 @@ pub(crate) async fn run(global: &Global, host: &Host, args: &Args) -> Result<Exi
         return Ok(Exit::Fine);
     }
     let names = names(&entries);
+    let how = if args.full { Shown::Full } else { Shown::Cut };
+    let mut is_cut = false;
     for (at, entry) in shown.iter().enumerate() {
         if let Some(fold) = standing.filter(|_| at == hidden) {
             cut(fold);
         }
-        numbered(entry.seq, &shown_as(entry, &folds, &names));
+        let lines = shown_as(entry, &folds, &names, how);
+        is_cut |= lines.iter().any(|line| line.contains('…'));
+        numbered(entry.seq, &lines);
     }
     if let Some(fold) = standing.filter(|_| hidden == shown.len()) {
         cut(fold);
+    }
+    if is_cut && how == Shown::Cut {
+        output::aside("What ends in … is cut; `--full` shows all of it.");
     }
     Ok(Exit::Fine)
 }
@@ -93,10 +105,15 @@ fn numbered(seq: u64, lines: &[String]) {
 }
 
 /// The lines that show an entry.
-fn shown_as(entry: &Entry, folds: &[Fold<'_>], names: &HashMap<&str, &str>) -> Vec<String> {
+fn shown_as(
+    entry: &Entry,
+    folds: &[Fold<'_>],
+    names: &HashMap<&str, &str>,
+    how: Shown,
+) -> Vec<String> {
     let line = match &entry.body {
         EntryBody::TurnStarted { .. } => format!("{BOLD}turn {}{RESET}", entry.turn),
-        EntryBody::Message { message } => return said(message),
+        EntryBody::Message { message } => return said(message, how),
         EntryBody::CallEnded {
             output,
             end,
@@ -104,7 +121,7 @@ fn shown_as(entry: &Entry, folds: &[Fold<'_>], names: &HashMap<&str, &str>) -> V
             ..
         } => {
             let name = names.get(output.call_id.as_str());
-            return ended(name.unwrap_or(&"?"), output, *end, *duration_ms);
+            return ended(name.unwrap_or(&"?"), output, (*end, *duration_ms), how);
         }
         EntryBody::File {
             artifact, source, ..
@@ -147,6 +164,7 @@ fn shown_as(entry: &Entry, folds: &[Fold<'_>], names: &HashMap<&str, &str>) -> V
                     format!("{} gave work to a model", clean(backend))
                 }
                 Spending::Summary => "a summary that came to nothing was asked".to_owned(),
+                Spending::Attempt => "a reply that broke off was asked".to_owned(),
             };
             format!(
                 "{DIM}{what} of {}/{}{RESET}",
@@ -154,14 +172,45 @@ fn shown_as(entry: &Entry, folds: &[Fold<'_>], names: &HashMap<&str, &str>) -> V
                 clean(&meta.model)
             )
         }
-        EntryBody::CallStarted { .. }
-        | EntryBody::TableChanged(_)
-        | EntryBody::BackendState { .. } => return Vec::new(),
+        EntryBody::TableChanged(change) => {
+            format!("{DIM}tools: {}{RESET}", clean(&table_changed(change)))
+        }
+        EntryBody::CallStarted { .. } | EntryBody::BackendState { .. } => return Vec::new(),
     };
     vec![line]
 }
 
-fn said(message: &Message) -> Vec<String> {
+/// What is another one: the tools by name, and the plugins behind them with their versions.
+fn table_changed(change: &TableChange) -> String {
+    let names = [
+        ("new", &change.added),
+        ("gone", &change.removed),
+        ("changed", &change.changed),
+    ];
+    let names = names.into_iter().filter(|(_, names)| !names.is_empty());
+    let mut parts: Vec<String> = names
+        .map(|(word, names)| format!("{word}: {}", names.join(", ")))
+        .collect();
+    parts.extend(change.plugins.iter().map(|change| {
+        let how = match change.step() {
+            VersionStep::Upgrade => "",
+            VersionStep::Downgrade => ", a downgrade",
+            VersionStep::Rebuild => ", built again",
+        };
+        let state = match change.state {
+            StateHandover::Lost => ", state lost",
+            StateHandover::Carried => ", state moves at its next call",
+            StateHandover::None => "",
+        };
+        format!(
+            "{} {} → {}{how}{state}",
+            change.plugin, change.from, change.to
+        )
+    }));
+    parts.join("; ")
+}
+
+fn said(message: &Message, how: Shown) -> Vec<String> {
     let by = match (&message.meta, message.role) {
         (Some(meta), _) => format!("{}/{}", meta.provider, meta.model),
         (None, Role::User) => "you".to_owned(),
@@ -176,7 +225,7 @@ fn said(message: &Message) -> Vec<String> {
             Content::Reasoning { text } if text.trim().is_empty() => continue,
             Content::Reasoning { text } => format!("{DIM}{}{RESET}", clean(text.trim())),
             Content::FunctionCall(call) => {
-                let arguments = one_line(&call.arguments.to_string(), 100);
+                let arguments = how.one_line(&call.arguments.to_string());
                 format!(
                     "{CYAN}→{RESET} {BOLD}{}{RESET} {arguments}",
                     clean(&call.name)
@@ -185,15 +234,22 @@ fn said(message: &Message) -> Vec<String> {
             Content::Image { artifact } | Content::File { artifact } => {
                 format!("[{}]", clean(&artifact.name))
             }
-            Content::ServerItem { provider, item } => server_item::lines(provider, item).join("\n"),
-            Content::FunctionCallOutput(output) => one_line(&output.joined_text(), 100),
+            Content::ServerItem { provider, item } => {
+                server_item::lines(provider, item, how).join("\n")
+            }
+            Content::FunctionCallOutput(output) => how.one_line(&output.joined_text()),
         };
         lines.push(format!("{}{text}", name.take().unwrap_or_default()));
     }
     lines
 }
 
-fn ended(name: &str, output: &FunctionCallOutput, end: CallEnd, duration_ms: u64) -> Vec<String> {
+fn ended(
+    name: &str,
+    output: &FunctionCallOutput,
+    (end, duration_ms): (CallEnd, u64),
+    shown: Shown,
+) -> Vec<String> {
     let mark = if output.is_error {
         format!("{RED}✗{RESET}")
     } else {
@@ -207,7 +263,8 @@ fn ended(name: &str, output: &FunctionCallOutput, end: CallEnd, duration_ms: u64
         CallEnd::Indeterminate => "nobody knows what it did".to_owned(),
     };
     let head = format!("{mark} {DIM}{} ({how}){RESET}", clean(name));
-    let text = preview(&output.joined_text(), output.is_error);
+    let most = if output.is_error { 12 } else { 3 };
+    let text = shown.lines(&output.joined_text(), most);
     let text = text.iter().map(|text| format!("  {DIM}{text}{RESET}"));
     std::iter::once(head).chain(text).collect()
 }

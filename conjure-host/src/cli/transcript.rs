@@ -169,7 +169,11 @@ fn asked(call: &CallAnnounced, reason: &str) -> Asked {
 
 /// The first lines of a result: a few of one that worked, more of one that failed.
 pub(crate) fn preview(text: &str, is_error: bool) -> Vec<String> {
-    let most = if is_error { 12 } else { 3 };
+    first_lines(text, if is_error { 12 } else { 3 })
+}
+
+/// So many lines of a text, each cut to a terminal's width, and how many more there are.
+pub(crate) fn first_lines(text: &str, most: usize) -> Vec<String> {
     let mut lines: Vec<String> = text
         .lines()
         .filter(|line| !line.trim().is_empty())

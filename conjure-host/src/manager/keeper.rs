@@ -236,7 +236,14 @@ impl Keeper {
             Ask::Tools(done) => {
                 let fits = |open: &&Open| !open.is_outdated;
                 let open = self.open.as_ref().filter(fits);
-                let _ = done.send(open.map(|open| open.opened.live.session.table()));
+                let outlooks = open.map(|open| open.opened.live.session.outlooks());
+                tokio::spawn(async move {
+                    let outlooks = match outlooks {
+                        Some(outlooks) => outlooks.await,
+                        None => None,
+                    };
+                    let _ = done.send(outlooks);
+                });
             }
             Ask::End(done) => {
                 self.is_over = true;

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use conjure_core::chat::Message;
-use conjure_core::routing::RoutingTable;
 use conjure_core::turn::{Decision, When};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
@@ -12,6 +11,7 @@ use super::approvals::{Approval, Scope};
 use super::runs::Turn;
 use super::terms::TurnTerms;
 use super::{ManagerError, SessionPatch};
+use crate::outlook::Outlooks;
 use crate::session::Session;
 use crate::store::{Session as Row, ThreadId};
 
@@ -76,7 +76,7 @@ pub(super) enum Ask {
         thread: ThreadId,
         done: Done<()>,
     },
-    Tools(Done<Option<Arc<RoutingTable>>>),
+    Tools(Done<Option<Outlooks>>),
     /// End everything, for good.
     End(Done<()>),
 }

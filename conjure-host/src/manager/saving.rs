@@ -1,9 +1,7 @@
 //! Sessions as they are saved: made, read, changed, deleted.
 
 use std::path::Path;
-use std::sync::Arc;
 
-use conjure_core::routing::RoutingTable;
 use conjure_core::switch::SwitchReport;
 use conjure_core::turn::When;
 use serde_json::{Map, Value};
@@ -135,21 +133,17 @@ impl Manager {
         Ok(self.inner.host.check(spec, &thread).await?)
     }
 
-    /// The tools that the session's next request would have. Where the session is not open, its
-    /// backends are made ready for that, and closed.
+    /// The tools that the session's next request would have, and what its rules say of them. Where
+    /// the session is not open, its backends are made ready for that, and closed.
     ///
     /// # Errors
     /// [`ManagerError::NotFound`], and when the tools cannot be made ready.
-    pub async fn tools(&self, session: &str) -> Result<Arc<RoutingTable>, ManagerError> {
+    pub async fn tools(&self, session: &str) -> Result<Outlooks, ManagerError> {
         let row = self.inner.row(session).await?;
-        if let Some(Some(table)) = self.ask_kept(&row.id, Ask::Tools).await {
-            return Ok(table);
+        if let Some(Some(outlooks)) = self.ask_kept(&row.id, Ask::Tools).await {
+            return Ok(outlooks);
         }
-        let (spec, _) = self.inner.made_of(&row).await?;
-        let calls = self.inner.host.calls(spec).await?;
-        let table = calls.table();
-        calls.close().await;
-        Ok(table)
+        self.outlooks(session, &PolicySpec::default()).await
     }
 
     /// What the rules would decide in the session's next turn, with these beside its own. Its

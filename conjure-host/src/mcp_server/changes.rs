@@ -12,6 +12,7 @@ use rmcp::{Peer, RoleServer};
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 
+use super::notes;
 use super::session::{ClientSession, lock};
 use crate::session::{Calls, Revision};
 
@@ -25,12 +26,15 @@ pub(super) enum Changed {
     Resources,
     Prompts,
     Resource(Arc<str>),
+    /// Something that whoever is at the client should know.
+    Notice(Arc<str>),
 }
 
 /// Follows the changes of a session.
 pub(super) struct Changes {
     revision: watch::Receiver<Revision>,
     updated: broadcast::Receiver<Arc<str>>,
+    notices: broadcast::Receiver<Arc<str>>,
     told: Revision,
     /// When a list may be told of again.
     next: Instant,
@@ -44,6 +48,7 @@ impl Changes {
         Self {
             revision,
             updated: calls.updated(),
+            notices: calls.notices(),
             told,
             next: Instant::now(),
         }
@@ -135,6 +140,11 @@ impl Changes {
                     Err(broadcast::error::RecvError::Lagged(_)) => {}
                     Err(broadcast::error::RecvError::Closed) => return None,
                 },
+                text = self.notices.recv() => match text {
+                    Ok(text) => return Some(vec![Changed::Notice(text)]),
+                    Err(broadcast::error::RecvError::Lagged(_)) => {}
+                    Err(broadcast::error::RecvError::Closed) => return None,
+                },
             }
         }
     }
@@ -144,6 +154,14 @@ impl Changes {
 pub(super) fn tell_client(peer: Peer<RoleServer>, session: &Arc<ClientSession>) {
     let subscribed = Arc::clone(session.subscribed());
     let closing = session.common.closing.clone();
+    let wants = {
+        let session = Arc::downgrade(session);
+        move || {
+            session
+                .upgrade()
+                .is_some_and(|it| notes::takes("notice", it.wants()))
+        }
+    };
     let session = Arc::downgrade(session);
     tokio::spawn(async move {
         let telling = async {
@@ -154,6 +172,13 @@ pub(super) fn tell_client(peer: Peer<RoleServer>, session: &Arc<ClientSession>) 
                         Changed::Tools => peer.notify_tool_list_changed().await,
                         Changed::Resources => peer.notify_resource_list_changed().await,
                         Changed::Prompts => peer.notify_prompt_list_changed().await,
+                        Changed::Notice(text) => {
+                            if !wants() {
+                                continue;
+                            }
+                            let note = notes::message("notice", "conjure", &text.as_ref().into());
+                            peer.send_notification(note).await
+                        }
                         Changed::Resource(uri) => {
                             if !lock(&subscribed).contains(&*uri) {
                                 continue;

@@ -129,6 +129,15 @@ pub(super) enum Wants {
     From(usize),
 }
 
+/// Whether a client gets messages of this level.
+pub(super) fn takes(level: &str, wants: Wants) -> bool {
+    match wants {
+        Wants::Nothing => false,
+        Wants::Said => rank(level) >= rank("info"),
+        Wants::From(from) => rank(level) >= from,
+    }
+}
+
 /// Where the notes of one request go.
 pub(super) struct Outlet {
     peer: Peer<RoleServer>,
@@ -198,14 +207,9 @@ impl Outlet {
                 logger,
                 data,
             } => {
-                let from = match self.wants {
-                    Wants::Nothing => return None,
-                    Wants::Said => rank("info"),
-                    Wants::From(rank) => rank,
-                };
                 let level = LEVELS.get(rank(&level)).copied().unwrap_or("info");
                 let logger = logger.as_deref().unwrap_or(&self.tool);
-                (rank(level) >= from).then(|| message(level, logger, &data))
+                takes(level, self.wants).then(|| message(level, logger, &data))
             }
         }
     }
@@ -216,7 +220,7 @@ fn progress(param: ProgressNotificationParam) -> ServerNotification {
 }
 
 /// `notifications/message`, written as JSON: the SDK's own type is marked as deprecated.
-fn message(level: &str, logger: &str, data: &Value) -> ServerNotification {
+pub(super) fn message(level: &str, logger: &str, data: &Value) -> ServerNotification {
     let params = json!({ "level": level, "logger": logger, "data": data });
     CustomNotification::new("notifications/message", Some(params)).into()
 }

@@ -20,6 +20,8 @@ struct SoFar {
     usage: Usage,
     begun: bool,
     retries: u32,
+    /// Of the attempts before this one.
+    lost: Usage,
 }
 
 impl ReplySink {
@@ -79,11 +81,24 @@ impl ReplySink {
 
     /// Tells a person that the request is made again, and why.
     pub fn retried(&self, text: String) {
-        self.so_far
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .retries += 1;
+        {
+            let mut so_far = self.so_far.lock().unwrap_or_else(PoisonError::into_inner);
+            so_far.retries += 1;
+            let spent = std::mem::take(&mut so_far.usage);
+            so_far.lost += spent;
+        }
         (self.notice)(text);
+    }
+
+    /// Tokens of attempts that came to nothing: of those that were made again, and of the newest
+    /// where `newest` came to nothing too.
+    pub fn lost(&self, newest: bool) -> Usage {
+        let so_far = self.so_far.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lost = so_far.lost;
+        if newest {
+            lost += so_far.usage;
+        }
+        lost
     }
 
     /// How often the request was made again.

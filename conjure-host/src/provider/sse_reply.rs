@@ -23,8 +23,8 @@ pub(crate) struct Bounds {
 
 /// Reads a reply, whether it streams or is one JSON body: the decoder tells.
 ///
-/// A reply that is longer than a session takes is cut, with a notice. When the connection breaks
-/// before any output, the error may be tried again.
+/// A reply that is longer than a session takes is cut, with a notice. When the connection breaks or
+/// falls silent before any output, the error may be tried again.
 pub(crate) async fn read(
     mut reply: reqwest::Response,
     mut decoder: Box<dyn Decoder>,
@@ -63,6 +63,7 @@ pub(crate) async fn read(
         reason.map(|reason| Cut {
             kind: TOO_LARGE,
             reason,
+            passes: false,
         })
     });
     // A body without end in which nothing stands is no reply that could be kept.
@@ -98,6 +99,7 @@ fn too_large(bytes: usize) -> Cut {
         reason: format!(
             "it has more than {bytes} bytes, and a session takes no more (`max_reply_bytes`)"
         ),
+        passes: false,
     }
 }
 
@@ -109,6 +111,7 @@ fn too_long() -> Cut {
              no more",
             reply_size::MOST / 1024 / 1024
         ),
+        passes: false,
     }
 }
 
@@ -117,6 +120,8 @@ fn too_long() -> Cut {
 pub(crate) struct Cut {
     kind: &'static str,
     pub(super) reason: String,
+    /// Whether it is the connection's fault, so that another may do better.
+    passes: bool,
 }
 
 /// Reads at most so many bytes of a body, as far as it comes in time; what is behind them is left.
@@ -152,14 +157,17 @@ async fn next_piece(
         Ok(Err(error)) => Err(Cut {
             kind: "cut",
             reason: format!("the connection broke: {}", root_cause(&error)),
+            passes: true,
         }),
         Err(_) if idle > end => Err(Cut {
             kind: "timeout",
             reason: "it did not end in the time that a reply has".to_owned(),
+            passes: false,
         }),
         Err(_) => Err(Cut {
             kind: "timeout",
             reason: format!("nothing came for {} s", wait.as_secs_f32()),
+            passes: true,
         }),
     }
 }
@@ -185,7 +193,7 @@ fn broke_off(cut: &Cut, begun: bool) -> WireError {
     WireError {
         kind: cut.kind.to_owned(),
         message: format!("The reply broke off: {}.{kept}", cut.reason),
-        retryable: cut.kind == "cut" && !begun,
+        retryable: cut.passes && !begun,
         retry_after: None,
     }
 }

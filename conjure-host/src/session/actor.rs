@@ -226,6 +226,7 @@ impl Actor {
         if self.records {
             self.record_settings();
         }
+        self.compare_versions();
         if let Some(text) = self.provider.notice() {
             self.recorder.event(Event::Notice { text });
         }
@@ -335,6 +336,7 @@ impl Actor {
             Command::Status(done) => {
                 let _ = done.send(self.toolbox.status());
             }
+            Command::Outlooks(done) => self.look_ahead(done),
             Command::Check { settings, done } => {
                 let _ = done.send(self.check(&settings));
             }
@@ -437,6 +439,7 @@ impl Actor {
                     .entry(EntryBody::BackendState { backend, state });
             }
             Internal::Event(event) => self.recorder.event(event),
+            Internal::Notice { text } => self.note(text),
             Internal::Files { backend, files } => {
                 for artifact in files {
                     self.file(&artifact, &backend, None);

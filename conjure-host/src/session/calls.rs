@@ -106,6 +106,7 @@ impl Calls {
             snapshot: ArcSwap::from_pointee(snapshot),
             revision: watch::Sender::new(Revision::default()),
             updated: broadcast::Sender::new(super::following::UPDATES),
+            notices: broadcast::Sender::new(super::following::NOTICES),
             skills: Mutex::default(),
             skills_changed: tokio::sync::Notify::new(),
         });
@@ -152,6 +153,12 @@ impl Calls {
     /// The URIs of resources that say something else now.
     pub(crate) fn updated(&self) -> broadcast::Receiver<Arc<str>> {
         self.known.updated.subscribe()
+    }
+
+    /// What whoever makes the calls should know: that a plugin is there in another version, or that
+    /// a tool is kept out.
+    pub(crate) fn notices(&self) -> broadcast::Receiver<Arc<str>> {
+        self.known.notices.subscribe()
     }
 
     pub(crate) fn artifacts(&self) -> &Arc<Artifacts> {
@@ -284,7 +291,13 @@ impl Calls {
             cancel: with.cancel,
             live: with.live,
         };
-        Ok(runner.routed(call, found).await)
+        let report = runner.routed(call, found).await;
+        if let Some(text) = with.snapshot.take_outcome(&call.name) {
+            // As if the tool had said it, which is where its caller listens.
+            let notice = serde_json::json!({ "event": "notice", "level": "warn", "text": text });
+            (with.live)(EmitKind::Event, notice.to_string().as_bytes());
+        }
+        Ok(report)
     }
 
     /// Asks for what there is beside tools.

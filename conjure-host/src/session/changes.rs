@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use conjure_core::chat::Event;
-use conjure_core::log::{EntryBody, PluginChange, StateHandover, TableChange, VersionStep};
-use conjure_core::routing::ToolName;
+use conjure_core::log::{self, EntryBody, PluginChange, StateHandover, TableChange, VersionStep};
+use conjure_core::routing::{KeptOut, ToolName};
 use conjure_core::turn::{self, Input, When};
 
 use super::actor::Actor;
@@ -51,11 +51,8 @@ impl Actor {
 
     pub(super) fn plugins_changed(&mut self) {
         let (snapshot, quarantined) = self.toolbox.update(&self.newest);
-        for tool in quarantined {
-            let text = format!("The tool `{}` is not offered: {}", tool.name, tool.error);
-            self.recorder
-                .entry(EntryBody::Notice { text: text.clone() });
-            self.recorder.event(Event::Notice { text });
+        for kept_out in KeptOut::of(&quarantined) {
+            self.note(kept_out.to_string());
         }
         let diff = self.newest.table().diff(snapshot.table());
         let words = |names: &[ToolName]| -> Vec<String> {
@@ -81,6 +78,52 @@ impl Actor {
             // Nothing runs, so nothing holds on to the table before.
             self.current.store(Arc::clone(&self.newest));
         }
+    }
+
+    /// Tells a person something, and the thread.
+    pub(super) fn note(&mut self, text: String) {
+        self.recorder
+            .entry(EntryBody::Notice { text: text.clone() });
+        self.recorder.event(Event::Notice { text });
+    }
+
+    /// Says which plugins that calls of this thread needed are there in another version than they
+    /// ran in. What they held in memory ended with the session that had it.
+    pub(super) fn compare_versions(&mut self) {
+        let ran = log::plugin_versions(self.recorder.entries());
+        let table = self.newest.table();
+        let plugins: Vec<PluginChange> = ran
+            .into_iter()
+            .filter_map(|(plugin, from)| {
+                let mut routes = table.routes().iter();
+                let route = routes.find(|route| {
+                    let origin = &route.definition.origin;
+                    origin.plugin.as_deref() == Some(plugin.as_str())
+                })?;
+                let to = route.definition.origin.version.clone()?;
+                let state = match &*route.kind {
+                    "native" => StateHandover::Lost,
+                    _ => StateHandover::None,
+                };
+                (to != from).then_some(PluginChange {
+                    plugin,
+                    from,
+                    to,
+                    state,
+                })
+            })
+            .collect();
+        if plugins.is_empty() {
+            return;
+        }
+        let change = TableChange {
+            version: table.version(),
+            plugins,
+            ..TableChange::default()
+        };
+        let text = reopened_notice(&change);
+        self.recorder.event(Event::Notice { text });
+        self.input(Input::Table(change));
     }
 
     pub(super) fn change(&mut self, change: &Settings, when: When) -> Result<(), SessionError> {
@@ -146,6 +189,7 @@ impl Actor {
     }
 }
 
+/// What a person is told of another table.
 fn table_notice(change: &TableChange) -> String {
     let mut parts = Vec::new();
     for (word, names) in [
@@ -168,23 +212,45 @@ fn table_notice(change: &TableChange) -> String {
     notice
 }
 
-fn plugin_notice(change: &PluginChange) -> String {
-    let PluginChange {
-        plugin, from, to, ..
-    } = change;
-    let step = match change.step() {
-        VersionStep::Upgrade => format!("{plugin} {from} → {to}"),
-        VersionStep::Downgrade => format!("{plugin} {from} → {to}, a downgrade"),
-        VersionStep::Rebuild => format!("{plugin} {from}, built again"),
-    };
+/// What a person is told of a plugin that is there in another version. Whether its state comes over
+/// is known at its next call only, and told then.
+pub(super) fn plugin_notice(change: &PluginChange) -> String {
+    let step = step(change);
     match change.state {
         StateHandover::None => format!("{step}."),
-        StateHandover::Carried => format!("{step}; its state is carried over at its next call."),
+        StateHandover::Carried => format!("{step}; its state moves over at its next call."),
         StateHandover::Lost => {
             format!(
                 "{step}; its state, if it held any, was lost: the two versions cannot hand it over."
             )
         }
+    }
+}
+
+/// What a person is told of plugins that are others since the thread was open before.
+fn reopened_notice(change: &TableChange) -> String {
+    let mut notice =
+        "Since this thread was open before, plugins are there in another version.".to_owned();
+    for change in &change.plugins {
+        let step = step(change);
+        notice.push_str(&match change.state {
+            StateHandover::None | StateHandover::Carried => format!(" {step}."),
+            StateHandover::Lost => {
+                format!(" {step}; its state, if it held any in memory, was lost.")
+            }
+        });
+    }
+    notice
+}
+
+fn step(change: &PluginChange) -> String {
+    let PluginChange {
+        plugin, from, to, ..
+    } = change;
+    match change.step() {
+        VersionStep::Upgrade => format!("{plugin} {from} → {to}"),
+        VersionStep::Downgrade => format!("{plugin} {from} → {to}, a downgrade"),
+        VersionStep::Rebuild => format!("{plugin} {from}, built again"),
     }
 }
 
@@ -212,7 +278,7 @@ mod tests {
         assert_eq!(
             table_notice(&change),
             "The tools are other ones from the next step on (changed: notes_execute). notes 0.2.0 \
-             → 0.3.0; its state is carried over at its next call. notes 0.3.0 → 0.2.0, a \
+             → 0.3.0; its state moves over at its next call. notes 0.3.0 → 0.2.0, a \
              downgrade; its state, if it held any, was lost: the two versions cannot hand it over. \
              notes 0.3.0, built again."
         );

@@ -24,12 +24,13 @@ pub(super) struct Compaction {
 impl Compaction {
     /// Gives the summary up; what had come of it was paid.
     pub(super) fn stop(self) -> Option<Input> {
+        let lost = self.request.lost();
         match self.request.stop() {
             Input::ModelFailed {
                 partial: Some((_, meta)),
                 ..
             } => Some(in_vain(meta)),
-            _ => None,
+            _ => lost,
         }
     }
 }

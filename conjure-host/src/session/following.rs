@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use conjure_core::routing::KeptOut;
 use conjure_skill_sdk::protocol::CatalogReply;
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
@@ -17,6 +18,7 @@ use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::error::Elapsed;
 use tokio_util::sync::CancellationToken;
 
+use super::changes::plugin_notice;
 use super::place::Place;
 use super::skill_lists::{Kind, changed_lists, run_time_tools};
 use crate::backend::sources::Source;
@@ -26,6 +28,8 @@ use crate::plugin::CallFailure;
 
 /// Updates of resources that may wait for a subscriber; one that is slower loses the oldest.
 pub(super) const UPDATES: usize = 256;
+/// The same for notices.
+pub(super) const NOTICES: usize = 64;
 /// Time for a backend to say what it offers.
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -49,6 +53,8 @@ pub(super) struct Known {
     pub(super) snapshot: ArcSwap<Snapshot>,
     pub(super) revision: watch::Sender<Revision>,
     pub(super) updated: broadcast::Sender<Arc<str>>,
+    /// What whoever made the calls should know.
+    pub(super) notices: broadcast::Sender<Arc<str>>,
     /// What skills said about their lists: kinds that are others now.
     pub(super) skills: Mutex<BTreeSet<Kind>>,
     pub(super) skills_changed: Notify,
@@ -73,6 +79,10 @@ impl Known {
     fn tell_updated(&self, uri: &str) {
         // Nobody listens when nobody subscribed.
         let _ = self.updated.send(Arc::from(uri));
+    }
+
+    fn tell(&self, notice: &str) {
+        let _ = self.notices.send(Arc::from(notice));
     }
 
     fn count(&self, kinds: &BTreeSet<Kind>) {
@@ -119,7 +129,10 @@ impl Follower {
                 () = changes.arrived.notified() => {
                     for change in changes.take() {
                         match change {
-                            Change::Notice { text } => tracing::info!("{text}"),
+                            Change::Notice { text } => {
+                                tracing::info!("{text}");
+                                self.known.tell(&text);
+                            }
                             Change::Resource { uri } => self.known.tell_updated(&uri),
                             Change::Catalog { backend } => {
                                 if let Some(answer) = self.toolbox.ask_catalog(&backend) {
@@ -192,8 +205,12 @@ impl Follower {
     fn update(&mut self, mut kinds: BTreeSet<Kind>) {
         let before = self.known.snapshot.load_full();
         let (snapshot, quarantined) = self.toolbox.update(&before);
-        for tool in quarantined {
-            tracing::warn!("the tool `{}` is not offered: {}", tool.name, tool.error);
+        for kept_out in KeptOut::of(&quarantined) {
+            tracing::warn!("{kept_out}");
+            self.known.tell(&kept_out.to_string());
+        }
+        for change in self.toolbox.changed_plugins(&before) {
+            self.known.tell(&plugin_notice(&change));
         }
         if snapshot.table().version() != before.table().version() {
             kinds.insert(Kind::Tools);

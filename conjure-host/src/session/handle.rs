@@ -30,6 +30,7 @@ use super::thread_files::known_files;
 use crate::artifacts::{Artifact, Artifacts, FileError};
 use crate::backend::{BackendStatus, Snapshot, Toolbox, ToolboxError};
 use crate::host::Host;
+use crate::outlook::Outlooks;
 use crate::provider::Provider;
 use crate::shared::Shared;
 use crate::store::{Log, StoreError, ThreadId};
@@ -397,6 +398,18 @@ impl Session {
     /// The routing table that the next request would use.
     pub fn table(&self) -> Arc<RoutingTable> {
         Arc::clone(self.snapshot.load().table())
+    }
+
+    /// The tools that the next request would have, those that run at the provider among them, and
+    /// what the rules say of each. None once the session has ended.
+    pub fn outlooks(&self) -> impl Future<Output = Option<Outlooks>> + Send + use<> {
+        let mailbox = self.mailbox.clone();
+        async move {
+            let (done, answer) = oneshot::channel();
+            let asked = Box::new(Command::Outlooks(done));
+            mailbox.send(asked).await.ok()?;
+            answer.await.ok()
+        }
     }
 
     /// Ends the session and everything that it started, and waits for that.

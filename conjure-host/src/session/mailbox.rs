@@ -17,6 +17,7 @@ use super::handle::{Answer, ChatError, SessionError, Settings};
 use super::spec::SessionSpec;
 use crate::artifacts::Artifact;
 use crate::backend::{BackendStatus, CallReport};
+use crate::outlook::Outlooks;
 use crate::plugin::PluginId;
 
 /// Messages that may wait in a mailbox.
@@ -71,6 +72,7 @@ pub(crate) enum Command {
     Cost(oneshot::Sender<ThreadCost>),
     Entries(oneshot::Sender<Vec<Entry>>),
     Status(oneshot::Sender<Vec<BackendStatus>>),
+    Outlooks(oneshot::Sender<Outlooks>),
     Allow(Rule),
     /// Give room back that was for work.
     Rest,
@@ -129,6 +131,10 @@ pub(crate) enum Internal {
     },
     /// Something to be shown.
     Event(Event),
+    /// Something to be shown, and to be found in the thread later.
+    Notice {
+        text: String,
+    },
     Files {
         backend: String,
         files: Vec<Artifact>,

@@ -4,7 +4,8 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use conjure_core::chat::{Meta, Response, StreamEvent};
+use conjure_core::chat::{Meta, Response, StreamEvent, Usage};
+use conjure_core::log::Spending;
 use conjure_core::request::ModelRequest;
 use conjure_core::turn::{Input, ModelFailure};
 use futures_util::FutureExt as _;
@@ -115,6 +116,11 @@ impl Request {
                 {
                     answer = respond(&*provider, &share.prepared().await, &sink).await;
                 }
+                let nothing_came = answer.as_ref().is_err_and(|error| error.partial.is_none())
+                    && sink.partial().is_none();
+                if let Some(lost) = lost(&meta, &sink, nothing_came) {
+                    let _ = done.send(Internal::Input(Box::new(lost))).await;
+                }
                 let input = match answer {
                     Ok(response) => Input::ModelDone {
                         request: number,
@@ -173,6 +179,11 @@ impl Request {
         &self.pieces
     }
 
+    /// What a request that is stopped now has cost without anything that is kept.
+    pub(crate) fn lost(&self) -> Option<Input> {
+        lost(&self.meta, &self.sink, self.sink.partial().is_none())
+    }
+
     /// Ends the request; what came so far is kept.
     pub(crate) fn stop(self) -> Input {
         self.task.abort();
@@ -206,6 +217,18 @@ async fn respond(
             "panic",
             "the provider's code panicked; this is a bug of it",
         ))
+    })
+}
+
+/// What attempts have cost of which nothing is kept.
+fn lost(meta: &Meta, sink: &ReplySink, newest: bool) -> Option<Input> {
+    let usage = sink.lost(newest);
+    (usage != Usage::default()).then(|| Input::Spent {
+        on: Spending::Attempt,
+        meta: Meta {
+            usage,
+            ..meta.clone()
+        },
     })
 }
 

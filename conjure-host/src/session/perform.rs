@@ -67,7 +67,11 @@ impl Actor {
                 if self.is_unsent(request) {
                     return Some(Request::never_sent(request));
                 }
-                return self.request.take().map(|request| request.stop());
+                let stopped = self.request.take()?;
+                if let Some(lost) = stopped.lost() {
+                    self.input(lost);
+                }
+                return Some(stopped.stop());
             }
             Action::Observe {
                 provider,
@@ -275,6 +279,9 @@ impl Actor {
             drop(span);
             // Live output stands before the result in the log.
             let _ = shown.await;
+            if let Some(text) = snapshot.take_outcome(&call.name) {
+                let _ = internal.send(Internal::Notice { text }).await;
+            }
             if tools_changed.load(Ordering::Relaxed) {
                 // Before the result: the next step has the tools that this call brought.
                 let listed = run_time_tools(&snapshot, &around, &CancellationToken::new()).await;

@@ -1,22 +1,27 @@
 //! What a session would send, before there is one: its routing table, and the tools that stand in
 //! its first request beside it.
 //!
-//! Opens the backends as a session does, for the same provider and model, and closes them again.
-//! Asks no model and writes nothing.
+//! Opens the backends as a session does, for the same provider and model, and closes them again; a
+//! session that runs is looked at as it is. Asks no model and writes nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use conjure_core::context::{BackendInstructions, compile};
-use conjure_core::routing::RoutingTable;
+use conjure_core::routing::{Policy, RoutingTable};
 use conjure_core::wire;
 use serde_json::Value;
+use tokio::sync::oneshot;
 
+use super::actor::Actor;
 use super::derived::{compile_settings, instructions_told, policy, whom};
 use super::handle::SessionError;
 use super::place::Place;
 use super::spec::SessionSpec;
+use crate::backend::contributors::Contributors;
+use crate::backend::surroundings::Surroundings;
 use crate::backend::{Snapshot, Toolbox};
+use crate::outlook::Outlooks;
 use crate::provider::spoken;
 use crate::shared::Shared;
 use crate::store::ThreadId;
@@ -69,7 +74,19 @@ impl Preview {
         );
         let mut toolbox = toolbox.await?;
         let looked = match toolbox.snapshot() {
-            Ok(snapshot) => Ok(Self::look(shared, &spec, &place, &toolbox, &snapshot).await),
+            Ok(snapshot) => {
+                let contributors = toolbox.contributors();
+                let policy = policy(&spec);
+                let looked = Self::look(
+                    shared,
+                    &spec,
+                    &policy,
+                    &place.around,
+                    &contributors,
+                    &snapshot,
+                );
+                Ok(looked.await)
+            }
             Err(error) => Err(error.into()),
         };
         toolbox.close().await;
@@ -80,13 +97,14 @@ impl Preview {
     async fn look(
         shared: &Shared,
         spec: &SessionSpec,
-        place: &Place,
-        toolbox: &Toolbox,
+        policy: &Policy,
+        around: &Surroundings,
+        contributors: &Contributors,
         snapshot: &Snapshot,
     ) -> Self {
         let mut preview = Self {
             table: Arc::clone(snapshot.table()),
-            instructions: instructions_told(&policy(spec), snapshot),
+            instructions: instructions_told(policy, snapshot),
             server_tools: Vec::new(),
             left_out: Vec::new(),
             failed: Vec::new(),
@@ -94,9 +112,7 @@ impl Preview {
         let (Some(provider), Some(model)) = (&spec.provider, &spec.model) else {
             return preview;
         };
-        let contributors = toolbox.contributors();
-        let added = contributors.contribute(&place.around, provider, model);
-        let added = added.await;
+        let added = contributors.contribute(around, provider, model).await;
         let tools = added.tools.into_iter();
         preview.server_tools = tools
             .map(|(backend, definition)| ServerTool {
@@ -115,5 +131,21 @@ impl Preview {
                 .quarantined;
         }
         preview
+    }
+}
+
+impl Actor {
+    /// The tools of the next request, and what the rules of now say of them. Asked on a task of its
+    /// own: backends are asked what they add.
+    pub(super) fn look_ahead(&self, done: oneshot::Sender<Outlooks>) {
+        let (shared, spec) = (Arc::clone(&self.shared), self.spec.clone());
+        let (around, policy) = (self.around.clone(), self.policy.clone());
+        let contributors = self.toolbox.contributors();
+        let snapshot = Arc::clone(&self.newest);
+        tokio::spawn(async move {
+            let looked = Preview::look(&shared, &spec, &policy, &around, &contributors, &snapshot);
+            let looked = looked.await;
+            let _ = done.send(Outlooks::new(looked, policy));
+        });
     }
 }

@@ -5,12 +5,13 @@
 
 use std::time::Duration;
 
-use conjure_core::wire::{Encoded, anthropic};
+use conjure_core::wire::{Encoded, Endpoint, Wire, anthropic};
 use conjure_skill_sdk::{Cx, Error, Result};
 use reqwest::multipart::{Form, Part};
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::Value;
 
+use crate::PROVIDER;
 use crate::config::{KEY, Settings};
 use crate::items::is_id;
 
@@ -28,6 +29,7 @@ const FIRST_BYTE: Duration = Duration::from_secs(120);
 pub(crate) struct Api {
     client: reqwest::Client,
     base_url: String,
+    model: String,
     betas: Option<String>,
 }
 
@@ -136,6 +138,7 @@ impl Api {
         Ok(Self {
             client: client?,
             base_url: settings.base_url.clone(),
+            model: settings.model.clone(),
             betas: (!settings.betas.is_empty()).then(|| settings.betas.join(",")),
         })
     }
@@ -163,7 +166,7 @@ impl Api {
             };
             let request = body.put_into(request).await;
             let request = request.map_err(|error| Refused::new(error.message()))?;
-            let refused = match self.once(request).await {
+            let refused = match self.once(request, self.endpoint(&body)).await {
                 Ok(response) => return Ok(response),
                 Err(refused) => refused,
             };
@@ -176,7 +179,16 @@ impl Api {
         }
     }
 
-    async fn once(&self, request: RequestBuilder) -> Result<Response, Refused> {
+    /// Where a request goes, for the words of its errors; only one to a model has a model.
+    fn endpoint(&self, body: &Body<'_>) -> Endpoint {
+        let endpoint = Endpoint::new(PROVIDER).at(&self.base_url);
+        match body {
+            Body::Encoded(_) => endpoint.with_model(&self.model),
+            Body::None | Body::File { .. } => endpoint,
+        }
+    }
+
+    async fn once(&self, request: RequestBuilder, to: Endpoint) -> Result<Response, Refused> {
         let response = match tokio::time::timeout(FIRST_BYTE, request.send()).await {
             Ok(response) => response.map_err(|error| Refused::network(&error))?,
             Err(_) => {
@@ -195,7 +207,7 @@ impl Api {
             .and_then(|value| value.to_str().ok()?.parse().ok())
             .map(Duration::from_secs);
         let body = whole(response).await.unwrap_or_default();
-        let error = anthropic::error(status.as_u16(), &body);
+        let error = Wire::Anthropic.error(&to, status.as_u16(), &[], &body);
         Err(Refused {
             status: status.as_u16(),
             message: error.message,

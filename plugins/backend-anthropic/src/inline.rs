@@ -50,13 +50,10 @@ pub(crate) fn contribution(settings: &Settings, session: &Session) -> Contributi
     if !container.is_empty() {
         fields.insert("container".to_owned(), container.into());
     }
-    let uploads = session.kept.uploads.iter();
     let mut contribution = Contribution {
         tools: vec![settings.tool()],
         fields,
-        user_content: uploads
-            .map(|id| json!({ "type": "container_upload", "file_id": id }))
-            .collect(),
+        call_content: session.kept.call_content(),
         ..Contribution::default()
     };
     if !settings.betas.is_empty() {
@@ -118,9 +115,7 @@ pub(crate) async fn upload(hosted: &Hosted, cx: &Cx, call: &BackendCall) -> Resu
         let there = files::put(hosted, cx, file).await?;
         let id = there.id.unwrap_or_default();
         hosted.sessions.with(cx.session(), |session| {
-            if !session.kept.uploads.contains(&id) {
-                session.kept.uploads.push(id);
-            }
+            session.kept.brought(cx.call_id().unwrap_or_default(), id);
         })?;
         names.push(format!("`{}`", there.name));
     }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use conjure_skill_sdk::{Error, Result};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::delegated::NamedSkill;
 
@@ -33,15 +33,53 @@ pub(crate) struct Session {
 pub(crate) struct Kept {
     /// The container that the conversation runs in.
     pub(crate) container: Option<String>,
-    /// Ids of the files that it gets.
+    /// Ids of files that it gets, of which nobody noted which call brought them.
     pub(crate) uploads: Vec<String>,
+    /// Files that it gets, in their order, each with the call that brought it.
+    pub(crate) brought: Vec<Brought>,
     /// Ids of the files that it made.
     pub(crate) files: Vec<String>,
     /// The containers of delegated work, by skill.
     pub(crate) containers: BTreeMap<String, String>,
 }
 
+/// A file that a call brought into the container.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Brought {
+    /// The call.
+    pub(crate) call: String,
+    /// The file's id.
+    pub(crate) file: String,
+}
+
 impl Kept {
+    /// Takes note of a file that a call brought. One that is there already stays where it is.
+    pub(crate) fn brought(&mut self, call: &str, file: String) {
+        let brought = self.brought.iter().map(|brought| &brought.file);
+        if !self
+            .uploads
+            .iter()
+            .chain(brought)
+            .any(|known| *known == file)
+        {
+            let call = call.to_owned();
+            self.brought.push(Brought { call, file });
+        }
+    }
+
+    /// What stands behind the results of calls: a file stays where it was brought, so that no
+    /// later upload changes the beginning of a request.
+    pub(crate) fn call_content(&self) -> BTreeMap<String, Vec<Value>> {
+        let mut content: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+        let unknown = self.uploads.iter().map(|file| ("", file));
+        let brought = self.brought.iter().map(|it| (it.call.as_str(), &it.file));
+        for (call, file) in unknown.chain(brought) {
+            let parts = content.entry(call.to_owned()).or_default();
+            parts.push(json!({ "type": "container_upload", "file_id": file }));
+        }
+        content
+    }
+
     /// Takes note of a file that was made. False when it is known.
     pub(crate) fn made(&mut self, id: &str) -> bool {
         if self.files.iter().any(|known| known == id) {

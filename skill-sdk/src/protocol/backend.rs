@@ -161,9 +161,16 @@ pub struct Contribution {
     /// Top-level fields of the request, such as `container`.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub fields: Map<String, Value>,
-    /// Content parts for the next user message, in the provider's form.
+    /// Content parts for the newest user message, in the provider's form. They move with every
+    /// message, which costs the provider's cache of the conversation: what belongs to something
+    /// that happened goes into `call_content`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub user_content: Vec<Value>,
+    /// Content parts that stay where they came about, in the provider's form: by the id of a call,
+    /// behind its result. Those of a call that the request does not show stand in its first
+    /// message.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub call_content: BTreeMap<String, Vec<Value>>,
     /// Headers of the request.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,

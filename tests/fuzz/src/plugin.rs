@@ -1,7 +1,7 @@
 //! The host's reader of a plugin's file, taken from its source: built with the whole host, an
 //! instrumented target takes many minutes.
 
-#[path = "../../../conjure-host/src/plugin/elf.rs"]
+#[path = "../../../conjure-host/src/plugin/elf/mod.rs"]
 mod elf;
 #[path = "../../../conjure-host/src/plugin/error.rs"]
 mod error;

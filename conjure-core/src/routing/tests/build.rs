@@ -328,3 +328,61 @@ fn wishes_are_read_from_a_session_file() {
     );
     assert!(serde_json::from_value::<Naming>(json!({"alias": []})).is_err());
 }
+
+#[test]
+fn the_remedy_of_several_clashes_cures_all_of_them() {
+    let catalogs = [
+        skills("native", vec![tool("a_b", "c"), tool("a_b", "d")]),
+        skills("local", vec![tool("a", "b_c"), tool("a", "b_d")]),
+    ];
+    let told = refused(&catalogs, &Naming::default()).to_string();
+    assert_eq!(told.lines().count(), 1, "{told}");
+    let remedy = r#"the alias `{ backend = "local", skill = "a", name = "a-local" }`, or"#;
+    assert!(told.contains(remedy), "{told}");
+    let naming = aliased(vec![alias(Some("local"), Some("a"), None, "a-local")]);
+    assert_eq!(built(&catalogs, &naming).len(), 4);
+
+    let catalogs = ["native", "local", "docker"]
+        .map(|backend| skills(backend, vec![tool("logs", "execute"), tool("logs", "read")]));
+    let told = refused(&catalogs, &Naming::default()).to_string();
+    assert_eq!(told.lines().count(), 1, "{told}");
+    let remedy = r#"the aliases `{ backend = "local", skill = "logs", name = "logs-local" }` and `{ backend = "docker", skill = "logs", name = "logs-docker" }`, or choose between the backends with `prefer = ["native", "local", "docker"]`."#;
+    assert!(told.ends_with(remedy), "{told}");
+    let naming = aliased(vec![
+        alias(Some("local"), Some("logs"), None, "logs-local"),
+        alias(Some("docker"), Some("logs"), None, "logs-docker"),
+    ]);
+    assert_eq!(built(&catalogs, &naming).len(), 6);
+}
+
+#[test]
+fn the_remedy_of_three_folders_of_one_name_cures_all_of_them() {
+    let tools = ["/a/notes", "/b/notes", "/c/notes"].map(|path| folder("notes", path));
+    let told = refused(&[skills("local", tools.concat())], &Naming::default()).to_string();
+    assert_eq!(told.lines().count(), 1, "{told}");
+    for part in [
+        "other names, such as `notes-2` and `notes-3`,",
+        "all but one of them, such as /b/notes and /c/notes, out",
+    ] {
+        assert!(told.contains(part), "{told}");
+    }
+}
+
+#[test]
+fn what_is_kept_out_for_one_reason_is_told_once() {
+    let naming = Naming::default();
+    let known = skills("local", folder("notes", "/a/notes"));
+    let (first, _) = RoutingTable::default().update(&[known], &naming);
+    let all = ["/a/notes", "/b/notes", "/c/notes"].map(|path| folder("notes", path));
+    let (_, fresh) = first.update(&[skills("local", all.concat())], &naming);
+    assert_eq!(fresh.len(), 8);
+    let told = KeptOut::of(&fresh);
+    let [told] = told.as_slice() else {
+        panic!("{told:?}")
+    };
+    let told = told.to_string();
+    let begins = "The tools `notes_bash_tool`, `notes_create_file`, `notes_str_replace`, \
+                  `notes_view` are not offered: 3 skill folders";
+    assert!(told.starts_with(begins), "{told}");
+    assert_eq!(told.lines().count(), 1, "{told}");
+}

@@ -55,7 +55,7 @@ pub fn encode(request: &ModelRequest) -> Encoded {
         request.messages.messages(),
         thinking.thoughts_end,
         &request.attachments,
-        &request.contribution.user_content,
+        &request.contribution,
         notes,
     );
     body.insert("messages".to_owned(), Value::Array(messages));

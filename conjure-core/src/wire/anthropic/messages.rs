@@ -11,20 +11,21 @@ use super::MOST_ID;
 use super::block::assistant_block;
 use super::thinking::is_thought;
 use crate::chat::{ArtifactRef, Content, FunctionCallOutput, Message, OutputPart, Part, Role};
-use crate::request::Attachment;
+use crate::request::{Attachment, ProviderFragments};
+use crate::wire::added::Added;
 use crate::wire::files::{Files, Seen, is_named};
 use crate::wire::ids::legal_id;
 
-/// The messages, with what backends add to the person's newest one. Those from `thoughts_end` on are
-/// told without thoughts.
+/// The messages, with what backends add to them. Those from `thoughts_end` on are told without
+/// thoughts.
 pub(super) fn messages(
     messages: &[Message],
     thoughts_end: usize,
     attachments: &BTreeMap<String, Attachment>,
-    user_content: &[Value],
+    contribution: &ProviderFragments,
     notes: &mut Vec<String>,
 ) -> Vec<Value> {
-    let newest_user = messages.iter().rposition(|m| m.role == Role::User);
+    let added = Added::to(messages, contribution, |at| !answers_mixed(messages, at));
     let mut files = Files { attachments, notes };
     let mut out: Vec<(&str, Vec<Value>)> = Vec::new();
     for (at, message) in messages.iter().enumerate() {
@@ -35,9 +36,7 @@ pub(super) fn messages(
             ),
             Role::User | Role::Tool | Role::System => ("user", user(message, &mut files)),
         };
-        if newest_user == Some(at) {
-            blocks.extend(user_content.iter().cloned());
-        }
+        blocks.extend(added.behind(at));
         if blocks.is_empty() {
             continue;
         }
@@ -49,6 +48,29 @@ pub(super) fn messages(
     out.into_iter()
         .map(|(role, content)| json!({"role": role, "content": content}))
         .collect()
+}
+
+/// Whether a message answers calls of a reply that also waits for a result of the provider's own:
+/// the API takes nothing but results there.
+fn answers_mixed(messages: &[Message], at: usize) -> bool {
+    let before = messages.get(..at).unwrap_or_default();
+    let asked = before.iter().rfind(|it| it.role == Role::Assistant);
+    let items = || {
+        let parts = asked.iter().flat_map(|message| &message.content);
+        parts.filter_map(|part| match &part.content {
+            Content::ServerItem { item, .. } => Some(item),
+            _ => None,
+        })
+    };
+    items()
+        .filter(|item| {
+            let kind = item.get("type").and_then(Value::as_str);
+            kind.is_some_and(|kind| kind.ends_with("tool_use"))
+        })
+        .any(|used| {
+            let id = used.get("id");
+            id.is_some() && !items().any(|item| item.get("tool_use_id") == id)
+        })
 }
 
 fn assistant(message: &Message, thoughts: bool, files: &mut Files<'_>) -> Vec<Value> {

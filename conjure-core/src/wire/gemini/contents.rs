@@ -11,6 +11,8 @@ use crate::chat::{
     ArtifactRef, Content, FunctionCall, FunctionCallOutput, Message, OutputPart, Part, Role,
 };
 use crate::context::notes;
+use crate::request::ProviderFragments;
+use crate::wire::added::Added;
 use crate::wire::arguments::as_object;
 use crate::wire::files::{Files, Seen, as_text, is_named};
 use crate::wire::ids::legal_name;
@@ -19,15 +21,15 @@ use crate::wire::ids::legal_name;
 /// proof then.
 const UNSIGNED: &str = "skip_thought_signature_validator";
 
-/// The contents, with what backends add to the person's newest message. `signs`: whether the model
+/// The contents, with what backends add to messages. `signs`: whether the model
 /// wants a signature on the first call of each step.
 pub(super) fn contents(
     messages: &[Message],
-    user_content: &[Value],
+    contribution: &ProviderFragments,
     signs: bool,
     files: &mut Files<'_>,
 ) -> Vec<Value> {
-    let newest_user = messages.iter().rposition(|m| m.role == Role::User);
+    let added = Added::to(messages, contribution, |_| true);
     let mut out = Vec::new();
     // The calls of the message before, by id.
     let mut calls: HashMap<&str, (&str, Option<&Value>)> = HashMap::new();
@@ -51,6 +53,7 @@ pub(super) fn contents(
                         parts.push(response(output, call, &mut shown, files));
                     }
                 }
+                shown.extend(added.behind(at));
             }
             Role::User | Role::System => {
                 parts.extend(
@@ -59,9 +62,7 @@ pub(super) fn contents(
                         .iter()
                         .filter_map(|part| user_part(part, files)),
                 );
-                if newest_user == Some(at) {
-                    parts.extend(user_content.iter().cloned());
-                }
+                parts.extend(added.behind(at));
             }
         }
         let role = if message.role == Role::Assistant {

@@ -80,7 +80,7 @@ pub(in crate::wire) fn encode(request: &ModelRequest) -> Encoded {
     let notes = &mut told.notes;
     let contents = contents(
         request.messages.messages(),
-        &request.contribution.user_content,
+        &request.contribution,
         third,
         &mut Files {
             attachments: &request.attachments,

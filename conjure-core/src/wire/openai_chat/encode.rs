@@ -64,7 +64,7 @@ pub(in crate::wire) fn encode(request: &ModelRequest, dialect: &Dialect) -> Enco
     let notes = &mut told.notes;
     list.extend(messages(
         request.messages.messages(),
-        &request.contribution.user_content,
+        &request.contribution,
         dialect,
         &mut Files {
             attachments: &request.attachments,

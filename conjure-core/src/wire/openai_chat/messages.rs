@@ -11,40 +11,46 @@ use super::reasoning::{echoed, text_of};
 use super::{Dialect, Echo, call_id};
 use crate::chat::{ArtifactRef, Content, FunctionCallOutput, Message, OutputPart, Part, Role};
 use crate::context::notes;
+use crate::request::ProviderFragments;
+use crate::wire::added::Added;
 use crate::wire::arguments::as_object;
 use crate::wire::files::{Files, Seen, as_text, data_url, is_named};
 use crate::wire::ids::legal_name;
 
-/// The messages behind the system's, with what backends add to the person's newest one.
+/// The messages behind the system's, with what backends add to them.
 pub(super) fn messages(
     messages: &[Message],
-    user_content: &[Value],
+    contribution: &ProviderFragments,
     dialect: &Dialect,
     files: &mut Files<'_>,
 ) -> Vec<Value> {
-    let newest_user = messages.iter().rposition(|m| m.role == Role::User);
+    let added = Added::to(messages, contribution, |_| true);
     let mut writer = Writer { dialect, files };
     let mut out = Vec::new();
     for (at, message) in messages.iter().enumerate() {
         match message.role {
             Role::Assistant => out.push(writer.assistant(message)),
-            Role::Tool => writer.results(message, &mut out),
+            Role::Tool => {
+                writer.results(message, &mut out);
+                out.extend(user_message(added.behind(at).collect()));
+            }
             Role::User | Role::System => {
                 let mut content: Vec<Value> = message
                     .content
                     .iter()
                     .filter_map(|part| writer.user_part(part))
                     .collect();
-                if newest_user == Some(at) {
-                    content.extend(user_content.iter().cloned());
-                }
-                if !content.is_empty() {
-                    out.push(json!({"role": "user", "content": plain(content)}));
-                }
+                content.extend(added.behind(at));
+                out.extend(user_message(content));
             }
         }
     }
     out
+}
+
+/// A message of the person's; none without content.
+fn user_message(content: Vec<Value>) -> Option<Value> {
+    (!content.is_empty()).then(|| json!({"role": "user", "content": plain(content)}))
 }
 
 struct Writer<'a, 'b> {

@@ -77,7 +77,7 @@ pub(in crate::wire) fn encode(request: &ModelRequest) -> Encoded {
     let notes = &mut told.notes;
     let input = messages::items(
         request.messages.messages(),
-        &request.contribution.user_content,
+        &request.contribution,
         &mut Files {
             attachments: &request.attachments,
             notes,

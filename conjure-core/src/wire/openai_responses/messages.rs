@@ -12,17 +12,19 @@ use crate::chat::{
     ArtifactRef, Content, FunctionCall, FunctionCallOutput, Message, OutputPart, Part, Role,
 };
 use crate::context::notes;
+use crate::request::ProviderFragments;
+use crate::wire::added::Added;
 use crate::wire::arguments::as_object;
 use crate::wire::files::{Files, Seen, as_text, data_url, is_named};
 use crate::wire::ids::{legal_id, legal_name};
 
-/// The items, with what backends add to the person's newest message.
+/// The items, with what backends add to messages.
 pub(super) fn items(
     messages: &[Message],
-    user_content: &[Value],
+    contribution: &ProviderFragments,
     files: &mut Files<'_>,
 ) -> Vec<Value> {
-    let newest_user = messages.iter().rposition(|m| m.role == Role::User);
+    let added = Added::to(messages, contribution, |_| true);
     let mut items = Vec::new();
     let mut custom = HashSet::new();
     for (at, message) in messages.iter().enumerate() {
@@ -34,6 +36,7 @@ pub(super) fn items(
                         items.push(result(output, &custom, files));
                     }
                 }
+                items.extend(user_message(&added.behind(at).collect::<Vec<_>>()));
             }
             Role::User | Role::System => {
                 let mut content: Vec<Value> = message
@@ -41,16 +44,17 @@ pub(super) fn items(
                     .iter()
                     .filter_map(|part| user_part(part, files))
                     .collect();
-                if newest_user == Some(at) {
-                    content.extend(user_content.iter().cloned());
-                }
-                if !content.is_empty() {
-                    items.push(json!({"type": "message", "role": "user", "content": content}));
-                }
+                content.extend(added.behind(at));
+                items.extend(user_message(&content));
             }
         }
     }
     items
+}
+
+/// A message of the person's; none without content.
+fn user_message(content: &[Value]) -> Option<Value> {
+    (!content.is_empty()).then(|| json!({"type": "message", "role": "user", "content": content}))
 }
 
 fn assistant<'a>(

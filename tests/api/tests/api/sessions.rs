@@ -1,5 +1,6 @@
 //! Sessions: made, configured, switched, deleted.
 
+use conjure_kit::Workspace;
 use conjure_mock_llm::Message;
 use serde_json::json;
 
@@ -212,4 +213,40 @@ fn a_session_on_a_server_without_plugins_is_served() {
     let made = stage.session(&json!({}));
     stage.model.says(Message::new().text("Hello."));
     stage.talk(&text(&made["id"]), "Hello");
+}
+
+#[test]
+fn the_tools_of_a_session_are_those_of_its_requests_open_or_not() {
+    let workspace = Workspace::new().unwrap();
+    for plugin in ["conjure-backend-local", "conjure-backend-anthropic"] {
+        workspace.add_plugin(plugin).unwrap();
+    }
+    let key = ("ANTHROPIC_API_KEY", "a-key-of-nobody");
+    let stage = Stage::on(Server::with(&workspace, "", &[key]));
+    let base_url = stage.model.base_url();
+    let other = auth(&stage.server, "other", "openai", &base_url);
+    let skill = json!({ "skill_id": "xlsx", "name": "xlsx" });
+    for auth in [&stage.auth, &other] {
+        let made = stage.session(&json!({ "auth": auth, "tools": { "backend": [
+            { "kind": "local" },
+            { "kind": "anthropic", "config": { "skills": [skill], "base_url": base_url } },
+        ] } }));
+        let id = text(&made["id"]);
+        let path = format!("/api/v1/sessions/{id}/tools");
+        let listed = || -> Vec<String> {
+            let tools = stage.server.get(&path).is(200).json();
+            let lists = ["routes", "server_tools"].map(|list| tools[list].clone());
+            let all = lists.iter().flat_map(|list| list.as_array().unwrap());
+            all.map(|tool| text(&tool["name"])).collect()
+        };
+        let before = listed();
+        stage.model.says(Message::new().text("Hello."));
+        stage.talk(&id, "Hello");
+        let request = stage.model.last_request();
+        assert_eq!(before, request.tool_names());
+        // The session is open now, and answers for itself.
+        assert_eq!(listed(), request.tool_names());
+        let is_inline = before.iter().any(|name| name == "code_execution");
+        assert_eq!(is_inline, *auth == stage.auth, "{before:?}");
+    }
 }

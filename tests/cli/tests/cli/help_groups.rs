@@ -419,6 +419,7 @@ fn thread_show() {
 
     Options:
           --folded          Show only what the model reads as a summary
+          --full            Show all of each call's arguments and output, which are cut otherwise
           --data-dir <DIR>  Where threads, copies of plugins and their values are kept
           --json            Print JSON, for programs
       -h, --help            Print help

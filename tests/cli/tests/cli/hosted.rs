@@ -61,7 +61,7 @@ fn routes_and_the_policy_show_the_tools_of_the_request() {
              kind = \"native\"\n[[backend]]\nkind = \"anthropic\"\n\
              config.skills = [\"skill_01\", \"xlsx\"]\n"
         );
-        workspace.write("session.toml", session).unwrap();
+        workspace.write("session.toml", &session).unwrap();
         let ask = |args: &str| {
             let cli = conjure(&workspace, &format!("{args} --config session.toml"));
             let cli = cli.env("ANTHROPIC_BASE_URL", mock.base_url());
@@ -83,8 +83,46 @@ fn routes_and_the_policy_show_the_tools_of_the_request() {
         let is_inline = sent.contains(&"code_execution");
         assert_eq!(is_inline, provider == "anthropic", "{sent:?}");
         let policy = json(&ask("policy check --all --json").run().unwrap());
-        let policy = policy["tools"].as_array().unwrap().iter();
-        let policy: Vec<&str> = policy.map(|tool| tool["name"].as_str().unwrap()).collect();
-        assert_eq!(policy, names("routes"), "{provider}");
+        let names = |shown: &serde_json::Value, lists: [&str; 2]| -> Vec<String> {
+            let tools = lists.map(|list| shown[list].as_array().unwrap().clone());
+            let names = tools.concat().into_iter();
+            names
+                .map(|tool| tool["name"].as_str().unwrap().to_owned())
+                .collect()
+        };
+        assert_eq!(
+            names(&policy, ["tools", "server_tools"]),
+            sent,
+            "{provider}"
+        );
+        let told = ask("policy check --all").run().unwrap().stdout;
+        assert!(told.contains("code_execution"), "{told}");
+
+        // A saved session of the same says the same.
+        let auth = format!(
+            "auth add {provider} --provider {provider} --base-url {}",
+            mock.base_url()
+        );
+        let saved = |args: &str| {
+            let cli = conjure(&workspace, args).env("ANTHROPIC_API_KEY", "k");
+            let cli = cli.env("ANTHROPIC_BASE_URL", mock.base_url());
+            let output = cli.stdin("sk-a-key-of-a-test").run().unwrap();
+            assert_eq!(output.code, Some(0), "{output:?}");
+            output
+        };
+        saved(&auth);
+        let tools = session.split_once("[[backend]]").unwrap().1;
+        workspace
+            .write("tools.toml", format!("[[backend]]{tools}"))
+            .unwrap();
+        saved(&format!(
+            "session create {provider} --auth {provider} --model claude-sonnet-4-5 --tools tools.toml"
+        ));
+        let shown = json(&saved(&format!("session tools {provider} --json")));
+        assert_eq!(
+            names(&shown, ["routes", "server_tools"]),
+            sent,
+            "{provider}"
+        );
     }
 }

@@ -1,13 +1,13 @@
 //! Plugins that come, go and change while a conversation runs.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use conjure_kit::{Model, Running, Workspace, build_plugin};
 use conjure_mock_llm::Message;
 use serde_json::{Value, json};
 
-use crate::stage::{CACHE, asks, workspace};
+use crate::stage::{CACHE, asks, conjure, workspace};
 
 const MISBEHAVING: &str = "conjure-misbehaving";
 
@@ -215,7 +215,7 @@ fn another_version_is_told_with_both_versions_and_what_becomes_of_the_state() {
     workspace.add_library(&newer(&workspace, CACHE)).unwrap();
     let version = env!("CARGO_PKG_VERSION");
     let upgrade =
-        format!("cache-manager {version} → 0.1.1; its state is carried over at its next call.");
+        format!("cache-manager {version} → 0.1.1; its state moves over at its next call.");
     chat.wait_for_stdout(&upgrade).unwrap();
     let kept = call(
         &mut chat,
@@ -225,6 +225,9 @@ fn another_version_is_told_with_both_versions_and_what_becomes_of_the_state() {
         "get k",
     );
     assert_eq!(kept.0, "v");
+    // That it came over is said once it did.
+    let moved = format!("cache-manager 0.1.1 has taken over the state of cache-manager {version}.");
+    chat.wait_for_stdout(&moved).unwrap();
     let library = build_plugin(CACHE).unwrap();
     let name = library.file_name().unwrap();
     let ready = workspace.root().join(name);
@@ -236,25 +239,88 @@ fn another_version_is_told_with_both_versions_and_what_becomes_of_the_state() {
     assert_eq!(chat.wait().unwrap().code, Some(0));
 }
 
+#[test]
+fn a_thread_that_goes_on_says_which_plugins_are_there_in_another_version() {
+    let workspace = workspace(&[CACHE]);
+    let model = Model::start().unwrap();
+    let version = env!("CARGO_PKG_VERSION");
+    model.calls(
+        "toolu_1",
+        "cache-manager_execute",
+        json!({ "command": "set k v" }),
+    );
+    model.says(Message::new().text("One."));
+    let run = |args: &str| asks(&workspace, &model, args, "Go on.").run().unwrap();
+    let first = run("run --allow *");
+    assert_eq!(first.stdout, "One.\n", "{first:?}");
+    let listed = crate::stage::json(&conjure(&workspace, "thread list --json").run().unwrap());
+    let thread = listed["threads"][0]["id"].as_str().unwrap();
+
+    workspace.add_library(&newer(&workspace, CACHE)).unwrap();
+    model.says(Message::new().text("Two."));
+    let second = run(&format!("run --allow * --thread {thread}"));
+    assert_eq!(second.stdout, "Two.\n", "{second:?}");
+    let told =
+        format!("cache-manager {version} → 0.1.1; its state, if it held any in memory, was lost.");
+    assert!(second.stderr.contains(&told), "{second:?}");
+    model.says(Message::new().text("Three."));
+    let third = run(&format!("run --allow * --thread {thread}"));
+    assert!(!third.stderr.contains("0.1.1"), "{third:?}");
+
+    let shown = conjure(&workspace, &format!("thread show {thread}"));
+    let shown = shown.run().unwrap().stdout;
+    let line = format!("tools: cache-manager {version} → 0.1.1, state lost");
+    assert!(shown.contains(&line), "{shown}");
+}
+
+#[test]
+fn a_state_that_the_newer_version_cannot_read_is_told_and_the_older_goes_on_with_it() {
+    let workspace = workspace(&[CACHE]);
+    let model = Model::start().unwrap();
+    let mut chat = start(&workspace, &model);
+    let tool = "cache-manager_execute";
+    assert_eq!(
+        call(&mut chat, &model, "toolu_1", tool, "set k v").0,
+        "stored"
+    );
+    let library = newer(&workspace, CACHE);
+    // The field that its state must have.
+    replace(&library, b"entries", b"entriez");
+    workspace.add_library(&library).unwrap();
+    let version = env!("CARGO_PKG_VERSION");
+    chat.wait_for_stdout(&format!("{version} → 0.1.1; its state moves over"))
+        .unwrap();
+    assert_eq!(call(&mut chat, &model, "toolu_2", tool, "get k").0, "v");
+    let told = format!(
+        "cache-manager 0.1.1 could not take over the state of cache-manager {version}, which goes on: "
+    );
+    let seen = chat.wait_for_stdout(&told).unwrap();
+    assert!(!seen.contains("has taken over"), "{seen}");
+    chat.close_stdin();
+    assert_eq!(chat.wait().unwrap().code, Some(0));
+}
+
 /// A plugin with a version of the same length in the place of its own.
 fn newer(workspace: &Workspace, package: &str) -> PathBuf {
     let library = build_plugin(package).unwrap();
-    let mut bytes = fs::read(&library).unwrap();
-    let (old, new) = (env!("CARGO_PKG_VERSION").as_bytes(), b"0.1.1");
+    let path = workspace.root().join(library.file_name().unwrap());
+    fs::copy(&library, &path).unwrap();
+    replace(&path, env!("CARGO_PKG_VERSION").as_bytes(), b"0.1.1");
+    path
+}
+
+/// Replaces bytes wherever they stand in a file.
+fn replace(file: &Path, old: &[u8], new: &[u8]) {
     assert_eq!(old.len(), new.len());
-    let found: Vec<usize> = bytes
-        .windows(old.len())
-        .enumerate()
-        .filter(|(_, window)| *window == old)
-        .map(|(at, _)| at)
-        .collect();
+    let mut bytes = fs::read(file).unwrap();
+    let windows = bytes.windows(old.len()).enumerate();
+    let found = windows.filter(|(_, window)| *window == old);
+    let found: Vec<usize> = found.map(|(at, _)| at).collect();
     assert!(!found.is_empty());
     for at in found {
         bytes[at..at + new.len()].copy_from_slice(new);
     }
-    let path = workspace.root().join(library.file_name().unwrap());
-    fs::write(&path, bytes).unwrap();
-    path
+    fs::write(file, bytes).unwrap();
 }
 
 #[test]

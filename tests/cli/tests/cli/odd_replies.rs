@@ -2,10 +2,10 @@
 //! is malformed is refused, and an address where nothing is is told with what to look at.
 
 use conjure_kit::{Model, Workspace};
-use conjure_mock_llm::{CutAt, CutHow, ErrorReply, Faults, Message, Reply, Wire};
+use conjure_mock_llm::{CutAt, CutHow, ErrorReply, Faults, Message, Position, Reply, Wire};
 use serde_json::json;
 
-use crate::stage::{CACHE, conjure, workspace};
+use crate::stage::{CACHE, conjure, json as parsed, json_lines, workspace};
 
 /// `conjure run` with this provider on its own wire.
 fn run(workspace: &Workspace, model: &Model, provider: &str, key: &str) -> conjure_kit::Output {
@@ -99,4 +99,57 @@ fn a_stream_that_is_cut_while_a_call_is_written_is_asked_for_again() {
         let result = model.last_request().tool_result_text("toolu_1");
         assert_eq!(result.as_deref(), Some("stored"), "{how:?}");
     }
+}
+
+#[test]
+fn a_stream_that_stalls_while_a_call_is_written_is_asked_for_again_and_both_attempts_are_paid() {
+    let workspace = workspace(&[CACHE]);
+    let model = Model::start().unwrap();
+    let config = format!(
+        "provider = \"anthropic\"\nmodel = \"a-model\"\nbase_url = \"{}\"\n\
+         [http]\nidle_timeout_ms = 400\n[[backend]]\nkind = \"native\"\n",
+        model.base_url()
+    );
+    workspace.write("session.toml", config).unwrap();
+    let call = || {
+        Message::new().tool_use(
+            "toolu_1",
+            "cache-manager_execute",
+            json!({ "command": "set city Lyon" }),
+        )
+    };
+    model.says(Reply::from(call()).hang(Position::Event(3)));
+    model.says(call());
+    model.says(Message::new().text("Done."));
+    let output = conjure(&workspace, "run --allow * --config session.toml Go.")
+        .env("ANTHROPIC_API_KEY", "k")
+        .run()
+        .unwrap();
+    assert_eq!(output.stdout, "Done.\n", "{output:?}");
+    assert_eq!(model.requests().len(), 3);
+    let result = model.last_request().tool_result_text("toolu_1");
+    assert_eq!(result.as_deref(), Some("stored"));
+    assert!(output.stderr.contains("Attempt 2 of 4"), "{output:?}");
+    assert!(!output.stderr.contains("What came is kept"), "{output:?}");
+    assert!(!output.stderr.contains("again to go on"), "{output:?}");
+
+    let listed = parsed(&conjure(&workspace, "thread list --json").run().unwrap());
+    let thread = listed["threads"][0]["id"].as_str().unwrap();
+    let shown = conjure(&workspace, &format!("thread show {thread} --json"));
+    let entries = json_lines(&shown.run().unwrap());
+    let input = |kind: &str| -> Vec<u64> {
+        let entries = entries.iter().filter(|entry| entry["entry"] == kind);
+        let metas = entries.map(|entry| match kind {
+            "message" => &entry["message"]["_meta"],
+            _ => &entry["_meta"],
+        });
+        metas
+            .filter_map(|meta| meta["usage"]["input"].as_u64())
+            .collect()
+    };
+    let (replies, spent) = (input("message"), input("spent"));
+    assert_eq!(spent, [replies[0]], "{entries:#?}");
+    let ended = entries.iter().find(|entry| entry["entry"] == "turn_ended");
+    let sum: u64 = replies.iter().chain(&spent).sum();
+    assert_eq!(ended.unwrap()["usage"]["input"], sum, "{entries:#?}");
 }

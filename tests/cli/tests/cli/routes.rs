@@ -71,7 +71,7 @@ fn a_clash_names_both_and_the_way_out() {
     exit code 2
     --- stdout
     --- stderr
-    error: 2 tools would have the public name `notes_view`: `view` of `notes` on backend `local` (local 0.1.0 [WORKSPACE]/plugins/libconjure_backend_local.so) and `view` of `notes` on backend `second` (local 0.1.0 [WORKSPACE]/plugins/libconjure_backend_local.so). Give one of them another name with the alias `{ backend = "second", skill = "notes", name = "notes-second" }`, or choose between the backends with `prefer = ["local", "second"]`.
+    error: 2 tools would have the public name `notes_view`: `view` of `notes` on backend `local` ([WORKSPACE]/work/notes) and `view` of `notes` on backend `second` ([WORKSPACE]/work/notes). Give one of them another name with the alias `{ backend = "second", skill = "notes", name = "notes-second" }`, or choose between the backends with `prefer = ["local", "second"]`.
     "#);
     let alias = "[[routing.aliases]]\nbackend = \"second\"\nskill = \"notes\"\nname = \"again\"\n";
     workspace

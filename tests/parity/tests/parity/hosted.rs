@@ -373,6 +373,80 @@ async fn h13_a_local_file_is_uploaded_and_stands_in_the_next_request() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn h13_an_upload_stays_where_it_happened_and_no_request_begins_otherwise_than_the_one_before()
+{
+    let upload = |id: &str, file: &str| {
+        Message::new().tool_use(id, "anthropic_upload_files", json!({ "files": [file] }))
+    };
+    let mixed = bash_use("srvtoolu_1", "ls")
+        .tool_use(
+            "toolu_2",
+            "anthropic_upload_files",
+            json!({"files": ["b.csv"]}),
+        )
+        .container(container("container_1"));
+    let script = Script::new()
+        .reply(upload("toolu_1", "a.csv"))
+        .reply(mixed)
+        .reply(
+            Message::new()
+                .raw_on(Wire::Anthropic, ran("srvtoolu_1", &[]))
+                .text("Both are there."),
+        )
+        .reply(upload("toolu_3", "c.csv"))
+        .reply(Message::new().text("All three."))
+        .reply(Message::new().text("Still."));
+    let place = Place::new(script, &[]).await;
+    let spec = place.spec("anthropic", [place.hosted(xlsx())]);
+    let session = place.host.session(spec.clone()).await.unwrap();
+    for file in ["a.csv", "b.csv", "c.csv"] {
+        std::fs::write(place.workspace.work().join(file), file).unwrap();
+    }
+    for said in ["Upload a and b.", "And c."] {
+        in_time(session.chat(said)).await.unwrap();
+    }
+    // Also when another host goes on with the thread.
+    let thread = session.thread().clone();
+    in_time(session.close()).await;
+    let session = place.host.resume(spec, thread).await.unwrap();
+    in_time(session.chat("And now?")).await.unwrap();
+
+    let sent: Vec<Vec<Value>> = place.messages().iter().map(|it| unmarked(it)).collect();
+    assert_eq!(sent.len(), 6);
+    for (shorter, longer) in sent.iter().zip(&sent[1..]) {
+        let (before, after) = (json!(shorter).to_string(), json!(longer).to_string());
+        let before = before.trim_end_matches(']');
+        assert!(after.starts_with(before), "{before}\n{after}");
+    }
+    let uploads: Vec<(usize, usize)> = sent[5]
+        .iter()
+        .enumerate()
+        .map(|(at, message)| {
+            let blocks = message["content"].as_array().unwrap().iter();
+            let uploads = blocks.filter(|block| block["type"] == "container_upload");
+            (at, uploads.count())
+        })
+        .filter(|(_, count)| *count > 0)
+        .collect();
+    // The second call is part of a mixed reply, whose answer may hold results only.
+    assert_eq!(uploads, [(2, 1), (6, 1), (8, 1)]);
+    place.no_violations();
+}
+
+/// The messages of a request without the marks of the cache, which move.
+fn unmarked(request: &conjure_mock_llm::Request) -> Vec<Value> {
+    let mut messages = request.messages().to_vec();
+    let blocks = messages
+        .iter_mut()
+        .filter_map(|message| message["content"].as_array_mut())
+        .flatten();
+    for fields in blocks.filter_map(Value::as_object_mut) {
+        fields.shift_remove("cache_control");
+    }
+    messages
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn h13_what_cannot_be_uploaded_is_an_error_result() {
     let call = |id: &str, files: Value| {
         Message::new().tool_use(id, "anthropic_upload_files", json!({ "files": files }))

@@ -481,3 +481,13 @@ async fn h08_a_delegated_call_that_is_cancelled_leaves_nothing_waiting() {
         conjure_mock_llm::Outcome::ClientGone
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h10_nothing_at_the_address_is_told_with_the_model_and_the_address() {
+    let (place, _session) = one_call([hosted_says(ErrorReply::new(404))]).await;
+    let told = seen(&place, "call_1");
+    let hosted = place.messages().remove(0);
+    let model = hosted.body["model"].as_str().unwrap();
+    assert!(told.contains(&format!("the model `{model}`")), "{told}");
+    assert!(told.contains(&place.mock.base_url()), "{told}");
+}

@@ -37,6 +37,10 @@ fn a_request_looks_like_this() {
             .cloned()
             .unwrap(),
         user_content: vec![json!({"type": "container_upload", "file_id": "file_1"})],
+        call_content: BTreeMap::from([(
+            "toolu_1".to_owned(),
+            vec![json!({"type": "container_upload", "file_id": "file_2"})],
+        )]),
         headers: BTreeMap::from([
             ("Anthropic-Beta".to_owned(), "b1".to_owned()),
             ("X-Api-Key".to_owned(), "stolen".to_owned()),
@@ -142,6 +146,10 @@ fn a_request_looks_like_this() {
               "cache_control": {
                 "type": "ephemeral"
               }
+            },
+            {
+              "type": "container_upload",
+              "file_id": "file_2"
             }
           ]
         }

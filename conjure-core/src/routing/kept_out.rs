@@ -1,0 +1,50 @@
+//! What a person is told of tools that are kept out of a table: each reason once, with all tools
+//! that it keeps out.
+
+use super::{Quarantined, RoutingError, ToolName};
+
+/// Tools that are kept out of a table for one reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptOut<'a> {
+    /// The names that they would have, each once.
+    pub names: Vec<&'a ToolName>,
+    /// Why, and how to resolve it.
+    pub error: &'a RoutingError,
+}
+
+impl<'a> KeptOut<'a> {
+    /// Puts those together that have one reason, in the order of the first of each.
+    #[must_use]
+    pub fn of(quarantined: &'a [Quarantined]) -> Vec<Self> {
+        let mut all: Vec<Self> = Vec::new();
+        for tool in quarantined {
+            match all.iter_mut().find(|known| *known.error == tool.error) {
+                Some(known) if known.names.contains(&&tool.name) => {}
+                Some(known) => known.names.push(&tool.name),
+                None => all.push(Self {
+                    names: vec![&tool.name],
+                    error: &tool.error,
+                }),
+            }
+        }
+        all
+    }
+
+    /// The names, as they stand in a sentence.
+    #[must_use]
+    pub fn listed(&self) -> String {
+        let names: Vec<String> = self.names.iter().map(|name| format!("`{name}`")).collect();
+        names.join(", ")
+    }
+}
+
+impl std::fmt::Display for KeptOut<'_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (tools, are) = match self.names.as_slice() {
+            [_] => ("tool", "is"),
+            _ => ("tools", "are"),
+        };
+        let names = self.listed();
+        write!(out, "The {tools} {names} {are} not offered: {}", self.error)
+    }
+}
