@@ -173,7 +173,7 @@ impl<'a> Dynamic<'a> {
             }
         }
         if let Some(flags) = self.get(raw::DT_FLAGS)
-            && flags & u64::from(raw::DF_TEXTREL.0) != 0
+            && flags & raw::DF_TEXTREL.0 != 0
         {
             return Err(incomplete(
                 "it asks for relocations of code, which no plugin needs",

@@ -133,7 +133,7 @@ fn each(
 fn is_empty(image: &Image<'_>, place: u64, addend: u64) -> bool {
     let before = image.bytes("what a relocation writes", place, POINTER);
     let before = before.map_or(0, |bytes| u64_at(bytes, 0, image.endian));
-    place % POINTER == 0 && (before == 0 || before == addend)
+    place.is_multiple_of(POINTER) && (before == 0 || before == addend)
 }
 
 /// Code calls other libraries through one table, each of whose entries has its relocation.

@@ -97,7 +97,7 @@ fn follow<'a>(
 ) -> Checked {
     let mut at = first;
     for _ in 0..MOST {
-        if at % 4 != 0 {
+        if !at.is_multiple_of(4) {
             return Err(damaged());
         }
         let item = image.bytes("the table of versions", at, size)?;

@@ -65,7 +65,7 @@ impl Load {
         post(api, "/api/v1/auths", &auth)?;
         let (program, shared) = mcp;
         let new = |dir: &Path, number: usize| {
-            let server = if number % OF_ITS_OWN == 0 {
+            let server = if number.is_multiple_of(OF_ITS_OWN) {
                 json!({ "command": program })
             } else {
                 json!({ "url": shared })

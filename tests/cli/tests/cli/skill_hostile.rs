@@ -25,7 +25,7 @@ fn front_matter_that_is_made_to_cost_much_is_refused_with_a_reason() {
         ("keys", keys, "too many values"),
     ] {
         let file = format!("---\nname: {name}\ndescription: d\n{yaml}\n---\nBody.\n");
-        workspace.write(&format!("{name}/SKILL.md"), file).unwrap();
+        workspace.write(format!("{name}/SKILL.md"), file).unwrap();
         let output = conjure(&workspace, &format!("skill validate {name}"))
             .run()
             .unwrap();

@@ -7,7 +7,9 @@
 // Clippy lets tests be blunt only where it sees that they are tests.
 #[cfg(test)]
 mod attribution;
+#[cfg(test)]
 mod call_failures;
+#[cfg(test)]
 mod commands;
 #[cfg(test)]
 mod confined;
