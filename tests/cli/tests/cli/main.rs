@@ -61,6 +61,7 @@ mod policy;
 mod policy_commands;
 #[cfg(test)]
 mod private_files;
+#[cfg(test)]
 mod provider;
 #[cfg(test)]
 mod providers;
