@@ -30,7 +30,10 @@ async fn what_waited_in_a_process_that_is_gone_is_taken_over_once_and_in_order(b
     let over = one.take_over_runs().await.unwrap();
     let over: Vec<&str> = over.iter().map(|run| run.id.as_str()).collect();
     assert_eq!(over, ["running"]);
-    assert_eq!(one.orphaned_sessions().await.unwrap(), [session.clone()]);
+    assert_eq!(
+        one.orphaned_sessions().await.unwrap(),
+        std::slice::from_ref(&session)
+    );
     let taken = one.adopt_runs(&session).await.unwrap();
     let named: Vec<&str> = taken.iter().map(|run| run.id.as_str()).collect();
     let mut expected = taken.clone();
