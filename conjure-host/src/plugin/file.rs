@@ -10,6 +10,7 @@ use std::io::Read as _;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use conjure_abi::{ABI_MAJOR, HEADER_LEN, HeaderError, HeaderFields};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
@@ -123,9 +124,10 @@ impl Unchanged {
     /// Whether a write since then would show: clocks of file systems are coarse, so one that came
     /// within the same tick would not.
     pub(super) fn is_settled(&self) -> bool {
-        let last = self.modified.max(self.changed);
-        let now = jiff::Timestamp::now().as_second();
-        now - last.0 > SETTLED
+        let (last, _) = self.modified.max(self.changed);
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let now = now.ok().and_then(|now| i64::try_from(now.as_secs()).ok());
+        now.is_some_and(|now| now - last > SETTLED)
     }
 }
 

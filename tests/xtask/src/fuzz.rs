@@ -4,6 +4,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::Mutex;
 
 use anyhow::{Context, Result, bail};
 
@@ -43,7 +44,7 @@ impl Args {
     }
 }
 
-/// Runs targets; goes on after one that found something, and then fails.
+/// Runs targets, all of them also where one finds something, and then fails.
 pub(crate) fn run(args: &Args) -> Result<()> {
     if let Some(why) = missing() {
         bail!("{why}");
@@ -58,26 +59,18 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     let is_wanted = |target: &&String| args.targets.is_empty() || args.targets.contains(target);
     let wanted: Vec<&String> = all.iter().filter(is_wanted).collect();
-    let mut broken = Vec::new();
-    for target in &wanted {
-        // Built first, so that a target that does not build is not one that found something.
-        repo::run(&mut fuzz("build", target))?;
-        let mut command = fuzz("run", target);
-        let mut longest = LONGEST;
-        if *target == LIBRARIES.0 {
-            longest = LIBRARIES.1;
-            library(&repo::root().join(CRATE))?;
-        }
-        command
-            .arg("--")
-            .arg(format!("-max_total_time={}", args.seconds))
-            .arg(format!("-max_len={longest}"));
-        command.args([SLOWEST, LARGEST]);
-        if let Err(error) = repo::run(&mut command) {
-            eprintln!("{target}: {error:#}");
-            broken.push(target.as_str());
+    // Built first, so that a target that does not build is not one that found something.
+    if wanted.len() == all.len() {
+        repo::run(&mut fuzz("build", None))?;
+    } else {
+        for target in &wanted {
+            repo::run(&mut fuzz("build", Some(target)))?;
         }
     }
+    if wanted.iter().any(|target| *target == LIBRARIES.0) {
+        library(&repo::root().join(CRATE))?;
+    }
+    let broken = run_all(&wanted, args.seconds);
     if !broken.is_empty() {
         bail!(
             "something was found by {}; the input is in {CRATE}/artifacts, and each message above",
@@ -90,6 +83,39 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         args.seconds
     );
     Ok(())
+}
+
+/// Runs targets, as many at once as there are processors; those that found something.
+fn run_all<'a>(wanted: &[&'a String], seconds: u64) -> Vec<&'a str> {
+    let lanes = std::thread::available_parallelism().map_or(1, usize::from);
+    let next = Mutex::new(wanted.iter());
+    let broken = Mutex::new(Vec::new());
+    let lane = || {
+        while let Some(target) = next.lock().ok().and_then(|mut next| next.next()) {
+            let longest = match *target == LIBRARIES.0 {
+                true => LIBRARIES.1,
+                false => LONGEST,
+            };
+            let mut command = fuzz("run", Some(target));
+            command
+                .arg("--")
+                .arg(format!("-max_total_time={seconds}"))
+                .arg(format!("-max_len={longest}"));
+            command.args([SLOWEST, LARGEST]);
+            if let Err(error) = repo::run(&mut command) {
+                eprintln!("{target}: {error:#}");
+                if let Ok(mut broken) = broken.lock() {
+                    broken.push(target.as_str());
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..lanes {
+            scope.spawn(lane);
+        }
+    });
+    broken.into_inner().unwrap_or_default()
 }
 
 /// Why it cannot run on this machine, and what to do.
@@ -145,11 +171,11 @@ fn targets() -> Result<Vec<String>> {
     Ok(bins.into_iter().flatten().filter_map(target).collect())
 }
 
-/// `cargo fuzz build` or `run` of a target.
-fn fuzz(verb: &str, target: &str) -> Command {
+/// `cargo fuzz build` or `run` of a target, or of all.
+fn fuzz(verb: &str, target: Option<&str>) -> Command {
     let mut command = nightly_cargo(&["fuzz", verb, "--fuzz-dir", "."]);
     command.current_dir(repo::root().join(CRATE));
-    command.arg(target);
+    command.args(target);
     command
 }
 
