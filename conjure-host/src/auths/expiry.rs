@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::{AuthError, AuthName};
 
-/// How access tokens of vendors' logins begin, which end within hours.
-const LOGINS: [&str; 1] = ["sk-ant-oat"];
+/// How access tokens of vendors' logins begin, which end within hours: Anthropic's and Google's.
+const LOGINS: [&str; 2] = ["sk-ant-oat", "ya29."];
 
 /// Refuses a token that is to be saved and would not be good for long.
 pub(super) fn check_new(credential: &Credential) -> Result<(), AuthError> {
@@ -40,7 +40,10 @@ pub(super) fn check_saved(name: &AuthName, credential: &Credential) -> Result<()
 
 fn token(credential: &Credential) -> Option<&str> {
     match credential {
-        Credential::BearerToken(token) => Some(token.expose_secret().trim()),
+        // A login's token is pasted where a key is asked for, too.
+        Credential::BearerToken(token) | Credential::ApiKey(token) => {
+            Some(token.expose_secret().trim())
+        }
         _ => None,
     }
 }
@@ -72,7 +75,14 @@ mod tests {
         let (past, later) = (1_000_000_000, 4_000_000_000);
         assert!(check_new(&jwt(later)).is_ok());
         assert!(check_new(&bearer("any-other-token")).is_ok());
-        for refused in [jwt(past), bearer("sk-ant-oat01-token")] {
+        let key = |text: &str| Credential::ApiKey(text.to_owned().into());
+        assert!(check_new(&key("sk-ant-api03-key")).is_ok());
+        for refused in [
+            jwt(past),
+            bearer("sk-ant-oat01-token"),
+            key("sk-ant-oat01-token"),
+            bearer("ya29.token"),
+        ] {
             let why = check_new(&refused).unwrap_err().to_string();
             assert!(why.contains("API key"), "{why}");
         }

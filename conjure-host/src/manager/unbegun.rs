@@ -1,7 +1,10 @@
 //! Turns that never began: what was said in them is kept in their thread, with why nothing came of
 //! it.
 
+use std::collections::BTreeSet;
+
 use conjure_core::chat::{ErrorEvent, Event, Message, Usage};
+use conjure_core::label::label;
 use conjure_core::log::{Entry, EntryBody, Outcome};
 
 use super::{Inner, lock};
@@ -23,6 +26,8 @@ impl Inner {
         let mut recorder = Recorder::open(&self.store, thread).await?;
         record(&mut recorder, turn_id, message, failed(error), error);
         recorder.commit().await?;
+        let name = label(recorder.entries(), &BTreeSet::new());
+        self.name_thread(thread, name).await;
         self.words.tell(thread);
         Ok(())
     }
@@ -69,6 +74,8 @@ impl Inner {
             let message = run.message.clone();
             record(&mut recorder, &run.id, message, outcome, why);
             recorder.commit().await?;
+            let name = label(recorder.entries(), &BTreeSet::new());
+            self.name_thread(&run.thread, name).await;
         }
         drop(recorder);
         self.words.tell(&run.thread);
@@ -76,6 +83,14 @@ impl Inner {
             self.note_latest(session, &run.thread).await;
         }
         Ok(())
+    }
+
+    /// Names a thread that has no name after what was said in it.
+    async fn name_thread(&self, thread: &ThreadId, name: Option<String>) {
+        let Some(name) = name else { return };
+        if let Err(error) = self.store.name_if_nameless(thread, &name).await {
+            tracing::warn!(%thread, "the thread was not named: {error}");
+        }
     }
 
     /// Notes the newest entry of a session's thread.
