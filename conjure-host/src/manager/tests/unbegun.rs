@@ -44,7 +44,10 @@ async fn what_a_busy_thread_cannot_take_is_written_when_it_is_free() {
     stage.manager.inner.record_unbegun().await.unwrap();
     assert_eq!(stage.said(&thread).await, ["User: hello"]);
     let named = stage.manager.store().thread(&thread).await.unwrap();
-    assert_eq!(named.label, "Hello", "also a thread in which nothing else was said");
+    assert_eq!(
+        named.label, "Hello",
+        "also a thread in which nothing else was said"
+    );
     assert_eq!(stage.say(&session, "more").await.state, RunState::Completed);
 }
 

@@ -414,6 +414,10 @@ async fn runs_go_into_an_export_and_are_interrupted_where_they_come_out(bed: Bed
         let run = Run::new(name, Some(session.id.clone()), id("t"));
         store.begin_run(run).await.unwrap();
     }
+    store
+        .update_run("runs", RunState::Running, None)
+        .await
+        .unwrap();
     let all = spent(9, Some(0.125));
     store
         .end_run("over", RunState::Completed, Some(all), None)

@@ -157,13 +157,13 @@ fn p14_the_files_that_the_provider_keeps_are_listed_page_by_page_and_deleted() {
     file_129   data-129.csv  3 bytes  an upload  [TIME]
     --- stderr
     ");
-    assert_snapshot!(run("files remote delete ../x file_9 file_129").snapshot(), @"
+    assert_snapshot!(run("files remote delete ../x file_9 file_129").snapshot(), @r"
     exit code 3
     --- stdout
     Deleted file_129.
     --- stderr
     error: anthropic: `../x` is no id
-    error: anthropic: Anthropic gave no reply (HTTP status 404, not_found_error). File not found: file_9. Check the name or id that was asked for, and the base URL. (request req_mock_132)
+    error: anthropic: Anthropic gave no reply (HTTP status 404, not_found_error). File not found: file_9. Check the name or id that was asked for, and the base URL `http://127.0.0.1:[PORT]`. (request req_mock_132)
     ");
     assert_eq!(mock.hosted().files().len(), 1);
     assert_eq!(mock.violations(), []);

@@ -138,7 +138,9 @@ fn removing_a_plugin_is_announced_and_lets_its_calls_end() {
         "echo x",
     );
     assert!(
-        is_error && text.contains("`misbehaving_execute` was removed"),
+        is_error
+            && text.contains("`misbehaving_execute`")
+            && text.contains("was removed while the session ran"),
         "{text}"
     );
     let (text, _) = call(

@@ -148,8 +148,10 @@ fn a_walk_calls_every_tool_once_without_a_key() {
     → cache-manager_read {"path":"text"}
     ✗ cache-manager_execute (on native, [DURATION])
       `text` is not a command of this skill. Grammar: clear | set K V | get K | delete K | list [PREFIX]
+      [The call of `cache-manager_execute` on backend `native` failed with what stands above. Correct the arguments …
     ✗ cache-manager_read (on native, [DURATION])
       there is no `text` to read; `stats` is all there is. A value is read with the command `get K`.
+      [The call of `cache-manager_read` on backend `native` failed with what stands above. Correct the arguments or …
     "#);
 }
 

@@ -194,6 +194,7 @@ fn programs_get_everything_as_json() {
       "shadowed": [],
       "quarantined": [],
       "server_tools": [],
+      "instructions": [],
       "left_out": [],
       "failed_backends": []
     }

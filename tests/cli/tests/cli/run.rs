@@ -45,6 +45,7 @@ fn the_answer_is_on_standard_output_and_what_happens_on_the_way_is_not() {
       stored
     ✗ cache-manager_execute (on native, [DURATION])
       `river` is not in the cache. `list` shows what is.
+      [The call of `cache-manager_execute` on backend `native` failed with what stands above. Correct the arguments …
     20 tokens in, 10 out
     "#);
 }
@@ -174,6 +175,7 @@ fn exit_1_for_an_answer_that_is_no() {
     exit code 1
     --- stdout
     `nothing` is not in the cache. `list` shows what is.
+    [The call of `cache-manager_execute` on backend `native` failed with what stands above. Correct the arguments or do it in another way; the same call may fail again.]
     --- stderr
     ");
 }
@@ -320,11 +322,11 @@ fn exit_5_when_the_disk_says_no() {
     let output = asks(&workspace, &model, "run --data-dir file", "Hi.")
         .run()
         .unwrap();
-    assert_snapshot!(output.snapshot(), @"
+    assert_snapshot!(output.snapshot(), @r"
     exit code 5
     --- stdout
     --- stderr
-    error: the store cannot make the directory `file`: File exists (os error 17)
+    error: the store cannot make the directory `[WORKSPACE]/work/file`: File exists (os error 17)
     ");
 }
 

@@ -136,13 +136,13 @@ fn what_the_provider_refuses_is_said_and_the_rest_is_done() {
     )
     .run()
     .unwrap();
-    assert_snapshot!(deleted.snapshot(), @"
+    assert_snapshot!(deleted.snapshot(), @r"
     exit code 3
     --- stdout
     Deleted skill_1.
     --- stderr
     error: anthropic: Anthropic gave no reply (HTTP status 400, invalid_request_error). Skill `xlsx` cannot be deleted: it is the provider's own. The request is wrong as it is, so sending it again will not help. (request req_mock_0)
-    error: anthropic: Anthropic gave no reply (HTTP status 404, not_found_error). Skill not found: skill_9. Check the name or id that was asked for, and the base URL. (request req_mock_2)
+    error: anthropic: Anthropic gave no reply (HTTP status 404, not_found_error). Skill not found: skill_9. Check the name or id that was asked for, and the base URL `http://127.0.0.1:[PORT]`. (request req_mock_2)
     error: anthropic: `../x` is no id
     ");
 }

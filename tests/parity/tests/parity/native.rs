@@ -123,7 +123,11 @@ async fn p07_a_native_round_trip_is_four_messages_and_a_failing_tool_is_an_error
                 json!({ "command": "get nothing" })
             )
             .await,
-        Seen::error("`nothing` is not in the cache. `list` shows what is.")
+        Seen::error(
+            "`nothing` is not in the cache. `list` shows what is.\n[The call of \
+             `cache-manager_execute` on backend `native` failed with what stands above. Correct the \
+             arguments or do it in another way; the same call may fail again.]"
+        )
     );
     session.close().await;
 }

@@ -353,7 +353,7 @@ fn fits(seen: &str, line: &str) -> bool {
 /// the model of a saved auth is.
 const CURL: &str = r#"#!/bin/sh
 PATH=${PATH#*:}
-case $2 in */auths)
+case " $* " in *"/auths "*)
     jq --arg url "$MODEL" '.base_url = $url' | curl --fail-with-body "$@"
     exit ;;
 esac
