@@ -186,7 +186,7 @@ impl Auths {
     /// Removes one for good.
     ///
     /// # Errors
-    /// As [`Auths::find`]; [`StoreError::InUse`](crate::store::StoreError::InUse) names the
+    /// As [`Auths::find`]; [`StoreError::InUse`] names the
     /// sessions that use it.
     pub async fn remove(&self, auth: &AuthRef) -> Result<SavedAuth, AuthError> {
         let _alone = lock(self.data_dir()).await?;
