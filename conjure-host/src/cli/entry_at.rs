@@ -19,10 +19,19 @@ pub(crate) async fn resolve(
     at: Option<&str>,
 ) -> Result<Option<u64>, Failure> {
     let Some(at) = at else { return Ok(None) };
-    if let Ok(number) = at.parse() {
-        return Ok(Some(number));
+    meant(&store.read_entries(thread).await?, at).map(Some)
+}
+
+/// A number that no entry has may be a piece of text: a year, say.
+fn meant(entries: &[Entry], at: &str) -> Result<u64, Failure> {
+    let Ok(number) = at.parse() else {
+        return named(entries, at);
+    };
+    let is_one = entries.last().is_none_or(|last| number <= last.seq);
+    match (is_one, named(entries, at)) {
+        (false, Ok(seq)) => Ok(seq),
+        _ => Ok(number),
     }
-    named(&store.read_entries(thread).await?, at).map(Some)
 }
 
 fn named(entries: &[Entry], wanted: &str) -> Result<u64, Failure> {
@@ -100,5 +109,21 @@ mod tests {
              4  Put the lamp out"
         );
         assert!(named(&entries, "fog").is_err());
+        let entries = [
+            entry(1, "In 2024"),
+            entry(2, "In 2025, or 2026"),
+            entry(3, "3"),
+        ];
+        assert_eq!(
+            meant(&entries, "2024").unwrap(),
+            1,
+            "no entry has that number"
+        );
+        assert_eq!(meant(&entries, "2").unwrap(), 2);
+        assert_eq!(
+            meant(&entries, "20").unwrap(),
+            20,
+            "several have it: it is said of the number"
+        );
     }
 }
