@@ -8,7 +8,7 @@
 mod elsewhere;
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use elsewhere::Elsewhere;
@@ -86,6 +86,8 @@ pub(crate) struct CallWindow<'a> {
     begun: SystemTime,
     /// Whether other processes are told.
     is_told: bool,
+    /// The calls of other processes, read for the first file that was found.
+    from_elsewhere: OnceLock<Vec<Span>>,
 }
 
 /// Who changed a file that a call found.
@@ -121,7 +123,17 @@ impl CallWindows {
         backend: &Arc<str>,
         finds_files: bool,
     ) -> CallWindow<'_> {
-        let mut window = self.begin_in_place(worker, backend, finds_files);
+        self.begin_at(SystemTime::now(), worker, backend, finds_files)
+    }
+
+    fn begin_at(
+        &self,
+        begun: SystemTime,
+        worker: &Arc<Worker>,
+        backend: &Arc<str>,
+        finds_files: bool,
+    ) -> CallWindow<'_> {
+        let mut window = self.open(begun, worker, backend, finds_files);
         let elsewhere = self.elsewhere.as_ref().filter(|_| worker.is_shared);
         if let Some(elsewhere) = elsewhere {
             elsewhere.begin(window.number, window.begun, &worker.dir);
@@ -137,7 +149,16 @@ impl CallWindows {
         backend: &Arc<str>,
         finds_files: bool,
     ) -> CallWindow<'_> {
-        let begun = SystemTime::now();
+        self.open(SystemTime::now(), worker, backend, finds_files)
+    }
+
+    fn open(
+        &self,
+        begun: SystemTime,
+        worker: &Arc<Worker>,
+        backend: &Arc<str>,
+        finds_files: bool,
+    ) -> CallWindow<'_> {
         let mut windows = self.lock();
         let number = windows.next;
         windows.next += 1;
@@ -155,6 +176,7 @@ impl CallWindows {
             number,
             begun,
             is_told: false,
+            from_elsewhere: OnceLock::new(),
         }
     }
 
@@ -182,17 +204,22 @@ impl Windows {
 }
 
 impl CallWindow<'_> {
-    /// Who changed a file that this call found.
+    /// Who changed a file that this call found. Asked when the call's work is over: what begins
+    /// elsewhere after that changed nothing that was found.
     pub(crate) fn of(&self, path: &Path) -> Wrote {
         // It is gone again, so nobody else will find it.
         let Some(time) = crate::fs::changed_at(path) else {
             return Wrote::Finder;
         };
-        let from_elsewhere = match &self.windows.elsewhere {
+        self.at(time, self.from_elsewhere.get_or_init(|| self.elsewhere()))
+    }
+
+    /// The calls of other processes that ran beside this one.
+    fn elsewhere(&self) -> Vec<Span> {
+        match &self.windows.elsewhere {
             Some(elsewhere) if self.is_told => elsewhere.beside(&self.worker.dir, self.begun),
             _ => Vec::new(),
-        };
-        self.at(time, &from_elsewhere)
+        }
     }
 
     fn at(&self, time: SystemTime, elsewhere: &[Span]) -> Wrote {
@@ -277,43 +304,46 @@ mod tests {
         Arc::from(name)
     }
 
+    /// A moment some seconds ago, and those that follow on it, in seconds.
+    fn moments() -> impl Fn(u64) -> SystemTime {
+        let first = SystemTime::now() - Duration::from_secs(60);
+        move |seconds| first + Duration::from_secs(seconds)
+    }
+
     #[test]
     fn a_file_is_the_only_calls_that_ran_when_it_was_changed() {
         let windows = CallWindows::default();
-        let worker = worker("one", "/dir");
-        let local = windows.begin(&worker, &backend("local"), true);
-        let now = SystemTime::now();
-        assert_eq!(local.at(now, &[]), Wrote::Finder);
-        std::thread::sleep(2 * SLACK);
-        let docker = windows.begin(&worker, &backend("docker"), true);
-        assert_eq!(local.at(SystemTime::now(), &[]), Wrote::Unknown);
-        assert_eq!(docker.at(SystemTime::now(), &[]), Wrote::Unknown);
+        let (worker, at) = (worker("one", "/dir"), moments());
+        let local = windows.begin_at(at(0), &worker, &backend("local"), true);
+        assert_eq!(local.at(at(1), &[]), Wrote::Finder);
+        let docker = windows.begin_at(at(2), &worker, &backend("docker"), true);
+        assert_eq!(local.at(at(3), &[]), Wrote::Unknown);
+        assert_eq!(docker.at(at(3), &[]), Wrote::Unknown);
         // Well before the other began it can only have been the first.
         let other = Wrote::Other {
             backend: backend("local"),
             finds_files: true,
         };
-        assert_eq!(docker.at(now, &[]), other);
-        assert_eq!(local.at(now, &[]), Wrote::Finder);
+        assert_eq!(docker.at(at(1), &[]), other);
+        assert_eq!(local.at(at(1), &[]), Wrote::Finder);
         drop(local);
-        assert_eq!(docker.at(SystemTime::now(), &[]), Wrote::Finder);
+        let later = SystemTime::now() + Duration::from_secs(1);
+        assert_eq!(docker.at(later, &[]), Wrote::Finder);
         drop(docker);
         assert!(windows.lock().all.is_empty());
     }
 
     #[test]
     fn calls_of_one_backend_and_of_other_sessions_count_too() {
-        let windows = CallWindows::default();
+        let (windows, at) = (CallWindows::default(), moments());
         let (one, other) = (worker("one", "/dir"), worker("other", "/dir/deep"));
         let away = worker("away", "/elsewhere");
-        let first = windows.begin(&one, &backend("local"), true);
-        let _far = windows.begin(&away, &backend("local"), true);
-        let now = SystemTime::now();
-        assert_eq!(first.at(now, &[]), Wrote::Finder);
-        std::thread::sleep(2 * SLACK);
-        let second = windows.begin(&other, &backend("local"), true);
-        assert_eq!(first.at(SystemTime::now(), &[]), Wrote::Unknown);
-        assert_eq!(second.at(now, &[]), Wrote::OtherSession);
+        let first = windows.begin_at(at(0), &one, &backend("local"), true);
+        let _far = windows.begin_at(at(0), &away, &backend("local"), true);
+        assert_eq!(first.at(at(1), &[]), Wrote::Finder);
+        let second = windows.begin_at(at(2), &other, &backend("local"), true);
+        assert_eq!(first.at(at(3), &[]), Wrote::Unknown);
+        assert_eq!(second.at(at(1), &[]), Wrote::OtherSession);
     }
 
     #[test]
@@ -333,23 +363,45 @@ mod tests {
             CallWindows::beside(dir.path()),
             CallWindows::beside(dir.path()),
         );
-        let worker = worker("one", "/dir");
+        let (one, at) = (worker("one", "/dir"), moments());
+        let own = here.begin_at(at(0), &one, &backend("local"), true);
+        assert_eq!(own.at(at(1), &own.elsewhere()), Wrote::Finder);
+        let other = there.begin_at(at(2), &worker("two", "/dir"), &backend("local"), true);
+        assert_eq!(own.at(at(1), &own.elsewhere()), Wrote::Finder);
+        assert_eq!(other.at(at(1), &other.elsewhere()), Wrote::OtherSession);
+        assert_eq!(own.at(at(3), &own.elsewhere()), Wrote::Unknown);
+        drop(other);
+        assert_eq!(
+            own.at(at(3), &own.elsewhere()),
+            Wrote::Unknown,
+            "it ran then"
+        );
+        drop(there);
+        let gone = own.elsewhere();
+        assert_eq!(
+            own.at(at(3), &gone),
+            Wrote::Unknown,
+            "its process is gone since"
+        );
+        let later = SystemTime::now() + Duration::from_secs(1);
+        assert_eq!(own.at(later, &gone), Wrote::Finder);
+    }
+
+    #[test]
+    fn a_files_own_time_is_what_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let windows = CallWindows::beside(dir.path());
+        let own = windows.begin(&worker("one", "/dir"), &backend("local"), true);
         let file = dir.path().join("file");
-        let own = here.begin(&worker, &backend("local"), true);
         std::fs::write(&file, "alone").unwrap();
         assert_eq!(own.of(&file), Wrote::Finder);
-        std::thread::sleep(2 * SLACK);
-        let other = there.begin(&self::worker("two", "/dir"), &backend("local"), true);
-        assert_eq!(own.of(&file), Wrote::Finder);
-        assert_eq!(other.of(&file), Wrote::OtherSession);
-        std::fs::write(&file, "both").unwrap();
+        let _other = windows.begin_at(
+            SystemTime::now() - Duration::from_secs(9),
+            &worker("two", "/dir"),
+            &backend("local"),
+            true,
+        );
         assert_eq!(own.of(&file), Wrote::Unknown);
-        drop(other);
-        assert_eq!(own.of(&file), Wrote::Unknown, "it ran then");
-        drop(there);
-        assert_eq!(own.of(&file), Wrote::Unknown, "its process is gone since");
-        std::thread::sleep(2 * SLACK);
-        std::fs::write(&file, "alone again").unwrap();
-        assert_eq!(own.of(&file), Wrote::Finder);
+        assert_eq!(own.of(&dir.path().join("gone")), Wrote::Finder);
     }
 }
