@@ -116,20 +116,22 @@ impl Visitor {
     #[must_use]
     pub(crate) fn is(&self, client: &Arc<str>) -> bool {
         let mut open = self.places.open();
-        let its = |connection: &&Connection| connection.client.as_ref() == Some(client);
-        let has = open.connections.values().filter(its).count();
-        let most = self.places.0.most;
-        let Some(connection) = open.connections.get_mut(&self.number) else {
+        let is_its = |connection: &Connection| connection.client.as_ref() == Some(client);
+        match open.connections.get(&self.number) {
+            // Every request but the first.
+            Some(connection) if is_its(connection) => return true,
+            Some(_) => {}
             // Its place was taken away a moment ago.
-            return true;
-        };
-        if connection.client.as_ref() == Some(client) {
-            return true;
+            None => return true,
         }
+        let has = open.connections.values().filter(|one| is_its(one)).count();
+        let most = self.places.0.most;
         if has >= most - most / 4 {
             return false;
         }
-        connection.client = Some(Arc::clone(client));
+        if let Some(connection) = open.connections.get_mut(&self.number) {
+            connection.client = Some(Arc::clone(client));
+        }
         true
     }
 }
