@@ -490,7 +490,7 @@ impl HostBuilder {
                 models,
                 services: Arc::new(services),
                 log: self.log.unwrap_or_else(|| Arc::new(InMemory::default())),
-                beat: Arc::default(),
+                wakes: Arc::default(),
                 writes: Arc::new(Writes::beside(&self.data_dir)),
                 data_dir: self.data_dir,
                 asker: self.asker,

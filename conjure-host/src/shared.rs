@@ -17,7 +17,7 @@ use crate::plugin::{HostServices, Instance, LoadedPlugin, PluginId, Registry};
 use crate::provider::http::Clients;
 use crate::provider::http_provider::target;
 use crate::provider::{ModelBook, Provider, Script, Scripted, ToolWalk, known};
-use crate::session::{Beat, SessionError, SessionSpec};
+use crate::session::{SessionError, SessionSpec, WakeCoalescer};
 use crate::store::Log;
 
 /// Plugin, instance name and configuration.
@@ -31,7 +31,7 @@ pub(crate) struct Shared {
     pub(crate) services: Arc<ServicesShared>,
     pub(crate) log: Arc<dyn Log>,
     /// Wakes the sessions whose replies stream.
-    pub(crate) beat: Arc<Beat>,
+    pub(crate) wakes: Arc<WakeCoalescer>,
     pub(crate) data_dir: PathBuf,
     /// Which calls run and may write.
     pub(crate) writes: Arc<Writes>,

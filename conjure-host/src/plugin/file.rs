@@ -10,7 +10,7 @@ use std::io::Read as _;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, UNIX_EPOCH};
 
 use conjure_abi::{ABI_MAJOR, HEADER_LEN, HeaderError, HeaderFields};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
@@ -41,7 +41,7 @@ pub struct PluginFile {
     /// The section of the header, at most as long as a header is.
     pub(super) header_section: Box<[u8]>,
     /// What says that the file is still the one that was read.
-    pub(super) unchanged: Unchanged,
+    pub(super) identity: FileIdentity,
 }
 
 /// Whether a plugin may run inside the host, and why.
@@ -68,7 +68,7 @@ impl Pin {
 }
 
 /// How to recognise that a path holds another file now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Stamp {
     device: u64,
     inode: u64,
@@ -102,18 +102,15 @@ impl From<&Stat> for Stamp {
     }
 }
 
-/// What says that a file is the one that it was: nobody but the kernel sets when an inode last
-/// changed, and every write to a file does that.
+/// Which file it is, and in which state: nobody but the kernel sets when an inode last changed, and
+/// every write to a file does that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Unchanged {
-    device: u64,
-    inode: u64,
-    size: u64,
-    modified: (i64, i64),
+pub(super) struct FileIdentity {
+    stamp: Stamp,
     changed: (i64, i64),
 }
 
-impl Unchanged {
+impl FileIdentity {
     /// Of what is at the path itself, which may be a link.
     pub(super) fn of(path: &Path) -> Option<Self> {
         let stat = rustix::fs::lstat(path).ok()?;
@@ -121,21 +118,17 @@ impl Unchanged {
         regular.then(|| Self::from(&stat))
     }
 
-    /// Whether a write since then would show: clocks of file systems are coarse, so one that came
-    /// within the same tick would not.
-    pub(super) fn is_settled(&self) -> bool {
-        let (last, _) = self.modified.max(self.changed);
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let now = now.ok().and_then(|now| i64::try_from(now.as_secs()).ok());
-        now.is_some_and(|now| now - last > SETTLED)
+    /// Whether the file was left alone for so long, so that a write since then would show.
+    pub(super) fn is_settled(&self, after: Duration) -> bool {
+        let (seconds, nanos) = self.stamp.modified.max(self.changed);
+        let last = u64::try_from(seconds).ok().zip(u32::try_from(nanos).ok());
+        let last = last.map(|(seconds, nanos)| UNIX_EPOCH + Duration::new(seconds, nanos));
+        last.and_then(|last| last.elapsed().ok())
+            .is_some_and(|age| age >= after)
     }
 }
 
-/// Seconds after which a file's times tell it from what is written to it later; some file systems
-/// count in steps of two.
-const SETTLED: i64 = 3;
-
-impl From<&Stat> for Unchanged {
+impl From<&Stat> for FileIdentity {
     #[allow(
         clippy::unnecessary_cast,
         clippy::cast_lossless,
@@ -143,17 +136,8 @@ impl From<&Stat> for Unchanged {
         reason = "the fields have other types on other platforms"
     )]
     fn from(stat: &Stat) -> Self {
-        let Stamp {
-            device,
-            inode,
-            size,
-            modified,
-        } = Stamp::from(stat);
         Self {
-            device,
-            inode,
-            size,
-            modified,
+            stamp: Stamp::from(stat),
             changed: (stat.st_ctime as i64, stat.st_ctime_nsec as i64),
         }
     }
@@ -186,13 +170,13 @@ impl Candidate {
         Stamp::from(&self.stat)
     }
 
-    pub(super) fn unchanged(&self) -> Unchanged {
-        Unchanged::from(&self.stat)
+    pub(super) fn identity(&self) -> FileIdentity {
+        FileIdentity::from(&self.stat)
     }
 
     /// Reads it and judges what is in it.
     pub(super) fn read(self, named: bool) -> Result<PluginFile, PluginError> {
-        let (path, stamp, unchanged) = (&self.path, self.stamp(), self.unchanged());
+        let (path, stamp, identity) = (&self.path, self.stamp(), self.identity());
         let bytes = contents(path, self.file, &self.stat)?;
         let section = header_section(path, &bytes)?;
         let header = judge_header(path, section)?;
@@ -204,7 +188,7 @@ impl Candidate {
             pin: pin(path, named),
             stamp,
             header_section: section.get(..length).unwrap_or_default().into(),
-            unchanged,
+            identity,
             path: self.path,
             bytes,
         })

@@ -8,11 +8,12 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use conjure_abi::HeaderFields;
 use serde::{Deserialize, Serialize};
 
-use super::file::{Candidate, Unchanged, judge_header};
+use super::file::{Candidate, FileIdentity, judge_header};
 use super::{PluginFile, Sha256, Store};
 
 /// What is kept of a library.
@@ -20,9 +21,9 @@ use super::{PluginFile, Sha256, Store};
 struct Record {
     /// The file that was judged.
     path: PathBuf,
-    file: Unchanged,
+    file: FileIdentity,
     /// The store's copy of it.
-    copy: Unchanged,
+    copy: FileIdentity,
     sha256: Sha256,
     /// The bytes of its header.
     header: Vec<u8>,
@@ -44,8 +45,8 @@ pub(super) fn look_up(store: &Store, candidate: &Candidate) -> Option<KnownLibra
     let record: Record = serde_json::from_slice(&store.record(&key(path))?).ok()?;
     let copy = store.copy_path(&record.sha256);
     if record.path != path
-        || record.file != candidate.unchanged()
-        || Unchanged::of(&copy) != Some(record.copy)
+        || record.file != candidate.identity()
+        || FileIdentity::of(&copy) != Some(record.copy)
     {
         return None;
     }
@@ -58,22 +59,22 @@ pub(super) fn look_up(store: &Store, candidate: &Candidate) -> Option<KnownLibra
     };
     if store.keep(&record.sha256) {
         // That the copy is in use changes its times.
-        let copy = Unchanged::of(&copy)?;
+        let copy = FileIdentity::of(&copy)?;
         write(store, path, &Record { copy, ..record });
     }
     Some(known)
 }
 
-/// Keeps what was found of a library that was opened, unless it is too new for its times to tell
-/// it from what may still be written to it.
-pub(super) fn remember(store: &Store, file: &PluginFile) {
-    let copy = Unchanged::of(&store.copy_path(&file.sha256));
-    let Some(copy) = copy.filter(|_| file.unchanged.is_settled()) else {
+/// Keeps what was found of a library that was opened, once its file was left alone for so long that
+/// its times tell it from what may still be written to it.
+pub(super) fn remember(store: &Store, file: &PluginFile, settled: Duration) {
+    let copy = FileIdentity::of(&store.copy_path(&file.sha256));
+    let Some(copy) = copy.filter(|_| file.identity.is_settled(settled)) else {
         return;
     };
     let record = Record {
         path: file.path.clone(),
-        file: file.unchanged,
+        file: file.identity,
         copy,
         sha256: file.sha256,
         header: file.header_section.to_vec(),
@@ -92,7 +93,7 @@ pub(super) fn holds(store: &Store, known: &KnownLibrary) -> bool {
     let record = record.and_then(|json| serde_json::from_slice::<Record>(&json).ok());
     record.is_some_and(|record| {
         record.sha256 == known.sha256
-            && Unchanged::of(&store.copy_path(&record.sha256)) == Some(record.copy)
+            && FileIdentity::of(&store.copy_path(&record.sha256)) == Some(record.copy)
     })
 }
 
@@ -116,6 +117,6 @@ fn key(path: &Path) -> Sha256 {
 /// another way, and judge files by other rules.
 static HOST: LazyLock<String> = LazyLock::new(|| {
     let program = std::env::current_exe().ok();
-    let program = program.and_then(|path| Unchanged::of(&path));
+    let program = program.and_then(|path| FileIdentity::of(&path));
     format!("{} {program:?} ", env!("CARGO_PKG_VERSION"))
 });

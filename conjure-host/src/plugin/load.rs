@@ -33,6 +33,9 @@ pub const LIBRARY_LIMIT: usize = 800;
 pub struct LoaderOptions {
     /// How long opening a library and asking it for its manifest may take; 10 s.
     pub deadline: Duration,
+    /// For how long a file must have been left alone before it is listed from what is recorded of
+    /// it; 3 s, since some file systems count time in steps of two.
+    pub settled: Duration,
     /// Different libraries that the process opens at the most; [`LIBRARY_LIMIT`].
     pub library_limit: usize,
     /// Host operations that the host serves, such as `kv.get/1`. `call.cancelled/1` and
@@ -46,6 +49,7 @@ impl Default for LoaderOptions {
     fn default() -> Self {
         Self {
             deadline: Duration::from_secs(10),
+            settled: Duration::from_secs(3),
             library_limit: LIBRARY_LIMIT,
             operations: Vec::new(),
             limits: PluginLimits::default(),
@@ -135,7 +139,7 @@ impl Loader {
                 file.path.display()
             );
         }
-        known::remember(&self.store, &file);
+        known::remember(&self.store, &file, self.options.settled);
         let source = PluginSource::File {
             path: file.path,
             sha256: file.sha256,
@@ -188,7 +192,7 @@ impl Loader {
                 });
             }
             let copy = self.put(&file)?;
-            known::remember(&self.store, &file);
+            known::remember(&self.store, &file, self.options.settled);
             Ok(copy)
         });
         match &opened {

@@ -3,7 +3,6 @@
 mod actor;
 mod after_log;
 mod asking;
-mod beat;
 mod budget;
 mod calls;
 mod changes;
@@ -30,9 +29,9 @@ mod skill_lists;
 mod spec;
 mod switching;
 mod thread_files;
+mod wake_coalescer;
 
 pub(crate) use actor::passed;
-pub(crate) use beat::Beat;
 pub(crate) use budget::SpentBefore;
 pub(crate) use calls::{CallWith, Revision};
 pub(crate) use compaction::unfolding;
@@ -51,6 +50,7 @@ pub(crate) use reading::Thread;
 pub(crate) use recorder::Recorder;
 pub(crate) use switching::check;
 pub(crate) use thread_files::{fetch as fetch_files, files as thread_files};
+pub(crate) use wake_coalescer::WakeCoalescer;
 
 pub use asking::{ApprovalMode, PendingApproval};
 pub use calls::Calls;

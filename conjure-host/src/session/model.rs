@@ -13,8 +13,8 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tracing::Span;
 
-use super::beat::Beat;
 use super::mailbox::{Internal, Reports};
+use super::wake_coalescer::WakeCoalescer;
 use crate::backend::contributors::Share;
 use crate::provider::{Provider, ProviderError, ReplySink};
 use crate::telemetry::spans;
@@ -35,7 +35,7 @@ pub(crate) struct Request {
 pub(crate) struct Pieces {
     waiting: Mutex<Vec<Piece>>,
     arrived: Arc<Notify>,
-    beat: Arc<Beat>,
+    wakes: Arc<WakeCoalescer>,
 }
 
 /// A piece of a reply, or word about it.
@@ -45,11 +45,11 @@ pub(crate) enum Piece {
 }
 
 impl Pieces {
-    fn new(beat: Arc<Beat>) -> Self {
+    fn new(wakes: Arc<WakeCoalescer>) -> Self {
         Self {
             waiting: Mutex::default(),
             arrived: Arc::default(),
-            beat,
+            wakes,
         }
     }
 
@@ -70,9 +70,9 @@ impl Pieces {
             }
             is_first
         };
-        // Whoever is told takes all that waits by then.
+        // Whoever is woken takes all that waits by then.
         if is_first {
-            self.beat.tell(&self.arrived);
+            self.wakes.wake(&self.arrived);
         }
     }
 
@@ -96,9 +96,9 @@ impl Request {
         share: Share,
         span: Span,
         done: Reports,
-        beat: Arc<Beat>,
+        wakes: Arc<WakeCoalescer>,
     ) -> Self {
-        let pieces = Arc::new(Pieces::new(beat));
+        let pieces = Arc::new(Pieces::new(wakes));
         let (stream, notices) = (Arc::clone(&pieces), Arc::clone(&pieces));
         let sink = Arc::new(ReplySink::new(
             move |event| stream.push(Piece::Stream(event)),

@@ -167,8 +167,8 @@ impl Actor {
         let provider = Arc::clone(&self.provider);
         let thread = self.recorder.thread().as_str();
         let span = spans::model_call(&self.span, thread, &meta.provider, &meta.model);
-        let (done, beat) = (self.internal.clone(), Arc::clone(&self.shared.beat));
-        Request::send(number, provider, meta, share, span, done, beat)
+        let (done, wakes) = (self.internal.clone(), Arc::clone(&self.shared.wakes));
+        Request::send(number, provider, meta, share, span, done, wakes)
     }
 
     /// Whom the conversation is sent to, and over which wire: the name alone does not say it.

@@ -5,7 +5,7 @@
 use std::fs::{File, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use conjure_host::plugin::{Loader, LoaderOptions, PluginError, Sha256, Store};
 use conjure_plugin_tests::{Bench, run_child};
@@ -19,12 +19,11 @@ struct Home {
 }
 
 impl Home {
-    /// With a library that was put there long ago and that one host has opened.
+    /// With a library that one host has opened.
     fn new() -> Self {
         let bench = Bench::new();
         let library = bench.put("libmarked.so", &std::fs::read(constructing()).unwrap());
         let home = Self { bench, library };
-        home.settle();
         assert!(home.host("list"), "nothing is known of it yet");
         home
     }
@@ -49,21 +48,6 @@ impl Home {
         witness.exists()
     }
 
-    /// Waits until the file's times tell it from what is written to it later.
-    fn settle(&self) {
-        use std::os::unix::fs::MetadataExt as _;
-        let deadline = SystemTime::now() + Duration::from_secs(60);
-        let changed = || std::fs::metadata(&self.library).unwrap().ctime();
-        let now = || {
-            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-            i64::try_from(now.unwrap().as_secs()).unwrap()
-        };
-        while now() - changed() < 5 {
-            assert!(SystemTime::now() < deadline, "the clock stands still");
-            std::thread::sleep(Duration::from_millis(100));
-        }
-    }
-
     fn copy(&self) -> PathBuf {
         let bytes = std::fs::read(constructing()).unwrap();
         let name = format!("{}.so", Sha256::of(&bytes));
@@ -79,7 +63,15 @@ fn child() {
         return;
     };
     let store = Store::open(variable("CONJURE_TEST_STORE")).unwrap();
-    let loader = Loader::new(store, LoaderOptions::default());
+    let options = LoaderOptions {
+        settled: if case == "list a new one" {
+            Duration::from_secs(3_600)
+        } else {
+            Duration::ZERO
+        },
+        ..LoaderOptions::default()
+    };
+    let loader = Loader::new(store, options);
     let file = PathBuf::from(variable("CONJURE_TEST_FILE"));
     let loaded = loader.load(&file, true);
     if let Some(expected) = case.strip_prefix("refuse ") {
@@ -92,7 +84,7 @@ fn child() {
     assert!(!plugin.manifest().tools.is_empty());
     let runtime = tokio::runtime::Runtime::new().unwrap();
     match case.as_str() {
-        "list" => {}
+        "list" | "list a new one" => {}
         "use" => runtime.block_on(async {
             let bench = Bench::new();
             let (one, two) = tokio::join!(bench.instance(&plugin), bench.instance(&plugin));
@@ -155,13 +147,22 @@ fn a_known_library_is_judged_anew_when_its_bytes_or_its_copy_were_touched() {
     assert!(!home.host("refuse magic"), "nothing of it may run");
 
     std::fs::write(&home.library, std::fs::read(constructing()).unwrap()).unwrap();
-    home.settle();
     assert!(home.host("list"));
     assert!(!home.host("list"));
     let copy = std::fs::read(home.copy()).unwrap();
     std::fs::write(home.copy(), b"tampered").unwrap();
     assert!(home.host("use"), "the copy is made again");
     assert_eq!(std::fs::read(home.copy()).unwrap(), copy);
+}
+
+#[test]
+fn a_library_that_may_still_be_written_to_is_judged_each_time() {
+    let bench = Bench::new();
+    let library = bench.put("libmarked.so", &std::fs::read(constructing()).unwrap());
+    let home = Home { bench, library };
+    for _ in 0..2 {
+        assert!(home.host("list a new one"));
+    }
 }
 
 #[test]
@@ -175,6 +176,5 @@ fn who_could_have_written_a_known_library_is_looked_at_each_time() {
 fn a_known_library_whose_copy_goes_away_is_judged_before_it_is_opened() {
     let home = Home::new();
     assert!(home.host("use without copy"));
-    home.settle();
     assert!(!home.host("use after a replacement"));
 }
