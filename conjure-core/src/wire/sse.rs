@@ -201,15 +201,15 @@ impl SseDecoder {
         if !line.is_empty() {
             self.end_line(&line, &mut |_, _, _| {});
         }
-        let mut last = None;
-        self.dispatch(&mut |name, data, id| {
-            last = Some(SseEvent {
-                name: name.to_owned(),
-                data: data.to_owned(),
-                id: id.to_owned(),
-            });
+        // Moved and not copied: it may be the largest that is taken at all.
+        let event = std::mem::take(&mut self.has_data).then(|| SseEvent {
+            name: self.name().to_owned(),
+            data: std::mem::take(&mut self.data),
+            id: self.id.clone(),
         });
-        last
+        self.name.clear();
+        self.data.clear();
+        event
     }
 
     fn end_line(&mut self, line: &[u8], take: &mut impl FnMut(&str, &str, &str)) {

@@ -138,6 +138,7 @@ impl<R: Reply> Decoder for Stream<R> {
         }
         if let Some(event) = begun {
             let mut data = event.data.into_bytes();
+            shorten(&mut data);
             beginning::close(&mut data);
             reply.event(&event.name, &String::from_utf8_lossy(&data), out);
         }
@@ -154,6 +155,7 @@ impl<R: Reply> Decoder for Stream<R> {
                 return reply.end(out);
             }
             Body::Beginning(mut body) => {
+                shorten(&mut body);
                 beginning::close(&mut body);
                 reply.body(&body, out);
                 reply.too_large(TOO_LARGE);
@@ -179,6 +181,16 @@ impl<R: Reply> Decoder for Stream<R> {
     fn fork(&self) -> Box<dyn Decoder> {
         Box::new(self.clone())
     }
+}
+
+/// What stands around a text, at most, in bytes.
+const AROUND: usize = 64 * 1024;
+
+/// Shortens what is too large to what a session takes of a reply, which is half of the most that is
+/// read: what it is made into is there beside it, several times. Of text that is escaped less is kept.
+fn shorten(piece: &mut Vec<u8>) {
+    piece.truncate(MAX_EVENT_BYTES / 2 + AROUND);
+    piece.shrink_to_fit();
 }
 
 /// Whether the first bytes are, or may become, a field or a comment of an event.

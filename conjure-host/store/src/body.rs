@@ -38,9 +38,14 @@ pub(crate) fn pack(json: Vec<u8>) -> Vec<u8> {
         .unwrap_or(json)
 }
 
+/// Whether a body was packed already.
+pub(crate) fn is_packed(body: &[u8]) -> bool {
+    body.starts_with(&MAGIC)
+}
+
 /// The JSON of a stored body.
 pub(crate) fn unpack(stored: Vec<u8>) -> Result<Vec<u8>, String> {
-    if !stored.starts_with(&MAGIC) {
+    if !is_packed(&stored) {
         return Ok(stored);
     }
     let size = zstd::zstd_safe::get_frame_content_size(&stored)

@@ -19,6 +19,7 @@ cases! {
     the_ledger_knows_each_call
     threads_are_found_by_a_part_of_their_label
     long_bodies_and_odd_text_come_back
+    bodies_of_some_mebibytes_come_back
     numbers_come_back_to_their_last_digit
     totals_are_summed
 }
@@ -500,6 +501,26 @@ async fn long_bodies_and_odd_text_come_back(bed: Bed) {
         _ => crate::row::column(&rows[0], "n").unwrap(),
     };
     assert!(stored < 10_000, "{stored}");
+}
+
+async fn bodies_of_some_mebibytes_come_back(bed: Bed) {
+    let store = bed.open().await;
+    let mut log = open(&store, "t").await;
+    let plain = "again and again ".repeat(200_000);
+    // Compressed once more it would become smaller again.
+    let numbers: String = (0..400_000_u64)
+        .map(|n| format!("{:x} ", n.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+        .collect();
+    let mut records = Vec::new();
+    for (seq, text) in (1..).zip([plain, numbers]) {
+        records.push(notice(seq, text.clone()));
+        records.push(Record::Event {
+            id: EventId { epoch: 1, seq },
+            event: Event::Notice { text },
+        });
+    }
+    log.append(&records, true).await.unwrap();
+    assert_eq!(read(&store, "t").await, records);
 }
 
 async fn numbers_come_back_to_their_last_digit(bed: Bed) {

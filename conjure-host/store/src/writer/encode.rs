@@ -4,6 +4,7 @@
 use conjure_core::chat::{Event, Usage};
 use conjure_core::log::{CallEnd, Entry, EntryBody};
 
+use crate::body;
 use crate::{Record, StoreError, ThreadId};
 
 /// A row of events holds no more than this, in bytes, unless one event is longer.
@@ -116,6 +117,10 @@ impl Spent {
     }
 }
 
+/// Bodies above this are compressed here, in bytes: a long reply is in several, which would all wait
+/// in full for the writer.
+const LONG: usize = 1024 * 1024;
+
 /// Makes rows of an append.
 ///
 /// # Errors
@@ -134,6 +139,11 @@ pub(crate) fn rows(thread: &ThreadId, records: &[Record]) -> Result<Rows, StoreE
     rows.size = bodies.chain(runs).sum::<usize>() + ROW;
     for run in &mut rows.events {
         run.body.push(b']');
+    }
+    let entries = rows.entries.iter_mut().map(|row| &mut row.body);
+    let long = entries.chain(rows.events.iter_mut().map(|row| &mut row.body));
+    for body in long.filter(|body| body.len() > LONG) {
+        *body = body::pack(std::mem::take(body));
     }
     Ok(rows)
 }

@@ -302,7 +302,7 @@ impl Group {
         let events = self.events.iter_mut().map(|(_, row, _)| &mut row.body);
         let long: Vec<&mut Vec<u8>> = entries
             .chain(events)
-            .filter(|body| body.len() > body::COMPRESS_ABOVE)
+            .filter(|body| body.len() > body::COMPRESS_ABOVE && !body::is_packed(body))
             .collect();
         let mut bodies: Vec<Vec<u8>> = Vec::with_capacity(long.len());
         let mut places = Vec::with_capacity(long.len());
