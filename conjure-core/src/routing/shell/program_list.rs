@@ -2,9 +2,19 @@
 //! run something, and a pattern that keeps what it suggests. Those that always do are in
 //! `wrapper_list`. Says nothing about how words of a command are read.
 
-use super::programs::{Kind, Program};
+use super::programs::{Kind, Letters, Program};
 
 const fn tool(
+    names: &'static [&'static str],
+    options: &'static [&'static str],
+    subcommands: &'static [&'static str],
+    better: &'static str,
+) -> Program {
+    tool_with(Letters::Together(""), names, options, subcommands, better)
+}
+
+const fn tool_with(
+    letters: Letters,
     names: &'static [&'static str],
     options: &'static [&'static str],
     subcommands: &'static [&'static str],
@@ -14,6 +24,7 @@ const fn tool(
         names,
         kind: Kind::Tool {
             options,
+            letters,
             subcommands,
         },
         better,
@@ -22,7 +33,9 @@ const fn tool(
 
 /// The programs, each with what is dangerous about it.
 pub(super) static PROGRAMS: &[Program] = &[
-    tool(
+    tool_with(
+        // `-uno`: of `status`, which files are shown.
+        Letters::Together("u"),
         &["git"],
         &[
             "-c",
@@ -388,7 +401,8 @@ pub(super) static PROGRAMS: &[Program] = &[
         &["install", "run", "r"],
         "cargo test *",
     ),
-    tool(
+    tool_with(
+        Letters::Apart,
         &["go"],
         &[
             "-exec",
@@ -406,7 +420,8 @@ pub(super) static PROGRAMS: &[Program] = &[
         &["run", "generate", "env", "install", "tool"],
         "go test *",
     ),
-    tool(
+    tool_with(
+        Letters::Apart,
         &[
             "gcc", "g++", "cc", "c++", "clang", "clang++", "ld", "rustc", "rustdoc", "javac",
             "jar", "ar", "as", "mvn", "gradle",
@@ -444,7 +459,9 @@ pub(super) static PROGRAMS: &[Program] = &[
         &["run", "toolchain", "override", "default", "set"],
         "rustup show *",
     ),
-    tool(
+    tool_with(
+        // `-owide`: in which form things are shown.
+        Letters::Together("o"),
         &[
             "docker",
             "podman",
@@ -466,8 +483,6 @@ pub(super) static PROGRAMS: &[Program] = &[
             "--env",
             "--post-renderer",
             "-chdir",
-            "-o",
-            "--output",
         ],
         &[
             "run",

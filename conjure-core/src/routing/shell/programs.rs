@@ -23,15 +23,27 @@ pub(super) enum Kind {
     Wrapper,
     /// It runs others by some options and subcommands only.
     Tool {
-        /// Options that run something or write where they say; long ones also when cut short, short
-        /// ones also among others (`-xf`). `=` stands for every word with that character, `@` for
+        /// Options that run something or write where they say; long ones also when cut short. `=`
+        /// stands for every word with that character, `@` for
         /// every word that begins with it, which names a file of further options.
         options: &'static [&'static str],
+        /// How it takes options of one letter.
+        letters: Letters,
         /// Subcommands that do.
         subcommands: &'static [&'static str],
     },
     /// It runs the script that its first argument names; what stands behind that is the script's.
     Interpreter,
+}
+
+/// How a program takes options of one letter.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Letters {
+    /// Several in one word (`-xf`), but for what stands behind these letters: it is their value.
+    Together(&'static str),
+    /// Each in a word of its own, with its value behind it or not (`-ofile`); a word of several
+    /// letters is one option (`-short`).
+    Apart,
 }
 
 /// The program that a command's first word names, whatever directory it is in.
@@ -64,7 +76,10 @@ impl Program {
 
     /// Whether this word may make it run something.
     pub(in super::super) fn is_hazard(&self, word: &Word) -> bool {
-        let Kind::Tool { options, .. } = &self.kind else {
+        let Kind::Tool {
+            options, letters, ..
+        } = &self.kind
+        else {
             return false;
         };
         let Some(text) = word.text() else {
@@ -83,7 +98,9 @@ impl Program {
             return false;
         }
         let name = text.split('=').next().unwrap_or(text);
-        options.iter().any(|option| is_option(name, option))
+        options
+            .iter()
+            .any(|option| is_option(name, option, *letters))
     }
 
     /// Whether the first of these arguments is a subcommand that runs others.
@@ -103,7 +120,7 @@ fn is_version(option: &str) -> bool {
 }
 
 /// Whether a word is this option: whole, cut short, with its value attached, or among others.
-fn is_option(name: &str, option: &str) -> bool {
+fn is_option(name: &str, option: &str, how: Letters) -> bool {
     if let Some(long) = option.strip_prefix("--") {
         let given = name.strip_prefix("--");
         return given.is_some_and(|given| !given.is_empty() && long.starts_with(given));
@@ -113,8 +130,17 @@ fn is_option(name: &str, option: &str) -> bool {
         // Long options with one dash, such as those of `find`; some programs take two as well.
         return name == option || name.strip_prefix('-') == Some(option);
     }
-    let cluster = name.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
-    cluster.is_some_and(|cluster| cluster.contains(letters))
+    let Some(cluster) = name.strip_prefix('-').filter(|rest| !rest.starts_with('-')) else {
+        return false;
+    };
+    match how {
+        Letters::Together(valued) => {
+            let end = cluster.find(|letter| valued.contains(letter));
+            let own = end.and_then(|end| cluster.get(..=end)).unwrap_or(cluster);
+            own.contains(letters)
+        }
+        Letters::Apart => cluster.starts_with(letters),
+    }
 }
 
 #[cfg(test)]
@@ -162,6 +188,10 @@ mod tests {
             ("gcc", "@options"),
             ("gcc", "-o"),
             ("go", "--exec"),
+            ("go", "-o"),
+            ("go", "-o=/tmp/x"),
+            ("gcc", "-o/tmp/x"),
+            ("git", "-vo"),
         ] {
             assert!(hazard(name, word), "{name} {word}");
         }
@@ -173,6 +203,15 @@ mod tests {
             ("tar", "-tf"),
             ("sed", "-n"),
             ("make", "test"),
+            ("go", "-short"),
+            ("go", "-cover"),
+            ("go", "-count=1"),
+            ("go", "-json"),
+            ("git", "-uno"),
+            ("gcc", "-std=c99"),
+            ("gcc", "-Wall"),
+            ("kubectl", "-owide"),
+            ("kubectl", "-o"),
         ] {
             assert!(!hazard(name, word), "{name} {word}");
         }
