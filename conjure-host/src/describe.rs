@@ -96,7 +96,7 @@ pub fn outlooks_json(outlooks: &Outlooks) -> Value {
     let instructions: Vec<Value> = outlooks
         .instructions()
         .iter()
-        .map(|said| json!({ "backend": said.backend, "text": said.text }))
+        .map(|said| json!({ "backend": said.backend, "server": said.server, "text": said.text }))
         .collect();
     json!({
         "version": table.version(),

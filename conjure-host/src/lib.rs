@@ -11,7 +11,6 @@ pub mod client;
 pub mod describe;
 pub mod doctor;
 pub mod env;
-pub mod foreign_text;
 pub mod fs;
 mod host;
 mod http_server;

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::Effects;
 use super::command_pattern::CommandPattern;
 use super::pattern::{Pattern, command};
-use super::shell::{Doubt, Script};
+use super::shell::{Doubt, Expansions, Script};
 
 /// A session's rules about tool calls.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -126,10 +126,13 @@ impl Policy {
         });
         let may_be_denied = match (&script, doubt) {
             (_, Some(_)) => denying.next(),
-            (Some(script), None) => denying.find(|rule| {
-                let pattern = rule.pattern.arguments();
-                pattern.is_some_and(|pattern| script.may_become(pattern))
-            }),
+            (Some(script), None) => {
+                let expansions = Expansions::new(script);
+                denying.find(|rule| {
+                    let pattern = rule.pattern.arguments();
+                    pattern.is_some_and(|pattern| expansions.may_fit(pattern))
+                })
+            }
             (None, None) => None,
         };
         let doubt = doubt.or(may_be_denied.map(|_| Doubt::ComputedArguments));

@@ -7,11 +7,15 @@
 pub(super) fn close(text: &mut Vec<u8>) {
     let mut scan = Scan::default();
     for (at, byte) in text.iter().enumerate() {
-        scan.take(at, *byte);
+        scan.take(text, at, *byte);
     }
     if let State::Value { escape } = scan.state {
         // A string that goes on, without the escape or the character that is cut.
-        text.truncate(characters_end(text, escape.unwrap_or(text.len())));
+        let end = escape.unwrap_or(text.len());
+        text.truncate(match scan.half_pair {
+            Some(half) if half + ESCAPE == end => half,
+            _ => characters_end(text, end),
+        });
         text.push(b'"');
     } else {
         text.truncate(scan.end);
@@ -42,10 +46,16 @@ struct Scan {
     in_word: bool,
     /// Behind the last place where the text can be closed.
     end: usize,
+    /// Where the last escape such as `\ud83d` began, which is a character only with the one behind
+    /// it.
+    half_pair: Option<usize>,
 }
 
+/// The bytes of an escape such as `\u00fc`.
+const ESCAPE: usize = 6;
+
 impl Scan {
-    fn take(&mut self, at: usize, byte: u8) {
+    fn take(&mut self, text: &[u8], at: usize, byte: u8) {
         match self.state {
             State::Outside => self.outside(at, byte),
             State::Name { escaped } => {
@@ -67,8 +77,11 @@ impl Scan {
             State::Value { escape: Some(from) } => {
                 // `\uXXXX` has four digits behind its letter, any other escape is one character.
                 let length = at - from;
-                if length == 5 || (length == 1 && byte != b'u') {
+                if length == ESCAPE - 1 || (length == 1 && byte != b'u') {
                     self.state = State::Value { escape: None };
+                    if text.get(from..=at).is_some_and(is_first_of_pair) {
+                        self.half_pair = Some(from);
+                    }
                 }
             }
         }
@@ -100,12 +113,9 @@ impl Scan {
     }
 }
 
-/// The end of the last whole character before `end`; half of a pair of escapes is none.
+/// The end of the last whole character before `end`.
 fn characters_end(text: &[u8], end: usize) -> usize {
     let text = text.get(..end).unwrap_or_default();
-    if text.last_chunk::<6>().is_some_and(is_first_of_pair) {
-        return end - 6;
-    }
     // A character has up to four bytes, of which all but the first begin with the bits 10.
     let first = text
         .iter()
@@ -120,7 +130,7 @@ fn characters_end(text: &[u8], end: usize) -> usize {
 }
 
 /// Whether it is an escape such as `\ud83d`, which is a character only with the one behind it.
-fn is_first_of_pair(escape: &[u8; 6]) -> bool {
+fn is_first_of_pair(escape: &[u8]) -> bool {
     let digits = escape.strip_prefix(b"\\u");
     let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
     let unit = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
@@ -147,7 +157,9 @@ mod tests {
             (r#"{"a":"x\"#, r#"{"a":"x"}"#),
             (r#"{"a":"x\u00"#, r#"{"a":"x"}"#),
             (r#"{"a":"x\ud83d"#, r#"{"a":"x"}"#),
+            (r#"{"a":"x\ud83d\ude"#, r#"{"a":"x"}"#),
             (r#"{"a":"x\ud83d\ude00"#, r#"{"a":"x\ud83d\ude00"}"#),
+            (r#"{"a":"x\\ud83d"#, r#"{"a":"x\\ud83d"}"#),
             (r#"{"a":"x","b"#, r#"{"a":"x"}"#),
             (r#"{"a":"x","b":"#, r#"{"a":"x"}"#),
             (r#"{"a":1,"b":12"#, r#"{"a":1}"#),
@@ -165,7 +177,7 @@ mod tests {
     #[test]
     fn wherever_a_text_is_cut_its_beginning_is_json() {
         let whole = json!({
-            "id": "a", "n": [1, -2.5e3, true, null, [], {}, {"k\"ey": "ü\u{1f600}\n\"\\"}],
+            "id": "a", "n": [1, -2.5e3, true, null, [], {}, {"k\"ey": "ü\u{1f600}\n\"\\"}, "\\ud83d"],
             "text": "say \u{7} it", "last": {"deep": [[["x"]]]},
         });
         let mut texts = vec![whole.to_string()];

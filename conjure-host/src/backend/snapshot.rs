@@ -98,11 +98,16 @@ impl Snapshot {
 
     /// What the backends say about their use, in their order.
     pub(crate) fn instructions(&self) -> impl Iterator<Item = BackendInstructions> {
-        self.sources.iter().filter_map(|source| match source {
-            Source::Backend { name, catalog, .. } => {
-                BackendInstructions::new(name, catalog.instructions.as_deref()?)
-            }
+        let backends = self.sources.iter().filter_map(|source| match source {
+            Source::Backend { name, catalog, .. } => Some((name, catalog)),
             Source::Skill(_) => None,
+        });
+        backends.flat_map(|(name, catalog)| {
+            let own = catalog.instructions.iter().map(|text| (None, text));
+            let of_servers = catalog.server_instructions.iter();
+            let of_servers = of_servers.map(|said| (Some(said.server.as_str()), &said.text));
+            own.chain(of_servers)
+                .filter_map(|(server, text)| BackendInstructions::new(name, server, text))
         })
     }
 

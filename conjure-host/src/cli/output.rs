@@ -9,8 +9,8 @@ use serde_json::json;
 
 use super::exit::Failure;
 pub(crate) use super::table::Table;
-pub(crate) use conjure_host::foreign_text::clean;
-use conjure_host::foreign_text::{for_terminal, in_json};
+pub(crate) use conjure_core::foreign_text::clean;
+use conjure_core::foreign_text::{for_terminal, in_json};
 
 /// Prints a line of the result.
 pub(crate) fn line(text: impl Display) {

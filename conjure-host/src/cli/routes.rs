@@ -31,9 +31,12 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
         print(&outlooks);
         for said in outlooks.instructions() {
             let text = said.text.replace('\n', "\n  ");
+            let server = said.server.as_deref();
+            let server = server.map(|server| format!(", server `{server}`"));
             output::line(format_args!(
-                "\nThe model is told by `{}`:\n  {text}",
-                said.backend
+                "\nThe model is told by `{}`{}:\n  {text}",
+                said.backend,
+                server.unwrap_or_default()
             ));
         }
     }

@@ -26,6 +26,5 @@ pub(super) async fn instructions(session: &Arc<ClientSession>) -> Option<String>
     let opening = tokio::spawn(async move { opened.calls().await.map(|_| ()) });
     let _ = tokio::time::timeout(HANDSHAKE, opening).await;
     let said = session.open_calls()?.instructions();
-    let said: Vec<String> = said.into_iter().map(|said| said.text).collect();
-    (!said.is_empty()).then(|| said.join("\n\n"))
+    (!said.is_empty()).then(|| conjure_core::context::instructions(&said))
 }

@@ -67,7 +67,7 @@ pub(crate) async fn read(
         })
     });
     // A body without end in which nothing stands is no reply that could be kept.
-    let has_begun = is_cut || of_decoder.is_some() || !decoded.response.parts.is_empty();
+    let has_begun = is_cut || !decoded.response.parts.is_empty();
     if let Some(error) = &mut decoded.error {
         // A provider's own words, which become an event and an entry.
         reply_size::clip(&mut error.message, MOST_ERROR);
@@ -246,6 +246,36 @@ mod tests {
             .expect("it is waited for without end");
         assert_eq!(body, b"{");
         assert_eq!(cut.map(|cut| cut.kind), Some("timeout"));
+    }
+
+    #[tokio::test]
+    async fn a_body_in_which_nothing_of_a_reply_stands_is_no_empty_reply() {
+        use conjure_core::wire::{Endpoint, Wire};
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (_, reply) = tokio::join!(
+            async {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let _ = stream.read(&mut [0; 1024]).await.unwrap();
+                let body = format!("{{\"junk\":\"{}\"}}", "x".repeat(9 * 1024 * 1024));
+                let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n";
+                let head = format!("{head}content-length: {}\r\n\r\n", body.len());
+                tokio::spawn(async move {
+                    stream.write_all(head.as_bytes()).await.unwrap();
+                    stream.write_all(body.as_bytes()).await
+                });
+            },
+            reqwest::get(format!("http://{address}/")),
+        );
+        let sink = ReplySink::new(|_| {}, |_| {});
+        let decoder = Wire::Anthropic.decoder(&Endpoint::new("anthropic"));
+        let bounds = Bounds {
+            idle: Duration::from_secs(30),
+            bytes: 64 * 1024 * 1024,
+            ..QUICK
+        };
+        let decoded = read(reply.unwrap(), decoder, &sink, &bounds).await;
+        assert!(decoded.error.is_some(), "{decoded:?}");
     }
 
     #[tokio::test]

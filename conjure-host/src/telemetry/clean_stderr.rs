@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 
-use crate::foreign_text::{for_terminal, in_json};
+use conjure_core::foreign_text::{for_terminal, in_json};
 
 /// Takes one whole event at a time, which is how `tracing-subscriber` writes them.
 pub(super) struct CleanStderr {

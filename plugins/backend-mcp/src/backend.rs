@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use conjure_exec_agent::private::PrivatePaths;
 use conjure_skill_sdk::protocol::{
-    BackendCall, CatalogReply, FileRef, FilesGet, FilesPut, Open, ToolResult,
+    BackendCall, CatalogReply, FileRef, FilesGet, FilesPut, Open, ServerInstructions, ToolResult,
 };
 use conjure_skill_sdk::{Backend, Cx, Error, Files, Result, Setup};
 use futures_util::future::join_all;
@@ -224,7 +224,6 @@ impl Backend for Mcp {
             let _ = tokio::time::timeout(self.settings.catalog_wait, listed).await;
         }
         let mut catalog = CatalogReply::default();
-        let mut instructions = Vec::new();
         let mut states = Vec::new();
         for entry in &entries {
             let name = &entry.server.name;
@@ -240,7 +239,10 @@ impl Backend for Mcp {
                 .resource_templates
                 .extend(listing.templates.iter().cloned());
             if let Some(text) = &listing.instructions {
-                instructions.push(format!("{name}: {text}"));
+                catalog.server_instructions.push(ServerInstructions {
+                    server: name.clone(),
+                    text: text.clone(),
+                });
             }
             session.give(name, &listing);
         }
@@ -251,7 +253,6 @@ impl Backend for Mcp {
                 states.push(json!({ "server": name, "state": "failed", "why": why }));
             }
         }
-        catalog.instructions = (!instructions.is_empty()).then(|| instructions.join("\n\n"));
         catalog.meta = Some(json!({ "servers": states }));
         Ok(catalog)
     }

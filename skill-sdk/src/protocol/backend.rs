@@ -54,9 +54,23 @@ pub struct CatalogReply {
     /// What the model should know about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
+    /// What each of the servers behind it says about its use, in a stable order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub server_instructions: Vec<ServerInstructions>,
     /// Data in the form of its source, kept verbatim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Value>,
+}
+
+/// What one of the servers behind a backend says about its use. The model reads it under the
+/// server's name, apart from what others say.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ServerInstructions {
+    /// The server's name.
+    pub server: String,
+    /// Its words.
+    pub text: String,
 }
 
 /// A resource.

@@ -6,6 +6,8 @@
 //! allows, several of them too. Whether a rule may be for one of them is then a question about two
 //! sets. Only for commands whose programs are known; knows no file and no variable.
 
+use std::cell::OnceCell;
+
 use super::super::paths;
 use super::word::{Piece, Word};
 use super::{Script, SimpleCommand, base_name};
@@ -25,27 +27,59 @@ enum Atom {
 
 type Atoms = Vec<Atom>;
 
-impl Script {
-    /// Whether a command of it may become, by expansion or in the directory that it goes to, a text
-    /// that fits `pattern`, where `*` stands for any run of characters.
-    pub(in super::super) fn may_become(&self, pattern: &str) -> bool {
-        let pattern: Vec<char> = pattern.chars().collect();
-        let fits = |reading: &Atoms| meets(&pattern, reading);
-        let expanded = || self.commands.iter().filter(|command| is_expanded(command));
-        if expanded().any(|command| readings(command, None).iter().any(fits)) {
-            return true;
+/// What the commands of a script may become, for the rules that deny to look at.
+#[derive(Debug)]
+pub(in super::super) struct Expansions<'a> {
+    script: &'a Script,
+    here: OnceCell<Vec<Atoms>>,
+    moved: OnceCell<Vec<Atoms>>,
+}
+
+impl<'a> Expansions<'a> {
+    pub(in super::super) fn new(script: &'a Script) -> Self {
+        Self {
+            script,
+            here: OnceCell::new(),
+            moved: OnceCell::new(),
         }
-        // Only a rule about paths can be for a name in another directory.
-        if !pattern.contains(&'/') || !self.moves() {
-            return false;
-        }
-        let directory = self.directory();
-        let moved = |command: &SimpleCommand| readings(command, Some(&directory));
-        self.commands
-            .iter()
-            .any(|command| moved(command).iter().any(fits))
     }
 
+    /// Whether a command of the script may become, by expansion or in the directory that it goes
+    /// to, a text that fits `pattern`, where `*` stands for any run of characters.
+    pub(in super::super) fn may_fit(&self, pattern: &str) -> bool {
+        let characters: Vec<char> = pattern.chars().collect();
+        let mut states = States::default();
+        let mut fits = |reading: &Atoms| states.meet(&characters, reading);
+        // Only a rule about paths can be for a name in another directory.
+        self.here().iter().any(&mut fits)
+            || (pattern.contains('/') && self.moved().iter().any(fits))
+    }
+
+    fn here(&self) -> &[Atoms] {
+        self.here.get_or_init(|| {
+            let commands = self.script.commands.iter();
+            let expanded = commands.filter(|command| is_expanded(command));
+            expanded
+                .flat_map(|command| readings(command, None))
+                .collect()
+        })
+    }
+
+    fn moved(&self) -> &[Atoms] {
+        self.moved.get_or_init(|| {
+            if !self.script.moves() {
+                return Vec::new();
+            }
+            let directory = self.script.directory();
+            let commands = self.script.commands.iter();
+            commands
+                .flat_map(|command| readings(command, Some(&directory)))
+                .collect()
+        })
+    }
+}
+
+impl Script {
     /// The directory that a script goes to: any, if it goes to several or to one that is not known.
     fn directory(&self) -> Atoms {
         let mut moving = self.commands.iter().filter(|command| {
@@ -96,15 +130,7 @@ fn readings(command: &SimpleCommand, directory: Option<&Atoms>) -> Vec<Atoms> {
         push(command, &words, &targets, &mut readings);
         return readings;
     };
-    let inside = |word: &Atoms| match word.first() {
-        Some(Atom::Char('/' | '-')) | None => word.clone(),
-        Some(_) => {
-            let mut path = directory.clone();
-            path.push(Atom::Char('/'));
-            path.extend(word);
-            path
-        }
-    };
+    let inside = |word: &Atoms| inside(word, directory);
     let targets: Vec<Atoms> = targets.iter().map(inside).collect();
     let all: Vec<Atoms> = words.iter().take(1).cloned().collect::<Vec<_>>();
     let all = all.into_iter().chain(words.iter().skip(1).map(inside));
@@ -117,6 +143,21 @@ fn readings(command: &SimpleCommand, directory: Option<&Atoms>) -> Vec<Atoms> {
         push(command, &one, &targets, &mut readings);
     }
     readings
+}
+
+/// A word as a path in a directory, or as an option or assignment (`if=name`, `--file=name`) whose
+/// value is one.
+fn inside(word: &Atoms, directory: &Atoms) -> Atoms {
+    let value = word.iter().position(|atom| *atom == Atom::Char('='));
+    let start = value.map_or(0, |at| at + 1);
+    let (option, path) = word.split_at(start);
+    match path.first() {
+        Some(Atom::Char('/')) | None => return word.clone(),
+        // An option without a value.
+        Some(Atom::Char('-')) if start == 0 => return word.clone(),
+        Some(_) => {}
+    }
+    [option, directory, &[Atom::Char('/')], path].concat()
 }
 
 fn push(command: &SimpleCommand, words: &[Atoms], targets: &[Atoms], out: &mut Vec<Atoms>) {
@@ -217,41 +258,54 @@ fn resolved(path: &Atoms) -> Atoms {
     path
 }
 
-/// Whether a text of the set fits the pattern. `at[i]`: whether what was read so far may have fitted
-/// the first `i` characters of the pattern.
-fn meets(pattern: &[char], set: &[Atom]) -> bool {
-    let mut at = vec![false; pattern.len() + 1];
-    if let Some(first) = at.first_mut() {
-        *first = true;
-    }
-    skip_stars(pattern, &mut at);
-    for atom in set {
-        let mut next = vec![false; at.len()];
-        let mut reaches = false;
-        for (i, is_here) in at.iter().enumerate() {
-            let wanted = pattern.get(i);
-            reaches |= is_here;
-            let (stays, goes_on) = match atom {
-                Atom::Char(c) => (
-                    *is_here && wanted == Some(&'*'),
-                    *is_here && wanted == Some(c),
-                ),
-                Atom::Any | Atom::Name => (reaches, false),
-            };
-            if let Some(place) = next.get_mut(i) {
-                *place |= stays;
-            }
-            if let Some(place) = next.get_mut(i + 1) {
-                *place |= goes_on;
-            }
-            if *atom == Atom::Name && wanted == Some(&'/') {
-                reaches = false;
-            }
+/// How far a pattern may have been fitted by what was read of a text; kept for the next one.
+///
+/// `at[i]`: whether what was read so far may have fitted the first `i` characters of the pattern.
+#[derive(Debug, Default)]
+struct States {
+    at: Vec<bool>,
+    next: Vec<bool>,
+}
+
+impl States {
+    /// Whether a text of the set fits the pattern.
+    fn meet(&mut self, pattern: &[char], set: &[Atom]) -> bool {
+        let Self { at, next } = self;
+        at.clear();
+        at.resize(pattern.len() + 1, false);
+        if let Some(first) = at.first_mut() {
+            *first = true;
         }
-        at = next;
-        skip_stars(pattern, &mut at);
+        skip_stars(pattern, at);
+        for atom in set {
+            next.clear();
+            next.resize(at.len(), false);
+            let mut reaches = false;
+            for (i, is_here) in at.iter().enumerate() {
+                let wanted = pattern.get(i);
+                reaches |= is_here;
+                let (stays, goes_on) = match atom {
+                    Atom::Char(c) => (
+                        *is_here && wanted == Some(&'*'),
+                        *is_here && wanted == Some(c),
+                    ),
+                    Atom::Any | Atom::Name => (reaches, false),
+                };
+                if let Some(state) = next.get_mut(i) {
+                    *state |= stays;
+                }
+                if let Some(state) = next.get_mut(i + 1) {
+                    *state |= goes_on;
+                }
+                if *atom == Atom::Name && wanted == Some(&'/') {
+                    reaches = false;
+                }
+            }
+            std::mem::swap(at, next);
+            skip_stars(pattern, at);
+        }
+        at.last().copied().unwrap_or_default()
     }
-    at.last().copied().unwrap_or_default()
 }
 
 /// A star may stand for no text.
@@ -259,9 +313,9 @@ fn skip_stars(pattern: &[char], at: &mut [bool]) {
     for (i, wanted) in pattern.iter().enumerate() {
         if *wanted == '*'
             && at.get(i).copied().unwrap_or_default()
-            && let Some(place) = at.get_mut(i + 1)
+            && let Some(state) = at.get_mut(i + 1)
         {
-            *place = true;
+            *state = true;
         }
     }
 }
@@ -269,6 +323,10 @@ fn skip_stars(pattern: &[char], at: &mut [bool]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn may_become(command: &str, pattern: &str) -> bool {
+        Expansions::new(&Script::read(command)).may_fit(pattern)
+    }
 
     #[test]
     fn what_a_command_may_become_is_found() {
@@ -285,6 +343,9 @@ mod tests {
             ("*/etc/shadow*", "cd /etc; cat shadow"),
             ("*/etc/shadow*", "cd /; cd etc; cat shadow"),
             ("*/etc/shadow*", "cd /etc && cat < shadow"),
+            ("*/etc/shadow*", "cd /etc; dd if=shadow"),
+            ("*/etc/shadow*", "cd /etc; grep --file=shadow x"),
+            ("*/etc/shadow*", "cd /etc; dd if=../etc/shadow of=/tmp/x"),
             ("cat /data/.ssh/*", "cat ~/.ssh/id"),
             ("cat /data/.ssh/*", "cat ~someone/.ssh/id"),
             ("cat /etc/shadow", "cat ~/../etc/shadow"),
@@ -295,7 +356,7 @@ mod tests {
             ("systemctl db", "systemctl $x db"),
             ("rm -rf *", "rm *"),
         ] {
-            assert!(Script::read(command).may_become(pattern), "{command}");
+            assert!(may_become(command, pattern), "{command}");
         }
     }
 
@@ -307,11 +368,12 @@ mod tests {
             ("*/etc/shadow*", "wc -l *.md"),
             ("*/etc/shadow*", "cat 'shado?'"),
             ("*/etc/shadow*", "cd src && cat shadow"),
+            ("*/etc/shadow*", "cd src && dd if=shadow of=/etc/x"),
             ("*/etc/shadow*", "for f in a b; do ls; done"),
             ("git push *", "cd \"$x\" && git status"),
             ("rm -rf *", "git log $x"),
         ] {
-            assert!(!Script::read(command).may_become(pattern), "{command}");
+            assert!(!may_become(command, pattern), "{command}");
         }
     }
 }

@@ -15,6 +15,7 @@ mod wrapper_list;
 use shuck_parser::parser::Parser;
 use shuck_parser::{ShellDialect, ShellProfile};
 
+pub(super) use expansion::Expansions;
 use programs::base_name;
 pub(super) use programs::{Program, program};
 pub(super) use readings::readings;

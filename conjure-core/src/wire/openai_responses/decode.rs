@@ -389,13 +389,13 @@ impl Items {
     fn finish(&mut self, object: &Object<'_>, out: &mut Vec<StreamEvent>) {
         self.name(object);
         for (index, item) in (0..).zip(object.output.iter().flatten()) {
-            if self.items.len() >= MOST_PARTS {
+            let known = self.items.iter().find(|known| known.index == index);
+            if known.is_some_and(|known| known.done.is_some()) {
+                continue;
+            }
+            if known.is_none() && self.items.len() >= MOST_PARTS {
                 self.too_large(TOO_MANY);
                 break;
-            }
-            let is_done = |known: &Item| known.index == index && known.done.is_some();
-            if self.items.iter().any(is_done) {
-                continue;
             }
             match parsed(Some(item)) {
                 Some(item) => self.done(Some(index), item, out),

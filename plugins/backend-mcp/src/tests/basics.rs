@@ -15,7 +15,9 @@ fn a_catalog_has_the_servers_tools_as_they_are() {
     assert_eq!(echo.input_schema, json!({ "type": "object" }));
     assert_eq!(echo.mode, ToolMode::Stateful);
     assert_eq!(echo.effects, Effects::Write, "a hint is not trusted");
-    assert_eq!(catalog.instructions.as_deref(), Some("s: Be kind to it."));
+    let said = catalog.server_instructions.iter();
+    let said: Vec<_> = said.map(|one| (&*one.server, &*one.text)).collect();
+    assert_eq!(said, [("s", "Be kind to it.")]);
     assert_eq!(catalog.resources[0].uri, "mock://a");
     assert_eq!(catalog.prompts.len(), 1, "a bad one is left out");
     let names: Vec<_> = catalog.tools.iter().map(|tool| &tool.name).collect();

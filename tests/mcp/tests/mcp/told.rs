@@ -8,7 +8,7 @@ use crate::own::session_of;
 
 const KEY: &str = "a-key-of-nobody";
 /// What the server says.
-const SAID: &str = "s: Be kind to it.";
+const SAID: &str = "Be kind to it.";
 
 fn workspace(more: &str) -> Workspace {
     let program = MockMcp::program().unwrap();
@@ -59,7 +59,7 @@ fn the_model_is_told_what_a_server_says_of_its_use_and_the_thread_replays() {
     let routes = conjure(&workspace, &["routes", "-c", "session.toml"]);
     assert!(routes.stdout.contains(SAID), "{routes:?}");
     let routes = conjure(&workspace, &["--json", "routes", "-c", "session.toml"]);
-    let told = json!([{ "backend": "mcp", "text": SAID }]);
+    let told = json!([{ "backend": "mcp", "server": "s", "text": SAID }]);
     assert_eq!(json_of(&routes)["instructions"], told);
 
     let export = ["thread", "export", &thread, "--cassette", "cassette.json"];

@@ -11,6 +11,30 @@ fn delta(kind: &str, index: u64, text: &str) -> Value {
 }
 
 #[test]
+fn a_reply_with_as_many_items_as_are_read_is_whole() {
+    let items = |count: u64| -> Vec<Value> {
+        let ids = (0..count).map(|at| format!("msg_{at}"));
+        ids.map(|id| message(&id, "x")).collect()
+    };
+    for (count, is_whole) in [(4_096, true), (4_097, false)] {
+        let items = items(count);
+        let done = (0..).zip(&items).map(|(index, item): (u64, _)| {
+            json!({"type": "response.output_item.done", "output_index": index, "item": item})
+        });
+        let events = std::iter::once(created()).chain(done);
+        let events: Vec<Value> = events.chain([end("completed", &items)]).collect();
+        let (decoded, _) = RIG.decode(&stream(&events));
+        assert_eq!(
+            decoded.error.is_none(),
+            is_whole,
+            "{count} {:?}",
+            decoded.error
+        );
+        assert_eq!(decoded.response.complete, is_whole, "{count}");
+    }
+}
+
+#[test]
 fn a_reply_becomes_events_and_a_response() {
     let call = function_call("fc_1", "call_1", r#"{"path":"a"}"#);
     let begun = json!({"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "read", "arguments": ""});

@@ -1,14 +1,16 @@
-//! Texts of somebody else's, such as a model or a plugin, as a terminal may show them.
+//! Texts of somebody else's, such as a model, a plugin or a server, as a terminal may show them and
+//! as a model may read them.
 //!
 //! Takes out what steers a terminal and what nobody sees: a command that is approved by what is
-//! shown of it is shown whole. Everything that the program prints or logs goes through here, so that
-//! no text is forgotten.
+//! shown of it is shown whole, and a person sees what a server tells the model. Everything that the
+//! program prints or logs goes through here, so that no text is forgotten.
 
 use std::borrow::Cow;
 
 /// A text without control characters except line ends and tabs, without what turns the direction of
 /// writing, and without characters that have no width. Joiners and the choice of a glyph stay
 /// where they belong to a script or to an emoji.
+#[must_use]
 pub fn clean(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_suspect) {
         return Cow::Borrowed(text);
@@ -45,6 +47,7 @@ const STYLES: [&str; 10] = [
 ];
 
 /// A whole text as it is printed: cleaned but for the program's own styles.
+#[must_use]
 pub fn for_terminal(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_suspect) {
         return Cow::Borrowed(text);
@@ -66,6 +69,7 @@ pub fn for_terminal(text: &str) -> Cow<'_, str> {
 }
 
 /// A text of JSON that means the same, with what a terminal would not show written as escapes.
+#[must_use]
 pub fn in_json(json: &str) -> Cow<'_, str> {
     // Outside of strings JSON has none of these.
     if !json.chars().any(is_suspect) {
