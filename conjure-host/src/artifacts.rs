@@ -7,7 +7,7 @@ mod artifact;
 mod copies;
 mod digest;
 mod found;
-mod names;
+mod media_type;
 mod windows;
 
 use std::collections::BTreeMap;
@@ -19,10 +19,11 @@ use conjure_skill_sdk::protocol::FileRef;
 use futures_util::future::BoxFuture;
 
 pub use artifact::{Artifact, FileError, KnownFile};
+pub use conjure_config::file_name::safe_name;
 pub(crate) use copies::Arriving;
 pub(crate) use digest::digest_aside;
 pub(crate) use found::{Found, Writes};
-pub use names::{media_type, safe_name};
+pub use media_type::media_type;
 pub(crate) use windows::CallWindow;
 pub use windows::UNKNOWN_SOURCE;
 use windows::Worker;
@@ -321,11 +322,11 @@ impl Artifacts {
         media_type: &str,
         bytes: &[u8],
     ) -> Result<Artifact, FileError> {
-        let written = crate::fs::create_dir_all(&self.cache).and_then(|()| {
+        let written = conjure_config::fs::create_dir_all(&self.cache).and_then(|()| {
             let path = self
                 .cache
                 .join(format!("{}-{}", uuid::Uuid::now_v7(), safe_name(name)));
-            crate::fs::write(&path, bytes).map(|()| path)
+            conjure_config::fs::write(&path, bytes).map(|()| path)
         });
         let path = written.map_err(|error| FileError::Refused {
             backend: backend.to_owned(),
@@ -414,7 +415,7 @@ impl Artifacts {
         if let Some(path) = fetched.as_ref().filter(|path| path.is_file()) {
             return Ok(path.clone());
         }
-        crate::fs::create_dir_all(&self.cache).map_err(|e| failed(e.to_string()))?;
+        conjure_config::fs::create_dir_all(&self.cache).map_err(|e| failed(e.to_string()))?;
         let to = self
             .cache
             .join(format!("{}-{}", uuid::Uuid::now_v7(), artifact.name));
@@ -468,7 +469,7 @@ impl Artifacts {
             return Ok(real);
         }
         let failed = |error: std::io::Error| format!("it cannot be kept: {error}");
-        crate::fs::create_private_dir(&self.cache).map_err(failed)?;
+        conjure_config::fs::create_private_dir(&self.cache).map_err(failed)?;
         let to = match moved.get(&real) {
             Some(to) => to.clone(),
             None => self
@@ -477,7 +478,7 @@ impl Artifacts {
                 .map_err(failed)?
                 .join(format!("{}-{name}", uuid::Uuid::now_v7())),
         };
-        crate::fs::move_file(&real, &to).map_err(failed)?;
+        conjure_config::fs::move_file(&real, &to).map_err(failed)?;
         moved.insert(real, to.clone());
         Ok(to)
     }

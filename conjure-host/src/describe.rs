@@ -4,7 +4,7 @@ use conjure_core::routing::{Mode, Route};
 use serde_json::{Value, json};
 
 use crate::outlook::Outlooks;
-use crate::plugin::{FailedPlugin, LoadedPlugin, Pin, PluginSource};
+use conjure_plugins::{FailedPlugin, LoadedPlugin, Pin, PluginSource};
 
 /// A loaded plugin.
 pub fn loaded_json(plugin: &LoadedPlugin) -> Value {

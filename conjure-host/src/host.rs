@@ -30,22 +30,21 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::artifacts::{Artifact, FileError, Writes};
-use crate::auths::Auths;
 use crate::backend::lease::create_request;
 use crate::backend::questions::Client;
 use crate::backend::services::{KeyValues, LazyHttp, SERVED, ServicesShared};
 use crate::backend::{Asker, CallReport, Nobody, ToolboxError};
-use crate::plugin::{
+use crate::session::{Calls, Recorder, Saved, Session, SessionError, sweep, unfolding};
+use crate::shared::Shared;
+use conjure_config::{BackendSpec, SessionSpec};
+use conjure_plugins::{
     LoadedPlugin, Loader, LoaderOptions, PluginError, Registry, SearchPath, Store, WatchOptions,
     Watcher,
 };
-use crate::provider::http::Clients;
-use crate::provider::{ModelBook, ModelBookError, Provider};
-use crate::session::{
-    BackendSpec, Calls, Recorder, Saved, Session, SessionError, SessionSpec, sweep, unfolding,
-};
-use crate::shared::Shared;
-use crate::store::{InMemory, Log, StoreError, ThreadId};
+use conjure_providers::Clients;
+use conjure_providers::auths::Auths;
+use conjure_providers::{ModelBook, ModelBookError, Provider};
+use conjure_store::{InMemory, Log, StoreError, ThreadId};
 
 /// A host: what is shared by its sessions. Cloning it is cheap.
 #[derive(Clone)]
@@ -87,10 +86,10 @@ pub struct HostBuilder {
 
 impl Host {
     /// A builder with the defaults of an embedding program: no plugins, threads in memory, data
-    /// below [`crate::env::data_dir`].
+    /// below [`conjure_config::env::data_dir`].
     pub fn builder() -> HostBuilder {
         HostBuilder {
-            data_dir: crate::env::data_dir(),
+            data_dir: conjure_config::env::data_dir(),
             plugin_files: Vec::new(),
             plugin_dirs: Vec::new(),
             watch: false,
@@ -341,7 +340,7 @@ impl HostBuilder {
     /// program, and `plugins` in the data directory.
     #[must_use]
     pub fn usual_plugins(mut self) -> Self {
-        let path = std::env::var_os(crate::env::PLUGIN_PATH);
+        let path = std::env::var_os(conjure_config::env::PLUGIN_PATH);
         let program = std::env::current_exe().ok();
         let usual = SearchPath::new(
             Vec::new(),
@@ -472,8 +471,8 @@ impl HostBuilder {
         let watcher = self
             .watch
             .then(|| Watcher::start(Arc::clone(&registry), dirs, WatchOptions::default()));
-        let mut secrets = crate::env::provider_keys();
-        secrets.extend(crate::env::secrets());
+        let mut secrets = conjure_config::env::provider_keys();
+        secrets.extend(conjure_config::env::secrets());
         secrets.extend(self.secrets);
         let services = ServicesShared {
             key_values: KeyValues::new(self.data_dir.join("kv")),

@@ -5,5 +5,5 @@ mod cli;
 fn main() {
     let exit = cli::main();
     // Not `ExitCode`: a library that hangs while it is opened would keep the process for ever.
-    conjure_host::plugin::end_process(exit.code())
+    conjure_plugins::end_process(exit.code())
 }

@@ -7,8 +7,9 @@ use serde_json::{Map, Value, json};
 
 use crate::backend::Alone;
 use crate::host::Host;
-use crate::plugin::CallFailure;
-use crate::session::{BackendSpec, SessionError};
+use crate::session::SessionError;
+use conjure_config::BackendSpec;
+use conjure_plugins::CallFailure;
 
 /// The kind of the backends that have MCP servers.
 pub const KIND: &str = "mcp";

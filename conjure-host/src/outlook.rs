@@ -8,7 +8,8 @@ use conjure_core::wire;
 use serde_json::Value;
 
 use crate::Host;
-use crate::session::{Preview, ServerTool, SessionError, SessionSpec, policy};
+use crate::session::{Preview, ServerTool, SessionError};
+use conjure_config::SessionSpec;
 
 /// The tools that a session would have, and its rules beside them.
 #[derive(Debug, Clone)]
@@ -89,7 +90,7 @@ impl Host {
     /// [`SessionError`] when the tools cannot be made ready.
     pub async fn outlooks(&self, spec: SessionSpec) -> Result<Outlooks, SessionError> {
         let spec = self.shared.with_auths(spec, false).await?;
-        let policy = policy(&spec);
+        let policy = spec.call_policy();
         Ok(Outlooks::new(
             Preview::of(&self.shared, spec).await?,
             policy,

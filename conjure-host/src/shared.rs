@@ -9,16 +9,17 @@ use conjure_core::wire::Endpoint;
 use serde_json::{Value, json};
 
 use crate::artifacts::Writes;
-use crate::auths::{AuthError, Auths};
 use crate::backend::Asker;
 use crate::backend::lease::{SkillLease, create_request};
 use crate::backend::services::{Services, ServicesShared};
-use crate::plugin::{HostServices, Instance, LoadedPlugin, PluginId, Registry};
-use crate::provider::http::Clients;
-use crate::provider::http_provider::target;
-use crate::provider::{ModelBook, Provider, Script, Scripted, ToolWalk, known};
-use crate::session::{SessionError, SessionSpec, WakeCoalescer};
-use crate::store::Log;
+use crate::session::{SessionError, WakeCoalescer};
+use conjure_config::SessionSpec;
+use conjure_plugins::{HostServices, Instance, LoadedPlugin, PluginId, Registry};
+use conjure_providers::Clients;
+use conjure_providers::auths::{AuthError, Auths};
+use conjure_providers::target;
+use conjure_providers::{HttpProvider, ModelBook, Provider, Script, Scripted, ToolWalk};
+use conjure_store::Log;
 
 /// Plugin, instance name and configuration.
 type InstanceKey = (PluginId, String, String);
@@ -150,7 +151,7 @@ impl Shared {
 
     /// A directory that is a plugin's own.
     pub(crate) fn plugin_dir(&self, plugin: &str) -> String {
-        let name = crate::artifacts::safe_name(plugin);
+        let name = conjure_config::file_name::safe_name(plugin);
         self.data_dir
             .join("plugin-data")
             .join(name)
@@ -169,7 +170,7 @@ impl Shared {
         let needed = spec.auth.is_some() || (open && named.any(|auth| auth.opened().is_none()));
         let Some(auths) = self.auths.as_ref().filter(|_| needed) else {
             return match &spec.auth {
-                Some(auth) if open => Err(unusable(known::not_opened(auth))),
+                Some(auth) if open => Err(unusable(conjure_providers::not_opened(auth))),
                 // Tools need no provider; whoever does is told.
                 _ => Ok(spec),
             };
@@ -217,7 +218,7 @@ impl Shared {
                 Ok(Arc::new(Scripted::new(script, spec.vars.clone())))
             }
             "tool-walk" => Ok(Arc::new(ToolWalk)),
-            name => match known::provider(name, spec, &self.clients).map_err(unusable)? {
+            name => match HttpProvider::find(name, spec, &self.clients)? {
                 Some(provider) => Ok(Arc::new(provider)),
                 None => Err(unusable(self.no_provider(name, spec))),
             },
@@ -229,7 +230,7 @@ impl Shared {
         let name = spec.provider.as_deref().unwrap_or_default();
         let model = spec.model.as_deref().unwrap_or_default();
         if !self.providers.contains_key(name)
-            && let Some((wire, endpoint)) = known::spoken(name, spec)
+            && let Some((wire, endpoint)) = conjure_providers::spoken(name, spec)
         {
             let endpoint = endpoint.with_model(model);
             return Ok((target(wire, &endpoint, model), endpoint));
@@ -244,11 +245,11 @@ impl Shared {
 
     fn no_provider(&self, name: &str, spec: &SessionSpec) -> String {
         if let (true, Some(auth)) = (name.is_empty(), &spec.auth) {
-            return known::not_opened(auth);
+            return conjure_providers::not_opened(auth);
         }
         let mut known: Vec<&str> = self.providers.keys().map(String::as_str).collect();
         known.extend(spec.providers.keys().map(String::as_str));
-        known.extend(known::KNOWN.iter().map(|known| known.name));
+        known.extend(conjure_providers::KNOWN.iter().map(|known| known.name));
         known.extend(["scripted", "tool-walk"]);
         let known = known.join(", ");
         if name.is_empty() {
@@ -272,4 +273,24 @@ impl Shared {
 
 fn unusable(message: String) -> SessionError {
     SessionError::Provider { message }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_host_without_saved_auths_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = crate::Host::builder()
+            .data_dir(dir.path())
+            .build()
+            .await
+            .unwrap();
+        let spec = SessionSpec::from_toml("auth = \"mine\"\nmodel = \"m\"").unwrap();
+        let error = host.session(spec.clone()).await.err().unwrap().to_string();
+        assert!(error.contains("HostBuilder::auths"), "{error}");
+        // Tools alone need none.
+        host.calls(spec).await.unwrap().close().await;
+    }
 }

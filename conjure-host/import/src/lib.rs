@@ -21,10 +21,6 @@ use serde_json::{Map, Value};
 pub use server::{Import, Secret};
 pub use typed::{Typed, secrets as typed_secrets};
 
-/// What the environment variable of a secret begins with: `CONJURE_SECRET_NAME` is the secret
-/// `NAME`.
-pub const SECRET_PREFIX: &str = "CONJURE_SECRET_";
-
 /// How an MCP bundle begins, as every zip archive does.
 const ARCHIVE: &[u8] = b"PK\x03\x04";
 

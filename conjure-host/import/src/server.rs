@@ -44,13 +44,6 @@ pub struct Secret {
     pub from: Option<String>,
 }
 
-impl Secret {
-    /// The variable that sets it.
-    pub fn variable(&self) -> String {
-        format!("{}{}", crate::SECRET_PREFIX, self.name)
-    }
-}
-
 /// Everything that was found.
 #[derive(Debug, Default)]
 pub struct Import {

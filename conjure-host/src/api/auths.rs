@@ -13,10 +13,11 @@ use super::operations::{Operations, routes};
 use super::pages::{Page, Paging};
 use super::problem::Problem;
 use super::state::App;
-use crate::auths::{AuthError, AuthKind, AuthName, AuthRef, Credential, MCP_SECRETS, NewAuth};
-use crate::provider::{HttpProvider, ProviderError};
-use crate::session::SessionSpec;
-use crate::store::SavedAuth;
+use crate::session::SessionError;
+use conjure_config::SessionSpec;
+use conjure_providers::auths::{AuthError, AuthKind, Credential, MCP_SECRETS, NewAuth};
+use conjure_providers::{HttpProvider, ProviderError};
+use conjure_store::SavedAuth;
 
 pub(super) fn router() -> Operations {
     Operations::new()
@@ -189,10 +190,13 @@ async fn change(
     let secret = body.secret.map(|secret| credential(kind, Some(secret)));
     let secret = secret.transpose()?;
     if let Some(name) = &body.name {
-        auth = app.auths.rename(&reference(&auth)?, name).await?;
+        auth = app.auths.rename(&auth.full_name().into(), name).await?;
     }
     if let Some(credential) = secret {
-        auth = app.auths.replace(&reference(&auth)?, credential).await?;
+        auth = app
+            .auths
+            .replace(&auth.full_name().into(), credential)
+            .await?;
     }
     Ok(Json(auth.into()))
 }
@@ -206,7 +210,7 @@ async fn change(
         (status = 409, description = "Sessions use it")))]
 async fn remove(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<StatusCode, Problem> {
     let auth = app.auths.get(&id).await?;
-    app.auths.remove(&reference(&auth)?).await?;
+    app.auths.remove(&auth.full_name().into()).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -243,19 +247,14 @@ pub(super) async fn provider(app: &App, id: &str) -> Result<HttpProvider, Proble
         ));
     }
     let spec = SessionSpec {
-        auth: Some(reference(&auth)?),
+        auth: Some(auth.full_name().into()),
         ..SessionSpec::default()
     };
     let spec = app.auths.open(spec).await?;
-    Ok(HttpProvider::of(&auth.provider, &spec)?)
+    Ok(HttpProvider::of(&auth.provider, &spec).map_err(SessionError::from)?)
 }
 
 fn credential(kind: AuthKind, secret: Option<SecretString>) -> Result<Credential, Problem> {
     let secret = secret.unwrap_or_default();
     Ok(Credential::read(kind, &secret).map_err(AuthError::from)?)
-}
-
-/// The auth, as the rest of the host names it.
-fn reference(auth: &SavedAuth) -> Result<AuthRef, AuthError> {
-    AuthName::of(auth).to_string().parse()
 }

@@ -36,7 +36,7 @@ fn the_description_is_what_the_operations_say() {
     finish(&mut described);
     let made = serde_json::to_string_pretty(&described).unwrap() + "\n";
     if std::env::var(WRITE).is_ok_and(|value| value == "1") {
-        crate::fs::write(FILE, &made).unwrap();
+        conjure_config::fs::write(FILE, &made).unwrap();
         return;
     }
     let mut lines = document().lines().zip(made.lines());

@@ -11,7 +11,7 @@ use super::folds::{self, Fold};
 use super::pages;
 use super::problem::Problem;
 use super::state::App;
-use crate::store::{ThreadId, Window};
+use conjure_store::{ThreadId, Window};
 
 /// Which entries; the newest without `before` and `after`.
 #[derive(Debug, Deserialize, IntoParams)]

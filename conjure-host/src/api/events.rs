@@ -23,7 +23,7 @@ use super::operations::{Operations, routes};
 use super::problem::Problem;
 use super::state::App;
 use crate::manager::{Attendant, Change, Changes, EventStream};
-use crate::store::ThreadId;
+use conjure_store::ThreadId;
 
 /// The header with the number that a client saw last.
 const LAST: &str = "last-event-id";

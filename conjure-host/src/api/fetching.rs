@@ -12,7 +12,7 @@ use super::files::named;
 use super::problem::Problem;
 use super::state::App;
 use crate::manager::{FetchError, Fetched};
-use crate::store::{Artifact, StoreError, ThreadId};
+use conjure_store::{Artifact, StoreError, ThreadId};
 
 /// How long a backend may take to give a file.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -87,7 +87,7 @@ pub(super) async fn fetched(
 async fn keep(app: &App, file: &Artifact, fetched: Fetched) -> Result<Now, Problem> {
     let Fetched { path, is_spare } = fetched;
     let kept = async {
-        let opened = crate::fs::open(&path).map_err(|source| StoreError::Io {
+        let opened = conjure_config::fs::open(&path).map_err(|source| StoreError::Io {
             what: "read",
             path: path.clone(),
             source: Arc::new(source),
@@ -101,7 +101,7 @@ async fn keep(app: &App, file: &Artifact, fetched: Fetched) -> Result<Now, Probl
         Ok(blob) => {
             // One that the log places somewhere is not a copy of ours.
             if is_spare && file.place.is_none() {
-                crate::fs::remove_file(&path);
+                conjure_config::fs::remove_file(&path);
             }
             Ok(Now::Blob(blob))
         }

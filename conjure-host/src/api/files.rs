@@ -23,8 +23,8 @@ use super::pages::Page;
 use super::problem::Problem;
 use super::ranges::{Asked, asked};
 use super::state::App;
-use crate::artifacts::safe_name;
-use crate::store::{Artifact, Store, ThreadId};
+use conjure_config::file_name::safe_name;
+use conjure_store::{Artifact, Store, ThreadId};
 
 /// Bytes that are read at once.
 const PIECE: usize = 64 * 1024;
@@ -234,7 +234,8 @@ impl FileBytes {
             return Err(away("they were removed"));
         };
         let place = place.to_owned();
-        let opened = tokio::task::spawn_blocking(move || crate::fs::open_same(&place)).await;
+        let opened =
+            tokio::task::spawn_blocking(move || conjure_config::fs::open_same(&place)).await;
         let (disk, size, changed) = match opened {
             Ok(Ok(opened)) => opened,
             Ok(Err(error)) => {

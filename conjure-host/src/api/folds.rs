@@ -11,7 +11,7 @@ use super::operations::{Operations, routes};
 use super::pages::Page;
 use super::problem::Problem;
 use super::state::App;
-use crate::store::ThreadId;
+use conjure_store::ThreadId;
 
 pub(super) fn router() -> Operations {
     Operations::new()

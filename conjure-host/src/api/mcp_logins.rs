@@ -29,8 +29,8 @@ use super::problem::Problem;
 use super::state::App;
 use crate::backend::Asker;
 use crate::mcp_status::KIND;
-use crate::session::BackendSpec;
-use crate::store::McpServer;
+use conjure_config::BackendSpec;
+use conjure_store::McpServer;
 
 /// Logins that may be under way at the same time.
 const AT_ONCE: usize = 16;

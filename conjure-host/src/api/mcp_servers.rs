@@ -16,10 +16,8 @@ use super::pages::{Page, Paging};
 use super::problem::Problem;
 use super::state::App;
 use super::versions::{IfMatch, Tagged, Wanted};
-use crate::mcp_import;
 use crate::mcp_status::{KIND, start_all};
-use crate::session::BackendSpec;
-use crate::store;
+use conjure_config::BackendSpec;
 
 /// The most characters of a name.
 const LONGEST: usize = 100;
@@ -49,8 +47,8 @@ pub(super) struct McpServer {
     updated_at_ms: i64,
 }
 
-impl From<store::McpServer> for McpServer {
-    fn from(server: store::McpServer) -> Self {
+impl From<conjure_store::McpServer> for McpServer {
+    fn from(server: conjure_store::McpServer) -> Self {
         Self {
             id: server.id,
             name: server.name,
@@ -164,7 +162,7 @@ async fn create(
     let name = line("name", &body.name, LONGEST)?;
     let mut settings = checked(body.settings)?;
     let secrets = app.auths.seal_typed(name, &mut settings, &[]).await?;
-    let server = store::McpServer::new(name, settings, body.enabled.unwrap_or(true));
+    let server = conjure_store::McpServer::new(name, settings, body.enabled.unwrap_or(true));
     let server = match app.store.create_mcp_server(server).await {
         Ok(server) => server,
         Err(error) => {
@@ -213,7 +211,7 @@ async fn change(
         let before = [&server.settings.0];
         let sealed = app.auths.seal_typed(&server.name, &mut settings, &before);
         secrets = sealed.await?;
-        server.settings = store::JsonText(settings);
+        server.settings = conjure_store::JsonText(settings);
     }
     server.enabled = body.enabled.unwrap_or(server.enabled);
     match app.store.update_mcp_server(server).await {
@@ -246,7 +244,7 @@ async fn import(
     State(app): State<App>,
     Sent(body): Sent<McpConfiguration>,
 ) -> Result<Response, Problem> {
-    let import = mcp_import::read(&body.text).map_err(Problem::invalid)?;
+    let import = conjure_import::read(&body.text).map_err(Problem::invalid)?;
     let settings = import.settings().map_err(Problem::invalid)?;
     if settings.is_empty() {
         let said = "there are no MCP servers in it".to_owned();
@@ -255,7 +253,7 @@ async fn import(
     let mut new = Vec::new();
     for (name, settings) in settings {
         let name = line("name", &name, LONGEST)?.to_owned();
-        new.push(store::McpServer::new(name, settings, true));
+        new.push(conjure_store::McpServer::new(name, settings, true));
     }
     let mut servers: Vec<McpServer> = Vec::new();
     for server in new {
@@ -274,7 +272,7 @@ async fn import(
     let secrets = import.secrets.iter().map(|secret| WantedSecret {
         secret: secret.name.clone(),
         what: secret.what.clone(),
-        variable: secret.variable(),
+        variable: conjure_config::env::secret_variable(&secret.name),
         from: secret.from.clone(),
     });
     let imported = ImportedServers {
@@ -317,7 +315,7 @@ async fn test(
 
 /// The servers of a backend that has this one, switched on: whether sessions may choose it is
 /// another matter.
-pub(super) fn switched_on(server: store::McpServer) -> Map<String, Value> {
+pub(super) fn switched_on(server: conjure_store::McpServer) -> Map<String, Value> {
     let mut settings = server.settings.0;
     if let Some(settings) = settings.as_object_mut() {
         settings.remove("enabled");
@@ -326,7 +324,7 @@ pub(super) fn switched_on(server: store::McpServer) -> Map<String, Value> {
 }
 
 /// A server with its version.
-fn shown(server: store::McpServer) -> Tagged<McpServer> {
+fn shown(server: conjure_store::McpServer) -> Tagged<McpServer> {
     Tagged(server.updated_at_ms, server.into())
 }
 

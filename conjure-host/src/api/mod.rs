@@ -52,11 +52,11 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::auths::Auths;
 use crate::http_server::Tokens;
 use crate::http_server::connections::{self, Bounds};
 use crate::manager::Manager;
 use browsers::Browsers;
+use conjure_providers::auths::Auths;
 use door::Door;
 use metrics::Metrics;
 use operations::Operations;

@@ -18,7 +18,7 @@ use super::door::Client;
 use super::extract::{BODY, IMPORT, ImportRoom, whole};
 use super::problem::Problem;
 use super::state::App;
-use crate::store::{Answer, Begun};
+use conjure_store::{Answer, Begun};
 
 /// The header that names a request.
 const KEY: &str = "idempotency-key";

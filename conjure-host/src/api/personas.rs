@@ -13,7 +13,6 @@ use super::pages::{Page, Paging};
 use super::problem::Problem;
 use super::state::App;
 use super::versions::{IfMatch, Tagged, Wanted};
-use crate::store;
 
 /// The most characters of a name or a version.
 const LONGEST: usize = 100;
@@ -36,8 +35,8 @@ struct Persona {
     updated_at_ms: i64,
 }
 
-impl From<store::Persona> for Persona {
-    fn from(persona: store::Persona) -> Self {
+impl From<conjure_store::Persona> for Persona {
+    fn from(persona: conjure_store::Persona) -> Self {
         Self {
             id: persona.id,
             name: persona.name,
@@ -95,7 +94,7 @@ async fn list(
             headers(("Location" = String, description = "Its address"))),
         (status = 409, description = "There is one of this name and version")))]
 async fn create(State(app): State<App>, Sent(body): Sent<NewPersona>) -> Result<Response, Problem> {
-    let persona = store::Persona::new(
+    let persona = conjure_store::Persona::new(
         line("name", &body.name, LONGEST)?,
         line("version", body.version.as_deref().unwrap_or("1"), LONGEST)?,
         text("persona_text", &body.persona_text)?,
@@ -145,7 +144,7 @@ async fn change(
 }
 
 /// A persona with its version.
-fn shown(persona: store::Persona) -> Tagged<Persona> {
+fn shown(persona: conjure_store::Persona) -> Tagged<Persona> {
     Tagged(persona.updated_at_ms, persona.into())
 }
 

@@ -9,12 +9,12 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::versions::CHANGED;
-use crate::auths::{AuthError, KeyError};
 use crate::manager::{ManagerError, RemoteErrorKind};
 use crate::mcp_status::StatusError;
-use crate::provider::ProviderError;
 use crate::session::{CompactError, SessionError, UnfoldError};
-use crate::store::StoreError;
+use conjure_providers::ProviderError;
+use conjure_providers::auths::{AuthError, KeyError};
+use conjure_store::StoreError;
 
 /// The media type of problems.
 pub(super) const MEDIA_TYPE: &str = "application/problem+json";

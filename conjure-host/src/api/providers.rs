@@ -11,7 +11,7 @@ use super::operations::{Operations, routes};
 use super::pages::Page;
 use super::problem::Problem;
 use super::state::App;
-use crate::provider::{KNOWN, ListedModel, ModelBook};
+use conjure_providers::{KNOWN, ListedModel, ModelBook};
 
 pub(super) fn router() -> Operations {
     Operations::new()

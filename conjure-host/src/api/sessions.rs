@@ -18,7 +18,7 @@ use super::threads::Tokens;
 use super::versions::{IfMatch, Tagged, Wanted};
 use crate::describe::outlooks_json;
 use crate::manager::{self, SessionState, SessionView};
-use crate::store::ThreadId;
+use conjure_store::ThreadId;
 
 /// The most characters of a name.
 const LONGEST: usize = 100;

@@ -14,9 +14,9 @@ use super::metrics::Metrics;
 use super::problem::Problem;
 use super::streams::Streams;
 use crate::Host;
-use crate::auths::Auths;
 use crate::manager::Manager;
-use crate::store::Store;
+use conjure_providers::auths::Auths;
+use conjure_store::Store;
 
 /// How a server over HTTP behaves; each default is stated where it is set.
 #[derive(Debug, Clone, PartialEq, Eq)]

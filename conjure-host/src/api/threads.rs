@@ -14,7 +14,7 @@ use super::operations::{Operations, routes};
 use super::pages::{self, Page};
 use super::problem::Problem;
 use super::state::App;
-use crate::store::{self, Cursor, ThreadId};
+use conjure_store::{Cursor, ThreadId};
 
 /// The most characters of a name.
 const LONGEST: usize = 200;
@@ -83,8 +83,8 @@ impl From<conjure_core::chat::Usage> for Tokens {
     }
 }
 
-impl From<store::Thread> for Thread {
-    fn from(thread: store::Thread) -> Self {
+impl From<conjure_store::Thread> for Thread {
+    fn from(thread: conjure_store::Thread) -> Self {
         let cost = thread.cost.as_deref();
         Self {
             cost: cost.and_then(|cost| serde_json::from_str(cost).ok()),

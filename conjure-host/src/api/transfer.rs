@@ -14,7 +14,7 @@ use super::operations::{Operations, routes};
 use super::problem::Problem;
 use super::state::App;
 use super::threads::Thread;
-use crate::store::{Log as _, Record, ThreadId, json_lines};
+use conjure_store::{Log as _, Record, ThreadId, json_lines};
 
 /// The media type of exports.
 const LINES: HeaderValue = HeaderValue::from_static("application/jsonl");
@@ -63,7 +63,7 @@ async fn import(
     let written = blocking(move || {
         let records = records(&lines)?;
         let failed = |error: std::io::Error| Problem::host(format!("cannot import: {error}"));
-        crate::fs::create_private_dir(&dir).map_err(failed)?;
+        conjure_config::fs::create_private_dir(&dir).map_err(failed)?;
         let mut file = tempfile::NamedTempFile::new_in(&dir).map_err(failed)?;
         let lines = json_lines(&records).map_err(|error| Problem::host(error.to_string()))?;
         file.write_all(&lines).map_err(failed)?;

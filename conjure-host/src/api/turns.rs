@@ -20,8 +20,8 @@ use super::problem::Problem;
 use super::state::App;
 use super::threads::Tokens;
 use crate::manager::{TurnRequest, TurnTerms};
-use crate::session::PolicySpec;
-use crate::store::{Run, RunState, ThreadId};
+use conjure_config::PolicySpec;
+use conjure_store::{Run, RunState, ThreadId};
 
 /// The most characters of a turn's id.
 const LONGEST: usize = 100;

@@ -2,7 +2,7 @@
 //! that whoever finds one has not made a file.
 //!
 //! A host knows its own, whichever session they are for; those of other processes have a
-//! [mark](crate::platform::copy_mark).
+//! [mark](conjure_config::platform::copy_mark).
 
 use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;

@@ -14,7 +14,7 @@ pub(crate) fn digest_aside(path: &Path) -> std::io::Result<(String, u64)> {
     use tokio::runtime::{Handle, RuntimeFlavor};
     let on_worker = Handle::try_current()
         .is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
-    if on_worker && crate::fs::size(path)? > LARGE {
+    if on_worker && conjure_config::fs::size(path)? > LARGE {
         tokio::task::block_in_place(|| digest(path))
     } else {
         digest(path)
@@ -23,7 +23,7 @@ pub(crate) fn digest_aside(path: &Path) -> std::io::Result<(String, u64)> {
 
 /// SHA-256 in lower-case hex, and bytes.
 fn digest(path: &Path) -> std::io::Result<(String, u64)> {
-    let mut file = crate::fs::open(path)?;
+    let mut file = conjure_config::fs::open(path)?;
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; 64 * 1024];
     let mut size = 0;

@@ -9,7 +9,7 @@ use super::copies::Copies;
 use super::digest::digest_aside;
 use super::windows::{CallWindow, CallWindows, UNKNOWN_SOURCE, Wrote};
 use super::{Artifact, Artifacts, Fetch, FileError};
-use crate::platform::copy_mark;
+use conjure_config::platform::copy_mark;
 
 /// Who writes where, as far as a host knows: what tells the files of its sessions apart.
 #[derive(Debug, Default)]

@@ -208,7 +208,7 @@ impl CallWindow<'_> {
     /// elsewhere after that changed nothing that was found.
     pub(crate) fn of(&self, path: &Path) -> Wrote {
         // It is gone again, so nobody else will find it.
-        let Some(time) = crate::fs::changed_at(path) else {
+        let Some(time) = conjure_config::fs::changed_at(path) else {
             return Wrote::Finder;
         };
         self.at(time, self.from_elsewhere.get_or_init(|| self.elsewhere()))

@@ -18,9 +18,10 @@ use super::lease::ask;
 use super::services::Asker;
 use super::toolbox::{ToolboxError, names};
 use crate::host::Host;
-use crate::plugin::{CallFailure, Instance};
-use crate::session::{BackendSpec, Place, SessionError, SessionSpec};
-use crate::store::ThreadId;
+use crate::session::{Place, SessionError};
+use conjure_config::{BackendSpec, SessionSpec};
+use conjure_plugins::{CallFailure, Instance};
+use conjure_store::ThreadId;
 
 /// Time for it to end what it started.
 const CLOSING: Duration = Duration::from_secs(15);

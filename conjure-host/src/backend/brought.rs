@@ -12,7 +12,7 @@ use conjure_skill_sdk::protocol::{FileRef, FilesPut, op};
 use super::lease::{BackendLease, ask};
 use super::surroundings::Surroundings;
 use crate::artifacts::{Arriving, Artifacts, digest_aside};
-use crate::platform::copy_mark;
+use conjure_config::platform::copy_mark;
 
 /// The files of a session, for one call.
 #[derive(Clone, Copy)]
@@ -121,7 +121,7 @@ impl Files<'_> {
         let put = FilesPut { file };
         let there = ask::<_, FileRef>(&lease.instance, self.around, op::FILES_PUT, put).await;
         if !is_there {
-            crate::fs::remove_file(&path);
+            conjure_config::fs::remove_file(&path);
         }
         let there = there.map_err(|error| error.to_string())?;
         there
@@ -136,7 +136,8 @@ fn digest(path: &Path) -> Option<String> {
 
 /// Copies a file without keeping the other tasks of a worker thread waiting.
 async fn copy(from: PathBuf, dir: PathBuf, name: String) -> Result<PathBuf, String> {
-    let copying = tokio::task::spawn_blocking(move || crate::fs::copy_into(from, dir, &name));
+    let copying =
+        tokio::task::spawn_blocking(move || conjure_config::fs::copy_into(from, dir, &name));
     match copying.await {
         Ok(copied) => copied.map_err(|error| error.to_string()),
         Err(error) => Err(error.to_string()),

@@ -16,9 +16,9 @@ use super::lease::{BackendLease, ask};
 use super::results::fetch_with;
 use super::surroundings::Surroundings;
 use crate::artifacts::Artifacts;
-use crate::plugin::CallFailure;
-use crate::provider::ProviderError;
 use crate::session::{Internal, Reports};
+use conjure_plugins::CallFailure;
+use conjure_providers::ProviderError;
 
 /// Time for a backend to say what it adds to a request, or to look at a reply: the request, or the
 /// end of the turn, waits for it.

@@ -15,8 +15,8 @@ use super::lease::BackendLease;
 use super::results::Output;
 use super::run::Runner;
 use super::underway::{Command, Failed, Ran, Underway, arguments, command_result, decode};
-use crate::plugin::Instance;
-use crate::skill_folders::LoadedFolder;
+use conjure_config::skill_folders::LoadedFolder;
+use conjure_plugins::Instance;
 
 /// Time that an executor gets beyond a command's limit to end the command and say how it went.
 const ENDING: Duration = Duration::from_secs(3);

@@ -15,7 +15,7 @@ use tokio_util::sync::DropGuard;
 
 use super::services::SERVED;
 use super::surroundings::{About, Surroundings};
-use crate::plugin::{CallFailure, CallOptions, HostServices, Instance, LoadedPlugin};
+use conjure_plugins::{CallFailure, CallOptions, HostServices, Instance, LoadedPlugin};
 
 /// Asks an instance for an operation outside any tool call.
 pub(crate) async fn ask<B: Serialize, R: DeserializeOwned>(

@@ -30,7 +30,6 @@ pub(crate) mod watching;
 mod working_dirs;
 
 pub use alone::Alone;
-pub(crate) use questions::waits as waits_for_somebody;
 pub use report::CallReport;
 pub use run::LiveOutput;
 pub use services::{Asker, Nobody};

@@ -10,9 +10,9 @@ use serde_json::{Map, Value};
 
 use super::lease::BackendLease;
 use super::snapshot::Target;
-use crate::plugin::{LoadedPlugin, PluginId};
-use crate::session::BackendSpec;
-use crate::skill_folders::LoadedFolder;
+use conjure_config::BackendSpec;
+use conjure_config::skill_folders::LoadedFolder;
+use conjure_plugins::{LoadedPlugin, PluginId};
 
 /// A tool with what runs it, before it has a public name.
 pub(super) struct Offer {

@@ -93,7 +93,7 @@ impl QuestionKind {
 }
 
 /// Whether an operation waits for somebody outside the host.
-pub(crate) fn waits(op: &str) -> bool {
+pub(super) fn waits_for_somebody(op: &str) -> bool {
     op == ASK || QuestionKind::of(op).is_some()
 }
 

@@ -23,7 +23,7 @@ use super::run::LiveOutput;
 use super::snapshot::Snapshot;
 use super::sources::Source;
 use super::surroundings::{About, Surroundings};
-use crate::plugin::{CallFailure, CallMeta, CallOptions, Emit, Instance, emit_channel};
+use conjure_plugins::{CallFailure, CallMeta, CallOptions, Emit, Instance, emit_channel};
 
 /// Time for a source to say what it has.
 const LISTING: Duration = Duration::from_secs(10);

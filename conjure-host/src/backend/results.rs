@@ -229,9 +229,9 @@ impl Output<'_> {
         let is_text = file.media_type.as_deref() == Some("text/plain") && file.id.is_none();
         let text = file.path.as_deref().filter(|_| is_text).and_then(|path| {
             let allowed = self.artifacts.contains(Path::new(path));
-            let small = crate::fs::size(path).is_ok_and(|size| size <= 16 * 1024 * 1024);
+            let small = conjure_config::fs::size(path).is_ok_and(|size| size <= 16 * 1024 * 1024);
             (allowed && small)
-                .then(|| crate::fs::read(path).ok())
+                .then(|| conjure_config::fs::read(path).ok())
                 .flatten()
         });
         match text {
@@ -305,7 +305,7 @@ pub(crate) fn fetch_with(
             if !written {
                 return Err("the backend wrote no file".to_owned());
             }
-            crate::fs::move_file(&crossing, &to).map_err(|error| error.to_string())
+            conjure_config::fs::move_file(&crossing, &to).map_err(|error| error.to_string())
         }
         .boxed()
     }))

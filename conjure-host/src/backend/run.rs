@@ -32,8 +32,8 @@ use super::snapshot::{Snapshot, Target};
 use super::surroundings::{About, Surroundings};
 use super::underway::{Failed, Ran, Underway, take, tool_result};
 use crate::artifacts::Artifacts;
-use crate::plugin::{CallFailure, CallOptions, Emit, Instance, emit_channel};
-use crate::session::TimeoutSpec;
+use conjure_config::TimeoutSpec;
+use conjure_plugins::{CallFailure, CallOptions, Emit, Instance, emit_channel};
 
 /// The most bytes of a request's buffer that a thread keeps for its next call in place.
 const KEPT: usize = 64 * 1024;
@@ -490,7 +490,7 @@ impl Runner<'_> {
             deadline: Some(deadline),
             sink: Some(sink),
             cancel: self.cancel.clone(),
-            meta: crate::plugin::CallMeta {
+            meta: conjure_plugins::CallMeta {
                 session: Some(Arc::clone(&self.around.session)),
                 call_id: Some(Arc::from(underway.call.call_id.as_str())),
                 turn_id: self.turn_id.cloned(),

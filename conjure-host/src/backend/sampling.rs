@@ -11,8 +11,8 @@ use conjure_core::request::ModelRequest;
 use conjure_core::turn::Input;
 use conjure_skill_sdk::protocol::{Sample, Sampled};
 
-use crate::provider::{Provider, ReplySink};
 use crate::session::{Internal, Reports};
+use conjure_providers::{Provider, ReplySink};
 
 /// Who answers: the session's provider and model, whichever they are now; nobody without a model.
 pub(crate) type Asked = Arc<ArcSwapOption<AskedModel>>;

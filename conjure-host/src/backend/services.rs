@@ -17,11 +17,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::questions::{ASK, Answerers, AskedBy, Client};
+use super::questions::{ASK, Answerers, AskedBy, Client, waits_for_somebody};
 use super::sampling::Asked;
 use crate::artifacts::Artifacts;
-use crate::auths::{Auths, MCP_SECRET};
-use crate::plugin::{CallMeta, HostServices, PluginId};
+use conjure_plugins::{CallMeta, HostServices, PluginId};
+use conjure_providers::auths::{Auths, MCP_SECRET};
 
 /// The host operations that this host serves.
 pub(crate) const SERVED: [&str; 14] = [
@@ -108,13 +108,14 @@ impl KeyValues {
         plugin: &str,
         change: impl FnOnce(&mut BTreeMap<String, Value>) -> Result<(R, bool), Fault>,
     ) -> Result<R, Fault> {
-        let path = self
-            .dir
-            .join(format!("{}.json", crate::artifacts::safe_name(plugin)));
+        let path = self.dir.join(format!(
+            "{}.json",
+            conjure_config::file_name::safe_name(plugin)
+        ));
         let failed = |error: std::io::Error| Fault::new(code::FAILED, error.to_string());
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if !open.contains_key(plugin) {
-            let values = match crate::fs::read(&path) {
+            let values = match conjure_config::fs::read(&path) {
                 Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
                     Fault::new(
                         code::FAILED,
@@ -131,8 +132,8 @@ impl KeyValues {
         let (result, changed) = change(values)?;
         if changed {
             let bytes = serde_json::to_vec(values).unwrap_or_default();
-            let written = crate::fs::create_private_dir(&self.dir)
-                .and_then(|()| crate::fs::write_atomic(&path, &bytes));
+            let written = conjure_config::fs::create_private_dir(&self.dir)
+                .and_then(|()| conjure_config::fs::write_atomic(&path, &bytes));
             if let Err(error) = written {
                 *values = before;
                 return Err(failed(error));
@@ -209,6 +210,10 @@ pub(crate) struct SessionServices {
 }
 
 impl HostServices for Services {
+    fn waits_for_somebody(&self, op: &str) -> bool {
+        waits_for_somebody(op)
+    }
+
     fn host(
         &self,
         plugin: &PluginId,
@@ -376,7 +381,7 @@ impl Answering {
                 let mut text = format!(
                     "the host has no secret `{name}`; its owner sets it as the environment \
                      variable {}{name}",
-                    crate::env::SECRET_PREFIX
+                    conjure_config::env::SECRET_PREFIX
                 );
                 if name.starts_with(MCP_SECRET) {
                     text.push_str(&format!(
@@ -430,7 +435,8 @@ impl Answering {
                     "the body's file is outside the session's directories",
                 ));
             };
-            builder = builder.body(crate::fs::read(path).map_err(|e| failed(e.to_string()))?);
+            builder =
+                builder.body(conjure_config::fs::read(path).map_err(|e| failed(e.to_string()))?);
         } else if let Some(body) = request.body {
             builder = builder.body(body);
         }
@@ -475,8 +481,8 @@ impl Answering {
             .as_ref()
             .map_or(&self.shared.temp, |s| &s.exchange_dir);
         let path = dir.join(format!("http-{}", uuid::Uuid::now_v7()));
-        crate::fs::create_private_dir(dir)
-            .and_then(|()| crate::fs::write_atomic(&path, bytes))
+        conjure_config::fs::create_private_dir(dir)
+            .and_then(|()| conjure_config::fs::write_atomic(&path, bytes))
             .map_err(|error| Fault::new(code::FAILED, error.to_string()))?;
         Ok(FileRef::at(path.display().to_string()))
     }

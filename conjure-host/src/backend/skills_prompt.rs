@@ -8,7 +8,7 @@ use conjure_core::routing::{RoutingTable, ToolName};
 use conjure_skill_sdk::protocol::op;
 
 use super::snapshot::Target;
-use crate::skill_folders::LoadedFolder;
+use conjure_config::skill_folders::LoadedFolder;
 
 /// What the model is told about the skill folders whose tools are in the table.
 pub(super) fn prompt(table: &RoutingTable, targets: &HashMap<Arc<str>, Target>) -> String {

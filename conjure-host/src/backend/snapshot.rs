@@ -10,7 +10,7 @@ use conjure_core::routing::{Route, RoutingTable};
 use super::lease::{BackendLease, SkillLease};
 use super::sources::Source;
 use super::working_dirs::WorkingDirs;
-use crate::skill_folders::LoadedFolder;
+use conjure_config::skill_folders::LoadedFolder;
 
 /// A routing table and the instances that run its calls. Never changes; whoever holds it is served
 /// by the versions that its table names.

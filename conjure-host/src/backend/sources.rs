@@ -8,7 +8,7 @@ use conjure_skill_sdk::protocol::{CatalogReply, Manifest};
 
 use super::lease::{BackendLease, SkillLease};
 use super::toolbox::{Kind, Toolbox};
-use crate::plugin::PluginId;
+use conjure_plugins::PluginId;
 
 /// One of them.
 #[derive(Clone)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use conjure_skill_sdk::protocol::ServedClient;
 use serde::Serialize;
 
-use crate::plugin::CallMeta;
+use conjure_plugins::CallMeta;
 
 /// What a request is expected to take beside the session's share.
 const EXPECTED: usize = 384;

@@ -23,10 +23,10 @@ use super::snapshot::{Snapshot, Target};
 use super::surroundings::Surroundings;
 use super::watching::{Changes, watch};
 use crate::artifacts::Fetch;
-use crate::plugin::{CallFailure, HostServices, LoadedPlugin, PluginId};
-use crate::session::BackendSpec;
 use crate::shared::Shared;
-use crate::skill_folders::{self, FolderError, LoadedFolder};
+use conjure_config::BackendSpec;
+use conjure_config::skill_folders::{self, FolderError, LoadedFolder};
+use conjure_plugins::{CallFailure, HostServices, LoadedPlugin, PluginId};
 
 /// Time for an instance to take note of its end.
 const SHUTDOWN: Duration = Duration::from_secs(2);

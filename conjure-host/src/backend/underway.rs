@@ -17,7 +17,6 @@ use serde_json::Value;
 use super::plain_words::plain_words;
 use super::results::Output;
 use crate::artifacts::Artifact;
-use crate::plugin;
 
 /// The most files that a call may tell of while it runs.
 const MOST_FILES: usize = 10_000;
@@ -83,9 +82,9 @@ impl Underway<'_> {
     }
 
     /// The same, when its plugin failed.
-    pub(super) fn plugin_failed(&self, error: &plugin::CallFailure) -> Failed {
+    pub(super) fn plugin_failed(&self, error: &conjure_plugins::CallFailure) -> Failed {
         use CallFailureKind as Kind;
-        use plugin::CallFailure as Error;
+        use conjure_plugins::CallFailure as Error;
         let said = error.to_string();
         let said = plain_words(&said);
         let said = said.as_ref();

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::surroundings::{About, Surroundings};
-use crate::plugin::{CallOptions, Emit, Instance, emit_channel};
+use conjure_plugins::{CallOptions, Emit, Instance, emit_channel};
 
 /// Changes that may wait; of more the oldest are forgotten, and a catalog is asked for anyway.
 const WAITING: usize = 256;

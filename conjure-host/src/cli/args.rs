@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use conjure_config::AuthRef;
+use conjure_config::{BackendSpec, PolicySpec, SessionSpec};
 use conjure_core::routing::Pattern;
 use conjure_core::wire::{Dialect, Wire};
-use conjure_host::auths::{AuthRef, Auths};
-use conjure_host::plugin::SearchPath;
-use conjure_host::session::{BackendSpec, PolicySpec, SessionSpec};
-use conjure_host::store::Store;
 use conjure_host::{Host, HostBuilder, env};
+use conjure_plugins::SearchPath;
+use conjure_providers::auths::Auths;
+use conjure_store::Store;
 
 use super::exit::Failure;
 use super::output;
@@ -42,12 +43,12 @@ impl Global {
 
     /// The database.
     pub(crate) async fn store(&self) -> Result<Store, Failure> {
-        Ok(conjure_host::store::open(&self.data_dir()).await?)
+        Ok(conjure_store::open(&self.data_dir()).await?)
     }
 
     /// The saved auths.
     pub(crate) fn auths(&self) -> Auths {
-        Auths::at(env::keys(self.data_dir()))
+        Auths::at(conjure_providers::auths::Keys::from_env(self.data_dir()))
     }
 
     /// Where plugins are looked for, in this order.
@@ -264,7 +265,7 @@ impl SessionArgs {
 
 /// What the person named must be there; what the host makes is the host's own affair.
 fn check_dir(dir: &Path) -> Result<(), Failure> {
-    let reason = match conjure_host::fs::is_dir(dir) {
+    let reason = match conjure_config::fs::is_dir(dir) {
         Ok(true) => return Ok(()),
         Ok(false) => "it is no directory".to_owned(),
         Err(error) => error.to_string(),

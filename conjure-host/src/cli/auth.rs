@@ -1,10 +1,12 @@
 //! `conjure auth`: the credentials that are saved.
 
 use clap::Subcommand;
-use conjure_host::auths::{AuthError, AuthKind, AuthName, AuthRef, Credential, KeyError, NewAuth};
-use conjure_host::provider::HttpProvider;
-use conjure_host::session::SessionSpec;
-use conjure_host::store::SavedAuth;
+use conjure_config::AuthRef;
+use conjure_config::SessionSpec;
+use conjure_host::session::SessionError;
+use conjure_providers::HttpProvider;
+use conjure_providers::auths::{AuthError, AuthKind, Credential, KeyError, NewAuth};
+use conjure_store::SavedAuth;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -196,7 +198,10 @@ async fn test(global: &Global, auth: &AuthRef) -> Result<Exit, Failure> {
     };
     let spec = global.auths().open(spec).await?;
     let name = spec.provider.clone().unwrap_or_default();
-    let answer = HttpProvider::of(&name, &spec)?.models().await;
+    let answer = HttpProvider::of(&name, &spec)
+        .map_err(SessionError::from)?
+        .models()
+        .await;
     if global.json {
         let (models, error) = match &answer {
             Ok(models) => (Some(models.len()), None),
@@ -239,7 +244,7 @@ fn told(global: &Global, auth: &SavedAuth, what: &str) {
     if global.json {
         output::json(&described(auth));
     } else {
-        line(format_args!("{} {what}", AuthName::of(auth)));
+        line(format_args!("{} {what}", auth.full_name()));
     }
 }
 

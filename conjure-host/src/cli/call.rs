@@ -10,7 +10,7 @@ use super::args::Global;
 use super::exit::{Exit, Failure};
 use super::output;
 use super::signals::Signals;
-use conjure_host::session::SessionSpec;
+use conjure_config::SessionSpec;
 
 /// Calls one tool and prints its result: of all backends of a session file; without one, of the
 /// native skills, and with `--executor` its command tools too, for the skill folders named with

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Subcommand, ValueEnum};
-use conjure_host::auths::AuthRef;
-use conjure_host::store::{self, Store};
+use conjure_config::AuthRef;
+use conjure_store::Store;
 use serde_json::json;
 
 use super::args::Global;
@@ -173,7 +173,7 @@ async fn check(global: &Global) -> Result<Exit, Failure> {
 
 async fn roll_back(global: &Global, yes: bool) -> Result<Exit, Failure> {
     let data_dir = global.data_dir();
-    let place = store::place(&data_dir)?;
+    let place = conjure_store::place(&data_dir)?;
     if !yes {
         aside(format_args!(
             "This puts the newest backup in the place of {place}. What was written since it was made \
@@ -188,7 +188,7 @@ async fn roll_back(global: &Global, yes: bool) -> Result<Exit, Failure> {
             return Ok(Exit::Interrupted);
         }
     }
-    let from = Store::roll_back(&place, &store::options(&place, &data_dir)).await?;
+    let from = Store::roll_back(&place, &conjure_store::options(&place, &data_dir)).await?;
     if global.json {
         output::json(&json!({ "restored": from }));
     } else {

@@ -7,9 +7,9 @@
 
 use std::collections::BTreeMap;
 
-use conjure_host::auths::{AuthError, AuthKind, AuthName, AuthRef, Auths, Credential, NewAuth};
-use conjure_host::env;
-use conjure_host::store::{Maestro, MaestroAuth, MaestroChoices, MaestroReport, MaestroSecret};
+use conjure_config::{AuthName, AuthRef};
+use conjure_providers::auths::{AuthError, AuthKind, Auths, Credential, NewAuth};
+use conjure_store::{Maestro, MaestroAuth, MaestroChoices, MaestroReport, MaestroSecret};
 use jiff::Timestamp;
 use secrecy::SecretString;
 use serde::Serialize;
@@ -31,7 +31,10 @@ pub(crate) struct Import {
 pub(crate) async fn run(global: &Global, import: Import) -> Result<Exit, Failure> {
     let maestro = Maestro::read(&SecretString::from(import.url)).await?;
     let store = global.store().await?;
-    let auths = Auths::over(store.clone(), env::keys(global.data_dir()));
+    let auths = Auths::over(
+        store.clone(),
+        conjure_providers::auths::Keys::from_env(global.data_dir()),
+    );
     let fallback = match &import.auth {
         Some(auth) => Some(auths.find(auth, None).await?.id),
         None => None,
@@ -119,7 +122,7 @@ impl Taken {
                 kind: kind.to_string(),
                 name: their.name.clone(),
             };
-            if let Some(known) = here.iter().find(|auth| AuthName::of(auth) == name) {
+            if let Some(known) = here.iter().find(|auth| auth.full_name() == name) {
                 self.ids.insert(their.id.clone(), known.id.clone());
                 self.known.push(name);
                 continue;
@@ -298,8 +301,8 @@ fn notes(report: &MaestroReport, taken: &Taken) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use conjure_host::auths::Keys;
-    use conjure_host::store::{Options, Place, Session, Store};
+    use conjure_providers::auths::Keys;
+    use conjure_store::{Options, Place, Session, Store};
     use serde_json::json;
 
     use super::*;

@@ -74,8 +74,8 @@ fn own_dockerfile(data_dir: &Path) -> Result<PathBuf, Failure> {
     let file = dir.join("Dockerfile");
     let failed = |error: std::io::Error| Failure::host(error.to_string());
     if !file.exists() {
-        conjure_host::fs::create_dir_all(&dir).map_err(failed)?;
-        conjure_host::fs::write_atomic(&file, DOCKERFILE.as_bytes()).map_err(failed)?;
+        conjure_config::fs::create_dir_all(&dir).map_err(failed)?;
+        conjure_config::fs::write_atomic(&file, DOCKERFILE.as_bytes()).map_err(failed)?;
     }
     Ok(file)
 }
@@ -94,7 +94,7 @@ fn made(build: &Build, file: &Path) -> Result<String, Failure> {
         let shown = program.to_string_lossy().into_owned();
         // What it says on the way is progress: stdout is for the answer.
         let mut builder = Command::new(&program);
-        conjure_host::env::keep_from(&mut builder);
+        conjure_config::env::keep_from(&mut builder);
         let done = builder
             .args(["build", "--tag", &build.image, "--file"])
             .arg(file)

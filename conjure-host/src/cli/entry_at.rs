@@ -3,7 +3,7 @@
 
 use conjure_core::chat::Content;
 use conjure_core::log::{Entry, EntryBody};
-use conjure_host::store::{Log as _, Store, ThreadId};
+use conjure_store::{Log as _, Store, ThreadId};
 
 use super::exit::Failure;
 use super::output::clean;

@@ -1,7 +1,8 @@
 //! How the program ends.
 
-use conjure_host::session::{ChatError, CompactError, SessionError, SpecError};
-use conjure_host::store::StoreError;
+use conjure_config::SpecError;
+use conjure_host::session::{ChatError, CompactError, SessionError};
+use conjure_store::StoreError;
 
 /// The exit codes, as `conjure --help` documents them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
+use conjure_config::fs;
 use conjure_host::artifacts::Artifact;
-use conjure_host::fs;
 use serde_json::json;
 
 use super::args::{Global, SessionArgs};

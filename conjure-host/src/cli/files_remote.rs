@@ -1,7 +1,7 @@
 //! `conjure files remote`: files that Anthropic keeps.
 
 use clap::Subcommand;
-use conjure_host::provider::RemoteFile;
+use conjure_providers::RemoteFile;
 use serde_json::json;
 
 use super::args::Global;

@@ -5,8 +5,8 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use conjure_config::SessionSpec;
 use conjure_host::mcp_import::{Import, is_bundle, read, read_bundle};
-use conjure_host::session::SessionSpec;
 use serde_json::json;
 
 use super::args::Global;
@@ -45,7 +45,7 @@ pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, Failure> {
     let toml = match &args.write {
         Some(path) => {
             let before = if path.exists() {
-                let text = conjure_host::fs::read_to_string(path);
+                let text = conjure_config::fs::read_to_string(path);
                 text.map_err(|error| Failure::usage(error.to_string()))?
             } else {
                 String::new()
@@ -53,7 +53,7 @@ pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, Failure> {
             let after = added(&before, &import).map_err(|why| {
                 Failure::usage(format!("{} is left as it is: {why}", path.display()))
             })?;
-            conjure_host::fs::write_atomic(path, after.as_bytes())
+            conjure_config::fs::write_atomic(path, after.as_bytes())
                 .map_err(|error| Failure::host(error.to_string()))?;
             None
         }
@@ -85,7 +85,7 @@ fn source(args: &Args) -> Result<(Vec<u8>, String), Failure> {
         read.map_err(|error| Failure::usage(format!("standard input: {error}")))?;
         return Ok((bytes, "standard input".to_owned()));
     }
-    let bytes = conjure_host::fs::read(path);
+    let bytes = conjure_config::fs::read(path);
     let bytes = bytes.map_err(|error| Failure::usage(error.to_string()))?;
     Ok((bytes, path.display().to_string()))
 }
@@ -133,7 +133,7 @@ fn tell(global: &Global, import: &Import, toml: Option<&str>, written: Option<&P
     if global.json {
         let secrets = import.secrets.iter().map(|secret| {
             json!({
-                "secret": secret.name, "what": secret.what, "variable": secret.variable(),
+                "secret": secret.name, "what": secret.what, "variable": conjure_config::env::secret_variable(&secret.name),
                 "from": secret.from,
             })
         });
@@ -165,7 +165,7 @@ fn tell(global: &Global, import: &Import, toml: Option<&str>, written: Option<&P
             let value = secret.from.as_ref().map(|from| format!("\"${from}\""));
             aside(format_args!(
                 "  export {}={}  # {}",
-                secret.variable(),
+                conjure_config::env::secret_variable(&secret.name),
                 value.unwrap_or_else(|| "…".to_owned()),
                 clean(&secret.what)
             ));

@@ -145,7 +145,7 @@ fn open(url: &str) -> bool {
         return false;
     };
     let mut opener = Command::new(opener);
-    conjure_host::env::keep_from(&mut opener);
+    conjure_config::env::keep_from(&mut opener);
     let started = opener
         .arg(url)
         .stdin(Stdio::null())

@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use conjure_config::SessionSpec;
+use conjure_config::platform::take_streams;
 use conjure_core::routing::Pattern;
 use conjure_host::mcp_server::{HttpAccess, McpOptions, McpServer, MetaTools, ServeError};
-use conjure_host::platform::take_streams;
-use conjure_host::session::SessionSpec;
 use conjure_host::{Host, user_token_file};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;

@@ -4,11 +4,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use conjure_config::{BackendSpec, SessionSpec};
 use conjure_host::Host;
 use conjure_host::backend::{Alone, Asker};
 pub(super) use conjure_host::mcp_status::KIND;
 use conjure_host::mcp_status::StatusError;
-use conjure_host::session::{BackendSpec, SessionSpec};
 use serde_json::{Map, Value, json};
 
 use super::args::{Global, current_dir};

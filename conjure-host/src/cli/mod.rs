@@ -224,7 +224,7 @@ enum Verb {
 /// Parses the command line and does what it says.
 pub(crate) fn main() -> Exit {
     // First of all, while there is one thread: what is started must find no key.
-    conjure_host::env::take_secrets();
+    conjure_config::env::take_secrets();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -239,7 +239,7 @@ pub(crate) fn main() -> Exit {
     };
     let telemetry = conjure_host::telemetry::start();
     // Before a key is read: commands of the model run as the same user.
-    conjure_host::platform::deny_inspection();
+    conjure_config::platform::deny_inspection();
     let json = cli.global.json;
     let done = cli.run();
     telemetry.end();
@@ -258,7 +258,7 @@ impl Cli {
     fn run(self) -> Result<Exit, Failure> {
         let Self { global, verb } = self;
         if !matches!(verb, Verb::Completions(_) | Verb::Wire(_)) {
-            conjure_host::platform::check_own_dir(&global.data_dir())
+            conjure_config::platform::check_own_dir(&global.data_dir())
                 .map_err(|error| Failure::usage(error.to_string()))?;
         }
         match verb {

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use conjure_host::auths::AuthRef;
-use conjure_host::provider::{HttpProvider, KNOWN, ListedModel, ModelBook, ModelFacts};
-use conjure_host::session::SessionSpec;
+use conjure_config::AuthRef;
+use conjure_config::SessionSpec;
+use conjure_host::session::SessionError;
+use conjure_providers::{HttpProvider, KNOWN, ListedModel, ModelBook, ModelFacts};
 use serde::Serialize;
 
 use super::args::Global;
@@ -83,7 +84,11 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
                 spec.provider = Some(name.clone());
                 spec.base_url.clone_from(&args.base_url);
             }
-            match HttpProvider::of(&name, &spec)?.models().await {
+            match HttpProvider::of(&name, &spec)
+                .map_err(SessionError::from)?
+                .models()
+                .await
+            {
                 Ok(listed) => listed,
                 Err(error) => {
                     failed = true;

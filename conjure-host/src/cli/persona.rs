@@ -1,7 +1,7 @@
 //! `conjure persona`: who the model is to be, kept under a name and a version.
 
 use clap::Subcommand;
-use conjure_host::store::{Persona, Store};
+use conjure_store::{Persona, Store};
 use serde_json::{Value, json};
 
 use super::args::Global;

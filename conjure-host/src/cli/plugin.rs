@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::Subcommand;
 use conjure_host::describe::{failed_json, loaded_json, state};
-use conjure_host::plugin::{LoadedPlugin, Loader, LoaderOptions, PluginFile, Snapshot, Store};
+use conjure_plugins::{LoadedPlugin, Loader, LoaderOptions, PluginFile, Snapshot, Store};
 use conjure_skill_sdk::protocol::{Create, Manifest};
 use serde_json::{Value, json};
 
@@ -303,7 +303,7 @@ async fn check(global: &Global, path: &Path) -> Result<Exit, Failure> {
 }
 
 async fn try_instance(plugin: &Arc<LoadedPlugin>, create: &Create) -> Result<(), String> {
-    let services = Arc::new(conjure_host::plugin::NoServices);
+    let services = Arc::new(conjure_plugins::NoServices);
     let instance = plugin
         .create(create, services)
         .await

@@ -48,7 +48,7 @@ pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, Failure> {
         .path
         .clone()
         .unwrap_or_else(|| PathBuf::from(&args.name));
-    if conjure_host::fs::entries(&dir).is_ok_and(|entries| !entries.is_empty()) {
+    if conjure_config::fs::entries(&dir).is_ok_and(|entries| !entries.is_empty()) {
         return Err(Failure::usage(format!(
             "`{}` is there already and not empty; name another place with `--path`",
             dir.display()
@@ -79,8 +79,8 @@ pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, Failure> {
     ];
     for (name, text) in &files {
         let path = dir.join(name);
-        let written = conjure_host::fs::create_dir_all(path.parent().unwrap_or(&dir))
-            .and_then(|()| conjure_host::fs::write(&path, text));
+        let written = conjure_config::fs::create_dir_all(path.parent().unwrap_or(&dir))
+            .and_then(|()| conjure_config::fs::write(&path, text));
         written.map_err(|error| Failure::host(error.to_string()))?;
     }
     let library = library(&args.name);

@@ -1,9 +1,10 @@
 //! `conjure policy check`: what could ask a person, told before a run.
 
+use conjure_config::PolicySpec;
 use conjure_core::routing::{Decision, Outlook, Rule};
 use conjure_host::describe::server_tools_json;
 use conjure_host::outlook::Outlooks;
-use conjure_host::session::{PolicySpec, ServerTool};
+use conjure_host::session::ServerTool;
 use serde_json::{Value, json};
 
 use super::args::{Global, SessionArgs};

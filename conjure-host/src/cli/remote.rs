@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use conjure_host::provider::{HttpProvider, ProviderError};
-use conjure_host::session::SessionSpec;
+use conjure_config::SessionSpec;
+use conjure_host::session::SessionError;
+use conjure_providers::{HttpProvider, ProviderError};
 use serde_json::json;
 
 use super::args::Global;
@@ -35,7 +36,7 @@ impl Place {
             spec.provider = Some(self.provider.clone());
             spec.base_url.clone_from(&self.base_url);
         }
-        Ok(HttpProvider::of(&self.provider, &spec)?)
+        Ok(HttpProvider::of(&self.provider, &spec).map_err(SessionError::from)?)
     }
 }
 

@@ -4,10 +4,10 @@ use std::io::{IsTerminal as _, Read as _};
 use std::sync::Arc;
 
 use conjure_core::log::Outcome;
-use conjure_host::auths::Auths;
+use conjure_host::Host;
 use conjure_host::session::{Answer, ApprovalMode, ChatError, Session, SessionError, Subscription};
-use conjure_host::store::ThreadId;
-use conjure_host::{Host, env};
+use conjure_providers::auths::Auths;
+use conjure_store::ThreadId;
 use serde_json::json;
 
 use super::args::{Global, SessionArgs};
@@ -131,7 +131,10 @@ pub(crate) async fn open(
     let store = global.store().await?;
     let host = global
         .host()
-        .auths(Auths::over(store.clone(), env::keys(global.data_dir())))
+        .auths(Auths::over(
+            store.clone(),
+            conjure_providers::auths::Keys::from_env(global.data_dir()),
+        ))
         .log(store)
         .asker(Terminal)
         .watch(true)

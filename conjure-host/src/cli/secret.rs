@@ -3,7 +3,7 @@
 
 use std::io::{IsTerminal as _, Read as _};
 
-use conjure_host::auths::AuthKind;
+use conjure_providers::auths::AuthKind;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use secrecy::SecretString;
 

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use conjure_host::api::{Api, ApiError, ApiOptions, HttpAccess};
-use conjure_host::auths::Auths;
 use conjure_host::client::{Announced, Server};
 use conjure_host::manager::Manager;
 use conjure_host::{env, fs, user_token_file};
+use conjure_providers::auths::Auths;
 use secrecy::SecretString;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -93,7 +93,10 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
     let server = signals
         .unless(async {
             let store = global.store().await?;
-            let auths = Auths::over(store.clone(), env::keys(global.data_dir()));
+            let auths = Auths::over(
+                store.clone(),
+                conjure_providers::auths::Keys::from_env(global.data_dir()),
+            );
             let host = global.host().log(store.clone()).auths(auths.clone());
             let host = host.watch(true).build().await;
             let host = host.map_err(|error| Failure::host(error.to_string()))?;

@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use conjure_config::SessionSpec;
 use conjure_core::turn::When;
 use conjure_host::manager::{
     Chat, NewSession, PersonaCopy, SessionPatch, SessionView, ThreadChoice,
 };
-use conjure_host::session::SessionSpec;
 use serde_json::{Map, Value, json};
 
 use super::args::{Global, current_dir};
@@ -343,7 +343,7 @@ impl Settings {
 /// A text, or what is in the file `@FILE`.
 pub(super) fn text_of(text: &str) -> Result<String, Failure> {
     match text.strip_prefix('@') {
-        Some(file) => conjure_host::fs::read_to_string(Path::new(file))
+        Some(file) => conjure_config::fs::read_to_string(Path::new(file))
             .map_err(|error| Failure::usage(error.to_string())),
         None => Ok(text.to_owned()),
     }

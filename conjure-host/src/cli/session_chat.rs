@@ -2,10 +2,10 @@
 
 use std::io::IsTerminal as _;
 
+use conjure_config::PolicySpec;
 use conjure_core::turn::When;
 use conjure_host::manager::{SessionPatch, TurnTerms};
-use conjure_host::session::PolicySpec;
-use conjure_host::store::ThreadId;
+use conjure_store::ThreadId;
 
 use super::args::Global;
 use super::chat::{Lines, compacted_words};

@@ -7,8 +7,8 @@ use conjure_core::chat::{CallAnnounced, Event, EventId, QuestionAsked};
 use conjure_host::artifacts::Artifact;
 use conjure_host::backend::Asker as _;
 use conjure_host::manager::{Scope, TurnTerms};
-use conjure_host::store::{Run, ThreadId};
 use conjure_skill_sdk::protocol::Elicit;
+use conjure_store::{Run, ThreadId};
 
 use super::exit::Failure;
 use super::output::{self, BOLD, RESET, YELLOW, aside, clean};

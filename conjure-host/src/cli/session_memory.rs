@@ -108,10 +108,10 @@ fn edited(before: &Map<String, Value>) -> Result<Option<Map<String, Value>>, Fai
         .tempdir()
         .map_err(|error| host(&error))?;
     let file = dir.path().join("memory.md");
-    conjure_host::fs::write(&file, &text).map_err(|error| host(&error))?;
+    conjure_config::fs::write(&file, &text).map_err(|error| host(&error))?;
     // An editor may be written with its arguments.
     let mut shell = Command::new("/bin/sh");
-    conjure_host::env::keep_from(&mut shell);
+    conjure_config::env::keep_from(&mut shell);
     let status = shell
         .args(["-c", "exec $0 \"$1\""])
         .arg(&editor)
@@ -123,7 +123,7 @@ fn edited(before: &Map<String, Value>) -> Result<Option<Map<String, Value>>, Fai
             "the editor did not end well; nothing changed",
         ));
     }
-    let after = conjure_host::fs::read_to_string(&file).map_err(|error| host(&error))?;
+    let after = conjure_config::fs::read_to_string(&file).map_err(|error| host(&error))?;
     Ok((after != text).then(|| match after.trim() {
         "" => Map::new(),
         _ => memory(&after),

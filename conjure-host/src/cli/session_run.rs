@@ -2,10 +2,10 @@
 
 use std::io::IsTerminal as _;
 
+use conjure_config::PolicySpec;
 use conjure_core::chat::Event;
 use conjure_host::manager::TurnTerms;
-use conjure_host::session::PolicySpec;
-use conjure_host::store::{Run, RunState};
+use conjure_store::{Run, RunState};
 use serde_json::json;
 
 use super::args::Global;

@@ -1,6 +1,6 @@
 //! `conjure session turns`: what became of a session's turns.
 
-use conjure_host::store::Run;
+use conjure_store::Run;
 use serde_json::{Value, json};
 
 use super::args::Global;

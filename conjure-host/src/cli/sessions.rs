@@ -5,16 +5,15 @@ use std::time::Duration;
 
 use conjure_core::chat::{EventId, Message};
 use conjure_core::turn::{Decision, When};
-use conjure_host::auths::{AuthError, Auths};
 use conjure_host::client::{Server, ServerError, ServerEvents};
-use conjure_host::env;
 use conjure_host::manager::{
     Approval, Chat, EventStream, Manager, ManagerError, Options, Question, QuestionReply,
     RemoteErrorKind, Scope, SessionPatch, SessionView, TurnRequest, TurnTerms,
 };
 use conjure_host::session::Stamped;
-use conjure_host::store::{Run, ThreadId};
+use conjure_providers::auths::{AuthError, Auths};
 use conjure_skill_sdk::protocol::Elicited;
+use conjure_store::{Run, ThreadId};
 
 use super::args::Global;
 use super::exit::{Exit, Failure};
@@ -61,7 +60,10 @@ impl Sessions {
         let store = global.store().await?;
         let host = global
             .host()
-            .auths(Auths::over(store.clone(), env::keys(global.data_dir())))
+            .auths(Auths::over(
+                store.clone(),
+                conjure_providers::auths::Keys::from_env(global.data_dir()),
+            ))
             .log(store.clone())
             .asker(Terminal)
             .watch(true)

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
+use conjure_config::project_trust::{ProjectSkills, Standing, TrustError, TrustedProjects};
+use conjure_config::skill_folders::{self, Discovered, FolderError, LoadedFolder};
 use conjure_core::skill_folder::discovery::{Found, Scope};
 use conjure_core::skill_folder::{
     Diagnostic, Severity, SkillFolder, validate_strict, validate_upload,
 };
-use conjure_host::project_trust::{ProjectSkills, Standing, TrustError, TrustedProjects};
-use conjure_host::skill_folders::{self, Discovered, FolderError, LoadedFolder};
 use conjure_host::{env, fs};
 use serde_json::{Value, json};
 

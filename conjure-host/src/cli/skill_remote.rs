@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
+use conjure_config::fs;
 use conjure_core::skill_folder::{Severity, validate_upload};
 use conjure_host::artifacts::safe_name;
-use conjure_host::fs;
-use conjure_host::provider::{HttpProvider, ProviderError, RemoteSkill, SkillUpload};
+use conjure_providers::{HttpProvider, ProviderError, RemoteSkill, SkillUpload};
 use serde_json::json;
 
 use super::args::{Global, shown};

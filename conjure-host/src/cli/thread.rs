@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use conjure_core::cost::{Average, ThreadCost, TurnCost};
 use conjure_host::Host;
-use conjure_host::store::ThreadId;
+use conjure_store::ThreadId;
 
 use super::args::Global;
 use super::exit::{Exit, Failure};

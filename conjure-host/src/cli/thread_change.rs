@@ -1,7 +1,7 @@
 //! `conjure thread fork | rename | clear`.
 
 use conjure_host::client::Server;
-use conjure_host::store::{Store, Thread, ThreadId};
+use conjure_store::{Store, Thread, ThreadId};
 use serde_json::json;
 
 use super::args::Global;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use conjure_core::switch::{CacheFate, Fate, Modality, PartKind, SwitchReport};
-use conjure_host::provider::ModelBook;
+use conjure_providers::ModelBook;
 use serde_json::json;
 
 use super::args::{Global, SessionArgs};

@@ -1,7 +1,7 @@
 //! `conjure thread list`: the threads that there are.
 
 use conjure_core::chat::Usage;
-use conjure_host::store::{Cursor, Thread, ThreadId};
+use conjure_store::{Cursor, Thread, ThreadId};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 

@@ -3,8 +3,8 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use conjure_host::fs;
-use conjure_host::store::{Log as _, ThreadId, json_lines};
+use conjure_config::fs;
+use conjure_store::{Log as _, ThreadId, json_lines};
 use serde_json::json;
 
 use super::args::{Global, SessionArgs};

@@ -83,7 +83,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
 pub(crate) fn input(file: Option<&PathBuf>) -> Result<Box<dyn Read>, Failure> {
     match file {
         Some(path) if path.as_os_str() != "-" => {
-            let file = conjure_host::fs::open(path);
+            let file = conjure_config::fs::open(path);
             Ok(Box::new(file.map_err(|error| {
                 Failure::usage(format!("the input cannot be read: {error}"))
             })?))

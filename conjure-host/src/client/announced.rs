@@ -28,32 +28,32 @@ impl Announced {
     /// # Errors
     /// The file system's.
     pub fn new(data_dir: &Path, address: SocketAddr) -> std::io::Result<Option<Self>> {
-        crate::fs::create_private_dir(data_dir)?;
+        conjure_config::fs::create_private_dir(data_dir)?;
         let Some(lock) = locked(data_dir)? else {
             return Ok(None);
         };
         let place = data_dir.join(PLACE);
         let text = json!({ "url": url(address) }).to_string();
-        crate::fs::write_atomic(&place, text.as_bytes())?;
+        conjure_config::fs::write_atomic(&place, text.as_bytes())?;
         Ok(Some(Self { place, _lock: lock }))
     }
 }
 
 impl Drop for Announced {
     fn drop(&mut self) {
-        crate::fs::remove_file(&self.place);
+        conjure_config::fs::remove_file(&self.place);
     }
 }
 
 impl Server {
     /// The server that runs for a directory of data; nothing where none does.
     pub fn find(data_dir: &Path) -> Option<Self> {
-        let lock = crate::fs::open(data_dir.join(LOCK)).ok()?;
+        let lock = conjure_config::fs::open(data_dir.join(LOCK)).ok()?;
         if flock(&lock, FlockOperation::NonBlockingLockShared).is_ok() {
             // Nobody holds it; the file was left behind.
             return None;
         }
-        let text = crate::fs::read_to_string(data_dir.join(PLACE)).ok()?;
+        let text = conjure_config::fs::read_to_string(data_dir.join(PLACE)).ok()?;
         let said: Value = serde_json::from_str(&text).ok()?;
         let token = read_user_token(&user_token_file(data_dir)).ok()?;
         Self::new(said.get("url")?.as_str()?.to_owned(), token)
@@ -63,11 +63,11 @@ impl Server {
 /// The lock, unless somebody has it.
 fn locked(data_dir: &Path) -> std::io::Result<Option<File>> {
     let path = data_dir.join(LOCK);
-    match crate::fs::create_new(&path) {
+    match conjure_config::fs::create_new(&path) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
-    let file = crate::fs::open(&path)?;
+    let file = conjure_config::fs::open(&path)?;
     let is_free = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
     Ok(is_free.then_some(file))
 }

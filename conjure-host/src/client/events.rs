@@ -12,7 +12,7 @@ use reqwest::Method;
 
 use super::{Server, ServerError, refused};
 use crate::session::Stamped;
-use crate::store::ThreadId;
+use conjure_store::ThreadId;
 
 /// The most bytes of one event.
 const MOST: usize = 64 * 1024 * 1024;

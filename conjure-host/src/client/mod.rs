@@ -18,7 +18,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::manager::{Chat, SessionPatch, TurnTerms};
-use crate::store::ThreadId;
+use conjure_store::ThreadId;
 
 pub use announced::Announced;
 pub(crate) use announced::url;

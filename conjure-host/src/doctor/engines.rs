@@ -46,7 +46,7 @@ pub(super) async fn look(host: &Host) -> Vec<Finding> {
 
 /// Where engines are, as the backend looks for them.
 fn addresses() -> Vec<String> {
-    if let Some(address) = crate::env::var("DOCKER_HOST") {
+    if let Some(address) = conjure_config::env::var("DOCKER_HOST") {
         return vec![address];
     }
     let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);

@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::Finding;
 use crate::host::Host;
-use crate::session::BackendSpec;
-use crate::store::{Store, StoreError};
+use conjure_config::BackendSpec;
+use conjure_store::{Store, StoreError};
 
 /// The backend that they run under.
 const BACKEND: &str = "mcp";

@@ -7,9 +7,9 @@ mod sessions;
 
 use serde::Serialize;
 
-use crate::auths::{AuthName, Auths};
 use crate::host::Host;
-use crate::store::Store;
+use conjure_providers::auths::Auths;
+use conjure_store::Store;
 
 /// What is known of one thing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -113,7 +113,7 @@ async fn keys(auths: &Auths) -> Vec<Finding> {
     };
     let mut findings = Vec::new();
     for auth in saved {
-        let name = AuthName::of(&auth).to_string();
+        let name = auth.full_name().to_string();
         let finding = Finding::well("auth", &name, "can be read");
         findings.push(match auths.open_one(auth).await {
             Ok(_) => finding,

@@ -2,7 +2,7 @@
 
 use super::Finding;
 use crate::host::Host;
-use crate::store::{SavedAuth, Session, Store, StoreError};
+use conjure_store::{SavedAuth, Session, Store, StoreError};
 
 /// Sessions that are read at once.
 const PAGE: u64 = 200;
@@ -49,7 +49,7 @@ async fn one(host: &Host, store: &Store, session: &Session) -> Finding {
             set("--auth NAME"),
         );
     }
-    if !crate::fs::is_dir(std::path::Path::new(&session.working_dir)).unwrap_or_default() {
+    if !conjure_config::fs::is_dir(std::path::Path::new(&session.working_dir)).unwrap_or_default() {
         return finding.ill(
             format!("its working directory {} is not there", session.working_dir),
             set("--working-dir DIR"),

@@ -51,7 +51,7 @@ pub fn user_token_file(data_dir: &Path) -> PathBuf {
 /// # Errors
 /// [`UserTokenError`].
 pub fn user_token(data_dir: &Path) -> Result<SecretString, UserTokenError> {
-    crate::fs::create_private_dir(data_dir)?;
+    conjure_config::fs::create_private_dir(data_dir)?;
     let path = user_token_file(data_dir);
     match read(&path) {
         Err(UserTokenError::Io(error)) if error.kind() == ErrorKind::NotFound => {}
@@ -59,7 +59,8 @@ pub fn user_token(data_dir: &Path) -> Result<SecretString, UserTokenError> {
     }
     // Two random ids of version 4 have 244 random bits.
     let token = [uuid::Uuid::new_v4(), uuid::Uuid::new_v4()].map(|half| half.simple().to_string());
-    let made = crate::fs::write_new_private(&path, format!("{}\n", token.concat()).as_bytes());
+    let made =
+        conjure_config::fs::write_new_private(&path, format!("{}\n", token.concat()).as_bytes());
     match made {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error.into()),
         _ => read(&path),
@@ -68,12 +69,12 @@ pub fn user_token(data_dir: &Path) -> Result<SecretString, UserTokenError> {
 
 /// The user's token, where there is one.
 pub(crate) fn read(path: &Path) -> Result<SecretString, UserTokenError> {
-    if !crate::fs::is_private(path)? {
+    if !conjure_config::fs::is_private(path)? {
         return Err(UserTokenError::NotPrivate {
             path: path.to_owned(),
         });
     }
-    let text = crate::fs::read_to_string(path)?;
+    let text = conjure_config::fs::read_to_string(path)?;
     let token = text.trim();
     if token.len() < SHORTEST {
         return Err(UserTokenError::NoToken {

@@ -8,7 +8,7 @@ use tokio::sync::broadcast;
 
 use super::lock;
 use super::view::SessionState;
-use crate::store::ThreadId;
+use conjure_store::ThreadId;
 
 /// Changes that a slow follower may miss before it has to look again.
 const KEPT: usize = 1024;

@@ -1,9 +1,10 @@
 //! What goes wrong with saved sessions.
 
 use super::remote::{RemoteError, RemoteErrorKind};
-use crate::auths::AuthError;
-use crate::session::{CompactError, SessionError, SpecError};
-use crate::store::StoreError;
+use crate::session::{CompactError, SessionError};
+use conjure_config::SpecError;
+use conjure_providers::auths::AuthError;
+use conjure_store::StoreError;
 
 /// Why nothing came of what was asked.
 #[derive(Debug, thiserror::Error)]

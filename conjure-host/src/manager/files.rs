@@ -8,8 +8,9 @@ use tokio::time::Instant;
 use super::opening::AGAIN;
 use super::{Manager, ManagerError, lock};
 use crate::artifacts::FileError;
-use crate::session::{SessionError, SessionSpec};
-use crate::store::{RunsOf, Session as Row, StoreError, ThreadId};
+use crate::session::SessionError;
+use conjure_config::SessionSpec;
+use conjure_store::{RunsOf, Session as Row, StoreError, ThreadId};
 
 /// The newest turns of a thread whose sessions are asked.
 const LOOKED_AT: u64 = 50;

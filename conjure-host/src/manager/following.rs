@@ -11,7 +11,7 @@ use super::open::Live;
 use super::word::Word;
 use super::{Inner, Manager, ManagerError, lock};
 use crate::session::{Session, Stamped, Subscription};
-use crate::store::{StoreError, ThreadId};
+use conjure_store::{StoreError, ThreadId};
 
 /// Events that are read at once.
 const PAGE: usize = 500;

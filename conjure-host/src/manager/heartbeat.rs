@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::requests::Ask;
 use super::{Inner, ManagerError, lock};
-use crate::store::{Run, RunState};
+use conjure_store::{Run, RunState};
 
 impl Inner {
     /// Ends what a process left behind that is no more.

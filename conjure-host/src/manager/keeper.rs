@@ -21,7 +21,7 @@ use super::terms::TurnTerms;
 use super::view::SessionState;
 use super::{Inner, ManagerError};
 use crate::session::{ApprovalMode, CompactError, Session, Stamped, Subscription, passed};
-use crate::store::{Run, RunState, Spent, StoreError, ThreadId};
+use conjure_store::{Run, RunState, Spent, StoreError, ThreadId};
 
 /// After how long without anything to do an open thread keeps no events in memory.
 const REST: Duration = Duration::from_secs(1);

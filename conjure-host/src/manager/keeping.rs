@@ -12,8 +12,8 @@ use super::approvals::{Approval, Scope};
 use super::keeper::Keeper;
 use super::spec::MadeOf;
 use super::view::SessionPatch;
-use crate::session::SessionSpec;
-use crate::store::{Session as Row, StoreError, ThreadId};
+use conjure_config::SessionSpec;
+use conjure_store::{Session as Row, StoreError, ThreadId};
 
 /// How often a change is tried that others overtake.
 const TRIES: usize = 5;

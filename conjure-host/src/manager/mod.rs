@@ -7,8 +7,8 @@
 //! use conjure_host::{Host, auths::{Auths, Keys}, manager::{Manager, NewSession, Options}};
 //!
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
-//! let data_dir = conjure_host::env::data_dir();
-//! let store = conjure_host::store::open(&data_dir).await?;
+//! let data_dir = conjure_config::env::data_dir();
+//! let store = conjure_store::open(&data_dir).await?;
 //! let auths = Auths::over(store.clone(), Keys::new(&data_dir));
 //! let host = Host::builder().usual_plugins().log(store.clone()).auths(auths).build().await?;
 //! let manager = Manager::start(host, store, Options::default()).await?;
@@ -71,8 +71,8 @@ pub use view::{
 };
 
 use crate::host::Host;
-use crate::store::{Store, ThreadId};
 use changes::States;
+use conjure_store::{Store, ThreadId};
 use keeper::Keeper;
 use open::Live;
 use requests::Ask;

@@ -10,8 +10,9 @@ use super::remote::Remote;
 use super::requests::Ask;
 use super::spec::MadeOf;
 use super::{Inner, Manager, ManagerError, lock};
-use crate::session::{ApprovalMode, Saved, SessionError, SessionSpec, SpentBefore};
-use crate::store::{Session as Row, StoreError, ThreadId};
+use crate::session::{ApprovalMode, Saved, SessionError, SpentBefore};
+use conjure_config::SessionSpec;
+use conjure_store::{Session as Row, StoreError, ThreadId};
 
 /// How long is waited before a thread that another session writes is asked for again.
 pub(super) const AGAIN: Duration = Duration::from_millis(100);

@@ -16,7 +16,7 @@ use super::requests::CancelRequest;
 use super::terms::TurnTerms;
 use super::view::SessionPatch;
 use super::{Manager, ManagerError, QuestionReply};
-use crate::store::{Owner, Reply, Request, StoreError, ThreadId};
+use conjure_store::{Owner, Reply, Request, StoreError, ThreadId};
 
 /// What is asked of another process.
 #[derive(Debug, Serialize, Deserialize)]

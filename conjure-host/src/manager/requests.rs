@@ -13,7 +13,7 @@ use super::terms::TurnTerms;
 use super::{ManagerError, SessionPatch};
 use crate::outlook::Outlooks;
 use crate::session::Session;
-use crate::store::{Session as Row, ThreadId};
+use conjure_store::{Session as Row, ThreadId};
 
 /// An answer to give.
 pub(super) type Done<T> = oneshot::Sender<T>;

@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 
 use super::terms::TurnTerms;
 use crate::session::{Answer, ChatError};
-use crate::store::{Spent, ThreadId};
+use conjure_store::{Spent, ThreadId};
 
 /// The turn that runs.
 pub(super) struct Running {

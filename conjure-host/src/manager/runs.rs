@@ -9,7 +9,7 @@ use super::remote::Remote;
 use super::requests::{Ask, CancelRequest};
 use super::terms::{TurnRequest, TurnTerms};
 use super::{Manager, ManagerError};
-use crate::store::{Run, RunState, RunsOf, Signal, Signals, ThreadId};
+use conjure_store::{Run, RunState, RunsOf, Signal, Signals, ThreadId};
 
 /// How often the store is asked about a turn of another process.
 const LOOK: Duration = Duration::from_secs(1);

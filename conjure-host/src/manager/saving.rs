@@ -12,10 +12,11 @@ use super::requests::Ask;
 use super::spec::{object, persona};
 use super::view::{Chat, NewSession, SessionPatch, SessionState, SessionView, ThreadView};
 use super::{Inner, Manager, ManagerError};
-use crate::auths::{AuthName, MCP_SECRETS};
 use crate::outlook::Outlooks;
-use crate::session::{PolicySpec, SessionSpec, check_compact_at};
-use crate::store::{JsonText, RunState, SavedAuth, Session as Row, StoreError, Thread, ThreadId};
+use crate::session::check_compact_at;
+use conjure_config::{PolicySpec, SessionSpec};
+use conjure_providers::auths::MCP_SECRETS;
+use conjure_store::{JsonText, RunState, SavedAuth, Session as Row, StoreError, Thread, ThreadId};
 
 impl Manager {
     /// Saves a new session.
@@ -208,7 +209,7 @@ impl Manager {
         };
         let status = self.inner.status(&row.id).await?;
         Ok(SessionView {
-            auth: AuthName::of(&auth),
+            auth: auth.full_name(),
             persona: persona(&row),
             memory: object(&row.memory.0).clone(),
             tools: object(&row.tools.0).clone(),
@@ -276,7 +277,14 @@ impl Inner {
             kind: "saved auth",
             id: auth.to_owned(),
         })?;
-        Ok(auths.find(&auth.parse()?, None).await?)
+        Ok(auths
+            .find(
+                &auth
+                    .parse()
+                    .map_err(conjure_providers::auths::AuthError::from)?,
+                None,
+            )
+            .await?)
     }
 
     /// Takes a change over into a row, which is what could be saved then.
@@ -369,7 +377,7 @@ fn directory(dir: &Path) -> Result<String, ManagerError> {
     if !dir.is_absolute() {
         return Err(wrong("it is no absolute path"));
     }
-    match crate::fs::is_dir(dir) {
+    match conjure_config::fs::is_dir(dir) {
         Ok(true) => Ok(dir.display().to_string()),
         Ok(false) => Err(wrong("it is no directory")),
         Err(error) => Err(wrong(&error.to_string())),

@@ -5,9 +5,9 @@ use serde_json::{Map, Value};
 
 use super::remote::{RemoteError, RemoteErrorKind};
 use super::{Manager, ManagerError, SessionPatch};
-use crate::auths::Auths;
 use crate::mcp_status::KIND;
-use crate::store::{Session as Row, Store};
+use conjure_providers::auths::Auths;
+use conjure_store::{Session as Row, Store};
 
 /// MCP servers that are read at once.
 const PAGE: u64 = 200;

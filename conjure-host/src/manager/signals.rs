@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::{Inner, Manager, lock};
-use crate::store::Signal;
+use conjure_store::Signal;
 
 /// How often is looked where no word comes.
 const LOOK: Duration = Duration::from_millis(500);

@@ -9,10 +9,9 @@ use sha2::{Digest as _, Sha256};
 
 use super::view::PersonaCopy;
 use super::{Inner, ManagerError};
-use crate::auths::AuthName;
 use crate::host::Host;
-use crate::session::{BackendSpec, PolicySpec, SessionSpec};
-use crate::store::{SavedAuth, Session as Row};
+use conjure_config::{BackendSpec, PolicySpec, SessionSpec};
+use conjure_store::{SavedAuth, Session as Row};
 
 /// Fields of a session file that a saved session says elsewhere.
 const ELSEWHERE: [(&str, &str); 7] = [
@@ -108,7 +107,7 @@ pub(crate) fn spec_of(
     if !mcps.is_empty() {
         spec.backends.push(mcp_backend(&spec, mcps));
     }
-    spec.auth = Some(AuthName::of(auth).to_string().parse()?);
+    spec.auth = Some(auth.full_name().into());
     spec.model = Some(row.model_id.clone());
     spec.working_dir = Some(Path::new(&row.working_dir).to_owned());
     let persona = persona(row);
@@ -123,7 +122,7 @@ fn usual_backends(host: &Host) -> Vec<BackendSpec> {
     let mut backends = vec![BackendSpec::all_native()];
     if host.registry().snapshot().get(EXECUTOR).is_some() {
         let home = std::env::home_dir();
-        let found = crate::skill_folders::discover(None, home.as_deref());
+        let found = conjure_config::skill_folders::discover(None, home.as_deref());
         let skills = found.skills.iter();
         let skills = skills.map(|found| found.path.display().to_string());
         backends.push(BackendSpec::executor(EXECUTOR, skills));

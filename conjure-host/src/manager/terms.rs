@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use super::{Inner, Manager};
-use crate::session::{ApprovalMode, PolicySpec, rules};
+use crate::session::ApprovalMode;
+use conjure_config::PolicySpec;
 
 /// A turn that is to be begun.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -33,7 +34,7 @@ pub struct TurnTerms {
 
 impl TurnTerms {
     pub(super) fn rules(&self) -> Vec<Rule> {
-        rules(&self.policy)
+        self.policy.rules()
     }
 }
 

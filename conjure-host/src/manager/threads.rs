@@ -5,7 +5,7 @@ use super::requests::Ask;
 use super::view::ThreadChoice;
 use super::{Manager, ManagerError, SessionView, lock};
 use crate::session::{SessionError, UnfoldError};
-use crate::store::ThreadId;
+use conjure_store::ThreadId;
 
 impl Manager {
     /// Goes on with a fresh thread. A turn that runs comes to its end where it was begun.

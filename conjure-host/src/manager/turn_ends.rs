@@ -9,7 +9,7 @@ use super::keeper::{Keeper, Opening, Waiting};
 use super::requests::CancelRequest;
 use super::runs::end_of;
 use crate::session::{Answer, ApprovalMode, ChatError};
-use crate::store::{RunState, Spent, ThreadId};
+use conjure_store::{RunState, Spent, ThreadId};
 
 /// How long a turn that is ended may take to come to its end.
 const ENDING: Duration = Duration::from_secs(10);

@@ -9,7 +9,7 @@ use conjure_core::log::{Entry, EntryBody, Outcome};
 
 use super::{Inner, lock};
 use crate::session::Recorder;
-use crate::store::{Run, RunState, StoreError, ThreadId};
+use conjure_store::{Run, RunState, StoreError, ThreadId};
 
 /// Runs that are looked at at once.
 const PAGE: u64 = 100;

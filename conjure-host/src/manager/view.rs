@@ -6,8 +6,8 @@ use conjure_core::chat::Usage;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::auths::AuthName;
-use crate::store::ThreadId;
+use conjure_config::AuthName;
+use conjure_store::ThreadId;
 
 /// A session that is to be saved.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -16,7 +16,7 @@ pub struct NewSession {
     /// Its name, which no other session has.
     #[serde(default)]
     pub name: Option<String>,
-    /// The saved auth: its id, or its name as [`AuthRef`](crate::auths::AuthRef) writes it.
+    /// The saved auth: its id, or its name as [`AuthRef`](conjure_config::AuthRef) writes it.
     pub auth: String,
     /// The model, as the provider names it.
     pub model: String,

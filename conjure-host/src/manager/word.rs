@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::watch;
 
 use super::lock;
-use crate::store::ThreadId;
+use conjure_store::ThreadId;
 
 /// Who follows which thread. Word goes to those of the thread that it is of, and costs the others
 /// nothing.

@@ -63,10 +63,11 @@ pub(super) async fn read(artifacts: &Artifacts, uri: &str) -> Result<Option<Valu
         return Ok(None);
     };
     let path = artifacts.resolve(handle).await.map_err(|e| e.to_string())?;
-    let bytes = tokio::task::spawn_blocking(move || crate::fs::read_range(&path, offset, length))
-        .await
-        .map_err(|error| error.to_string())?
-        .map_err(|error| error.to_string())?;
+    let bytes =
+        tokio::task::spawn_blocking(move || conjure_config::fs::read_range(&path, offset, length))
+            .await
+            .map_err(|error| error.to_string())?
+            .map_err(|error| error.to_string())?;
     let mut content = json!({ "uri": uri, "mimeType": artifact.media_type });
     if let Some(fields) = content.as_object_mut() {
         match text(&artifact.media_type, bytes) {

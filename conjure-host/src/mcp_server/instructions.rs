@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::session::ClientSession;
-use crate::session::BackendSpec;
+use conjure_config::BackendSpec;
 
 /// How long a client may wait for the answer to its first request.
 const HANDSHAKE: Duration = Duration::from_secs(8);

@@ -37,7 +37,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::host::Host;
-use crate::session::{SessionSpec, SpecError};
+use conjure_config::{SessionSpec, SpecError};
 
 pub use http::{ENDPOINT, HttpAccess, HttpServer};
 pub use options::{McpOptions, MetaTools};

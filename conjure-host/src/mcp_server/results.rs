@@ -107,8 +107,10 @@ fn shown(report: &CallReport, artifacts: &Artifacts) -> Vec<ContentBlock> {
 
 fn small(file: &Artifact) -> Option<Vec<u8>> {
     let path = file.path.as_deref()?;
-    let is_small = crate::fs::size(path).is_ok_and(|size| size <= INLINE);
-    is_small.then(|| crate::fs::read(path).ok()).flatten()
+    let is_small = conjure_config::fs::size(path).is_ok_and(|size| size <= INLINE);
+    is_small
+        .then(|| conjure_config::fs::read(path).ok())
+        .flatten()
 }
 
 fn link(file: &Artifact) -> Option<ContentBlock> {
@@ -136,8 +138,11 @@ pub(super) fn contents(uri: &str, said: &ToolResult, artifacts: &Artifacts) -> V
         Part::File { file } => {
             let path = std::path::Path::new(file.path.as_deref()?);
             let allowed = artifacts.contains(path);
-            let is_small = allowed && crate::fs::size(path).is_ok_and(|size| size <= INLINE);
-            let bytes = is_small.then(|| crate::fs::read(path).ok()).flatten()?;
+            let is_small =
+                allowed && conjure_config::fs::size(path).is_ok_and(|size| size <= INLINE);
+            let bytes = is_small
+                .then(|| conjure_config::fs::read(path).ok())
+                .flatten()?;
             let mut content = Map::new();
             content.insert("uri".to_owned(), uri.into());
             if let Some(kind) = &file.media_type {

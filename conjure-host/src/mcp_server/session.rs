@@ -21,7 +21,8 @@ use crate::backend::questions::Client;
 use crate::backend::surroundings::Surroundings;
 use crate::backend::{LiveOutput, Snapshot};
 use crate::host::Host;
-use crate::session::{CallWith, Calls, SessionError, SessionSpec};
+use crate::session::{CallWith, Calls, SessionError};
+use conjure_config::SessionSpec;
 
 /// How long after the opening of a session servers behind may take to say what they have.
 const SETTLING: Duration = Duration::from_secs(5);

@@ -66,8 +66,8 @@ fn in_file(path: &Path, files: &Artifacts) -> Result<Value, String> {
     if found.len() > MOST {
         return Err(format!("it has more than {MOST} bytes"));
     }
-    let bytes = crate::fs::read(path).map_err(|error| error.to_string())?;
-    crate::fs::remove_file(path);
+    let bytes = conjure_config::fs::read(path).map_err(|error| error.to_string())?;
+    conjure_config::fs::remove_file(path);
     serde_json::from_slice(&bytes).map_err(|error| error.to_string())
 }
 

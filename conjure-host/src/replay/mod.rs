@@ -13,10 +13,11 @@ use conjure_core::routing::Policy;
 use crate::Host;
 use crate::artifacts::digest_aside;
 use crate::session::{
-    Calls, SessionError, SessionSpec, Thread, compile_settings, instructions_told, policy, room,
-    thread_files, turn_settings,
+    Calls, SessionError, Thread, compile_settings, instructions_told, room, thread_files,
+    turn_settings,
 };
-use crate::store::ThreadId;
+use conjure_config::SessionSpec;
+use conjure_store::ThreadId;
 
 impl Host {
     /// Records a thread as provider exchanges and tool results, with the tools, the rules and the
@@ -36,7 +37,7 @@ impl Host {
         let records = self.shared.log.read(thread).await?;
         let entries = Thread::of(records).closed();
         let spec = spec.with_base_url_at_its_provider();
-        let policy = policy(&spec);
+        let policy = spec.call_policy();
         let calls = self.calls(spec.clone()).await?;
         let setup = self.setup(&spec, policy, &calls, &entries);
         calls.close().await;

@@ -21,7 +21,7 @@ use super::after_log::AfterBatch;
 use super::asking::{ApprovalMode, Asking};
 use super::budget::{Budget, OutOfTime, SpentBefore};
 use super::compaction::{Compacted, Compaction};
-use super::derived::{policy, turn_settings};
+use super::derived::turn_settings;
 use super::handle::{Answer, ChatError};
 use super::mailbox::{Command, Internal, Reports};
 use super::model::{Pieces, Request};
@@ -30,14 +30,14 @@ use super::perform::Deferred;
 use super::place::{Exchange, Place};
 use super::questions::Questions;
 use super::recorder::Recorder;
-use super::spec::SessionSpec;
 use crate::artifacts::Artifacts;
 use crate::backend::contributors::Observed;
 use crate::backend::sampling::{Asked, AskedModel};
 use crate::backend::surroundings::Surroundings;
 use crate::backend::{CallReport, Snapshot, Toolbox};
-use crate::provider::Provider;
 use crate::shared::Shared;
+use conjure_config::SessionSpec;
+use conjure_providers::Provider;
 
 /// What a turn came to, for whoever waits for it.
 pub(super) type Answered = Result<Answer, ChatError>;
@@ -171,7 +171,7 @@ impl Actor {
                 version,
                 recorder.entries(),
             ),
-            policy: policy(&spec),
+            policy: spec.call_policy(),
             allowed: Vec::new(),
             turn_rules: Vec::new(),
             registry: shared.registry.subscribe(),
@@ -374,7 +374,7 @@ impl Actor {
 
     /// The rules of the settings, with those that came while it ran and those of the turn.
     pub(super) fn renew_policy(&mut self) {
-        self.policy = policy(&self.spec);
+        self.policy = self.spec.call_policy();
         let added = self.allowed.iter().chain(&self.turn_rules);
         self.policy.rules.extend(added.cloned());
     }

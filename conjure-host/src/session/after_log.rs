@@ -65,8 +65,8 @@ mod tests {
     use tokio::sync::{Notify, oneshot};
 
     use crate::Host;
-    use crate::session::{PolicySpec, SessionSpec};
-    use crate::store::{Committed, InMemory, Log, Record, StoreError, ThreadId, ThreadLog};
+    use conjure_config::{PolicySpec, SessionSpec};
+    use conjure_store::{Committed, InMemory, Log, Record, StoreError, ThreadId, ThreadLog};
 
     type Release = oneshot::Sender<Result<(), StoreError>>;
 

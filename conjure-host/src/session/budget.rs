@@ -8,7 +8,7 @@ use conjure_core::turn::Input;
 use tokio::time::Instant;
 
 use super::actor::Actor;
-use super::spec::LimitSpec;
+use conjure_config::LimitSpec;
 
 /// What a session used up before it was opened, in whichever threads but the one that it opens.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

@@ -16,11 +16,10 @@ use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::derived::{call_timeout, instructions_told, most_bytes, policy, whom};
+use super::derived::{call_timeout, instructions_told, most_bytes, whom};
 use super::following::{Follower, Known};
 use super::handle::SessionError;
 use super::place::Place;
-use super::spec::{BackendSpec, SessionSpec};
 use crate::artifacts::Artifacts;
 use crate::backend::lease::ask;
 use crate::backend::questions::Client;
@@ -30,9 +29,10 @@ use crate::backend::sources::Source;
 use crate::backend::surroundings::Surroundings;
 use crate::backend::{CallReport, LiveOutput, Snapshot, Toolbox};
 use crate::mcp_status::is_settled;
-use crate::provider::Provider;
 use crate::shared::Shared;
-use crate::store::ThreadId;
+use conjure_config::{BackendSpec, SessionSpec};
+use conjure_providers::Provider;
+use conjure_store::ThreadId;
 
 pub(crate) use super::following::Revision;
 
@@ -121,7 +121,7 @@ impl Calls {
         Ok(Self {
             known,
             place,
-            policy: policy(&spec),
+            policy: spec.call_policy(),
             spec,
             live: Arc::new(|_, _| {}),
             _end: end.clone().drop_guard(),
@@ -413,7 +413,7 @@ mod tests {
 
     use super::*;
     use crate::Host;
-    use crate::session::TimeoutSpec;
+    use conjure_config::TimeoutSpec;
 
     /// Threads on which the skill ran, in the order of its calls.
     type Ran = Arc<Mutex<Vec<std::thread::ThreadId>>>;

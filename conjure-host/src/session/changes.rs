@@ -12,9 +12,9 @@ use super::derived::{turn_settings, whom};
 use super::handle::{SessionError, Settings};
 use super::history::Record;
 use super::mailbox::Internal;
-use super::spec::SessionSpec;
 use crate::backend::sampling::AskedModel;
 use crate::backend::watching::Change;
+use conjure_config::SessionSpec;
 
 impl Actor {
     pub(super) fn backends_changed(&mut self) {

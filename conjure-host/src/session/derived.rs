@@ -4,40 +4,17 @@ use std::time::Duration;
 
 use conjure_core::context::{BackendInstructions, CompileSettings, Room, instructions};
 use conjure_core::repair::Target;
-use conjure_core::routing::{Decision as PolicyDecision, Pattern, Policy, Rule};
+use conjure_core::routing::{Decision as PolicyDecision, Policy};
 use conjure_core::turn;
 use conjure_skill_sdk::protocol::CatalogRequest;
 use serde_json::json;
 
-use super::spec::{CompactAt, PolicySpec, SessionSpec, SpecError};
 use crate::backend::Snapshot;
-use crate::provider::{ModelBook, ModelFacts};
+use conjure_config::{CompactAt, SessionSpec, SpecError};
+use conjure_providers::{ModelBook, ModelFacts};
 
 /// The most tokens of one reply, where nothing else is said.
 const MAX_TOKENS: u32 = 8192;
-
-/// The rules of the session file, those that deny first.
-pub(crate) fn policy(spec: &SessionSpec) -> Policy {
-    Policy {
-        rules: rules(&spec.policy),
-        ..Policy::default()
-    }
-}
-
-/// The rules that patterns make, those that deny first.
-pub(crate) fn rules(spec: &PolicySpec) -> Vec<Rule> {
-    let of = |patterns: &[Pattern], decision: PolicyDecision| {
-        let rules = patterns.iter().map(move |pattern| Rule {
-            pattern: pattern.clone(),
-            decision,
-        });
-        rules.collect::<Vec<_>>()
-    };
-    let mut all = of(&spec.deny, PolicyDecision::Deny);
-    all.extend(of(&spec.allow, PolicyDecision::Allow));
-    all.extend(of(&spec.ask, PolicyDecision::Ask));
-    all
-}
 
 /// Whom the session talks to, as backends are told.
 pub(crate) fn whom(spec: &SessionSpec) -> CatalogRequest {
@@ -118,7 +95,7 @@ pub(crate) fn compile_settings(
         thinking_tokens: spec.thinking_tokens,
         working_dir: Some(snapshot.working_dir().to_owned()),
         skills_prompt: snapshot.skills_prompt().to_owned(),
-        instructions: instructions(&instructions_told(&policy(spec), snapshot)),
+        instructions: instructions(&instructions_told(&spec.call_policy(), snapshot)),
         ..CompileSettings::new(target)
     }
 }

@@ -6,7 +6,7 @@ use conjure_core::turn::Input;
 
 use super::actor::Actor;
 use super::handle::ChatError;
-use crate::store::StoreError;
+use conjure_store::StoreError;
 
 impl Actor {
     /// Ends everything that the session started.

@@ -29,8 +29,8 @@ impl ExchangeDir {
     pub(super) fn make(own: &Path) -> io::Result<Self> {
         let path = own.join(NAME);
         for _ in 0..ATTEMPTS {
-            crate::fs::create_private_dir(&path)?;
-            let held = match crate::fs::open(&path) {
+            conjure_config::fs::create_private_dir(&path)?;
+            let held = match conjure_config::fs::open(&path) {
                 Ok(held) => held,
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 Err(error) => return Err(error),
@@ -61,12 +61,12 @@ impl ExchangeDir {
 
 /// Removes the exchange directories that hosts left behind.
 pub(crate) fn sweep(sessions: &Path) {
-    let Ok(all) = crate::fs::entries(sessions) else {
+    let Ok(all) = conjure_config::fs::entries(sessions) else {
         return;
     };
     for own in all {
         let path = own.join(NAME);
-        let Ok(left) = crate::fs::open(&path) else {
+        let Ok(left) = conjure_config::fs::open(&path) else {
             continue;
         };
         if flock(&left, FlockOperation::NonBlockingLockExclusive).is_ok() {
@@ -78,7 +78,7 @@ pub(crate) fn sweep(sessions: &Path) {
 }
 
 fn remove(path: &Path) {
-    if let Err(error) = crate::fs::remove_dir_all(path)
+    if let Err(error) = conjure_config::fs::remove_dir_all(path)
         && error.kind() != ErrorKind::NotFound
     {
         tracing::warn!("the exchange directory stays: {error}");

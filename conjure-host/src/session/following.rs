@@ -24,7 +24,7 @@ use super::skill_lists::{Kind, changed_lists, run_time_tools};
 use crate::backend::sources::Source;
 use crate::backend::watching::{Change, updated_resource};
 use crate::backend::{Snapshot, Toolbox};
-use crate::plugin::CallFailure;
+use conjure_plugins::CallFailure;
 
 /// Updates of resources that may wait for a subscriber; one that is slower loses the oldest.
 pub(super) const UPDATES: usize = 256;

@@ -25,15 +25,15 @@ use super::mailbox::{Command, MAILBOX};
 use super::place::Place;
 use super::questions::Questions;
 use super::recorder::Recorder;
-use super::spec::{SessionSpec, SpecError};
 use super::thread_files::known_files;
 use crate::artifacts::{Artifact, Artifacts, FileError};
 use crate::backend::{BackendStatus, Snapshot, Toolbox, ToolboxError};
 use crate::host::Host;
 use crate::outlook::Outlooks;
-use crate::provider::Provider;
 use crate::shared::Shared;
-use crate::store::{Log, StoreError, ThreadId};
+use conjure_config::{SessionSpec, SpecError};
+use conjure_providers::{Provider, UnusableProvider};
+use conjure_store::{Log, StoreError, ThreadId};
 
 /// A conversation with a model that has the tools of several backends.
 ///
@@ -551,6 +551,14 @@ impl Settings {
             provider: self.provider.clone().or_else(|| spec.provider.clone()),
             model: self.model.clone().or_else(|| spec.model.clone()),
             ..spec.clone()
+        }
+    }
+}
+
+impl From<UnusableProvider> for SessionError {
+    fn from(error: UnusableProvider) -> Self {
+        Self::Provider {
+            message: error.message,
         }
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::actor::Actor;
-use super::spec::SessionSpec;
+use conjure_config::SessionSpec;
 
 /// The settings that a conversation depends on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

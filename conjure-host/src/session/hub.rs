@@ -12,7 +12,7 @@ use std::time::Duration;
 use conjure_core::chat::{Event, EventId};
 use tokio::sync::watch;
 
-use crate::store::{Log, StoreError, ThreadId};
+use conjure_store::{Log, StoreError, ThreadId};
 
 /// Events that are read from the log at once.
 const PAGE: usize = 500;
@@ -299,7 +299,7 @@ mod tests {
     use futures_util::future::BoxFuture;
 
     use super::*;
-    use crate::store::{InMemory, Record, ThreadLog};
+    use conjure_store::{InMemory, Record, ThreadLog};
 
     fn id(seq: u64) -> EventId {
         EventId { epoch: 1, seq }
@@ -323,7 +323,7 @@ mod tests {
     struct Thread {
         hub: Arc<Hub>,
         log: Arc<InMemory>,
-        open: Box<dyn crate::store::ThreadLog>,
+        open: Box<dyn conjure_store::ThreadLog>,
         id: ThreadId,
     }
 

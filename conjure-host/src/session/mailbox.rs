@@ -14,11 +14,11 @@ use tokio::sync::{mpsc, oneshot};
 use super::asking::{ApprovalMode, PendingApproval};
 use super::compaction::{CompactError, UnfoldError};
 use super::handle::{Answer, ChatError, SessionError, Settings};
-use super::spec::SessionSpec;
 use crate::artifacts::Artifact;
 use crate::backend::{BackendStatus, CallReport};
 use crate::outlook::Outlooks;
-use crate::plugin::PluginId;
+use conjure_config::SessionSpec;
+use conjure_plugins::PluginId;
 
 /// Messages that may wait in a mailbox.
 pub(crate) const MAILBOX: usize = 256;

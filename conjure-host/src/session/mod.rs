@@ -26,7 +26,6 @@ mod reading;
 mod recorder;
 mod showing;
 mod skill_lists;
-mod spec;
 mod switching;
 mod thread_files;
 mod wake_coalescer;
@@ -36,7 +35,7 @@ pub(crate) use budget::SpentBefore;
 pub(crate) use calls::{CallWith, Revision};
 pub(crate) use compaction::unfolding;
 pub(crate) use derived::{
-    check_compact_at, compile_settings, instructions_told, policy, room, rules, turn_settings,
+    check_compact_at, compile_settings, instructions_told, room, turn_settings,
 };
 pub(crate) use exchange_dir::sweep;
 pub(crate) use handle::Saved;
@@ -55,10 +54,10 @@ pub(crate) use wake_coalescer::WakeCoalescer;
 pub use asking::{ApprovalMode, PendingApproval};
 pub use calls::Calls;
 pub use compaction::{CompactError, UnfoldError};
-pub use handle::{Answer, ChatError, Session, SessionError, Settings};
-pub use hub::{Stamped, Subscription};
-pub use one_call::OpenError;
-pub use spec::{
+pub use conjure_config::{
     BackendSpec, BudgetSpec, CompactAt, HttpSpec, LimitSpec, PolicySpec, ProviderSpec, SessionSpec,
     SpecError, TimeoutSpec,
 };
+pub use handle::{Answer, ChatError, Session, SessionError, Settings};
+pub use hub::{Stamped, Subscription};
+pub use one_call::OpenError;

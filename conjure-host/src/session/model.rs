@@ -16,8 +16,8 @@ use tracing::Span;
 use super::mailbox::{Internal, Reports};
 use super::wake_coalescer::WakeCoalescer;
 use crate::backend::contributors::Share;
-use crate::provider::{Provider, ProviderError, ReplySink};
 use crate::telemetry::spans;
+use conjure_providers::{Provider, ProviderError, ReplySink};
 
 /// A request on its way.
 pub(crate) struct Request {

@@ -2,8 +2,8 @@
 //! the usual places, and the session keeps its host.
 
 use super::handle::{Session, SessionError};
-use super::spec::{BackendSpec, SessionSpec};
 use crate::host::{Host, HostError};
+use conjure_config::{BackendSpec, SessionSpec};
 
 /// Why there is no session.
 #[derive(Debug, thiserror::Error)]

@@ -7,16 +7,16 @@ use arc_swap::ArcSwapOption;
 
 use super::exchange_dir::ExchangeDir;
 use super::handle::SessionError;
-use super::spec::SessionSpec;
 use crate::artifacts::Artifacts;
 use crate::backend::questions::Client;
 use crate::backend::sampling::{Asked, AskedModel};
 use crate::backend::services::{Asker, SessionServices};
 use crate::backend::surroundings::Surroundings;
 use crate::host::session_dir;
-use crate::provider::Provider;
 use crate::shared::Shared;
-use crate::store::ThreadId;
+use conjure_config::SessionSpec;
+use conjure_providers::Provider;
+use conjure_store::ThreadId;
 
 /// A session's directories and services.
 pub(crate) struct Place {
@@ -55,7 +55,7 @@ impl Drop for Exchange {
 /// What a session kept nothing in is of no use.
 pub(super) fn remove_what_is_empty(own: &Path) {
     for dir in [&own.join("work"), &own.join("files"), own] {
-        crate::fs::remove_dir_if_empty(dir);
+        conjure_config::fs::remove_dir_if_empty(dir);
     }
 }
 
@@ -130,7 +130,7 @@ impl Place {
 }
 
 fn made(dir: &Path) -> Result<PathBuf, SessionError> {
-    crate::fs::create_private_dir(dir).map_err(failed(dir))?;
+    conjure_config::fs::create_private_dir(dir).map_err(failed(dir))?;
     dir.canonicalize().map_err(failed(dir))
 }
 

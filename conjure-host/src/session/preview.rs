@@ -14,17 +14,17 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::actor::Actor;
-use super::derived::{compile_settings, instructions_told, policy, whom};
+use super::derived::{compile_settings, instructions_told, whom};
 use super::handle::SessionError;
 use super::place::Place;
-use super::spec::SessionSpec;
 use crate::backend::contributors::Contributors;
 use crate::backend::surroundings::Surroundings;
 use crate::backend::{Snapshot, Toolbox};
 use crate::outlook::Outlooks;
-use crate::provider::spoken;
 use crate::shared::Shared;
-use crate::store::ThreadId;
+use conjure_config::SessionSpec;
+use conjure_providers::spoken;
+use conjure_store::ThreadId;
 
 /// A tool that runs at the provider; a backend puts it into the request.
 #[derive(Debug, Clone, PartialEq)]
@@ -76,7 +76,7 @@ impl Preview {
         let looked = match toolbox.snapshot() {
             Ok(snapshot) => {
                 let contributors = toolbox.contributors();
-                let policy = policy(&spec);
+                let policy = spec.call_policy();
                 let looked = Self::look(
                     shared,
                     &spec,

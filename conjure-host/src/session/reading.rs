@@ -3,7 +3,7 @@
 use conjure_core::chat::{Event, Message, Meta};
 use conjure_core::log::{Entry, EntryBody, recover};
 
-use crate::store::Record;
+use conjure_store::Record;
 
 /// Whether a thread was left as it should be: nothing is to be written behind its entries.
 pub(crate) fn is_closed(entries: &[Entry]) -> bool {

@@ -12,7 +12,7 @@ use conjure_core::log::{Entry, EntryBody};
 
 use super::hub::{Hub, Stamped};
 use super::reading::{Thread, is_closed};
-use crate::store::{Committed, Log, Record, StoreError, ThreadId, ThreadLog};
+use conjure_store::{Committed, Log, Record, StoreError, ThreadId, ThreadLog};
 
 /// The writer of one open thread.
 pub(crate) struct Recorder {

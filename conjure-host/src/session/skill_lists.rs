@@ -11,7 +11,7 @@ use crate::backend::readers::Reader;
 use crate::backend::sources::Source;
 use crate::backend::surroundings::Surroundings;
 use crate::backend::{LiveOutput, Snapshot};
-use crate::plugin::PluginId;
+use conjure_plugins::PluginId;
 
 /// Time for a skill to say what it offers.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -89,7 +89,7 @@ mod tests {
 
     use super::*;
     use crate::Host;
-    use crate::session::{PolicySpec, SessionSpec};
+    use conjure_config::{PolicySpec, SessionSpec};
 
     /// Prints once it is connected, and until it is unplugged.
     fn printer() -> Skill {

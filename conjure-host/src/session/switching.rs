@@ -10,10 +10,10 @@ use super::calls::Calls;
 use super::derived::compile_settings;
 use super::handle::{SessionError, Settings};
 use super::reading::Thread;
-use super::spec::SessionSpec;
+use conjure_config::SessionSpec;
 
 use crate::shared::Shared;
-use crate::store::ThreadId;
+use conjure_store::ThreadId;
 
 impl Actor {
     /// What changing these settings would change about the next request.

@@ -9,11 +9,11 @@ use conjure_core::log::{Entry, EntryBody, last_backend_states};
 use super::derived::whom;
 use super::handle::SessionError;
 use super::place::Place;
-use super::spec::SessionSpec;
 use crate::artifacts::{Artifact, FileError, KnownFile};
 use crate::backend::Toolbox;
 use crate::shared::Shared;
-use crate::store::ThreadId;
+use conjure_config::SessionSpec;
+use conjure_store::ThreadId;
 
 /// The files that a log tells of, in order; of a handle that is there twice the later one.
 pub(crate) fn known_files(entries: &[Entry]) -> Vec<KnownFile> {

@@ -19,8 +19,8 @@ use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Registry};
 
-use crate::env;
 use clean_stderr::CleanStderr;
+use conjure_config::env;
 
 /// The target of the spans of turns, model calls and tool calls.
 pub const TARGET: &str = "conjure::trace";

@@ -18,6 +18,7 @@ mod labels;
 mod ledger;
 mod lineage;
 mod maestro;
+mod memory;
 mod migrations;
 mod orphans;
 mod pages;
@@ -32,6 +33,7 @@ mod signals;
 mod store;
 mod threads;
 mod transfer;
+mod usual;
 mod writer;
 
 pub use artifacts::Artifact;
@@ -44,6 +46,7 @@ pub use ledger::{CallState, ToolCall};
 pub use maestro::{
     Left, LeftOut, Maestro, MaestroAuth, MaestroChoices, MaestroReport, MaestroSecret,
 };
+pub use memory::InMemory;
 pub use pages::{EntryPage, Window};
 pub use place::Place;
 pub use record::{Committed, Log, Record, ThreadLog};
@@ -54,6 +57,7 @@ pub use signals::{Signal, Signals};
 pub use store::{Options, Store};
 pub use threads::{Cursor, Thread, Totals};
 pub use transfer::{Imported, json_lines};
+pub use usual::{open, options, place};
 
 #[cfg(test)]
 mod tests;

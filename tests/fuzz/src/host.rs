@@ -5,9 +5,8 @@
 use std::fs;
 use std::path::Path;
 
-use crate::plugin::PluginFile;
-use crate::session::SessionSpec;
-use crate::skill_folders;
+use conjure_config::{SessionSpec, skill_folders};
+use conjure_plugins::PluginFile;
 
 /// A session file is read and checked, or refused.
 pub fn session_file(input: &[u8]) {

@@ -6,24 +6,8 @@ pub mod abi;
 pub mod host;
 pub mod mcp;
 
-// Readers of the host and of the MCP backend, by their own sources and under the names that those have
-// for each other: instrumented, the whole host takes many minutes to build.
-#[allow(dead_code, reason = "only names are needed")]
-mod artifacts;
-mod auths;
-#[allow(dead_code, reason = "the readers need a part of it")]
-#[path = "../../../conjure-host/src/fs.rs"]
-mod fs;
-mod platform;
-#[allow(dead_code, reason = "more is read of a file than is looked at")]
-mod plugin;
-#[allow(dead_code, reason = "only what a session file sets")]
-mod provider;
-#[allow(dead_code, reason = "more is read of a file than is looked at")]
-mod session;
-#[allow(dead_code, reason = "folders are found by the host")]
-#[path = "../../../conjure-host/src/skill_folders.rs"]
-mod skill_folders;
+// Readers of the MCP backend, by their own sources: instrumented, the whole plugin takes minutes to
+// build.
 #[path = "../../../plugins/backend-mcp/src/skim.rs"]
 mod skim;
 #[allow(dead_code, reason = "messages are only read here")]

@@ -88,6 +88,8 @@ impl<'a> Plugin<'a> {
             if locked(&dir, name) != [*version] {
                 let pin = ["update", "--quiet", "-p", name, "--precise", version];
                 self.cargo(&dir, &target, &pin);
+                // Without the network, what is not on this machine would be resolved anew.
+                self.cargo(&dir, &target, &["fetch", "--quiet"]);
             }
         }
         self.cargo(&dir, &target, &["build", "--quiet"]);

@@ -79,7 +79,7 @@ impl Elsewhere {
     fn others(&self) -> Vec<(PathBuf, Vec<Call>)> {
         let own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
         let own = own.as_ref().map(|own| own.name.clone());
-        let entries = crate::fs::entries(&self.dir).unwrap_or_default();
+        let entries = conjure_config::fs::entries(&self.dir).unwrap_or_default();
         let files = entries.into_iter().filter(|path| {
             path.extension().is_some_and(|it| it == "calls")
                 && path.file_stem().and_then(|name| name.to_str()) != own.as_deref()
@@ -125,8 +125,8 @@ impl Elsewhere {
             [Some(begun(call.number, call.span.begun, &call.dir)), end]
         });
         let text: String = lines.flatten().collect();
-        if crate::fs::write_atomic(&path, text.as_bytes()).is_ok()
-            && let Ok(calls) = crate::fs::append_to(&path)
+        if conjure_config::fs::write_atomic(&path, text.as_bytes()).is_ok()
+            && let Ok(calls) = conjure_config::fs::append_to(&path)
         {
             own.calls = calls;
             own.bytes = text.len() as u64;
@@ -137,9 +137,9 @@ impl Elsewhere {
 
     /// Removes the files of processes that are gone, once nobody can ask about them.
     fn sweep(dir: &Path) {
-        for path in crate::fs::entries(dir).unwrap_or_default() {
+        for path in conjure_config::fs::entries(dir).unwrap_or_default() {
             if is_old(&path) && !lives(&path) {
-                crate::fs::remove_file(&path);
+                conjure_config::fs::remove_file(&path);
             }
         }
     }
@@ -154,7 +154,7 @@ impl Drop for Elsewhere {
             && !is_asked
         {
             for kind in ["calls", "lock"] {
-                crate::fs::remove_file(self.dir.join(format!("{}.{kind}", own.name)));
+                conjure_config::fs::remove_file(self.dir.join(format!("{}.{kind}", own.name)));
             }
         }
     }
@@ -163,13 +163,13 @@ impl Drop for Elsewhere {
 impl Own {
     /// Nothing where it cannot be made.
     fn make(dir: &Path) -> Option<Self> {
-        crate::fs::create_private_dir(dir).ok()?;
+        conjure_config::fs::create_private_dir(dir).ok()?;
         Elsewhere::sweep(dir);
         let name = uuid::Uuid::now_v7().to_string();
-        let lock = crate::fs::create_new(dir.join(format!("{name}.lock"))).ok()?;
+        let lock = conjure_config::fs::create_new(dir.join(format!("{name}.lock"))).ok()?;
         lock.try_lock().ok()?;
         // Whoever sees this one sees the lock.
-        let calls = crate::fs::append_to(dir.join(format!("{name}.calls"))).ok()?;
+        let calls = conjure_config::fs::append_to(dir.join(format!("{name}.calls"))).ok()?;
         Some(Self {
             name,
             calls,
@@ -188,7 +188,7 @@ fn is_old(path: &Path) -> bool {
 
 /// Whether the process lives that has a file.
 fn lives(path: &Path) -> bool {
-    let lock = crate::fs::open(path.with_extension("lock"));
+    let lock = conjure_config::fs::open(path.with_extension("lock"));
     lock.is_ok_and(|lock| {
         matches!(
             lock.try_lock_shared(),
@@ -200,7 +200,7 @@ fn lives(path: &Path) -> bool {
 /// The calls in a file. Of a process that is gone those that it left open may run until now: what it
 /// had started is ended a little later than itself.
 fn read(path: &Path) -> Vec<Call> {
-    let text = crate::fs::read_to_string(path).unwrap_or_default();
+    let text = conjure_config::fs::read_to_string(path).unwrap_or_default();
     let mut calls: Vec<Call> = Vec::new();
     for line in text.lines() {
         let mut words = line.splitn(4, ' ');
@@ -253,14 +253,14 @@ mod tests {
     use super::*;
 
     fn files(dir: &Path) -> usize {
-        crate::fs::entries(dir).unwrap_or_default().len()
+        conjure_config::fs::entries(dir).unwrap_or_default().len()
     }
 
     fn bytes(dir: &tempfile::TempDir) -> u64 {
-        let files = crate::fs::entries(dir.path()).unwrap_or_default();
+        let files = conjure_config::fs::entries(dir.path()).unwrap_or_default();
         files
             .iter()
-            .filter_map(|path| crate::fs::size(path).ok())
+            .filter_map(|path| conjure_config::fs::size(path).ok())
             .sum()
     }
 

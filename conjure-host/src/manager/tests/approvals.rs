@@ -8,7 +8,7 @@ use conjure_mock_llm::{Message, Script};
 
 use super::stage::{Stage, call, options};
 use crate::manager::{ManagerError, Options, Scope, SessionState};
-use crate::store::RunState;
+use conjure_store::RunState;
 
 fn changes_twice() -> Script {
     Script::new()

@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::stage::{Stage, always, call, held, object};
 use crate::manager::{Chat, ManagerError, NewSession, SessionPatch, SessionState, ThreadChoice};
-use crate::store::{RunState, ThreadId};
 use conjure_core::turn::When;
+use conjure_store::{RunState, ThreadId};
 
 #[tokio::test]
 async fn a_session_is_made_asked_and_found_again() {

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::stage::{Stage, always, held, object};
 use crate::manager::{NewSession, PersonaCopy, SessionPatch};
-use crate::store::RunState;
+use conjure_store::RunState;
 
 fn openai() -> SessionPatch {
     SessionPatch {

@@ -6,7 +6,7 @@ use conjure_core::chat::{Event, Message as Said};
 use conjure_mock_llm::{Matcher, Message, Script, Step};
 
 use super::stage::{Stage, call, held, options};
-use crate::store::RunState;
+use conjure_store::RunState;
 
 #[tokio::test]
 async fn a_tool_loop_without_a_bound_because_a_counter_was_written_to_a_copy() {

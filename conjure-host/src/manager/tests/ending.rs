@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::stage::{Stage, always, call, held, object, options};
 use crate::manager::{ManagerError, NewSession, Options, SessionState};
-use crate::store::{Run, RunState};
+use conjure_store::{Run, RunState};
 
 #[tokio::test]
 async fn a_shutdown_lets_what_runs_end_and_begins_nothing() {

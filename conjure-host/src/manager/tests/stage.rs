@@ -11,9 +11,9 @@ use conjure_vault::Credential;
 use serde_json::{Map, Value, json};
 
 use crate::Host;
-use crate::auths::{Auths, Keys, NewAuth};
 use crate::manager::{Manager, NewSession, Options, SessionView};
-use crate::store::{Place, Run, Store, ThreadId};
+use conjure_providers::auths::{Auths, Keys, NewAuth};
+use conjure_store::{Place, Run, Store, ThreadId};
 
 /// How long anything may take.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
@@ -139,7 +139,7 @@ impl Stage {
 
 async fn manager(data_dir: &Path, options: Options) -> (Manager, Auths) {
     let place = Place::File(data_dir.join("conjure.db"));
-    let store = Store::open(&place, &crate::store::Options::default())
+    let store = Store::open(&place, &conjure_store::Options::default())
         .await
         .unwrap();
     let auths = Auths::over(

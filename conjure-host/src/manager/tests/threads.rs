@@ -8,8 +8,9 @@ use conjure_mock_llm::{Message, Script, Step};
 use super::stage::{Stage, always, held};
 use crate::artifacts::FileError;
 use crate::manager::{Change, NewSession, ThreadChoice, lock};
-use crate::session::{SessionError, SessionSpec};
-use crate::store::{RunState, StoreError};
+use crate::session::SessionError;
+use conjure_config::SessionSpec;
+use conjure_store::{RunState, StoreError};
 
 #[tokio::test]
 async fn files_of_a_thread_are_fetched_while_nobody_has_it_open_and_nobody_can() {

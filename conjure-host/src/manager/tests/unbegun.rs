@@ -7,7 +7,7 @@ use conjure_mock_llm::{Message, Script};
 
 use super::stage::{Stage, always, held, options};
 use crate::manager::Options;
-use crate::store::{Log as _, Run, RunState};
+use conjure_store::{Log as _, Run, RunState};
 
 #[tokio::test]
 async fn what_waits_for_a_busy_thread_is_kept_when_the_host_goes_down() {

@@ -13,8 +13,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::{HttpAccess, McpOptions, McpServer};
-use crate::session::SessionSpec;
 use crate::{Host, HostBuilder};
+use conjure_config::SessionSpec;
 
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(20);

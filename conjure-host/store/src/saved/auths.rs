@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use conjure_config::AuthName;
 use sea_orm::QueryOrder as _;
 use sea_orm::entity::prelude::*;
 
@@ -57,6 +58,15 @@ impl Kind for Entity {
 }
 
 impl Model {
+    /// Its name in full.
+    pub fn full_name(&self) -> AuthName {
+        AuthName {
+            provider: self.provider.clone(),
+            kind: self.kind.clone(),
+            name: self.name.clone(),
+        }
+    }
+
     /// A new authentication with a sealed secret, not saved yet.
     pub fn new(
         provider: impl Into<String>,

@@ -325,6 +325,10 @@ struct Person {
 }
 
 impl HostServices for Person {
+    fn waits_for_somebody(&self, op: &str) -> bool {
+        op == host_op::ELICIT
+    }
+
     fn host(
         &self,
         plugin: &PluginId,

@@ -36,8 +36,8 @@ const NOT_IN_CORE_GROUPED: [&str; 6] = ["env", "fs", "net", "os", "process", "th
 /// Where unsafe code may stand: the loader, the SDK, tests that attack them, and the one place that
 /// changes the environment, which no safe function does.
 const UNSAFE_HOMES: [&str; 5] = [
-    "conjure-host/src/platform/environment.rs",
-    "conjure-host/src/plugin/",
+    "conjure-host/config/src/platform/environment.rs",
+    "conjure-host/plugins/src/",
     "skill-sdk/",
     "plugins/misbehaving/",
     "tests/",
@@ -144,22 +144,24 @@ pub(crate) fn wire_types_stay_home(tree: &Tree) -> Vec<Finding> {
 
 pub(crate) fn host_files_by_wrapper(tree: &Tree) -> Vec<Finding> {
     // The loader judges descriptors, and its own errors name the file; a platform is what the
-    // wrapper stands on.
-    let is_wrapper = |path: &str| {
-        path == "conjure-host/src/fs.rs"
-            || ["fs/", "platform/", "plugin/"].iter().any(|dir| {
-                path.strip_prefix("conjure-host/src/")
-                    .is_some_and(|rest| rest.starts_with(dir))
-            })
+    // wrapper stands on. The store and the vault have errors of their own, and stand alone.
+    const OTHERS: [&str; 6] = [
+        "config/src/fs.rs",
+        "config/src/fs/",
+        "config/src/platform/",
+        "plugins/",
+        "store/",
+        "vault/",
+    ];
+    let is_host = |path: &str| {
+        let rest = path.strip_prefix("conjure-host/");
+        rest.is_some_and(|rest| !OTHERS.iter().any(|other| rest.starts_with(other)))
     };
     let mut findings = Vec::new();
     for file in tree
         .rust()
-        .filter(|file| file.path.starts_with("conjure-host/src/"))
+        .filter(|file| is_host(&file.path) && !file.is_test())
     {
-        if is_wrapper(&file.path) || file.is_test() {
-            continue;
-        }
         let mut places: Vec<usize> = Vec::new();
         for module in ["std::fs", "tokio::fs"] {
             let uses = occurrences(&file.shipped, module);
@@ -174,7 +176,7 @@ pub(crate) fn host_files_by_wrapper(tree: &Tree) -> Vec<Finding> {
             places.extend(occurrences(&file.shipped, opening));
         }
         for at in places {
-            let message = "touches files directly; use conjure_host::fs, whose errors name the file (and widen it where it lacks something)";
+            let message = "touches files directly; use conjure_config::fs, whose errors name the file (and widen it where it lacks something)";
             findings.push(Finding::new(file.place(at), message));
         }
     }
@@ -292,7 +294,7 @@ mod tests {
         let code = "//! A.\nuse std::fs::File;\nuse std::fs::{Metadata, read};\nfn a() { std::fs::write(p, b); tokio::fs::read(p); }\nuse crate::fs;\nfn b() { fs::read(p); File::open(p); }\nuse std::{fs, io};\nuse std::fs;\n";
         let tree = Tree::of(&[
             ("conjure-host/src/a.rs", code),
-            ("conjure-host/src/fs.rs", "//! F.\nuse std::fs;\n"),
+            ("conjure-host/config/src/fs.rs", "//! F.\nuse std::fs;\n"),
             ("tests/kit/src/lib.rs", "//! K.\nuse std::fs;\n"),
         ]);
         let mut lines = places(host_files_by_wrapper(&tree));
@@ -305,7 +307,7 @@ mod tests {
     fn unsafe_code_stays_in_the_loader_and_the_sdk() {
         let tree = Tree::of(&[
             (
-                "conjure-host/src/plugin/load.rs",
+                "conjure-host/plugins/src/load.rs",
                 "//! L.\nfn a() { unsafe { b() } }\n",
             ),
             (

@@ -123,7 +123,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         name: "host-files-by-wrapper",
-        why: "Errors of conjure_host::fs name the file; those of std::fs do not.",
+        why: "Errors of conjure_config::fs name the file; those of std::fs do not.",
         check: code_rules::host_files_by_wrapper,
     },
     Rule {

@@ -1,0 +1,22 @@
+//! What a Conjure host is told, and how it touches this machine: the lowest layer of the host.
+//!
+//! Holds the session file ([`SessionSpec`]), the names of saved auths, every environment variable
+//! ([`env`](mod@env)), skill folders on disk, which projects a person trusts, what differs between operating
+//! systems ([`platform`]) and files whose errors name them ([`fs`]). Reads and writes local files
+//! and the process's environment. Knows no database, no network, no plugin and no session that
+//! runs. Begin at `session_file.rs`.
+
+mod auth_name;
+pub mod env;
+pub mod file_name;
+pub mod fs;
+pub mod platform;
+pub mod project_trust;
+mod session_file;
+pub mod skill_folders;
+
+pub use auth_name::{AuthName, AuthRef, BadAuthName, OpenAuth, is_auth_name, is_provider_name};
+pub use session_file::{
+    BackendSpec, BudgetSpec, CompactAt, HttpSpec, LimitSpec, PolicySpec, ProviderSpec, SessionSpec,
+    SpecError, TimeoutSpec,
+};

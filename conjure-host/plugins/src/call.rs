@@ -1,0 +1,321 @@
+//! The host's side of one call: what the plugin's context object does.
+//!
+//! Nothing here may panic, because a panic would meet the library boundary and end the process.
+//! A context may outlive its call in the plugin; then it answers that the call is gone, and holds
+//! nothing of the host's alive.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use conjure_abi::{
+    CallContext, CallCx, CallCx_TO, EmitKind, EmitStatus, Fault, FfiFuture, FutureExt as _, RArc,
+    RResult, RSlice, Reply, TD_Opaque, code,
+};
+use conjure_skill_sdk::protocol::host_op;
+use tokio::runtime::Handle;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::CallMeta;
+use super::clock::Clock;
+use super::emit::EmitSink;
+use super::health::Health;
+use super::services::HostServices;
+
+/// Host operations of one call that run at the same time.
+const HOST_OPERATIONS: usize = 64;
+
+/// The most bytes of a host operation's request; larger payloads cross as files.
+const HOST_REQUEST: usize = 1024 * 1024;
+
+/// One call, or the life of an instance.
+pub(super) struct Call {
+    pub(super) health: Arc<Health>,
+    pub(super) clock: Clock,
+    meta: CallMeta,
+    runtime: Handle,
+    cancelled: AtomicBool,
+    /// Cancelled with the call, and when it is over.
+    stop: CancellationToken,
+    /// Cancelled when it is over.
+    gone: CancellationToken,
+    live: Mutex<Option<Live>>,
+    slot: Mutex<Option<OwnedSemaphorePermit>>,
+    thread: AtomicU8,
+    operations: AtomicUsize,
+    /// Whether it made any use of its context that a call in place may not.
+    pub(super) busy: AtomicBool,
+    /// How long the plugin's code took, in nanoseconds.
+    pub(super) took: AtomicU64,
+}
+
+/// What a call holds of the host, until it is over.
+struct Live {
+    sink: Option<EmitSink>,
+    services: Arc<dyn HostServices>,
+}
+
+const ELSEWHERE: u8 = 0;
+const ON_THREAD: u8 = 1;
+const LOST: u8 = 2;
+
+impl Call {
+    pub(super) fn new(
+        health: Arc<Health>,
+        runtime: Handle,
+        services: Arc<dyn HostServices>,
+        limit: Option<Duration>,
+        sink: Option<EmitSink>,
+        meta: CallMeta,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            health,
+            clock: Clock::new(limit),
+            meta,
+            runtime,
+            cancelled: AtomicBool::new(false),
+            stop: CancellationToken::new(),
+            gone: CancellationToken::new(),
+            live: Mutex::new(Some(Live { sink, services })),
+            slot: Mutex::new(None),
+            thread: AtomicU8::new(ELSEWHERE),
+            operations: AtomicUsize::new(0),
+            busy: AtomicBool::new(false),
+            took: AtomicU64::new(0),
+        })
+    }
+
+    /// The object that the plugin gets.
+    pub(super) fn context(self: &Arc<Self>) -> CallContext {
+        CallCx_TO::from_ptr(RArc::new(Port(Arc::clone(self))), TD_Opaque)
+    }
+
+    /// Tells the plugin to stop.
+    pub(super) fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Release);
+        self.stop.cancel();
+    }
+
+    /// The call is over: its context does nothing from now on.
+    pub(super) fn finish(&self) {
+        // First what it can still do, then the word that wakes whoever waits for the end.
+        drop(lock(&self.live).take());
+        self.cancel();
+        self.gone.cancel();
+    }
+
+    /// The call takes a thread of the plugin's.
+    pub(super) fn enter(&self) {
+        self.thread.store(ON_THREAD, Ordering::Release);
+    }
+
+    /// The call's code came back from its thread, which is free again.
+    pub(super) fn leave(&self) {
+        if self.thread.swap(ELSEWHERE, Ordering::AcqRel) == LOST {
+            self.health.returned();
+        }
+        drop(lock(&self.slot).take());
+    }
+
+    /// Gives the call up. A thread that it is on is lost.
+    pub(super) fn abandon(&self) {
+        let on_thread =
+            self.thread
+                .compare_exchange(ON_THREAD, LOST, Ordering::AcqRel, Ordering::Acquire);
+        if on_thread.is_ok() {
+            self.health.abandon();
+        }
+    }
+
+    pub(super) fn hold(&self, slot: OwnedSemaphorePermit) {
+        *lock(&self.slot) = Some(slot);
+    }
+
+    fn emit(&self, kind: u32, bytes: &[u8]) -> EmitStatus {
+        self.busy.store(true, Ordering::Relaxed);
+        if self.cancelled.load(Ordering::Acquire) {
+            return EmitStatus::Cancelled;
+        }
+        let sink = match &*lock(&self.live) {
+            None => return EmitStatus::Cancelled,
+            Some(live) => live.sink.clone(),
+        };
+        match (sink, EmitKind::from_number(kind)) {
+            (Some(sink), Some(kind)) => sink.offer(kind, bytes),
+            // Nobody listens, or a newer plugin says what this host does not know.
+            _ => EmitStatus::Ok,
+        }
+    }
+
+    fn log(&self, level: u32, target: &[u8], message: &[u8]) {
+        let services = lock(&self.live)
+            .as_ref()
+            .map(|live| Arc::clone(&live.services));
+        self.health
+            .log(services.as_ref(), &self.meta, level, target, message);
+    }
+
+    fn host(self: &Arc<Self>, op: &[u8], json: &[u8]) -> FfiFuture<Reply> {
+        self.busy.store(true, Ordering::Relaxed);
+        let (sink, services) = match &*lock(&self.live) {
+            None => return refused(code::GONE, "the call is over"),
+            Some(live) => (live.sink.clone(), Arc::clone(&live.services)),
+        };
+        let Ok(op) = std::str::from_utf8(op) else {
+            return refused(code::INVALID, "the operation's name is not UTF-8");
+        };
+        match op {
+            host_op::CALL_CANCELLED => {
+                let stop = self.stop.clone();
+                async move {
+                    stop.cancelled().await;
+                    nothing()
+                }
+                .into_ffi()
+            }
+            host_op::CALL_WRITABLE => {
+                let stop = self.stop.clone();
+                async move {
+                    if let Some(sink) = sink {
+                        tokio::select! {
+                            () = sink.writable() => {}
+                            () = stop.cancelled() => {}
+                        }
+                    }
+                    nothing()
+                }
+                .into_ffi()
+            }
+            _ if json.len() > HOST_REQUEST => refused(
+                code::INVALID,
+                "the request has more than 1 MiB; hand over a file instead",
+            ),
+            _ if self.operations.fetch_add(1, Ordering::AcqRel) >= HOST_OPERATIONS => {
+                self.operations.fetch_sub(1, Ordering::AcqRel);
+                refused(code::BUSY, "the call has 64 host operations under way")
+            }
+            _ => {
+                let operation = Operation(Arc::clone(self));
+                let (op, json) = (op.to_owned(), json.to_vec());
+                let task = self
+                    .runtime
+                    .spawn(async move { operation.run(services, op, json).await });
+                Joined(task).into_ffi()
+            }
+        }
+    }
+
+    /// Gives the call's thread slot back while somebody else is waited for.
+    fn give_back(&self) -> bool {
+        lock(&self.slot).take().is_some()
+    }
+
+    async fn take_again(&self) {
+        let slot = tokio::select! {
+            slot = Arc::clone(&self.health.slots).acquire_owned() => slot.ok(),
+            () = self.gone.cancelled() => None,
+        };
+        // When the call has left its thread meanwhile, nobody needs the slot.
+        let mut held = lock(&self.slot);
+        if self.thread.load(Ordering::Acquire) != ELSEWHERE {
+            *held = slot;
+        }
+    }
+}
+
+/// A host operation under way.
+struct Operation(Arc<Call>);
+
+impl Operation {
+    async fn run(
+        self,
+        services: Arc<dyn HostServices>,
+        op: String,
+        json: Vec<u8>,
+    ) -> Result<Vec<u8>, Fault> {
+        let call = &self.0;
+        let waits = services.waits_for_somebody(&op);
+        let paused = waits.then(|| call.clock.pause());
+        let gave_back = waits && call.give_back();
+        let work = services.host(&call.health.id, &call.meta, &op, json);
+        drop(services);
+        let result = tokio::select! {
+            result = work => result,
+            () = call.gone.cancelled() => Err(Fault::new(code::GONE, "the call is over")),
+        };
+        if gave_back {
+            call.take_again().await;
+        }
+        drop(paused);
+        result
+    }
+}
+
+impl Drop for Operation {
+    fn drop(&mut self) {
+        self.0.operations.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// A task of the host's runtime; dropping it cancels the task there.
+struct Joined(JoinHandle<Result<Vec<u8>, Fault>>);
+
+impl Future for Joined {
+    type Output = Reply;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Reply> {
+        Pin::new(&mut self.0).poll(cx).map(|joined| match joined {
+            Ok(Ok(bytes)) => RResult::ROk(bytes.into()),
+            Ok(Err(fault)) => RResult::RErr(fault),
+            Err(error) if error.is_panic() => {
+                RResult::RErr(Fault::new(code::FAILED, "the host failed at the operation"))
+            }
+            Err(_) => RResult::RErr(Fault::new(code::GONE, "the host is shutting down")),
+        })
+    }
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// The context object. Cloned with every clone of the ABI's object.
+#[derive(Clone)]
+struct Port(Arc<Call>);
+
+impl CallCx for Port {
+    fn emit(&self, kind: u32, bytes: RSlice<'_, u8>) -> u32 {
+        self.0.emit(kind, bytes.as_slice()) as u32
+    }
+
+    fn cancelled(&self) -> bool {
+        self.0.cancelled.load(Ordering::Acquire)
+    }
+
+    fn host(&self, op: RSlice<'_, u8>, json: RSlice<'_, u8>) -> FfiFuture<Reply> {
+        self.0.host(op.as_slice(), json.as_slice())
+    }
+
+    fn log(&self, level: u32, target: RSlice<'_, u8>, message: RSlice<'_, u8>) {
+        self.0.log(level, target.as_slice(), message.as_slice());
+    }
+}
+
+pub(super) fn refused(code: u32, message: &str) -> FfiFuture<Reply> {
+    std::future::ready(RResult::RErr(Fault::new(code, message))).into_ffi()
+}
+
+fn nothing() -> Reply {
+    RResult::ROk(b"{}".to_vec().into())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,481 @@
+//! A plugin's file, read and judged before anything in it runs.
+//!
+//! Opening a library runs its constructors, so everything that can be decided is decided here:
+//! who could have written the file, whether it is whole, whether it is for this machine, and what
+//! its header says. The bytes that were judged are the bytes that are opened later; the file
+//! itself is not looked at again.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use conjure_abi::{ABI_MAJOR, HEADER_LEN, HeaderError, HeaderFields};
+use rustix::fs::{FileType, Mode, OFlags, Stat};
+use serde::{Deserialize, Serialize};
+
+use super::elf::{self, StructureError};
+use super::{PluginError, Sha256};
+use conjure_config::platform;
+
+/// The most bytes that a plugin's file may have: 512 MiB, enough for one with debug information.
+pub const FILE_LIMIT: u64 = 512 * 1024 * 1024;
+
+/// A file that has passed every check that needs no code of the plugin.
+#[derive(Debug)]
+pub struct PluginFile {
+    /// Where it was read from.
+    pub path: PathBuf,
+    /// All of it.
+    pub bytes: Vec<u8>,
+    /// Hash of the bytes.
+    pub sha256: Sha256,
+    /// What its header says.
+    pub header: HeaderFields,
+    /// Whether it may run inside the host.
+    pub pin: Pin,
+    /// How to recognise the file when it changes.
+    pub stamp: Stamp,
+    /// The section of the header, at most as long as a header is.
+    pub(super) header_section: Box<[u8]>,
+    /// What says that the file is still the one that was read.
+    pub(super) identity: FileIdentity,
+}
+
+/// Whether a plugin may run inside the host, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Pin {
+    /// A person named this very file.
+    Named,
+    /// Only the host's user and root can change the directory or any above it.
+    OwnDirectory,
+    /// Others could have put it there.
+    No {
+        /// Which place, and why.
+        reason: String,
+    },
+    /// It is part of the host's program.
+    Linked,
+}
+
+impl Pin {
+    /// Whether the plugin may run inside the host.
+    pub fn holds(&self) -> bool {
+        !matches!(self, Self::No { .. })
+    }
+}
+
+/// How to recognise that a path holds another file now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Stamp {
+    device: u64,
+    inode: u64,
+    /// Bytes.
+    pub size: u64,
+    modified: (i64, i64),
+}
+
+impl Stamp {
+    /// The stamp of what is at the path now, links followed; nothing when there is nothing.
+    pub fn of(path: &Path) -> Option<Self> {
+        rustix::fs::stat(path).ok().map(|stat| Self::from(&stat))
+    }
+}
+
+impl From<&Stat> for Stamp {
+    #[allow(
+        clippy::unnecessary_cast,
+        clippy::cast_lossless,
+        clippy::cast_sign_loss,
+        clippy::useless_conversion,
+        reason = "the fields have other types on other platforms"
+    )]
+    fn from(stat: &Stat) -> Self {
+        Self {
+            device: stat.st_dev as u64,
+            inode: stat.st_ino as u64,
+            size: stat.st_size as u64,
+            modified: (stat.st_mtime as i64, stat.st_mtime_nsec as i64),
+        }
+    }
+}
+
+/// Which file it is, and in which state: nobody but the kernel sets when an inode last changed, and
+/// every write to a file does that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct FileIdentity {
+    stamp: Stamp,
+    changed: (i64, i64),
+}
+
+impl FileIdentity {
+    /// Of what is at the path itself, which may be a link.
+    pub(super) fn of(path: &Path) -> Option<Self> {
+        let stat = rustix::fs::lstat(path).ok()?;
+        let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        regular.then(|| Self::from(&stat))
+    }
+
+    /// Whether the file was left alone for so long, so that a write since then would show.
+    pub(super) fn is_settled(&self, after: Duration) -> bool {
+        let (seconds, nanos) = self.stamp.modified.max(self.changed);
+        let last = u64::try_from(seconds).ok().zip(u32::try_from(nanos).ok());
+        let last = last.map(|(seconds, nanos)| UNIX_EPOCH + Duration::new(seconds, nanos));
+        last.and_then(|last| last.elapsed().ok())
+            .is_some_and(|age| age >= after)
+    }
+}
+
+impl From<&Stat> for FileIdentity {
+    #[allow(
+        clippy::unnecessary_cast,
+        clippy::cast_lossless,
+        clippy::useless_conversion,
+        reason = "the fields have other types on other platforms"
+    )]
+    fn from(stat: &Stat) -> Self {
+        Self {
+            stamp: Stamp::from(stat),
+            changed: (stat.st_ctime as i64, stat.st_ctime_nsec as i64),
+        }
+    }
+}
+
+/// A file whose owner, mode and size were judged, open and not yet read.
+pub(super) struct Candidate {
+    path: PathBuf,
+    file: OwnedFd,
+    stat: Stat,
+}
+
+impl Candidate {
+    /// Opens a file and judges who could have written it.
+    pub(super) fn open(path: &Path) -> Result<Self, PluginError> {
+        let (dir, file) = open(path)?;
+        let stat = examine(path, &dir, &file)?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            stat,
+        })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn stamp(&self) -> Stamp {
+        Stamp::from(&self.stat)
+    }
+
+    pub(super) fn identity(&self) -> FileIdentity {
+        FileIdentity::from(&self.stat)
+    }
+
+    /// Reads it and judges what is in it.
+    pub(super) fn read(self, named: bool) -> Result<PluginFile, PluginError> {
+        let (path, stamp, identity) = (&self.path, self.stamp(), self.identity());
+        let bytes = contents(path, self.file, &self.stat)?;
+        let section = header_section(path, &bytes)?;
+        let header = judge_header(path, section)?;
+        elf::loadable(&bytes).map_err(|error| structure(path, error))?;
+        let length = section.len().min(HEADER_LEN);
+        Ok(PluginFile {
+            sha256: Sha256::of(&bytes),
+            header,
+            pin: pin(path, named),
+            stamp,
+            header_section: section.get(..length).unwrap_or_default().into(),
+            identity,
+            path: self.path,
+            bytes,
+        })
+    }
+}
+
+/// Whether the plugin at a path may run inside the host.
+pub(super) fn pin(path: &Path, named: bool) -> Pin {
+    match named {
+        true => Pin::Named,
+        false => own_directory(path),
+    }
+}
+
+impl PluginFile {
+    /// Reads a file and judges it. `named` says that a person named this very file.
+    ///
+    /// # Errors
+    /// The first check that fails. No code of the plugin has run.
+    pub fn read(path: &Path, named: bool) -> Result<Self, PluginError> {
+        Candidate::open(path)?.read(named)
+    }
+
+    /// The compiler that built it, as far as the file says that: whole where the library has it,
+    /// else what the header had room for.
+    #[must_use]
+    pub fn compiler(&self) -> String {
+        let whole = elf::compiler(&self.bytes);
+        let is_same = |whole: &String| whole.starts_with(self.header.rustc.as_str());
+        whole
+            .filter(is_same)
+            .unwrap_or_else(|| self.header.rustc.clone())
+    }
+}
+
+/// Opens the directory, then the file in it; a link is not followed and a pipe does not block.
+fn open(path: &Path) -> Result<(OwnedFd, OwnedFd), PluginError> {
+    let read = |error: rustix::io::Errno| PluginError::Read {
+        path: path.to_owned(),
+        source: Arc::new(error.into()),
+    };
+    let name = path.file_name().ok_or_else(|| PluginError::NotRegular {
+        path: path.to_owned(),
+        found: "a directory",
+        target: None,
+    })?;
+    let dir = rustix::fs::open(
+        parent(path),
+        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+    .map_err(read)?;
+    let flags =
+        OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    match rustix::fs::openat(&dir, name, flags, Mode::empty()) {
+        Ok(file) => Ok((dir, file)),
+        Err(rustix::io::Errno::LOOP) => Err(PluginError::NotRegular {
+            path: path.to_owned(),
+            found: "a symbolic link",
+            target: std::fs::canonicalize(path).ok(),
+        }),
+        Err(rustix::io::Errno::NXIO | rustix::io::Errno::OPNOTSUPP) => {
+            Err(PluginError::NotRegular {
+                path: path.to_owned(),
+                found: "a socket or a device",
+                target: None,
+            })
+        }
+        Err(error) => Err(read(error)),
+    }
+}
+
+fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+fn examine(path: &Path, dir: &OwnedFd, file: &OwnedFd) -> Result<Stat, PluginError> {
+    let stat = |fd: &OwnedFd| {
+        rustix::fs::fstat(fd).map_err(|error| PluginError::Read {
+            path: path.to_owned(),
+            source: Arc::new(error.into()),
+        })
+    };
+    let file = stat(file)?;
+    let found = match FileType::from_raw_mode(file.st_mode) {
+        FileType::RegularFile => None,
+        FileType::Directory => Some("a directory"),
+        FileType::Fifo => Some("a named pipe"),
+        _ => Some("a socket or a device"),
+    };
+    if let Some(found) = found {
+        return Err(PluginError::NotRegular {
+            path: path.to_owned(),
+            found,
+            target: None,
+        });
+    }
+    trusted(path, "the file", path, &file)?;
+    trusted(path, "its directory", parent(path), &stat(dir)?)?;
+    let size = Stamp::from(&file).size;
+    if size > FILE_LIMIT {
+        return Err(PluginError::TooLarge {
+            path: path.to_owned(),
+            size,
+            limit: FILE_LIMIT,
+        });
+    }
+    Ok(file)
+}
+
+fn trusted(
+    path: &Path,
+    what: &'static str,
+    subject: &Path,
+    stat: &Stat,
+) -> Result<(), PluginError> {
+    let user = platform::current_user();
+    if stat.st_uid != user && stat.st_uid != 0 {
+        return Err(PluginError::Owner {
+            path: path.to_owned(),
+            what,
+            subject: subject.to_owned(),
+            owner: stat.st_uid,
+            user,
+        });
+    }
+    if let Some(by) = writers(stat) {
+        return Err(PluginError::Writable {
+            path: path.to_owned(),
+            what,
+            subject: subject.to_owned(),
+            by,
+            mode: mode(stat),
+        });
+    }
+    Ok(())
+}
+
+/// Who else than the owner and the host's user can write to it.
+fn writers(stat: &Stat) -> Option<&'static str> {
+    let mode = mode(stat);
+    if mode & 0o002 != 0 {
+        Some("everyone")
+    } else if mode & 0o020 != 0 && !platform::is_private_group(stat.st_gid) {
+        Some("its group")
+    } else {
+        None
+    }
+}
+
+#[allow(
+    clippy::unnecessary_cast,
+    clippy::useless_conversion,
+    clippy::cast_lossless,
+    reason = "the field has another type on other platforms"
+)]
+fn mode(stat: &Stat) -> u32 {
+    stat.st_mode as u32 & 0o7777
+}
+
+fn contents(path: &Path, file: OwnedFd, before: &Stat) -> Result<Vec<u8>, PluginError> {
+    let read = |error: std::io::Error| PluginError::Read {
+        path: path.to_owned(),
+        source: Arc::new(error),
+    };
+    let stamp = Stamp::from(before);
+    let mut file = File::from(file);
+    let mut bytes = Vec::with_capacity(usize::try_from(stamp.size).unwrap_or(0) + 1);
+    // One byte more than it should have, so that a file that grows is noticed and not swallowed.
+    (&mut file)
+        .take(stamp.size + 1)
+        .read_to_end(&mut bytes)
+        .map_err(read)?;
+    let after = rustix::fs::fstat(&file).map_err(|e| read(e.into()))?;
+    if Stamp::from(&after) != stamp || bytes.len() as u64 != stamp.size {
+        return Err(PluginError::Changed {
+            path: path.to_owned(),
+        });
+    }
+    Ok(bytes)
+}
+
+/// The section that holds the header of a whole library of this machine.
+fn header_section<'a>(path: &Path, bytes: &'a [u8]) -> Result<&'a [u8], PluginError> {
+    let section = elf::header_section(bytes).map_err(|error| structure(path, error))?;
+    section.ok_or_else(|| PluginError::NoHeader {
+        path: path.to_owned(),
+        section: elf::SECTION,
+    })
+}
+
+fn structure(path: &Path, error: StructureError) -> PluginError {
+    let path = path.to_owned();
+    match error {
+        StructureError::NotALibrary { found } => PluginError::NotALibrary {
+            path,
+            found,
+            needed: platform::LIBRARY_FORMAT,
+        },
+        StructureError::Incomplete { what } => PluginError::Incomplete { path, what },
+        StructureError::Target { found, needed } => PluginError::Target {
+            path,
+            found,
+            needed,
+        },
+    }
+}
+
+/// What a header says, if this host takes it.
+pub(super) fn judge_header(path: &Path, section: &[u8]) -> Result<HeaderFields, PluginError> {
+    let path = || path.to_owned();
+    let header = HeaderFields::read(section).map_err(|error| match error {
+        HeaderError::Major { found } => PluginError::Major {
+            path: path(),
+            found,
+            needed: ABI_MAJOR,
+        },
+        HeaderError::Short { found } => broken(path(), format!("it has only {found} bytes")),
+        HeaderError::Magic => broken(path(), "it does not begin with the magic bytes".to_owned()),
+        HeaderError::Length { found } => {
+            broken(path(), format!("it gives its length as {found} bytes"))
+        }
+        HeaderError::Field { field } => broken(path(), format!("its field `{field}` is not valid")),
+    })?;
+    if usize::from(header.pointer_size) != size_of::<usize>() {
+        return Err(PluginError::PointerSize {
+            path: path(),
+            found: header.pointer_size,
+            needed: size_of::<usize>(),
+        });
+    }
+    if header.name.is_empty() || header.name.chars().any(char::is_control) {
+        return Err(broken(path(), "its field `name` is not valid".to_owned()));
+    }
+    if semver::Version::parse(&header.version).is_err() {
+        return Err(broken(
+            path(),
+            format!("its version `{}` is not a semantic version", header.version),
+        ));
+    }
+    if !header.panic_unwind {
+        return Err(PluginError::PanicAbort {
+            path: path(),
+            name: header.name,
+        });
+    }
+    Ok(header)
+}
+
+fn broken(path: PathBuf, what: String) -> PluginError {
+    PluginError::Header { path, what }
+}
+
+/// Whether nobody but the host's user and root can put another file at the path: each directory
+/// up to the root is theirs, and not writable by others unless it is sticky.
+fn own_directory(path: &Path) -> Pin {
+    let dir = match std::fs::canonicalize(parent(path)) {
+        Ok(dir) => dir,
+        Err(error) => {
+            return Pin::No {
+                reason: error.to_string(),
+            };
+        }
+    };
+    for (depth, ancestor) in dir.ancestors().enumerate() {
+        let stat = match rustix::fs::stat(ancestor) {
+            Ok(stat) => stat,
+            Err(error) => {
+                return Pin::No {
+                    reason: format!("{}: {error}", ancestor.display()),
+                };
+            }
+        };
+        if stat.st_uid != 0 && stat.st_uid != platform::current_user() {
+            return Pin::No {
+                reason: format!("{} belongs to user {}", ancestor.display(), stat.st_uid),
+            };
+        }
+        let sticky = depth > 0 && mode(&stat) & 0o1000 != 0;
+        if let Some(by) = writers(&stat).filter(|_| !sticky) {
+            return Pin::No {
+                reason: format!("{} can be written by {by}", ancestor.display()),
+            };
+        }
+    }
+    Pin::OwnDirectory
+}

@@ -1,0 +1,42 @@
+//! Plugins, from a file to an instance: found, judged, opened, called, replaced.
+//!
+//! [`PluginFile`] judges a file before any of its code runs, [`Loader`] opens it, [`LoadedPlugin`]
+//! makes instances, [`Instance`] takes requests, [`Registry`] holds all plugins of a host and
+//! [`Watcher`] keeps it up to date with the plugin directories. What a request means is not known
+//! here: bytes of the protocol go in and come out.
+
+mod call;
+mod clock;
+mod elf;
+mod emit;
+mod error;
+mod file;
+mod find;
+mod hash;
+mod health;
+mod in_place;
+mod instance;
+mod known;
+mod layout;
+mod link;
+mod load;
+mod loaded;
+mod pool;
+mod registry;
+mod services;
+mod store;
+mod watch;
+
+pub use emit::{EMIT_BYTES, EMIT_ITEMS, EMIT_PIECE, Emit, EmitSink, EmitStream, emit_channel};
+pub use error::PluginError;
+pub use file::{FILE_LIMIT, Pin, PluginFile, Stamp};
+pub use find::{Found, SearchPath, is_library_name, libraries};
+pub use hash::Sha256;
+pub use health::{PluginHealth, PluginLimits};
+pub use instance::{Instance, ReplyBytes};
+pub use load::{LIBRARY_LIMIT, Loader, LoaderOptions, end_process};
+pub use loaded::{LoadedPlugin, PluginSource};
+pub use registry::{Change, Changed, FailedPlugin, Registry, Snapshot};
+pub use services::{CallFailure, CallMeta, CallOptions, HostServices, NoServices, PluginId};
+pub use store::Store;
+pub use watch::{WatchOptions, Watcher};

@@ -1,0 +1,235 @@
+//! The host's own copies of the libraries it opens, by hash.
+//!
+//! A library that is open is mapped from its file: writing to that file, cutting it or copying
+//! over it would end the process. So what is opened is a copy that only the host's user can
+//! reach, and whose bytes are those that were judged. Also keeps each library's manifest, so that
+//! what a plugin offers can be told without running it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use super::Sha256;
+use conjure_config::fs;
+use conjure_config::platform::{self, LIBRARY_EXTENSION};
+
+/// Copies that no host has opened for this long are removed.
+const KEEP: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// What is left of a write that never ended is removed after this long.
+const KEEP_TEMPORARY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How often it is said that a copy is in use.
+const SAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The place of the copies: a directory with mode 0700, shared by all hosts of one user.
+#[derive(Debug, Clone)]
+pub struct Store {
+    dir: PathBuf,
+}
+
+impl Store {
+    /// Opens the store, makes its directory, and removes what has not been used for 30 days.
+    ///
+    /// # Errors
+    /// When the directory cannot be made, belongs to somebody else or is open to others.
+    pub fn open(dir: impl Into<PathBuf>) -> io::Result<Self> {
+        let dir = dir.into();
+        fs::create_private_dir(&dir)?;
+        let store = Self { dir };
+        store.check()?;
+        store.sweep();
+        Ok(store)
+    }
+
+    /// Where the copies are.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Makes sure that the copy is there and holds exactly these bytes, and gives its path.
+    ///
+    /// # Errors
+    /// The system's; what was there before is then as it was.
+    pub fn put(&self, sha256: &Sha256, bytes: &[u8]) -> io::Result<PathBuf> {
+        self.check()?;
+        let path = self.copy_path(sha256);
+        let there = match std::fs::symlink_metadata(&path) {
+            Ok(metadata) => metadata.is_file() && fs::read(&path)? == bytes,
+            Err(_) => false,
+        };
+        if there {
+            self.keep(sha256);
+        } else {
+            fs::write_atomic(&path, bytes)?;
+        }
+        Ok(path)
+    }
+
+    /// Where the copy of a library is, if there is one.
+    pub(super) fn copy_path(&self, sha256: &Sha256) -> PathBuf {
+        self.dir.join(format!("{sha256}.{LIBRARY_EXTENSION}"))
+    }
+
+    /// Says once a day that a copy is in use; whether it was said now. If it cannot be said, the
+    /// copy is made again one day.
+    pub(super) fn keep(&self, sha256: &Sha256) -> bool {
+        let path = self.copy_path(sha256);
+        let modified = std::fs::metadata(&path).and_then(|m| m.modified());
+        let is_fresh = modified.is_ok_and(|at| at.elapsed().is_ok_and(|age| age < SAY));
+        let say = |file: std::fs::File| file.set_modified(SystemTime::now());
+        !is_fresh && std::fs::File::open(&path).and_then(say).is_ok()
+    }
+
+    /// What was kept under a key; nothing where the store is no longer the user's alone.
+    pub(super) fn record(&self, key: &Sha256) -> Option<Vec<u8>> {
+        self.check().ok()?;
+        std::fs::read(self.record_path(key)).ok()
+    }
+
+    /// Keeps something under a key.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn put_record(&self, key: &Sha256, json: &[u8]) -> io::Result<()> {
+        self.check()?;
+        fs::write_atomic(self.record_path(key), json)
+    }
+
+    /// Keeps nothing under a key any more.
+    pub(super) fn remove_record(&self, key: &Sha256) {
+        let _ = std::fs::remove_file(self.record_path(key));
+    }
+
+    fn record_path(&self, key: &Sha256) -> PathBuf {
+        self.dir.join(format!("{key}.known.json"))
+    }
+
+    /// The manifest that was kept for a library, as its bytes.
+    pub fn manifest(&self, sha256: &Sha256) -> Option<Vec<u8>> {
+        std::fs::read(self.manifest_path(sha256)).ok()
+    }
+
+    /// Keeps a library's manifest.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn put_manifest(&self, sha256: &Sha256, manifest: &[u8]) -> io::Result<()> {
+        if self.manifest(sha256).as_deref() == Some(manifest) {
+            return Ok(());
+        }
+        fs::write_atomic(self.manifest_path(sha256), manifest)
+    }
+
+    fn manifest_path(&self, sha256: &Sha256) -> PathBuf {
+        self.dir.join(format!("{sha256}.manifest.json"))
+    }
+
+    /// Whether the directory is still the user's alone.
+    fn check(&self) -> io::Result<()> {
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::MetadataExt as _;
+            let metadata = std::fs::symlink_metadata(&self.dir)?;
+            let mode = metadata.mode() & 0o7777;
+            if !metadata.is_dir() || metadata.uid() != platform::current_user() || mode & 0o077 != 0
+            {
+                return Err(io::Error::new(
+                    io::ErrorKind::PermissionDenied,
+                    format!(
+                        "{} must be a directory of your own with mode 0700 (it has {mode:04o} and \
+                         belongs to user {})",
+                        self.dir.display(),
+                        metadata.uid()
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what is old. A library that is open somewhere stays mapped there.
+    fn sweep(&self) {
+        let now = SystemTime::now();
+        for path in fs::entries(&self.dir).unwrap_or_default() {
+            let age = std::fs::metadata(&path)
+                .and_then(|m| m.modified())
+                .ok()
+                .and_then(|modified| now.duration_since(modified).ok())
+                .unwrap_or_default();
+            let keep = if path.extension().is_some_and(|e| e == "tmp") {
+                KEEP_TEMPORARY
+            } else {
+                KEEP
+            };
+            if age > keep {
+                let _ = std::fs::remove_file(&path);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn store() -> (tempfile::TempDir, Store) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path().join("store")).unwrap();
+        (dir, store)
+    }
+
+    #[test]
+    fn a_copy_that_was_tampered_with_is_made_again() {
+        let (_dir, store) = store();
+        let sha256 = Sha256::of(b"library");
+        let path = store.put(&sha256, b"library").unwrap();
+        std::fs::write(&path, b"tampered").unwrap();
+        assert_eq!(store.put(&sha256, b"library").unwrap(), path);
+        assert_eq!(std::fs::read(&path).unwrap(), b"library");
+    }
+
+    #[test]
+    fn a_link_in_place_of_a_copy_is_replaced() {
+        let (dir, store) = store();
+        let elsewhere = dir.path().join("elsewhere");
+        std::fs::write(&elsewhere, b"library").unwrap();
+        let sha256 = Sha256::of(b"library");
+        let path = store.dir().join(format!("{sha256}.{LIBRARY_EXTENSION}"));
+        std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
+        store.put(&sha256, b"library").unwrap();
+        assert!(std::fs::symlink_metadata(&path).unwrap().is_file());
+    }
+
+    #[test]
+    fn an_open_directory_is_refused() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        let error = Store::open(dir.path()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+    }
+
+    #[test]
+    fn what_nobody_uses_any_more_is_swept() {
+        let (_dir, store) = store();
+        let old = store.put(&Sha256::of(b"old"), b"old").unwrap();
+        let new = store.put(&Sha256::of(b"new"), b"new").unwrap();
+        let long_ago = SystemTime::now() - KEEP - Duration::from_secs(60);
+        std::fs::File::open(&old)
+            .unwrap()
+            .set_modified(long_ago)
+            .unwrap();
+        let store = Store::open(store.dir()).unwrap();
+        assert_eq!(fs::entries(store.dir()).unwrap(), vec![new]);
+    }
+
+    #[test]
+    fn a_manifest_is_kept_by_hash() {
+        let (_dir, store) = store();
+        let sha256 = Sha256::of(b"library");
+        assert_eq!(store.manifest(&sha256), None);
+        store.put_manifest(&sha256, b"{}").unwrap();
+        assert_eq!(store.manifest(&sha256).as_deref(), Some(&b"{}"[..]));
+    }
+}

@@ -1,0 +1,178 @@
+//! What can be wrong with saved auths.
+
+use conjure_vault::{AuthKind, VaultError};
+
+use conjure_config::{AuthName, BadAuthName};
+use conjure_store::StoreError;
+
+/// Why a saved auth cannot be saved, found or used. Never holds a secret.
+#[derive(Debug, thiserror::Error)]
+pub enum AuthError {
+    /// The database.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The credential or its key.
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+    /// The credential of a saved auth cannot be read.
+    #[error("the saved auth `{auth}` cannot be used: {source}")]
+    Sealed {
+        /// Which.
+        auth: AuthName,
+        /// Why.
+        source: Box<AuthError>,
+    },
+    /// That is no name of a saved auth.
+    #[error(transparent)]
+    BadName(#[from] BadAuthName),
+    /// There is one of that name already.
+    #[error(
+        "there is a saved auth `{auth}` already: `conjure auth replace {auth}` saves another \
+         credential in its place, such as one without a typing error, and `conjure auth remove \
+         {auth}` takes it away"
+    )]
+    Taken {
+        /// Which.
+        auth: AuthName,
+    },
+    /// A token of a vendor's login.
+    #[error(
+        "this is the access token of a login, which ends within hours, and nothing here renews it: \
+         save an API key of the provider (`--kind api-key`), or a token that lasts"
+    )]
+    LoginToken,
+    /// A token that is to be saved has ended.
+    #[error("this token ended at {end}: save a new one, or an API key of the provider")]
+    OldToken {
+        /// When.
+        end: jiff::Timestamp,
+    },
+    /// The token of a saved auth has ended.
+    #[error(
+        "the token of the saved auth `{auth}` ended at {end}, and nothing here renews it: `conjure \
+         auth replace {auth}` saves a new one in its place, and an auth of the kind `api-key` does \
+         not end"
+    )]
+    Expired {
+        /// Which.
+        auth: AuthName,
+        /// When.
+        end: jiff::Timestamp,
+    },
+    /// A provider cannot have a saved auth.
+    #[error("`{provider}` cannot have a saved auth: {reason}")]
+    BadProvider {
+        /// Which.
+        provider: String,
+        /// Why.
+        reason: String,
+    },
+    /// There is no such auth.
+    #[error("there is no saved auth `{name}`; {there}")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// Which there are.
+        there: String,
+    },
+    /// Several have the name.
+    #[error(
+        "`{name}` is the name of several saved auths; name one in full: {}",
+        joined(among)
+    )]
+    Ambiguous {
+        /// What was asked for.
+        name: String,
+        /// Which have it.
+        among: Vec<AuthName>,
+    },
+    /// The auth is for another provider than the session's.
+    #[error(
+        "the saved auth `{auth}` is for the provider `{}`, and the session is to use `{provider}`; \
+         leave the provider out, or name another auth",
+        auth.provider
+    )]
+    OtherProvider {
+        /// Which.
+        auth: AuthName,
+        /// The session's.
+        provider: String,
+    },
+    /// The auth is for another address than the session's.
+    #[error(
+        "the saved auth `{auth}` is for {of_auth}, and the session is to use {of_session}; leave \
+         the base URL out, or name another auth"
+    )]
+    OtherAddress {
+        /// Which.
+        auth: AuthName,
+        /// Where the auth is for.
+        of_auth: String,
+        /// Where the session asks.
+        of_session: String,
+    },
+    /// A credential is of another kind than the auth that it is for.
+    #[error("the saved auth `{auth}` takes no credential of the kind {kind}; add another auth")]
+    OtherKind {
+        /// Which.
+        auth: AuthName,
+        /// The credential's.
+        kind: AuthKind,
+    },
+    /// An address that cannot be used.
+    #[error("the saved auth cannot be for this address: {reason}")]
+    BadAddress {
+        /// Why.
+        reason: String,
+    },
+    /// The credential was left out, as an export does.
+    #[error(
+        "the saved auth `{auth}` came without its credential, as every import does; remove it and \
+         add it again"
+    )]
+    LeftOut {
+        /// Which.
+        auth: AuthName,
+    },
+    /// Some credentials could not be sealed with the new key.
+    #[error(
+        "the key is not replaced yet, since these cannot be read: {}. Bring back what is missing, \
+         or remove them, then rotate again; the others are sealed with the new key, and both keys \
+         are kept until then",
+        said(problems)
+    )]
+    Rotation {
+        /// Which, and why.
+        problems: Vec<(AuthName, String)>,
+    },
+    /// Somebody else changes auths all the time.
+    #[error(
+        "another program changes saved auths ({}); try again when it is done", path.display()
+    )]
+    Locked {
+        /// The lock.
+        path: std::path::PathBuf,
+    },
+    /// The lock cannot be used.
+    #[error("saved auths cannot be changed: {0}")]
+    Lock(std::io::Error),
+    /// The work ended early.
+    #[error("the work with the key ended early: {reason}; this is a bug of Conjure")]
+    Ended {
+        /// Why.
+        reason: String,
+    },
+}
+
+fn joined(names: &[AuthName]) -> String {
+    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    names.join(", ")
+}
+
+fn said(problems: &[(AuthName, String)]) -> String {
+    let said: Vec<String> = problems
+        .iter()
+        .map(|(auth, problem)| format!("`{auth}` ({problem})"))
+        .collect();
+    said.join(", ")
+}
