@@ -1,30 +1,17 @@
-//! The Conjure host, as a library: plugins, sessions, providers and what they stand on.
+//! The Conjure host for programs that embed it: one name for what the crates below it offer.
 //!
-//! The binary `conjure` is a thin user of it, and so is any program that embeds a host. What
-//! needs no file, clock or network is in `conjure-core` instead.
-
-pub mod api;
-pub mod artifacts;
-pub mod backend;
-pub mod client;
-pub mod describe;
-pub mod doctor;
-mod host;
-mod http_server;
-pub mod manager;
-pub mod mcp_server;
-pub mod mcp_status;
-pub mod outlook;
-pub mod replay;
-pub mod session;
-mod shared;
-pub mod telemetry;
+//! [`Host::builder`] is the way in. Nothing is defined here; each module says where it comes from.
+//! The faces are crates of their own, which an embedding program adds when it wants them:
+//! `conjure-http` (the HTTP API), `conjure-mcp` (a server of MCP), `conjure-client` (a client of the
+//! HTTP API). The program `conjure` is `conjure-cli`.
 
 pub use conjure_config::{env, fs, platform, project_trust, skill_folders};
 pub use conjure_import as mcp_import;
 pub use conjure_plugins as plugin;
 pub use conjure_providers as provider;
 pub use conjure_providers::auths;
+pub use conjure_runtime::{
+    Host, HostBuilder, HostError, SPAN_TARGET, artifacts, backend, describe, host_operations,
+    manager, mcp_status, outlook, plugin_create, replay, session,
+};
 pub use conjure_store as store;
-pub use host::{Host, HostBuilder, HostError, host_operations, plugin_create};
-pub use http_server::{UserTokenError, user_token, user_token_file};

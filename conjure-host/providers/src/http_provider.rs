@@ -76,12 +76,12 @@ impl HttpProvider {
     ///
     /// ```
     /// use conjure_core::wire::{Endpoint, Wire};
-    /// use conjure_host::provider::{HttpOptions, HttpProvider};
+    /// use conjure_providers::{HttpOptions, HttpProvider};
     ///
     /// let options = HttpOptions::new("http://127.0.0.1:8080/v1");
     /// let endpoint = Endpoint::new("llamacpp");
     /// let provider = HttpProvider::new(Wire::OpenaiChat, endpoint, None, options)?;
-    /// # Ok::<(), conjure_host::provider::HttpProviderError>(())
+    /// # Ok::<(), conjure_providers::HttpProviderError>(())
     /// ```
     ///
     /// # Errors

@@ -43,7 +43,7 @@ pub fn build_bin(package: &str, name: &str) -> Result<PathBuf, KitError> {
 /// # Errors
 /// As [`build_bin`].
 pub fn conjure_bin() -> Result<PathBuf, KitError> {
-    build_bin("conjure-host", "conjure")
+    build_bin("conjure-cli", "conjure")
 }
 
 /// Says that all of the workspace has just been built.

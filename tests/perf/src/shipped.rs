@@ -75,7 +75,7 @@ impl Shipped {
             return Ok(shipped);
         }
         let mut command = cargo(&root());
-        command.args(["build", "--release", "--package", "conjure-host"]);
+        command.args(["build", "--release", "--package", "conjure-cli"]);
         command.args(["--package", "conjure-backend-local"]);
         if needs.contains(&Need::Docker) {
             command.args(["--package", "conjure-backend-docker"]);

@@ -21,7 +21,7 @@ use third::{Third, Wish};
 use crate::{artifacts::Built, repo};
 
 /// The package of the host, and the plugins that the demo's session loads.
-const HOST: &str = "conjure-host";
+const HOST: &str = "conjure-cli";
 const PLUGINS: [&str; 2] = ["conjure-backend-local", "conjure-skill-log-fetcher"];
 
 /// The file that the log fetcher writes first in an empty directory.

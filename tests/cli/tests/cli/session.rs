@@ -1,8 +1,8 @@
 //! Saved sessions from the command line.
 
+use conjure_client::Server;
 use conjure_core::chat::Event;
 use conjure_core::turn::Decision;
-use conjure_host::client::Server;
 use conjure_host::manager::Scope;
 use conjure_host::store::ThreadId;
 use conjure_kit::{Cli, MockMcp, Model, Output, Signal, Workspace};

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use conjure_host::client::Server;
+use conjure_client::Server;
 use conjure_host::store::ThreadId;
 use conjure_kit::{Model, Signal, Workspace};
 use conjure_mock_llm::{Message, Position, Reply};

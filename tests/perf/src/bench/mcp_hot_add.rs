@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use conjure_host::Host;
-use conjure_host::mcp_server::{McpOptions, McpServer};
 use conjure_host::session::{BackendSpec, SessionSpec};
+use conjure_mcp::{McpOptions, McpServer};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 

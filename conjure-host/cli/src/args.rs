@@ -1,0 +1,313 @@
+//! Arguments that several verbs share, and what becomes of them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use conjure_config::AuthRef;
+use conjure_config::env;
+use conjure_config::{BackendSpec, PolicySpec, SessionSpec};
+use conjure_core::routing::Pattern;
+use conjure_core::wire::{Dialect, Wire};
+use conjure_plugins::SearchPath;
+use conjure_providers::auths::Auths;
+use conjure_runtime::Host;
+use conjure_runtime::HostBuilder;
+use conjure_store::Store;
+
+use super::exit::Failure;
+use super::output;
+
+/// Options of every verb.
+#[derive(Args)]
+pub(crate) struct Global {
+    /// Load this plugin file; naming it says that it may run in this process
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Plugins")]
+    plugin: Vec<PathBuf>,
+    /// Look for plugins in this directory too
+    #[arg(long, global = true, value_name = "DIR", help_heading = "Plugins")]
+    plugin_dir: Vec<PathBuf>,
+    /// Where threads, copies of plugins and their values are kept
+    #[arg(long, global = true, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// Print JSON, for programs
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+impl Global {
+    /// Where everything is kept.
+    pub(crate) fn data_dir(&self) -> PathBuf {
+        let dir = self.data_dir.clone().unwrap_or_else(env::data_dir);
+        // What runs elsewhere is told of it, such as what must not be seen there.
+        std::path::absolute(&dir).unwrap_or(dir)
+    }
+
+    /// The database.
+    pub(crate) async fn store(&self) -> Result<Store, Failure> {
+        Ok(conjure_store::open(&self.data_dir()).await?)
+    }
+
+    /// The saved auths.
+    pub(crate) fn auths(&self) -> Auths {
+        Auths::at(conjure_providers::auths::Keys::from_env(self.data_dir()))
+    }
+
+    /// Where plugins are looked for, in this order.
+    pub(crate) fn search_path(&self) -> SearchPath {
+        let program = std::env::current_exe().ok();
+        let path = std::env::var_os(env::PLUGIN_PATH);
+        let data_dir = self.data_dir();
+        let mut search = SearchPath::new(
+            self.plugin.clone(),
+            path.as_deref(),
+            program.as_deref(),
+            Some(&data_dir),
+        );
+        search.dirs.splice(0..0, self.plugin_dir.iter().cloned());
+        search
+    }
+
+    /// A host with these plugins.
+    pub(crate) fn host(&self) -> HostBuilder {
+        let search = self.search_path();
+        let mut builder = Host::builder()
+            .data_dir(self.data_dir())
+            .auths(self.auths());
+        for file in search.named {
+            builder = builder.plugin_file(file);
+        }
+        for dir in search.dirs {
+            builder = builder.plugin_dir(dir);
+        }
+        builder
+    }
+}
+
+/// What a session is made from.
+#[derive(Args)]
+pub(crate) struct SessionArgs {
+    /// A session file (TOML); the other options here win over what it says
+    #[arg(long, short, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The provider: `anthropic`, `openai`, `gemini`, `deepseek`, `mistral`, `openrouter`,
+    /// `llamacpp`, `ollama`, `openai-compatible` (any other server, with `--base-url`), one of the
+    /// session file's, `scripted` (a script plays the model), or `tool-walk` (calls every tool once)
+    #[arg(long, value_name = "NAME", help_heading = "Model")]
+    provider: Option<String>,
+    /// A saved auth (`conjure auth list`), which says the provider too: NAME, or
+    /// PROVIDER/KIND/NAME
+    #[arg(long, value_name = "NAME", help_heading = "Model")]
+    auth: Option<AuthRef>,
+    /// The model, as the provider names it
+    #[arg(long, value_name = "NAME", help_heading = "Model")]
+    model: Option<String>,
+    /// Where the provider is, when not at its usual place
+    #[arg(long, value_name = "URL", help_heading = "Model")]
+    base_url: Option<String>,
+    /// What the provider speaks, when not its usual wire: `anthropic`, `openai-responses`,
+    /// `openai-chat`, `gemini`
+    #[arg(long, value_name = "WIRE", help_heading = "Model")]
+    wire: Option<Wire>,
+    /// How it speaks `openai-chat`: `openai`, `deepseek`, `mistral`, `openrouter`, `llamacpp`,
+    /// `ollama`, `compatible`
+    #[arg(long, value_name = "NAME", value_parser = dialect, help_heading = "Model")]
+    dialect: Option<Box<Dialect>>,
+    /// The script (JSON) of the provider `scripted`
+    #[arg(long, value_name = "FILE", help_heading = "Model")]
+    script: Option<PathBuf>,
+    /// A value for the script's `{{vars.NAME}}`
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair, help_heading = "Model")]
+    set: Vec<(String, String)>,
+    /// Who the model is to be
+    #[arg(long, value_name = "TEXT", help_heading = "Model")]
+    persona: Option<String>,
+    /// The most model requests a turn [default: 25]
+    #[arg(long, value_name = "N", help_heading = "Model")]
+    max_iterations: Option<u32>,
+    /// A skill folder or package, run through the executor
+    #[arg(long, value_name = "PATH", help_heading = "Tools")]
+    skill: Vec<PathBuf>,
+    /// The executor for skill folders and command tools, such as `local`; `none` for none
+    /// [default: `local`, when that plugin is loaded]
+    #[arg(long, value_name = "NAME", help_heading = "Tools")]
+    executor: Option<String>,
+    /// Where calls work [default: the session file's, else the current directory]
+    #[arg(long, value_name = "DIR", help_heading = "Tools")]
+    working_dir: Option<PathBuf>,
+    /// Run without asking what fits this pattern: a tool's name, `backend:NAME`, or
+    /// `NAME(arguments)`, with `*`
+    #[arg(long, value_name = "PATTERN", help_heading = "Permissions")]
+    allow: Vec<Pattern>,
+    /// Ask before running what fits this pattern and no `--allow`
+    #[arg(long, value_name = "PATTERN", help_heading = "Permissions")]
+    ask: Vec<Pattern>,
+    /// Never run what fits this pattern; wins over the others
+    #[arg(long, value_name = "PATTERN", help_heading = "Permissions")]
+    deny: Vec<Pattern>,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+/// A preset by its name.
+pub(crate) fn dialect(name: &str) -> Result<Box<Dialect>, String> {
+    let known = Dialect::named(name).map(Box::new);
+    known.ok_or_else(|| {
+        "there are: openai, deepseek, mistral, openrouter, llamacpp, ollama, compatible".to_owned()
+    })
+}
+
+impl SessionArgs {
+    /// The rules that the options make.
+    pub(crate) fn policy(self) -> PolicySpec {
+        PolicySpec {
+            allow: self.allow,
+            ask: self.ask,
+            deny: self.deny,
+        }
+    }
+
+    /// The session that the options and the file describe.
+    pub(crate) async fn spec(self, host: &Host, global: &Global) -> Result<SessionSpec, Failure> {
+        let from_file = self.config.is_some();
+        let mut spec = match &self.config {
+            Some(path) => SessionSpec::read(path)?,
+            None => SessionSpec::default(),
+        };
+        if !from_file || self.executor.is_some() || !self.skill.is_empty() {
+            self.backends(&mut spec, host, global)?;
+        }
+        let vars: BTreeMap<String, String> = self.set.into_iter().collect();
+        spec.vars.extend(vars);
+        spec.provider = self.provider.or(spec.provider);
+        spec.model = self.model.or(spec.model);
+        spec.base_url = self.base_url.or(spec.base_url);
+        spec.auth = self.auth.or(spec.auth);
+        let mut spec = host.settle(spec).await?;
+        if let Some(provider) = &spec.provider
+            && (self.wire.is_some() || self.dialect.is_some())
+        {
+            let own = spec.providers.entry(provider.clone()).or_default();
+            own.wire = self.wire.or(own.wire);
+            own.dialect = self.dialect.map(|own| *own).or(own.dialect.take());
+        }
+        spec.script = self.script.or(spec.script);
+        spec.persona = self.persona.or(spec.persona);
+        spec.max_iterations = self.max_iterations.or(spec.max_iterations);
+        let working_dir = match self.working_dir.or(spec.working_dir) {
+            Some(dir) => dir,
+            None => current_dir()?,
+        };
+        check_dir(&working_dir)?;
+        spec.working_dir = Some(working_dir);
+        spec.policy.allow.extend(self.allow);
+        spec.policy.ask.extend(self.ask);
+        spec.policy.deny.extend(self.deny);
+        if spec.provider.is_none() && spec.script.is_some() {
+            spec.provider = Some("scripted".to_owned());
+        }
+        spec.check()?;
+        for warning in spec.policy_warnings() {
+            output::aside(format_args!(
+                "note: {}",
+                output::clean(&warning.to_string())
+            ));
+        }
+        Ok(spec)
+    }
+
+    /// The backends without a session file: every native skill, and the executor.
+    fn backends(
+        &self,
+        spec: &mut SessionSpec,
+        host: &Host,
+        global: &Global,
+    ) -> Result<(), Failure> {
+        if spec.backends.is_empty() {
+            spec.backends.push(BackendSpec::all_native());
+        }
+        let loaded = host.registry().snapshot();
+        let executor = match self.executor.as_deref() {
+            Some("none") => None,
+            Some(name) => Some(name.to_owned()),
+            None => loaded.get("local").map(|_| "local".to_owned()),
+        };
+        let mut skills: Vec<String> = Vec::new();
+        for path in &self.skill {
+            skills.push(path.display().to_string());
+        }
+        if self.config.is_none() && executor.is_some() {
+            for path in super::skill::usable(global, &self.skill) {
+                skills.push(path.display().to_string());
+            }
+        }
+        let Some(executor) = executor else {
+            if self.skill.is_empty() {
+                return Ok(());
+            }
+            return Err(Failure::usage(
+                "a skill folder needs an executor: name one with `--executor`, or put the plugin \
+                 `local` into a plugin directory (`conjure plugin list` shows them)",
+            ));
+        };
+        match spec
+            .backends
+            .iter_mut()
+            .find(|backend| backend.kind == executor)
+        {
+            Some(backend) => backend.skills.get_or_insert_default().extend(skills),
+            None => spec.backends.push(BackendSpec::executor(executor, skills)),
+        }
+        Ok(())
+    }
+}
+
+/// What the person named must be there; what the host makes is the host's own affair.
+fn check_dir(dir: &Path) -> Result<(), Failure> {
+    let reason = match conjure_config::fs::is_dir(dir) {
+        Ok(true) => return Ok(()),
+        Ok(false) => "it is no directory".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    Err(Failure::usage(format!(
+        "the working directory `{}` cannot be used: {reason}",
+        dir.display()
+    )))
+}
+
+/// Where the program was started.
+pub(crate) fn current_dir() -> Result<PathBuf, Failure> {
+    std::env::current_dir()
+        .map_err(|error| Failure::usage(format!("the current directory cannot be used: {error}")))
+}
+
+/// A path as a person would write it: relative to the current directory where that is shorter.
+pub(crate) fn shown(path: &Path) -> String {
+    let relative = std::env::current_dir().ok().and_then(|dir| {
+        path.strip_prefix(dir)
+            .ok()
+            .filter(|p| !p.as_os_str().is_empty())
+            .map(Path::to_owned)
+    });
+    relative.as_deref().unwrap_or(path).display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::exit::Exit;
+    use super::*;
+
+    #[test]
+    fn a_working_directory_that_is_not_there_is_wrong_usage() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        assert!(check_dir(dir.path()).is_ok());
+        for bad in [file, dir.path().join("none")] {
+            assert_eq!(check_dir(&bad).unwrap_err().exit, Exit::Usage);
+        }
+    }
+}

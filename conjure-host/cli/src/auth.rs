@@ -1,0 +1,291 @@
+//! `conjure auth`: the credentials that are saved.
+
+use clap::Subcommand;
+use conjure_config::AuthRef;
+use conjure_config::SessionSpec;
+use conjure_providers::HttpProvider;
+use conjure_providers::auths::{AuthError, AuthKind, Credential, KeyError, NewAuth};
+use conjure_runtime::session::SessionError;
+use conjure_store::SavedAuth;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::args::Global;
+use super::exit::{Exit, Failure};
+use super::output::{self, GREEN, RED, RESET, Table, aside, clean, line};
+use super::secret::secret;
+use super::signals::Signals;
+
+/// Saves credentials under names that sessions use.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  conjure auth add work --provider anthropic              # asks for the key, and does not show it
+  pass show openai | conjure auth add home --provider openai
+  conjure auth add gateway --provider openai-compatible --base-url https://llm.example.org/v1 \\
+      --kind custom-headers
+  conjure auth test work
+  conjure run --auth work --model claude-sonnet-4-5 \"What is in this directory?\"")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Save a credential: from a prompt that does not show it, else from stdin
+    ///
+    /// It is never read from the arguments, which other users may see. It is encrypted with a key
+    /// from `CONJURE_KEY`, from a key file (`CONJURE_KEY_FILE`, else `vault.key` in the data
+    /// directory), or from the keyring of the system; the first time one is made.
+    Add(Add),
+    /// Save another credential of the same kind in the place of one; sessions that use it have it
+    Replace {
+        /// The auth: NAME, or PROVIDER/KIND/NAME
+        #[arg(value_name = "NAME")]
+        auth: AuthRef,
+    },
+    /// List them, without their secrets
+    List,
+    /// Ask the provider for its list of models with it
+    ///
+    /// Exit code: 3 when the provider gives none.
+    Test {
+        /// The auth: NAME, or PROVIDER/KIND/NAME
+        #[arg(value_name = "NAME")]
+        auth: AuthRef,
+    },
+    /// Give it another name; sessions that are saved keep it
+    Rename {
+        /// The auth: NAME, or PROVIDER/KIND/NAME
+        #[arg(value_name = "NAME")]
+        auth: AuthRef,
+        /// Its new name
+        #[arg(value_name = "NEW")]
+        new: String,
+    },
+    /// Remove it for good, unless a saved session uses it
+    Remove {
+        /// The auth: NAME, or PROVIDER/KIND/NAME
+        #[arg(value_name = "NAME")]
+        auth: AuthRef,
+    },
+    /// Encrypt all of them with a new key
+    ///
+    /// May be interrupted and begun again. A key in `CONJURE_KEY` is replaced by its owner: the new
+    /// one goes there, the one before into `CONJURE_OLD_KEY`.
+    Rotate,
+}
+
+/// Saves a credential.
+#[derive(clap::Args)]
+struct Add {
+    /// Its name: 3 to 50 letters, digits, `_` and `-`
+    name: String,
+    /// The provider that it is for
+    #[arg(long, value_name = "NAME")]
+    provider: String,
+    /// What it is: `api-key`, `bearer-token`, `custom-headers` (`Name: value`, one a line), or
+    /// `base-url` (a server that asks for nothing)
+    #[arg(long, default_value = "api-key", value_parser = kind)]
+    kind: AuthKind,
+    /// Where the provider is, when not at its usual place
+    #[arg(long, value_name = "URL")]
+    base_url: Option<String>,
+}
+
+fn kind(text: &str) -> Result<AuthKind, String> {
+    text.parse()
+        .map_err(|_| "there are: api-key, bearer-token, custom-headers, base-url".to_owned())
+}
+
+pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
+    match args.verb {
+        Verb::Add(args) => add(global, args).await,
+        Verb::Replace { auth } => replace(global, &auth).await,
+        Verb::List => list(global).await,
+        Verb::Test { auth } => test(global, &auth).await,
+        Verb::Rename { auth, new } => {
+            let auth = global.auths().rename(&auth, &new).await?;
+            told(global, &auth, "is its name now");
+            Ok(Exit::Fine)
+        }
+        Verb::Remove { auth } => {
+            let auth = global.auths().remove(&auth).await?;
+            told(global, &auth, "is removed");
+            Ok(Exit::Fine)
+        }
+        Verb::Rotate => {
+            let rotated = global.auths().rotate().await?;
+            if global.json {
+                output::json(&rotated);
+            } else {
+                line(format_args!(
+                    "{} sealed with the new key {} ({})",
+                    rotated.sealed, rotated.key, rotated.place
+                ));
+            }
+            Ok(Exit::Fine)
+        }
+    }
+}
+
+async fn add(global: &Global, args: Add) -> Result<Exit, Failure> {
+    let new = NewAuth {
+        name: args.name,
+        provider: args.provider,
+        base_url: args.base_url,
+    };
+    new.check(args.kind)?;
+    global.auths().check_free(&new, args.kind).await?;
+    // Heard also while a secret is typed, so that the terminal shows again what is typed.
+    let mut signals = Signals::listen()?;
+    let asking = async {
+        let text = secret(args.kind).await?;
+        let credential = Credential::read(args.kind, &text).map_err(AuthError::from)?;
+        Ok(global.auths().add(new, credential).await?)
+    };
+    let auth = signals.unless(asking).await?;
+    told(global, &auth, "is saved");
+    Ok(Exit::Fine)
+}
+
+async fn replace(global: &Global, auth: &AuthRef) -> Result<Exit, Failure> {
+    let auths = global.auths();
+    let saved = auths.find(auth, None).await?;
+    let kind = kind(&saved.kind.replace('_', "-")).map_err(Failure::host)?;
+    let mut signals = Signals::listen()?;
+    let asking = async {
+        let text = secret(kind).await?;
+        let credential = Credential::read(kind, &text).map_err(AuthError::from)?;
+        Ok(auths.replace(auth, credential).await?)
+    };
+    let auth = signals.unless(asking).await?;
+    told(global, &auth, "has another credential now");
+    Ok(Exit::Fine)
+}
+
+async fn list(global: &Global) -> Result<Exit, Failure> {
+    let auths = global.auths().list().await?;
+    if global.json {
+        let auths: Vec<Value> = auths.iter().map(described).collect();
+        output::json(&json!({ "auths": auths }));
+        return Ok(Exit::Fine);
+    }
+    if auths.is_empty() {
+        aside("There is no saved auth yet; `conjure auth add NAME --provider PROVIDER` saves one.");
+        return Ok(Exit::Fine);
+    }
+    let mut table = Table::new(["NAME", "PROVIDER", "KIND", "BASE URL", "CREATED"]);
+    for auth in auths {
+        let created = Timestamp::from_millisecond(auth.created_at_ms)
+            .map(|time| time.strftime("%Y-%m-%d %H:%M").to_string());
+        table.row([
+            auth.name,
+            auth.provider,
+            auth.kind,
+            auth.base_url.unwrap_or_else(|| "-".to_owned()),
+            created.unwrap_or_default(),
+        ]);
+    }
+    table.print();
+    Ok(Exit::Fine)
+}
+
+async fn test(global: &Global, auth: &AuthRef) -> Result<Exit, Failure> {
+    let spec = SessionSpec {
+        auth: Some(auth.clone()),
+        ..SessionSpec::default()
+    };
+    let spec = global.auths().open(spec).await?;
+    let name = spec.provider.clone().unwrap_or_default();
+    let answer = HttpProvider::of(&name, &spec)
+        .map_err(SessionError::from)?
+        .models()
+        .await;
+    if global.json {
+        let (models, error) = match &answer {
+            Ok(models) => (Some(models.len()), None),
+            Err(error) => (
+                None,
+                Some(json!({
+                    "kind": error.kind, "message": error.message,
+                })),
+            ),
+        };
+        output::json(&json!({
+            "auth": auth, "provider": name, "works": answer.is_ok(), "models": models,
+            "error": error,
+        }));
+    }
+    match answer {
+        Ok(models) => {
+            if !global.json {
+                line(format_args!(
+                    "{GREEN}works{RESET}: {} lists {} models",
+                    clean(&name),
+                    models.len()
+                ));
+            }
+            Ok(Exit::Fine)
+        }
+        Err(error) => {
+            if !global.json {
+                aside(format_args!(
+                    "{RED}error:{RESET} {}",
+                    clean(&error.to_string())
+                ));
+            }
+            Ok(Exit::Provider)
+        }
+    }
+}
+
+fn told(global: &Global, auth: &SavedAuth, what: &str) {
+    if global.json {
+        output::json(&described(auth));
+    } else {
+        line(format_args!("{} {what}", auth.full_name()));
+    }
+}
+
+/// An auth as programs read it; the secret is not in it, in no form.
+fn described(auth: &SavedAuth) -> Value {
+    json!({
+        "id": auth.id,
+        "provider": auth.provider,
+        "kind": auth.kind,
+        "name": auth.name,
+        "base_url": auth.base_url,
+        "created_at_ms": auth.created_at_ms,
+        "updated_at_ms": auth.updated_at_ms,
+    })
+}
+
+impl From<AuthError> for Failure {
+    fn from(error: AuthError) -> Self {
+        let exit = match error {
+            AuthError::Store(error) => return error.into(),
+            AuthError::Vault(KeyError::BadSecret { .. } | KeyError::NoSuchKind { .. })
+            | AuthError::BadName { .. }
+            | AuthError::Taken { .. }
+            | AuthError::LoginToken
+            | AuthError::OldToken { .. }
+            | AuthError::Expired { .. }
+            | AuthError::BadProvider { .. }
+            | AuthError::BadAddress { .. }
+            | AuthError::Unknown { .. }
+            | AuthError::Ambiguous { .. }
+            | AuthError::OtherProvider { .. }
+            | AuthError::OtherAddress { .. }
+            | AuthError::OtherKind { .. }
+            | AuthError::LeftOut { .. } => Exit::Usage,
+            AuthError::Vault(_)
+            | AuthError::Sealed { .. }
+            | AuthError::Rotation { .. }
+            | AuthError::Locked { .. }
+            | AuthError::Lock(_)
+            | AuthError::Ended { .. } => Exit::Host,
+        };
+        Self::new(exit, error.to_string())
+    }
+}

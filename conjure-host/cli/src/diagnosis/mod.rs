@@ -1,0 +1,142 @@
+//! What works on this machine and what does not: the database, keys, sessions, plugins, container
+//! engines, MCP servers. Each finding says what it is about and what to do.
+
+mod engines;
+mod mcp;
+mod sessions;
+
+use serde::Serialize;
+
+use conjure_providers::auths::Auths;
+use conjure_runtime::Host;
+use conjure_store::Store;
+
+/// What is known of one thing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Finding {
+    /// What kind of thing: `database`, `auth`, `session`, `plugin`, `engine`, `mcp`.
+    pub(crate) area: &'static str,
+    /// Which.
+    pub(crate) subject: String,
+    /// How it is.
+    pub(crate) state: Health,
+    /// What was found.
+    pub(crate) found: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) remedy: Option<String>,
+}
+
+/// How a thing is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Health {
+    /// It works.
+    Well,
+    /// It works, and something about it should be known.
+    Note,
+    /// It does not work.
+    Ill,
+}
+
+impl Finding {
+    fn well(area: &'static str, subject: impl Into<String>, found: impl Into<String>) -> Self {
+        Self {
+            area,
+            subject: subject.into(),
+            state: Health::Well,
+            found: found.into(),
+            remedy: None,
+        }
+    }
+
+    fn note(self, found: impl Into<String>, remedy: impl Into<String>) -> Self {
+        self.with(Health::Note, found, remedy)
+    }
+
+    fn ill(self, found: impl Into<String>, remedy: impl Into<String>) -> Self {
+        self.with(Health::Ill, found, remedy)
+    }
+
+    fn with(self, state: Health, found: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self {
+            state,
+            found: found.into(),
+            remedy: Some(remedy.into()).filter(|remedy: &String| !remedy.is_empty()),
+            ..self
+        }
+    }
+}
+
+/// Looks at everything. Starts MCP servers, and changes nothing.
+pub(crate) async fn examine(host: &Host, store: &Store, auths: &Auths) -> Vec<Finding> {
+    let mut findings = database(store).await;
+    findings.extend(keys(auths).await);
+    findings.extend(sessions::look(host, store).await);
+    findings.extend(plugins(host));
+    findings.extend(engines::look(host).await);
+    findings.extend(mcp::look(host, store).await);
+    findings
+}
+
+async fn database(store: &Store) -> Vec<Finding> {
+    let finding = Finding::well("database", "check", "");
+    let finding = match store.check().await {
+        Ok(check) if check.is_sound() => {
+            let found = format!(
+                "sound: {} threads, {} entries, {} events",
+                check.threads, check.entries, check.events
+            );
+            Finding { found, ..finding }
+        }
+        Ok(check) => finding.ill(
+            check.problems.join("; "),
+            "`conjure db check` shows all of it; `conjure db import` of a backup brings back what \
+             is in that",
+        ),
+        Err(error) => finding.ill(
+            error.to_string(),
+            "see that the disk has room and the file belongs to you",
+        ),
+    };
+    vec![finding]
+}
+
+/// Whether every saved auth can be read.
+async fn keys(auths: &Auths) -> Vec<Finding> {
+    let saved = match auths.list().await {
+        Ok(saved) => saved,
+        Err(error) => {
+            let finding = Finding::well("auth", "all", "");
+            return vec![finding.ill(error.to_string(), "")];
+        }
+    };
+    let mut findings = Vec::new();
+    for auth in saved {
+        let name = auth.full_name().to_string();
+        let finding = Finding::well("auth", &name, "can be read");
+        findings.push(match auths.open_one(auth).await {
+            Ok(_) => finding,
+            // It says itself what to do.
+            Err(error) => finding.ill(error.to_string(), ""),
+        });
+    }
+    findings
+}
+
+fn plugins(host: &Host) -> Vec<Finding> {
+    let snapshot = host.registry().snapshot();
+    let loaded = snapshot.plugins().iter().map(|plugin| {
+        let manifest = plugin.manifest();
+        let found = format!("{} {}, loaded", manifest.kind, manifest.version);
+        Finding::well("plugin", &manifest.name, found)
+    });
+    let failed = snapshot.failed().iter().map(|failed| {
+        let finding = Finding::well("plugin", failed.path.display().to_string(), "");
+        finding.ill(
+            failed.reason.to_string(),
+            format!("conjure plugin check {}", failed.path.display()),
+        )
+    });
+    loaded.chain(failed).collect()
+}

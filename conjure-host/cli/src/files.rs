@@ -1,0 +1,200 @@
+//! `conjure files`: what a thread's calls made, and copies of it.
+
+use std::path::{Path, PathBuf};
+
+use clap::Subcommand;
+use conjure_config::fs;
+use conjure_runtime::artifacts::Artifact;
+use serde_json::json;
+
+use super::args::{Global, SessionArgs};
+use super::exit::{Exit, Failure};
+use super::files_remote;
+use super::output::{self, Table, aside, clean, line, size};
+use super::thread::{id, keeper};
+
+/// Lists the files of a thread, or saves copies of them.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  conjure files list 0193…
+  conjure files save 0193… report.xlsx --to ~/reports
+  conjure files save 0193… --config session.toml      # all; the backends of the file are asked")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// List them: handle, name, size, which backend made it, and where it is
+    List {
+        /// The thread
+        #[arg(value_name = "ID")]
+        thread: String,
+    },
+    /// Save copies; nothing is replaced unless asked
+    ///
+    /// What is on this machine is copied. What is still with its backend, such as a hosted skill or
+    /// an MCP server, is fetched first: that needs the session file that the thread was held with.
+    Save(Box<Save>),
+    /// The files that Anthropic keeps for hosted skills
+    #[command(subcommand)]
+    Remote(files_remote::Remote),
+}
+
+#[derive(clap::Args)]
+struct Save {
+    /// The thread
+    #[arg(value_name = "ID")]
+    thread: String,
+    /// Handles, such as `file-3`, or names; of a name the newest [default: all]
+    #[arg(value_name = "FILE")]
+    files: Vec<String>,
+    /// The directory that they are saved in
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    to: PathBuf,
+    /// Replace files of the same name; without this a copy gets another name
+    #[arg(long)]
+    replace: bool,
+    #[command(flatten)]
+    session: SessionArgs,
+}
+
+pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
+    match args.verb {
+        Verb::List { thread } => {
+            let files = keeper(global).await?.files(&id(&thread)?).await?;
+            list(global, &files);
+            Ok(Exit::Fine)
+        }
+        Verb::Save(args) => save_all(global, *args).await,
+        Verb::Remote(verb) => files_remote::run(global, &verb).await,
+    }
+}
+
+fn list(global: &Global, files: &[Artifact]) {
+    if global.json {
+        output::json(&files);
+        return;
+    }
+    if files.is_empty() {
+        aside("The calls of this thread made no files.");
+        return;
+    }
+    let mut table = Table::new(["FILE", "NAME", "SIZE", "FROM", "PLACE"]);
+    for file in files {
+        table.row([
+            clean(&file.id).into_owned(),
+            clean(&file.name).into_owned(),
+            file.size.map_or_else(|| "-".to_owned(), size),
+            clean(&file.source).into_owned(),
+            match (&file.path, &file.remote) {
+                (Some(path), _) => clean(&path.display().to_string()).into_owned(),
+                (None, Some(_)) => format!("with {}", clean(&file.source)),
+                (None, None) => "gone".to_owned(),
+            },
+        ]);
+    }
+    table.print();
+}
+
+async fn save_all(global: &Global, args: Save) -> Result<Exit, Failure> {
+    let thread = id(&args.thread)?;
+    let host = global
+        .host()
+        .log(global.store().await?)
+        .build()
+        .await
+        .map_err(|error| Failure::host(error.to_string()))?;
+    let known = host.files(&thread).await?;
+    let wanted = wanted(&known, &args.files)?;
+    let elsewhere: Vec<String> = wanted
+        .iter()
+        .filter(|file| file.path.is_none())
+        .map(|file| file.id.clone())
+        .collect();
+    let mut fetched = Default::default();
+    if !elsewhere.is_empty() {
+        let spec = args.session.spec(&host, global).await?;
+        fetched = host.fetch_files(spec, &thread, &elsewhere).await?;
+    }
+    fs::create_dir_all(&args.to).map_err(|error| Failure::host(error.to_string()))?;
+    let (mut told, mut failed) = (Vec::new(), false);
+    for file in wanted {
+        let path = match (&file.path, fetched.remove(&file.id)) {
+            (Some(path), _) => Ok(path.clone()),
+            (None, Some(fetched)) => fetched.map_err(|error| error.to_string()),
+            (None, None) => Err("nobody has it any more".to_owned()),
+        };
+        match path.and_then(|path| save(file, &path, &args.to, args.replace)) {
+            Ok(to) if global.json => told.push(json!({ "file": file.id, "saved": to })),
+            Ok(to) => line(format_args!(
+                "{}  {}",
+                clean(&file.id),
+                clean(&to.display().to_string())
+            )),
+            Err(error) => {
+                failed = true;
+                if global.json {
+                    told.push(json!({ "file": file.id, "error": error }));
+                } else {
+                    aside(format_args!(
+                        "{} `{}` was not saved: {}",
+                        clean(&file.id),
+                        clean(&file.name),
+                        clean(&error)
+                    ));
+                }
+            }
+        }
+    }
+    if global.json {
+        output::json(&told);
+    }
+    Ok(if failed { Exit::No } else { Exit::Fine })
+}
+
+/// The files with these handles or names; without any, all.
+fn wanted<'a>(known: &'a [Artifact], names: &[String]) -> Result<Vec<&'a Artifact>, Failure> {
+    if names.is_empty() {
+        return Ok(known.iter().collect());
+    }
+    let find = |name: &String| {
+        named(known, name).ok_or_else(|| {
+            Failure::usage(format!(
+                "this thread has no file `{name}`; `conjure files list` shows those that it has"
+            ))
+        })
+    };
+    names.iter().map(find).collect()
+}
+
+/// The file with this handle, or the newest with this name.
+pub(crate) fn named<'a>(known: &'a [Artifact], name: &str) -> Option<&'a Artifact> {
+    let by_handle = known.iter().find(|file| file.id == name);
+    by_handle.or_else(|| known.iter().rev().find(|file| file.name == name))
+}
+
+/// Saves a copy in a directory, under its name, or with its handle in front where that is taken and
+/// not to be replaced.
+pub(crate) fn save(
+    file: &Artifact,
+    from: &Path,
+    dir: &Path,
+    replace: bool,
+) -> Result<PathBuf, String> {
+    let name = conjure_runtime::artifacts::safe_name(&file.name);
+    let to = dir.join(&name);
+    let taken = to.symlink_metadata().is_ok();
+    if taken && replace {
+        return fs::replace_with_copy(from, &to)
+            .map(|()| to)
+            .map_err(|error| error.to_string());
+    }
+    let to = match taken {
+        true => dir.join(format!("{}-{name}", file.id)),
+        false => to,
+    };
+    fs::copy_new(from, &to).map_err(|error| error.to_string())?;
+    Ok(to)
+}

@@ -1,0 +1,325 @@
+//! The program `conjure`: what is asked, by which verb, and how it ends.
+//!
+//! One verb a file. A verb parses, calls the crates below, and prints; it decides nothing that an
+//! embedding program could not do too. A face: nothing depends on this crate. Begin at the verb's
+//! file; `args.rs` has the options that verbs share, `output.rs` is the only place that prints,
+//! `exit.rs` says how each error ends the program.
+
+mod args;
+mod auth;
+mod call;
+mod chat;
+mod completions;
+mod db;
+mod db_import_maestro;
+mod diagnosis;
+mod docker;
+mod doctor;
+mod entry_at;
+mod exit;
+mod files;
+mod files_remote;
+mod mcp;
+mod mcp_doctor;
+mod mcp_import;
+mod mcp_list;
+mod mcp_login;
+mod mcp_serve;
+mod mcp_servers;
+mod models;
+mod output;
+mod person;
+mod persona;
+mod plugin;
+mod plugin_new;
+mod policy;
+mod policy_check;
+mod remote;
+mod replay;
+mod routes;
+mod run;
+mod secret;
+mod serve;
+mod server_item;
+mod session;
+mod session_change;
+mod session_chat;
+mod session_following;
+mod session_memory;
+mod session_run;
+mod session_show;
+mod session_turns;
+mod session_waiting;
+mod sessions;
+mod signals;
+mod skill;
+mod skill_remote;
+mod spent;
+mod table;
+mod telemetry;
+mod thread;
+mod thread_change;
+mod thread_check;
+mod thread_list;
+mod thread_show;
+mod thread_transfer;
+mod tokens;
+mod transcript;
+mod wire;
+mod wire_decode;
+mod wire_encode;
+mod wire_explain;
+
+use clap::{CommandFactory as _, Parser, Subcommand};
+
+use args::Global;
+use exit::{Exit, Failure};
+
+/// A host for AI agents: one conversation, tools from many backends.
+#[derive(Parser)]
+#[command(
+    name = "conjure",
+    version,
+    about,
+    long_about = LONG,
+    after_long_help = AFTER,
+    propagate_version = true,
+    max_term_width = 100
+)]
+struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+const LONG: &str = "A host for AI agents.
+
+One session holds one conversation with a model and gives it tools from several backends at once: \
+native skills (shared libraries loaded at run time), the local shell, and whatever other plugins \
+bring. The model sees one list of tools; a routing table finds who runs each call.";
+
+const AFTER: &str = "Exit codes:
+  0    it worked
+  1    it was done and the answer is no: a call failed, a skill is not valid, a plugin is refused
+  2    wrong usage, or a session file that is not right
+  3    the provider failed; the history is kept
+  4    a limit ended the turn; the history is kept
+  5    something of the host's own failed, such as the disk
+  130  interrupted
+  143  ended by SIGTERM
+
+Environment:
+  CONJURE_PLUGIN_PATH  directories to look for plugins in, separated like PATH
+  CONJURE_DATA_DIR     where threads, copies of plugins and their values are kept
+                       [default: $XDG_DATA_HOME/conjure]
+  CONJURE_DATABASE     where threads and what is saved are: an SQLite file, or postgres://…
+                       [default: conjure.db in the data directory]
+  CONJURE_KEY          the key that saved auths are encrypted with: 32 bytes in base64 or hex; while
+                       it is replaced, CONJURE_OLD_KEY is the one before
+  CONJURE_KEY_FILE     the file of that key [default: the keyring, else vault.key in the data
+                       directory]
+  CONJURE_LOG          what is logged to stderr, such as `debug` or `plugin=info` [default: warn]
+  CONJURE_LOG_FORMAT   `json` for logs as JSON lines
+  OTEL_EXPORTER_OTLP_ENDPOINT
+                       where traces are sent (OTLP over HTTP); none are made without it
+  CONJURE_TOKEN        the token that lets clients of `conjure serve` in
+  CONJURE_SECRET_NAME  the secret NAME, for plugins whose manifest names it
+  ANTHROPIC_API_KEY    the key for the provider `anthropic`; so for the others: OPENAI_API_KEY,
+                       GEMINI_API_KEY (or GOOGLE_API_KEY), DEEPSEEK_API_KEY, MISTRAL_API_KEY,
+                       OPENROUTER_API_KEY, LLAMACPP_API_KEY, OLLAMA_API_KEY,
+                       OPENAI_COMPATIBLE_API_KEY
+  ANTHROPIC_BASE_URL   where it is, when not at its usual place; so for the others
+  HTTPS_PROXY          the proxy for requests to providers; also HTTP_PROXY, ALL_PROXY, NO_PROXY
+  NO_COLOR             no colours";
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Ask one question and print the answer
+    ///
+    /// Runs the calls that the model asks for. The answer goes to stdout, what happens on the way to
+    /// stderr. A call that does more than read asks first on a terminal; where nobody is there it is
+    /// denied, unless `--allow` lets it run.
+    Run(run::Args),
+    /// Hold a conversation
+    ///
+    /// Each line is a message. Ctrl-C ends a turn that runs, Ctrl-D the conversation. What a plugin
+    /// directory gains or loses meanwhile is there in the next step. Lines that begin with a slash
+    /// are for the host: `/tools` shows the routing table, `/files` the files made so far,
+    /// `/model PROVIDER/MODEL` goes on with another model, `/help` tells the others.
+    Chat(chat::Args),
+    /// Call one tool, without a model
+    ///
+    /// Native skills are always there; with `--executor` there are its command tools too, for the
+    /// skill folders named with `--skill`. Whoever types the call has decided about it: no policy is
+    /// asked.
+    Call(call::Args),
+    /// Show the routing table: which tool is run by whom
+    ///
+    /// Shows public name, backend, skill, plugin and version, mode, and what each definition costs
+    /// in tokens. Asks no model.
+    Routes(routes::Args),
+    /// Look at plugins, check one, begin one
+    Plugin(plugin::Args),
+    /// Look at skill folders and validate them
+    ///
+    /// A skill folder is a directory with a `SKILL.md` (the Agent Skills standard). Those of the
+    /// current project (`.conjure/skills`, `.agents/skills`, `.claude/skills`) are used after the
+    /// project was trusted; those below the home directory always.
+    Skill(skill::Args),
+    /// Serve tools to MCP clients, and look after MCP servers: list, examine, import, log in
+    Mcp(mcp::Args),
+    /// Build the image that the container backend works in
+    Docker(docker::Args),
+    /// Say what works on this machine, what does not, and what to do about it
+    ///
+    /// Looks at the database, keys, sessions, plugins, container engines and MCP servers. Exit code
+    /// 1 when something does not work.
+    Doctor(doctor::Args),
+    /// List models: what the providers offer, context sizes, prices
+    ///
+    /// Asks each provider for its list; context sizes and prices come from a data file, over which
+    /// `models.toml` in the data directory wins.
+    Models(models::Args),
+    /// Keep sessions: auth, model, directory, persona, memory, tools, and the thread they go on with
+    ///
+    /// `conjure run --session NAME` and `conjure chat --session NAME` go on with one.
+    Session(session::Args),
+    /// Keep personas: who the model is to be, under a name that sessions choose
+    Persona(persona::Args),
+    /// Look at threads and change them: list, show, cost, fork, rename, clear, export, import
+    ///
+    /// A thread is a conversation that is kept; `conjure run` and `conjure chat` name it, and
+    /// `--thread ID` goes on with it.
+    Thread(thread::Args),
+    /// Serve the HTTP API
+    ///
+    /// Listens on this machine, at 127.0.0.1:7420, unless told otherwise. Every client needs a token,
+    /// also on this machine, where other users are: that of the user who serves is made at the first
+    /// start. SIGTERM and Ctrl-C end it: turns and requests that run come to their end first, as long
+    /// as `--grace` allows.
+    Serve(serve::Args),
+    /// Look after the database: check, back up, export, import, roll back
+    Db(db::Args),
+    /// List the files of a thread, or save copies of them
+    ///
+    /// Every file that a call made is listed with the backend that made it, wherever it is.
+    Files(files::Args),
+    /// Decode a provider's reply, or encode a request, to debug a wire
+    ///
+    /// Turns what a provider sent into the canonical form, and a conversation into what a provider
+    /// would get. Opens no connection and needs no key.
+    Wire(wire::Args),
+    /// Save credentials under names that sessions use, and test them
+    ///
+    /// A saved auth is encrypted; nothing prints its secret. `--auth NAME` or `auth = "NAME"` in a
+    /// session file uses it.
+    Auth(auth::Args),
+    /// Say which calls could ask a person, before anything runs
+    Policy(policy::Args),
+    /// Run a recorded thread again, offline, and name the first thing that is otherwise
+    Replay(replay::Args),
+    /// Print completions for a shell
+    ///
+    /// For bash: `source <(conjure completions bash)`.
+    Completions(completions::Args),
+}
+
+/// Parses the command line and does what it says.
+fn main() {
+    let exit = run();
+    // Not `ExitCode`: a library that hangs while it is opened would keep the process for ever.
+    conjure_plugins::end_process(exit.code())
+}
+
+fn run() -> Exit {
+    // First of all, while there is one thread: what is started must find no key.
+    conjure_config::env::take_secrets();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Clap prints help and version to stdout and errors to stderr, and knows both codes.
+            let _ = error.print();
+            return if error.use_stderr() {
+                Exit::Usage
+            } else {
+                Exit::Fine
+            };
+        }
+    };
+    let telemetry = crate::telemetry::start();
+    // Before a key is read: commands of the model run as the same user.
+    conjure_config::platform::deny_inspection();
+    let json = cli.global.json;
+    let done = cli.run();
+    telemetry.end();
+    match done {
+        Ok(exit) => exit,
+        Err(failure) => {
+            if !failure.shown {
+                output::failure(&failure, json);
+            }
+            failure.exit
+        }
+    }
+}
+
+impl Cli {
+    fn run(self) -> Result<Exit, Failure> {
+        let Self { global, verb } = self;
+        if !matches!(verb, Verb::Completions(_) | Verb::Wire(_)) {
+            conjure_config::platform::check_own_dir(&global.data_dir())
+                .map_err(|error| Failure::usage(error.to_string()))?;
+        }
+        match verb {
+            Verb::Completions(args) => Ok(completions::run(&args, &mut Self::command())),
+            Verb::Skill(args) => skill::run(&global, &args),
+            Verb::Wire(args) => wire::run(args),
+            Verb::Replay(args) => replay::run(&global, &args),
+            Verb::Docker(args) => docker::run(&global, &args),
+            Verb::Mcp(args) if args.needs_no_host() => mcp::run_without_host(&global, &args),
+            Verb::Plugin(args) if args.needs_no_host() => plugin::run_without_host(&global, &args),
+            verb => {
+                let mut runtime = tokio::runtime::Builder::new_multi_thread();
+                if let Verb::Mcp(args) = &verb
+                    && args.has_one_client()
+                {
+                    // Work for one client is handed on more slowly than it is done.
+                    runtime.worker_threads(1);
+                }
+                let runtime = runtime
+                    .enable_all()
+                    .build()
+                    .map_err(|error| Failure::host(format!("no runtime: {error}")))?;
+                let done = runtime.block_on(async {
+                    match verb {
+                        Verb::Run(args) => run::run(&global, args).await,
+                        Verb::Chat(args) => chat::run(&global, args).await,
+                        Verb::Call(args) => Box::pin(call::run(&global, args)).await,
+                        Verb::Routes(args) => routes::run(&global, args).await,
+                        Verb::Doctor(_) => Box::pin(doctor::run(&global)).await,
+                        Verb::Session(args) => Box::pin(session::run(&global, args)).await,
+                        Verb::Persona(args) => persona::run(&global, args).await,
+                        Verb::Thread(args) => thread::run(&global, args).await,
+                        Verb::Serve(args) => serve::run(&global, args).await,
+                        Verb::Db(args) => db::run(&global, args).await,
+                        Verb::Files(args) => files::run(&global, args).await,
+                        Verb::Auth(args) => auth::run(&global, args).await,
+                        Verb::Policy(args) => policy::run(&global, args).await,
+                        Verb::Models(args) => models::run(&global, args).await,
+                        Verb::Plugin(args) => plugin::run(&global, args).await,
+                        Verb::Mcp(args) => mcp::run(&global, args).await,
+                        Verb::Skill(_)
+                        | Verb::Wire(_)
+                        | Verb::Replay(_)
+                        | Verb::Docker(_)
+                        | Verb::Completions(_) => Ok(Exit::Fine),
+                    }
+                });
+                // A plugin's thread that hangs must not keep the program.
+                runtime.shutdown_background();
+                done
+            }
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! `conjure mcp doctor`: what works, what does not, and what to do about it.
+
+use std::time::Duration;
+
+use conjure_runtime::backend::Nobody;
+use conjure_runtime::mcp_status;
+use serde_json::{Value, json};
+
+use super::args::Global;
+use super::exit::{Exit, Failure};
+use super::mcp_list::as_json;
+use super::mcp_servers::{Seen, Servers, Source, servers_of};
+use super::output::{self, BOLD, DIM, GREEN, RED, RESET, YELLOW, clean, duration};
+use super::signals::Signals;
+
+/// Starts MCP servers and says how they are.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The servers; all without it
+    server: Vec<String>,
+    #[command(flatten)]
+    source: Source,
+}
+
+pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
+    let mut signals = Signals::listen()?;
+    let looking = async {
+        let mut servers = Servers::open(global, &args.source, Nobody).await?;
+        if !args.server.is_empty() {
+            servers.only(&args.server)?;
+        }
+        let limit = start_all(&mut servers);
+        servers.look(limit).await
+    };
+    let mut seen = signals.unless(looking).await?;
+    if !args.server.is_empty() {
+        seen.retain(|server| args.server.contains(&server.name));
+    }
+    let well = seen
+        .iter()
+        .all(|server| matches!(server.state(), "ready" | "off"));
+    if global.json {
+        let servers: Vec<Value> = seen
+            .iter()
+            .map(|server| {
+                let mut json = as_json(server);
+                json.insert("path".to_owned(), json!(path(server)));
+                json.insert("remedy".to_owned(), json!(remedy(server)));
+                json.into()
+            })
+            .collect();
+        output::json(&json!({ "ok": well, "servers": servers }));
+    } else {
+        for server in &seen {
+            print(server);
+        }
+    }
+    Ok(if well { Exit::Fine } else { Exit::No })
+}
+
+/// All are to be started at once. Gives back how long that may take.
+fn start_all(servers: &mut Servers) -> Duration {
+    let each = servers.backends().filter_map(servers_of);
+    each.map(mcp_status::start_all).max().unwrap_or_default()
+}
+
+fn print(server: &Seen) {
+    let state = server.state();
+    let colour = match state {
+        "ready" => GREEN,
+        "off" | "idle" => DIM,
+        "needs_auth" | "starting" => YELLOW,
+        _ => RED,
+    };
+    output::line(format_args!(
+        "{BOLD}{}{RESET}  {colour}{state}{RESET}",
+        clean(&server.name)
+    ));
+    let field = |name: &str, text: &str| {
+        if !text.is_empty() {
+            output::line(format_args!("  {DIM}{name:<9}{RESET} {}", clean(text)));
+        }
+    };
+    field("program", server.text("program"));
+    if server.text("program").is_empty() && !server.text("why").contains("PATH=") {
+        field("PATH", &path(server).unwrap_or_default());
+    }
+    let number = |name: &str| server.member(name).and_then(Value::as_u64);
+    if let Some(ready) = number("ready_ms") {
+        let process = number("pid").map(|pid| format!("process {pid}, "));
+        let text = format!("{}after {}", process.unwrap_or_default(), duration(ready));
+        field("ready", &text);
+    }
+    let era = server.text("era");
+    if !era.is_empty() {
+        field("protocol", &format!("{}, {era}", server.text("protocol")));
+    }
+    field(
+        "login",
+        match (server.text("auth"), state) {
+            ("logged_in", _) => "yes",
+            ("configured", _) => "credentials of the configuration",
+            ("logged_out", "needs_auth") => "no",
+            _ => "",
+        },
+    );
+    if let Some(tools) = number("tools") {
+        field("tools", &tools.to_string());
+    }
+    for (tool, why) in server.left_out() {
+        field("left out", &format!("{tool}: {why}"));
+    }
+    match number("skipped") {
+        Some(pieces @ 1..) if server.text("transport") == "http" => {
+            field(
+                "noise",
+                &format!("{pieces} answers held something that is no message"),
+            );
+        }
+        Some(pieces @ 1..) => {
+            field(
+                "noise",
+                &format!("{pieces} lines on standard output are no messages"),
+            );
+        }
+        _ => {}
+    }
+    field("why", server.text("why"));
+    field("why", server.text("list_error"));
+    let lines = server.member("stderr").and_then(Value::as_array);
+    for line in lines.into_iter().flatten().filter_map(Value::as_str) {
+        field("stderr", line);
+    }
+    field("do", &remedy(server).unwrap_or_default());
+}
+
+/// Where its program is looked for first.
+fn path(server: &Seen) -> Option<String> {
+    let command = server.config.get("command")?.as_str()?;
+    if command.contains('/') || server.status.is_none() {
+        return None;
+    }
+    let own = server
+        .config
+        .get("env")
+        .and_then(|env| env.get("PATH")?.as_str());
+    own.map(str::to_owned)
+        .or_else(|| std::env::var("PATH").ok())
+}
+
+/// What a person can do.
+fn remedy(server: &Seen) -> Option<String> {
+    let name = &server.name;
+    let is_program = server.config.get("command").is_some();
+    match server.state() {
+        "needs_auth" if server.text("auth") == "configured" => Some(
+            "the credentials in `headers` are refused: set the secret anew, or take the header \
+             away and log in"
+                .to_owned(),
+        ),
+        "needs_auth" => Some(format!("conjure mcp login {name}")),
+        "failed" if server.text("why").contains("there is no program") => Some(
+            "install it, or write its whole path as `command`, or set `env.PATH` of the server"
+                .to_owned(),
+        ),
+        "failed" => Some("change the session file as the reason says".to_owned()),
+        "backoff" if is_program => Some(format!("run it by hand to see more: {}", by_hand(server))),
+        "backoff" => Some("see that the address is right and the server runs".to_owned()),
+        "starting" => Some(
+            "it is slow: run it by hand once, since it may be fetching itself, or set \
+             `initialize_timeout_ms` of the server"
+                .to_owned(),
+        ),
+        "ready" if server.member("list_error").is_some() => {
+            Some("it is connected and does not list its tools: see its own log".to_owned())
+        }
+        _ => None,
+    }
+}
+
+/// The command line of a server; secrets by their names.
+fn by_hand(server: &Seen) -> String {
+    let command = server.config.get("command").and_then(Value::as_str);
+    let args = server.config.get("args").and_then(Value::as_array);
+    let mut words = vec![command.unwrap_or_default().to_owned()];
+    for arg in args.into_iter().flatten() {
+        words.push(
+            match (arg.as_str(), arg.get("secret").and_then(Value::as_str)) {
+                (Some(text), _) if text.contains([' ', '"', '\'', '$', '*']) => {
+                    format!("'{}'", text.replace('\'', "'\\''"))
+                }
+                (Some(text), _) => text.to_owned(),
+                (None, secret) => format!("\"$CONJURE_SECRET_{}\"", secret.unwrap_or_default()),
+            },
+        );
+    }
+    words.join(" ")
+}

@@ -1,0 +1,204 @@
+//! `conjure mcp import`: the MCP servers of another program's configuration.
+//!
+//! Reads, prints, and adds to a session file; starts nothing.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use conjure_config::SessionSpec;
+use conjure_import::{Import, is_bundle, read, read_bundle};
+use serde_json::json;
+
+use super::args::Global;
+use super::exit::{Exit, Failure};
+use super::mcp_servers::KIND;
+use super::output::{self, BOLD, RESET, YELLOW, aside, clean};
+
+/// Turns MCP servers of another program into those of a session file.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  conjure mcp import ~/.cursor/mcp.json
+  conjure mcp import ~/.codex/config.toml --write session.toml
+  conjure mcp import --line 'claude mcp add notes -e TOKEN=abc -- npx -y notes-server'")]
+pub(crate) struct Args {
+    /// The other program's file, such as that of Claude, Codex, Cursor, VS Code, goose, Continue or
+    /// Zed, a registry's `server.json`, or an MCP bundle (`.mcpb`); `-` for standard input
+    #[arg(value_name = "FILE", required_unless_present = "line")]
+    file: Option<PathBuf>,
+    /// A line `claude mcp add …` or `codex mcp add …` in place of a file
+    #[arg(long, value_name = "TEXT", conflicts_with = "file")]
+    line: Option<String>,
+    /// Add the servers to this session file, which is made if there is none
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
+}
+
+pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, Failure> {
+    let (bytes, from) = source(args)?;
+    let import = imported(&bytes, args).map_err(|why| Failure::usage(format!("{from}: {why}")))?;
+    if import.names().next().is_none() {
+        for note in &import.notes {
+            aside(format_args!("{YELLOW}note{RESET} {}", clean(note)));
+        }
+        return Err(Failure::usage(format!("{from} has no MCP servers")));
+    }
+    let toml = match &args.write {
+        Some(path) => {
+            let before = if path.exists() {
+                let text = conjure_config::fs::read_to_string(path);
+                text.map_err(|error| Failure::usage(error.to_string()))?
+            } else {
+                String::new()
+            };
+            let after = added(&before, &import).map_err(|why| {
+                Failure::usage(format!("{} is left as it is: {why}", path.display()))
+            })?;
+            conjure_config::fs::write_atomic(path, after.as_bytes())
+                .map_err(|error| Failure::host(error.to_string()))?;
+            None
+        }
+        None => Some(format!("{}{}", backend(), import.to_toml())),
+    };
+    tell(global, &import, toml.as_deref(), args.write.as_deref());
+    Ok(Exit::Fine)
+}
+
+/// The servers of a text, or the server of a bundle, which is meant to be unpacked beside its file.
+fn imported(bytes: &[u8], args: &Args) -> Result<Import, String> {
+    if is_bundle(bytes) {
+        let file = args.file.as_deref().unwrap_or(Path::new("bundle"));
+        let file = std::path::absolute(file).map_err(|error| error.to_string())?;
+        return read_bundle(bytes, &file.with_extension("").display().to_string());
+    }
+    let text = std::str::from_utf8(bytes).map_err(|error| format!("it is no text: {error}"))?;
+    read(text)
+}
+
+fn source(args: &Args) -> Result<(Vec<u8>, String), Failure> {
+    if let Some(line) = &args.line {
+        return Ok((line.clone().into_bytes(), "the line".to_owned()));
+    }
+    let path = args.file.as_deref().unwrap_or(Path::new("-"));
+    if path == Path::new("-") {
+        let mut bytes = Vec::new();
+        let read = std::io::stdin().read_to_end(&mut bytes);
+        read.map_err(|error| Failure::usage(format!("standard input: {error}")))?;
+        return Ok((bytes, "standard input".to_owned()));
+    }
+    let bytes = conjure_config::fs::read(path);
+    let bytes = bytes.map_err(|error| Failure::usage(error.to_string()))?;
+    Ok((bytes, path.display().to_string()))
+}
+
+fn backend() -> String {
+    format!("[[backend]]\nkind = \"{KIND}\"\n\n")
+}
+
+/// A session file with these servers too.
+fn added(before: &str, import: &Import) -> Result<String, String> {
+    let spec = SessionSpec::from_toml(before).map_err(|error| error.to_string())?;
+    let kinds: Vec<bool> = spec.backends.iter().map(|b| b.kind == KIND).collect();
+    let mut text = before.trim_end().to_owned();
+    if !text.is_empty() {
+        text.push_str("\n\n");
+    }
+    match (kinds.contains(&true), kinds.last()) {
+        // A table below `backend` belongs to the last one.
+        (true, Some(true)) => {}
+        (true, _) => {
+            return Err(format!(
+                "its backend `{KIND}` is not the last; run this without `--write` and put the \
+                 servers there by hand"
+            ));
+        }
+        (false, _) => text.push_str(&backend()),
+    }
+    let config = spec
+        .backends
+        .last()
+        .and_then(|backend| backend.config.as_ref());
+    for name in import.names() {
+        let servers = config.and_then(|config| config.get("servers"));
+        if servers.is_some_and(|servers| servers.get(name).is_some()) {
+            return Err(format!("it has an MCP server `{name}` already"));
+        }
+    }
+    text.push_str(&import.to_toml());
+    SessionSpec::from_toml(&text).map_err(|error| error.to_string())?;
+    Ok(text)
+}
+
+fn tell(global: &Global, import: &Import, toml: Option<&str>, written: Option<&Path>) {
+    let names: Vec<&str> = import.names().collect();
+    if global.json {
+        let secrets = import.secrets.iter().map(|secret| {
+            json!({
+                "secret": secret.name, "what": secret.what, "variable": conjure_config::env::secret_variable(&secret.name),
+                "from": secret.from,
+            })
+        });
+        output::json(&json!({
+            "servers": names,
+            "toml": toml,
+            "written": written,
+            "secrets": secrets.collect::<Vec<_>>(),
+            "notes": import.notes,
+        }));
+        return;
+    }
+    match (toml, written) {
+        (Some(toml), _) => output::line(clean(toml.trim_end())),
+        (None, Some(path)) => {
+            output::line(format_args!(
+                "{} has {}",
+                path.display(),
+                clean(&names.join(", "))
+            ));
+        }
+        (None, None) => {}
+    }
+    if !import.secrets.is_empty() {
+        aside(format_args!(
+            "\n{BOLD}Set these secrets{RESET}; they are not written down:"
+        ));
+        for secret in &import.secrets {
+            let value = secret.from.as_ref().map(|from| format!("\"${from}\""));
+            aside(format_args!(
+                "  export {}={}  # {}",
+                conjure_config::env::secret_variable(&secret.name),
+                value.unwrap_or_else(|| "…".to_owned()),
+                clean(&secret.what)
+            ));
+        }
+    }
+    for note in &import.notes {
+        aside(format_args!("{YELLOW}note{RESET} {}", clean(note)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_file_gets_servers_and_keeps_the_rest() {
+        let import = read("claude mcp add notes -- notes-server").unwrap();
+        let fresh = added("", &import).unwrap();
+        assert_eq!(
+            fresh,
+            "[[backend]]\nkind = \"mcp\"\n\n[backend.config.servers.notes]\ncommand = \
+             \"notes-server\"\n"
+        );
+        let again = added(&fresh, &import).unwrap_err();
+        assert!(again.contains("`notes` already"), "{again}");
+        let more = read("claude mcp add more -- more-server").unwrap();
+        let both = added(&format!("{fresh}\n[routing]\nonly = [\"x\"]\n"), &more).unwrap();
+        let spec = SessionSpec::from_toml(&both).unwrap();
+        assert_eq!(spec.backends.len(), 1);
+        let servers = &spec.backends[0].config.as_ref().unwrap()["servers"];
+        assert!(servers["notes"].is_object() && servers["more"].is_object());
+        let other = format!("{fresh}\n[[backend]]\nkind = \"local\"\n");
+        let refused = added(&other, &more).unwrap_err();
+        assert!(refused.contains("not the last"), "{refused}");
+    }
+}

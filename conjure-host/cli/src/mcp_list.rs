@@ -1,0 +1,90 @@
+//! `conjure mcp list`: the MCP servers of a session file.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use conjure_runtime::backend::Nobody;
+
+use super::args::Global;
+use super::exit::{Exit, Failure};
+use super::mcp_servers::{Seen, Servers, Source};
+use super::output::{self, Table, clean};
+use super::signals::Signals;
+
+/// How long is waited for servers that are starting.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Lists the MCP servers of a session file.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    source: Source,
+}
+
+pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
+    let mut signals = Signals::listen()?;
+    let looking = async {
+        let servers = Servers::open(global, &args.source, Nobody).await?;
+        servers.look(PATIENCE).await
+    };
+    let seen = signals.unless(looking).await?;
+    if global.json {
+        let servers: Vec<_> = seen.iter().map(as_json).collect();
+        output::json(&json!({ "servers": servers }));
+        return Ok(Exit::Fine);
+    }
+    let mut rows = Table::new(["SERVER", "STATE", "ERA", "REVISION", "TOOLS", "LEFT OUT"]);
+    for server in &seen {
+        let or_dash = |text: &str| if text.is_empty() { "-" } else { text }.to_owned();
+        let tools = server.member("tools").and_then(Value::as_u64);
+        let left_out = server.left_out().len();
+        rows.row([
+            server.name.clone(),
+            server.state().to_owned(),
+            or_dash(server.text("era")),
+            or_dash(server.text("protocol")),
+            tools.map_or_else(|| "-".to_owned(), |tools| tools.to_string()),
+            if left_out == 0 {
+                "-".to_owned()
+            } else {
+                left_out.to_string()
+            },
+        ]);
+    }
+    rows.print();
+    for server in &seen {
+        let name = &server.name;
+        let error = server.text("list_error");
+        for why in [server.text("why"), error] {
+            if !why.is_empty() && server.state() != "idle" {
+                output::aside(format_args!("{}: {}", clean(name), clean(why)));
+            }
+        }
+        for (tool, why) in server.left_out() {
+            output::aside(format_args!(
+                "{}: {} is left out: {}",
+                clean(name),
+                clean(tool),
+                clean(why)
+            ));
+        }
+    }
+    if seen
+        .iter()
+        .any(|server| !matches!(server.state(), "ready" | "off" | "idle"))
+    {
+        output::aside("`conjure mcp doctor` says what to do.");
+    }
+    Ok(Exit::Fine)
+}
+
+/// A server for programs: what the plugin says, and which backend has it.
+pub(super) fn as_json(server: &Seen) -> Map<String, Value> {
+    let said = server.status.as_ref().and_then(Value::as_object);
+    let mut json = said.cloned().unwrap_or_default();
+    json.insert("server".to_owned(), json!(server.name));
+    json.insert("state".to_owned(), json!(server.state()));
+    json.insert("backend".to_owned(), json!(server.backend));
+    json
+}

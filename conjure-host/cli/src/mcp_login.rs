@@ -1,0 +1,162 @@
+//! `conjure mcp login` and `conjure mcp logout`.
+
+use std::collections::BTreeMap;
+use std::process::{Command, Stdio};
+
+use conjure_runtime::backend::{Asker, Nobody};
+use conjure_skill_sdk::protocol::{BackendCall, Elicit, Elicited};
+use futures_util::future::BoxFuture;
+use serde_json::{Value, json};
+
+use super::args::Global;
+use super::exit::{Exit, Failure};
+use super::mcp_servers::{Servers, Source};
+use super::output::{self, BOLD, GREEN, RESET, aside, clean};
+use super::person::prompt;
+use super::signals::Signals;
+
+/// Logs in to an MCP server over HTTP.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The server
+    server: String,
+    /// Open no browser
+    #[arg(long)]
+    no_browser: bool,
+    #[command(flatten)]
+    source: Source,
+}
+
+/// Forgets the login to an MCP server.
+#[derive(clap::Args)]
+pub(crate) struct OutArgs {
+    /// The server
+    server: String,
+    #[command(flatten)]
+    source: Source,
+}
+
+pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
+    let person = Person {
+        browser: !args.no_browser,
+    };
+    manage(global, &args.source, &args.server, "login", person).await
+}
+
+pub(crate) async fn out(global: &Global, args: OutArgs) -> Result<Exit, Failure> {
+    manage(global, &args.source, &args.server, "logout", Nobody).await
+}
+
+/// Lets the plugin do something to one server; the others are left alone.
+async fn manage(
+    global: &Global,
+    source: &Source,
+    server: &str,
+    what: &str,
+    asker: impl Asker,
+) -> Result<Exit, Failure> {
+    let mut signals = Signals::listen()?;
+    let managing = async {
+        let mut servers = Servers::open(global, source, asker).await?;
+        servers.only(&[server.to_owned()])?;
+        let Some(backend) = servers.with(server) else {
+            return Err(Failure::usage(format!("there is no MCP server `{server}`")));
+        };
+        let alone = servers.alone(backend).await?;
+        let done = alone
+            .call(BackendCall {
+                name: what.to_owned(),
+                skill: None,
+                arguments: json!({ "server": server }),
+                files: Vec::new(),
+            })
+            .await;
+        alone.close().await;
+        done.map_err(|error| Failure::new(Exit::No, error.to_string()))
+    };
+    let result = signals.unless(managing).await?;
+    if what == "login" {
+        // The cursor may stand behind a question.
+        aside("");
+    }
+    let text = result.joined_text();
+    if global.json {
+        output::json(&json!({ "server": server, "done": text }));
+    } else {
+        output::line(format_args!(
+            "{GREEN}{}{RESET} {}",
+            clean(server),
+            clean(&text)
+        ));
+    }
+    Ok(Exit::Fine)
+}
+
+/// The person who logs in: at this terminal, with a browser here or elsewhere.
+struct Person {
+    browser: bool,
+}
+
+impl Asker for Person {
+    fn elicit(&self, _plugin: String, question: Elicit) -> BoxFuture<'static, Elicited> {
+        let browser = self.browser;
+        Box::pin(async move {
+            let url = question.url.unwrap_or_default();
+            aside(format_args!(
+                "{}\n\n  {BOLD}{}{RESET}\n",
+                clean(&question.message),
+                clean(&url)
+            ));
+            if browser && open(&url) {
+                aside("A browser was asked to open it.");
+            }
+            aside("If the browser is on another machine, paste the address at which it ended:");
+            let Some(line) = prompt("> ").await else {
+                // Nobody types; the browser may still come.
+                return std::future::pending().await;
+            };
+            let address = line.trim();
+            let content = if address.is_empty() {
+                BTreeMap::new()
+            } else {
+                BTreeMap::from([("address".to_owned(), Value::from(address))])
+            };
+            Elicited {
+                action: "accept".to_owned(),
+                content,
+            }
+        })
+    }
+}
+
+/// Opens a page in the person's browser, where there is one.
+fn open(url: &str) -> bool {
+    if !url.starts_with("https://") && !url.starts_with("http://") {
+        return false;
+    }
+    let has_screen = ["DISPLAY", "WAYLAND_DISPLAY"]
+        .iter()
+        .any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()));
+    let opener = if cfg!(target_os = "macos") {
+        "open"
+    } else if has_screen {
+        "xdg-open"
+    } else {
+        return false;
+    };
+    let mut opener = Command::new(opener);
+    conjure_config::env::keep_from(&mut opener);
+    let started = opener
+        .arg(url)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    match started {
+        Ok(mut child) => {
+            let waiting = std::thread::Builder::new().name("browser".to_owned());
+            waiting.spawn(move || child.wait()).is_ok()
+        }
+        Err(_) => false,
+    }
+}

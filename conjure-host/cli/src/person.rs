@@ -1,0 +1,184 @@
+//! The person at the terminal: decisions about calls, and questions of plugins.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
+
+use conjure_core::routing::{Decision as PolicyDecision, Pattern, Rule};
+use conjure_core::turn::Decision;
+use conjure_runtime::backend::Asker;
+use conjure_runtime::session::Session;
+use conjure_skill_sdk::protocol::{Elicit, Elicited};
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::Mutex;
+
+use super::output::{BOLD, RESET, YELLOW, aside, clean};
+use super::transcript::Asked;
+
+/// One question at a time, from its first word to its answer.
+static ASKING: Mutex<()> = Mutex::const_new(());
+
+/// What a person said about a call.
+pub(crate) struct Decided {
+    pub(crate) decision: Decision,
+    /// Whether it holds for every call of the tool from now on.
+    pub(crate) always: bool,
+}
+
+impl Decided {
+    fn once(decision: Decision) -> Self {
+        Self {
+            decision,
+            always: false,
+        }
+    }
+}
+
+/// Asks the person whether a call may run, and keeps a rule where that is wanted.
+pub(crate) async fn decide(session: &Session, asked: &Asked) -> Decision {
+    let decided = ask(asked).await;
+    if decided.always
+        && let Ok(pattern) = asked.name.parse::<Pattern>()
+    {
+        let rule = Rule {
+            pattern,
+            decision: PolicyDecision::Allow,
+        };
+        session.add_rule(rule).await;
+    }
+    decided.decision
+}
+
+/// Asks the person whether a call may run.
+pub(crate) async fn ask(asked: &Asked) -> Decided {
+    let _asking = ASKING.lock().await;
+    aside(format_args!(
+        "\n{YELLOW}?{RESET} {BOLD}{}{RESET} wants to run ({})\n{}",
+        clean(&asked.name),
+        clean(&asked.reason),
+        clean(&asked.arguments)
+    ));
+    let answer = prompt("  Allow it? [y]es, [n]o, [a]lways in this session: ").await;
+    match answer.as_deref().map(str::trim) {
+        Some("y" | "yes") => Decided::once(Decision::Allow),
+        Some("a" | "always") => Decided {
+            decision: Decision::Allow,
+            always: true,
+        },
+        Some(reason) if !matches!(reason, "" | "n" | "no") => Decided::once(Decision::Deny {
+            reason: reason.to_owned(),
+        }),
+        _ => Decided::once(Decision::Deny {
+            reason: String::new(),
+        }),
+    }
+}
+
+/// Reads one line from the terminal without holding anything else up. When it is dropped nothing
+/// goes on reading, so no answer to a later question is lost.
+pub(super) async fn prompt(question: &'static str) -> Option<String> {
+    let mut stderr = std::io::stderr();
+    let _ = stderr.write_all(question.as_bytes());
+    let _ = stderr.flush();
+    if let Ok(stdin) = watched_stdin() {
+        // A terminal is readable when there is a whole line.
+        drop(stdin.readable().await.ok()?);
+    }
+    let read = tokio::task::spawn_blocking(move || {
+        let mut line = String::new();
+        let read = std::io::stdin().lock().read_line(&mut line);
+        read.ok().filter(|bytes| *bytes > 0).map(|_| line)
+    });
+    read.await.ok().flatten()
+}
+
+#[expect(
+    deprecated,
+    reason = "standard input stays open for the life of the program, which is all that the \
+              successor, unsafe code, asks for"
+)]
+fn watched_stdin() -> std::io::Result<AsyncFd<std::io::Stdin>> {
+    AsyncFd::with_interest(std::io::stdin(), Interest::READABLE)
+}
+
+/// Asks the person at the terminal for a yes or a no; nothing when nobody is there.
+pub(crate) async fn agrees(question: &str) -> Option<bool> {
+    if !std::io::stdin().is_terminal() {
+        return None;
+    }
+    let _asking = ASKING.lock().await;
+    aside(question);
+    let answer = prompt("  [y]es, [n]o: ").await?;
+    Some(matches!(answer.trim(), "y" | "yes"))
+}
+
+/// Puts questions of plugins to the person at the terminal; with no terminal they are cancelled.
+pub(crate) struct Terminal;
+
+impl Asker for Terminal {
+    fn elicit(&self, plugin: String, question: Elicit) -> BoxFuture<'static, Elicited> {
+        Box::pin(async move {
+            if !std::io::stdin().is_terminal() {
+                return answered("cancel", BTreeMap::new());
+            }
+            let _asking = ASKING.lock().await;
+            aside(format_args!(
+                "\n{YELLOW}?{RESET} {BOLD}{}{RESET} asks: {}",
+                clean(&plugin),
+                clean(&question.message)
+            ));
+            if let Some(url) = &question.url {
+                aside(format_args!("  Open {}", clean(url)));
+            }
+            let fields = question
+                .schema
+                .as_ref()
+                .and_then(|schema| schema.get("properties"))
+                .and_then(Value::as_object)
+                .cloned()
+                .unwrap_or_default();
+            let mut content = BTreeMap::new();
+            for (name, field) in &fields {
+                let about = field
+                    .get("description")
+                    .and_then(Value::as_str)
+                    .unwrap_or_default();
+                aside(format_args!("  {}: {}", clean(name), clean(about)));
+                match prompt("  > ").await {
+                    Some(line) => {
+                        content.insert(name.clone(), typed(line.trim(), field));
+                    }
+                    None => return answered("cancel", BTreeMap::new()),
+                }
+            }
+            if fields.is_empty() {
+                return match prompt("  [y]es, [n]o: ").await.as_deref().map(str::trim) {
+                    Some("y" | "yes") => answered("accept", content),
+                    Some(_) => answered("decline", content),
+                    None => answered("cancel", content),
+                };
+            }
+            answered("accept", content)
+        })
+    }
+}
+
+fn answered(action: &str, content: BTreeMap<String, Value>) -> Elicited {
+    Elicited {
+        action: action.to_owned(),
+        content,
+    }
+}
+
+/// What was typed, as the field's type says.
+pub(super) fn typed(text: &str, field: &Value) -> Value {
+    match field.get("type").and_then(Value::as_str) {
+        Some("number" | "integer") => {
+            serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
+        }
+        Some("boolean") => Value::Bool(matches!(text, "y" | "yes" | "true" | "1")),
+        _ => Value::String(text.to_owned()),
+    }
+}

@@ -1,0 +1,346 @@
+//! `conjure plugin`: what is loaded, what a file is, and a new one.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Subcommand;
+use conjure_plugins::{LoadedPlugin, Loader, LoaderOptions, PluginFile, Snapshot, Store};
+use conjure_runtime::describe::{failed_json, loaded_json, state};
+use conjure_skill_sdk::protocol::{Create, Manifest};
+use serde_json::{Value, json};
+
+use super::args::{Global, shown};
+use super::exit::{Exit, Failure};
+use super::output::{self, BOLD, DIM, GREEN, RED, RESET, Table};
+use super::plugin_new;
+
+/// Looks at plugins, checks one, begins one.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// List the plugins that a session would have, those that failed among them
+    ///
+    /// Looks at `--plugin`, `--plugin-dir`, `CONJURE_PLUGIN_PATH`, `plugins` beside the program,
+    /// and `plugins` in the data directory, in this order.
+    List,
+    /// Show what a plugin's file says about itself
+    ///
+    /// Without `--load` nothing of the plugin runs: header, hash and structure are read from the
+    /// file, and the manifest only if it is known from an earlier load.
+    Inspect {
+        /// The library
+        file: PathBuf,
+        /// Load it too, which runs its code, and show the manifest
+        #[arg(long)]
+        load: bool,
+    },
+    /// Load a plugin, make an instance, and say whether a host would take it
+    ///
+    /// Exit code 0: it would; 1: it is refused, and the reason says what to do.
+    Check {
+        /// The library
+        file: PathBuf,
+    },
+    /// Begin a plugin: a crate of its own that builds with `cargo build`
+    New(plugin_new::Args),
+}
+
+impl Args {
+    /// Whether the verb looks at no session's plugins.
+    pub(crate) fn needs_no_host(&self) -> bool {
+        matches!(&self.verb, Verb::New(_))
+    }
+}
+
+/// Does a verb that looks at no session's plugins.
+pub(crate) fn run_without_host(global: &Global, args: &Args) -> Result<Exit, Failure> {
+    match &args.verb {
+        Verb::New(new) => plugin_new::run(global, new),
+        _ => Ok(Exit::Fine),
+    }
+}
+
+pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
+    match args.verb {
+        Verb::List => list(global).await,
+        Verb::Inspect { file, load } => inspect(global, &file, load),
+        Verb::Check { file } => check(global, &file).await,
+        Verb::New(new) => plugin_new::run(global, &new),
+    }
+}
+
+async fn list(global: &Global) -> Result<Exit, Failure> {
+    let host = global
+        .host()
+        .build()
+        .await
+        .map_err(|error| Failure::host(error.to_string()))?;
+    let snapshot = host.registry().snapshot();
+    let tried = tried(&snapshot).await;
+    if global.json {
+        let plugins: Vec<Value> = tried.good.iter().map(|p| loaded_json(p)).collect();
+        let mut failed: Vec<Value> = snapshot.failed().iter().map(failed_json).collect();
+        failed.extend(tried.bad.iter().map(|(plugin, reason)| {
+            json!({
+                "file": plugin.source().path(),
+                "state": "failed",
+                "reason": reason,
+                "kept": Value::Null,
+            })
+        }));
+        output::json(&json!({ "plugins": plugins, "failed": failed }));
+        return Ok(Exit::Fine);
+    }
+    let search = global.search_path();
+    if snapshot.plugins().is_empty() && snapshot.failed().is_empty() {
+        output::line("No plugins. Looked in:");
+        for dir in &search.dirs {
+            output::line(format_args!("  {}", dir.display()));
+        }
+        return Ok(Exit::Fine);
+    }
+    let mut rows = Table::new(["PLUGIN", "VERSION", "KIND", "STATE", "TOOLS", "FILE"]);
+    for plugin in &tried.good {
+        let manifest = plugin.manifest();
+        rows.row([
+            manifest.name.clone(),
+            manifest.version.clone(),
+            manifest.kind.clone(),
+            state(plugin.health().quarantined.is_some()).to_owned(),
+            tools(manifest),
+            plugin
+                .source()
+                .path()
+                .map_or_else(|| "(linked)".to_owned(), shown),
+        ]);
+    }
+    for failed in snapshot.failed() {
+        rows.row([
+            "-".to_owned(),
+            "-".to_owned(),
+            "-".to_owned(),
+            "failed".to_owned(),
+            "-".to_owned(),
+            shown(&failed.path),
+        ]);
+    }
+    for (plugin, _) in &tried.bad {
+        let manifest = plugin.manifest();
+        rows.row([
+            manifest.name.clone(),
+            manifest.version.clone(),
+            manifest.kind.clone(),
+            "failed".to_owned(),
+            "-".to_owned(),
+            plugin
+                .source()
+                .path()
+                .map_or_else(|| "(linked)".to_owned(), shown),
+        ]);
+    }
+    rows.print();
+    for (_, reason) in &tried.bad {
+        output::line(format_args!(
+            "\n{RED}failed:{RESET} {}",
+            output::clean(reason)
+        ));
+    }
+    for failed in snapshot.failed() {
+        output::line(format_args!(
+            "\n{RED}failed:{RESET} {}",
+            output::clean(&failed.reason.to_string())
+        ));
+    }
+    Ok(Exit::Fine)
+}
+
+/// The loaded plugins, by whether they make an instance that answers.
+struct Tried {
+    good: Vec<Arc<LoadedPlugin>>,
+    bad: Vec<(Arc<LoadedPlugin>, String)>,
+}
+
+async fn tried(snapshot: &Snapshot) -> Tried {
+    let mut tried = Tried {
+        good: Vec::new(),
+        bad: Vec::new(),
+    };
+    let create = conjure_runtime::plugin_create(Some("list"));
+    for plugin in snapshot.plugins() {
+        match try_instance(plugin, &create).await {
+            Ok(()) => tried.good.push(Arc::clone(plugin)),
+            Err(reason) => tried.bad.push((Arc::clone(plugin), reason)),
+        }
+    }
+    tried
+}
+
+fn inspect(global: &Global, path: &Path, load: bool) -> Result<Exit, Failure> {
+    let file = match PluginFile::read(path, true) {
+        Ok(file) => file,
+        Err(error) => return Ok(refused(global, path, &error.to_string())),
+    };
+    let header = file.header.clone();
+    let compiler = file.compiler();
+    let sha256 = file.sha256.to_string();
+    let size = file.bytes.len();
+    let loader = loader(global)?;
+    let manifest = if load {
+        match loader.load_file(file) {
+            Ok(plugin) => Some(Manifest::clone(plugin.manifest())),
+            Err(error) => return Ok(refused(global, path, &error.to_string())),
+        }
+    } else {
+        loader.kept_manifest(&file.sha256)
+    };
+    if global.json {
+        output::json(&json!({
+            "file": path,
+            "sha256": sha256,
+            "size": size,
+            "header": {
+                "kind": header.kind.as_str(),
+                "name": header.name,
+                "version": header.version,
+                "abi": format!("{}.{}", header.abi_major, header.abi_minor),
+                "pointer_size": header.pointer_size,
+                "panic_unwind": header.panic_unwind,
+                "sdk": header.sdk,
+                "rustc": compiler,
+            },
+            "manifest": manifest,
+        }));
+        return Ok(Exit::Fine);
+    }
+    output::line(format_args!(
+        "{BOLD}{} {}{RESET}",
+        header.name, header.version
+    ));
+    for (name, value) in [
+        ("kind", header.kind.as_str().to_owned()),
+        ("file", shown(path)),
+        ("size", output::size(size as u64)),
+        ("sha256", sha256),
+        ("ABI", format!("{}.{}", header.abi_major, header.abi_minor)),
+        ("SDK", header.sdk),
+        ("compiler", compiler),
+    ] {
+        output::line(format_args!("  {name:<9} {value}"));
+    }
+    match manifest {
+        Some(manifest) => print_manifest(&manifest),
+        None => output::line(format_args!(
+            "  {DIM}The manifest is known once the plugin was loaded: `--load` (runs its code).{RESET}"
+        )),
+    }
+    Ok(Exit::Fine)
+}
+
+fn print_manifest(manifest: &Manifest) {
+    output::line(format_args!("\n{}", output::clean(&manifest.description)));
+    if !manifest.tools.is_empty() {
+        output::line(format_args!("\n{BOLD}Tools{RESET}"));
+        for tool in &manifest.tools {
+            output::line(format_args!(
+                "  {BOLD}{}{RESET}  {}",
+                output::clean(&tool.name),
+                output::clean(&tool.description)
+            ));
+        }
+    }
+    output::line(format_args!(
+        "\n{BOLD}Capabilities{RESET}\n  {}",
+        manifest.capabilities.join(", ")
+    ));
+    if !manifest.requires.host.is_empty() {
+        output::line(format_args!(
+            "{BOLD}Requires of the host{RESET}\n  {}",
+            manifest.requires.host.join(", ")
+        ));
+    }
+    let permissions = &manifest.permissions;
+    for (name, wanted) in [
+        ("secrets", &permissions.secrets),
+        ("hosts", &permissions.http),
+    ] {
+        if !wanted.is_empty() {
+            output::line(format_args!(
+                "{BOLD}Asks for {name}{RESET}\n  {}",
+                wanted.join(", ")
+            ));
+        }
+    }
+}
+
+async fn check(global: &Global, path: &Path) -> Result<Exit, Failure> {
+    let loader = loader(global)?;
+    let loading = path.to_owned();
+    let loaded = tokio::task::spawn_blocking(move || loader.load(&loading, true)).await;
+    let plugin = match loaded {
+        Ok(Ok(plugin)) => Arc::new(plugin),
+        Ok(Err(error)) => return Ok(refused(global, path, &error.to_string())),
+        Err(error) => return Err(Failure::host(format!("the check ended early: {error}"))),
+    };
+    let create = conjure_runtime::plugin_create(Some("check"));
+    if let Err(error) = try_instance(&plugin, &create).await {
+        return Ok(refused(global, path, &error));
+    }
+    if global.json {
+        output::json(&json!({ "ok": true, "plugin": loaded_json(&plugin) }));
+    } else {
+        output::line(format_args!(
+            "{GREEN}ok{RESET} {} ({}): a host takes it",
+            plugin.id(),
+            plugin.manifest().kind
+        ));
+    }
+    Ok(Exit::Fine)
+}
+
+async fn try_instance(plugin: &Arc<LoadedPlugin>, create: &Create) -> Result<(), String> {
+    let services = Arc::new(conjure_plugins::NoServices);
+    let instance = plugin
+        .create(create, services)
+        .await
+        .map_err(|error| error.to_string())?;
+    instance.close(std::time::Duration::from_secs(2)).await;
+    Ok(())
+}
+
+fn refused(global: &Global, path: &Path, reason: &str) -> Exit {
+    if global.json {
+        output::json(&json!({ "ok": false, "file": path, "reason": reason }));
+    } else {
+        output::line(format_args!(
+            "{RED}refused:{RESET} {}",
+            output::clean(reason)
+        ));
+    }
+    Exit::No
+}
+
+fn loader(global: &Global) -> Result<Loader, Failure> {
+    let store = Store::open(global.data_dir().join("store"))
+        .map_err(|error| Failure::host(error.to_string()))?;
+    let operations = conjure_runtime::host_operations();
+    Ok(Loader::new(
+        store,
+        LoaderOptions {
+            operations,
+            ..LoaderOptions::default()
+        },
+    ))
+}
+
+/// How many tools it has; `plugin inspect` names them.
+fn tools(manifest: &Manifest) -> String {
+    match manifest.tools.len() {
+        0 => "-".to_owned(),
+        number => number.to_string(),
+    }
+}

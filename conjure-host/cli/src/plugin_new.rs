@@ -1,0 +1,369 @@
+//! `conjure plugin new`: a crate of its own.
+
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use serde_json::json;
+
+use super::args::{Global, shown};
+use super::exit::{Exit, Failure};
+use super::output;
+
+/// Makes a crate outside any workspace that builds with `cargo build`.
+///
+/// The SDK is that of the checkout which this host was built from; `--sdk` names another one: a
+/// path to a checkout's `skill-sdk`, or a version.
+#[derive(clap::Args)]
+#[command(after_help = example())]
+pub(crate) struct Args {
+    /// What it exports
+    kind: Kind,
+    /// Its name: lower-case letters, digits and hyphens
+    name: String,
+    /// The SDK: a path, or a version
+    #[arg(long, value_name = "PATH|VERSION")]
+    sdk: Option<String>,
+    /// Where to make it [default: ./NAME]
+    #[arg(long, value_name = "DIR")]
+    path: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Kind {
+    /// A native skill
+    Skill,
+    /// An executor: runs commands, keeps files
+    Executor,
+    /// A backend: offers tools of its own
+    Backend,
+}
+
+/// The SDK of the checkout that this program was built from.
+const OWN_SDK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../skill-sdk");
+
+pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, Failure> {
+    check_name(&args.name)?;
+    let sdk = sdk(args.sdk.as_deref())?;
+    let dir = args
+        .path
+        .clone()
+        .unwrap_or_else(|| PathBuf::from(&args.name));
+    if conjure_config::fs::entries(&dir).is_ok_and(|entries| !entries.is_empty()) {
+        return Err(Failure::usage(format!(
+            "`{}` is there already and not empty; name another place with `--path`",
+            dir.display()
+        )));
+    }
+    let (source, features) = match args.kind {
+        Kind::Skill => (SKILL, ""),
+        Kind::Executor => (EXECUTOR, ", features = [\"async\"]"),
+        Kind::Backend => (BACKEND, ", features = [\"async\"]"),
+    };
+    let title = title(&args.name);
+    let more = match args.kind {
+        Kind::Skill => "schemars = \"1\"\nserde = { version = \"1\", features = [\"derive\"] }\n",
+        Kind::Executor => "",
+        Kind::Backend => "serde_json = \"1\"\n",
+    };
+    let fill = |text: &str| {
+        text.replace("{{name}}", &args.name)
+            .replace("{{title}}", &title)
+            .replace("{{sdk}}", &sdk)
+            .replace("{{features}}", features)
+            .replace("{{more}}", more)
+    };
+    let files = [
+        ("Cargo.toml", fill(CARGO)),
+        ("src/lib.rs", fill(source)),
+        (".gitignore", "/target\n".to_owned()),
+    ];
+    for (name, text) in &files {
+        let path = dir.join(name);
+        let written = conjure_config::fs::create_dir_all(path.parent().unwrap_or(&dir))
+            .and_then(|()| conjure_config::fs::write(&path, text));
+        written.map_err(|error| Failure::host(error.to_string()))?;
+    }
+    let library = library(&args.name);
+    if global.json {
+        output::json(&json!({
+            "path": dir, "name": args.name, "sdk": sdk, "library": dir.join(&library),
+        }));
+    } else {
+        output::line(format_args!("Made {}.", shown(&dir)));
+        output::line(format_args!("\n  cd {} && cargo build", shown(&dir)));
+        output::line(format_args!("  conjure plugin check {library}"));
+        match args.kind {
+            Kind::Skill => output::line(format_args!(
+                "  conjure call {}_greet --args '{{\"name\": \"Ada\"}}' --plugin {library}",
+                args.name
+            )),
+            Kind::Executor => output::line(format_args!(
+                "  conjure routes --executor {} --plugin {library}",
+                args.name
+            )),
+            Kind::Backend => output::line(format_args!(
+                "  conjure call {0}_echo --executor {0} --args '{{\"text\": \"hi\"}}' --plugin {library}",
+                args.name
+            )),
+        }
+    }
+    Ok(Exit::Fine)
+}
+
+fn example() -> String {
+    format!(
+        "Example:
+  conjure plugin new skill my-skill
+  cd my-skill && cargo build
+  conjure call my-skill_greet --args '{{\"name\": \"Ada\"}}' --plugin {}",
+        library("my-skill")
+    )
+}
+
+/// Where `cargo build` puts the library, as this system calls it.
+fn library(name: &str) -> String {
+    use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
+    format!(
+        "target/debug/{DLL_PREFIX}{}{DLL_SUFFIX}",
+        name.replace('-', "_")
+    )
+}
+
+fn check_name(name: &str) -> Result<(), Failure> {
+    let fits = name.len() <= 64
+        && name.starts_with(|c: char| c.is_ascii_lowercase())
+        && !name.ends_with('-')
+        && !name.contains("--")
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+    if fits {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "`{name}` is not a name for a plugin: 1 to 64 lower-case letters, digits and single \
+         hyphens, a letter first"
+    )))
+}
+
+/// The right side of the dependency.
+fn sdk(given: Option<&str>) -> Result<String, Failure> {
+    let path = match given {
+        Some(version) if semver::VersionReq::parse(version).is_ok() => {
+            return Ok(format!("version = \"{version}\""));
+        }
+        Some(path) => Path::new(path),
+        None => Path::new(OWN_SDK),
+    };
+    let real = path
+        .canonicalize()
+        .ok()
+        .filter(|path| path.join("Cargo.toml").is_file());
+    match (real, given) {
+        (Some(path), _) => Ok(format!("path = {:?}", path.display().to_string())),
+        (None, Some(given)) => Err(Failure::usage(format!(
+            "`{given}` is neither a version nor the directory of an SDK (with a Cargo.toml)"
+        ))),
+        (None, None) => Err(Failure::usage(
+            "the checkout that this host was built from is gone; name the SDK with `--sdk PATH` \
+             or `--sdk VERSION`",
+        )),
+    }
+}
+
+fn title(name: &str) -> String {
+    let mut title = name.replace('-', " ");
+    if let Some(first) = title.get_mut(0..1) {
+        first.make_ascii_uppercase();
+    }
+    title
+}
+
+const CARGO: &str = r#"[package]
+name = "{{name}}"
+version = "0.1.0"
+edition = "2021"
+publish = false
+
+[workspace]
+
+[lib]
+crate-type = ["cdylib"]
+
+[dependencies]
+conjure-skill-sdk = { {{sdk}}{{features}} }
+{{more}}
+# The loop of editing and trying should be short.
+[profile.dev]
+debug = "line-tables-only"
+
+# A panic must unwind: the SDK turns it into an error, and a host refuses what would abort.
+[profile.release]
+panic = "unwind"
+opt-level = 3
+lto = "thin"
+codegen-units = 1
+strip = true
+"#;
+
+const SKILL: &str = r#"//! {{title}}: a native skill for Conjure.
+
+use conjure_skill_sdk::protocol::{Execute, Read};
+use conjure_skill_sdk::{export_skill, Skill, ToolOptions};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::sync::{Arc, Mutex};
+
+/// Arguments of `greet`; its schema is what the model sees.
+#[derive(Deserialize, JsonSchema)]
+struct Greet {
+    /// Whom to greet
+    name: String,
+}
+
+/// Runs once a session: what is made here is that session's state.
+fn skill() -> Skill {
+    let greeted = Arc::new(Mutex::new(Vec::<String>::new()));
+    let (greet, forget) = (Arc::clone(&greeted), Arc::clone(&greeted));
+    Skill::new("{{name}}", "Greets people and remembers whom")
+        .tool_with(
+            "greet",
+            "Greets somebody",
+            ToolOptions::new().read_only(),
+            move |_cx, arguments: Greet| {
+                let mut greeted = greet.lock().map_err(|_| "the list is broken")?;
+                greeted.push(arguments.name.clone());
+                Ok::<_, &str>(format!("Hello, {}!", arguments.name))
+            },
+        )
+        .execute("forget", move |_cx, request: Execute| match request.command.trim() {
+            "forget" => {
+                forget.lock().map_err(|_| "the list is broken".to_owned())?.clear();
+                Ok("Forgot everybody.".to_owned())
+            }
+            other => Err(format!("`{other}` is not a command; there is: forget")),
+        })
+        .read("greeted: who was greeted so far", move |_cx, _request: Read| {
+            let greeted = greeted.lock().map_err(|_| "the list is broken")?;
+            Ok::<_, &str>(greeted.join("\n"))
+        })
+}
+
+export_skill!(skill);
+"#;
+
+const EXECUTOR: &str = r#"//! {{title}}: an executor for Conjure.
+
+use conjure_skill_sdk::protocol::{
+    Bash, BashOutput, CreateFile, FileRef, StrReplace, View, Viewed, Written,
+};
+use conjure_skill_sdk::{
+    export_executor, Blocking, BlockingExecutor, Cx, Error, ExecutorPlugin, Result,
+};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+/// Keeps files in memory. Put your own machine here.
+#[derive(Default)]
+struct InMemory {
+    files: Mutex<BTreeMap<String, String>>,
+}
+
+impl BlockingExecutor for InMemory {
+    fn bash(&self, cx: &Cx, request: Bash) -> Result<BashOutput> {
+        cx.stdout(b"(nothing is run here yet)\n")?;
+        Ok(BashOutput {
+            exit_code: Some(127),
+            stderr: format!("cannot run: {}", request.command),
+            ..BashOutput::default()
+        })
+    }
+
+    fn view(&self, _cx: &Cx, request: View) -> Result<Viewed> {
+        let files = self.files.lock().map_err(|_| Error::new("the files are broken"))?;
+        match files.get(&request.path) {
+            Some(text) => Ok(Viewed { content: text.clone(), ..Viewed::default() }),
+            None => Err(Error::not_found(format!("there is no file `{}`", request.path))),
+        }
+    }
+
+    fn create_file(&self, _cx: &Cx, request: CreateFile) -> Result<Written> {
+        let mut files = self.files.lock().map_err(|_| Error::new("the files are broken"))?;
+        let text = request.file_text.unwrap_or_default();
+        let replaced = files.insert(request.path.clone(), text).is_some();
+        Ok(Written { file: FileRef::lazy(request.path.clone(), request.path), replaced })
+    }
+
+    fn str_replace(&self, _cx: &Cx, request: StrReplace) -> Result<Written> {
+        let mut files = self.files.lock().map_err(|_| Error::new("the files are broken"))?;
+        let text = files
+            .get_mut(&request.path)
+            .ok_or_else(|| Error::not_found(format!("there is no file `{}`", request.path)))?;
+        match text.matches(&request.old_str).count() {
+            1 => *text = text.replacen(&request.old_str, &request.new_str, 1),
+            n => return Err(Error::invalid(format!("the passage is there {n} times, not once"))),
+        }
+        Ok(Written { file: FileRef::lazy(request.path.clone(), request.path), replaced: true })
+    }
+}
+
+fn executor() -> ExecutorPlugin<Blocking<InMemory>> {
+    ExecutorPlugin::new("{{name}}", "Keeps files in memory", |_setup| {
+        Ok(Blocking::new(InMemory::default()))
+    })
+}
+
+export_executor!(executor);
+"#;
+
+const BACKEND: &str = r##"//! {{title}}: a backend for Conjure.
+
+use conjure_skill_sdk::protocol::{BackendCall, CatalogReply, Open, ToolDecl, ToolResult};
+use conjure_skill_sdk::{export_backend, Backend, BackendPlugin, Cx, Error, Result};
+
+struct Echo;
+
+impl Backend for Echo {
+    async fn open(&self, _cx: Cx, _request: Open) -> Result<()> {
+        Ok(())
+    }
+
+    async fn catalog(&self, _cx: Cx) -> Result<CatalogReply> {
+        let schema = r#"{"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}"#;
+        let echo = ToolDecl::new("echo", "Says what it is told", serde_json::from_str(schema)?);
+        Ok(CatalogReply { tools: vec![echo], ..CatalogReply::default() })
+    }
+
+    async fn call(&self, _cx: Cx, request: BackendCall) -> Result<ToolResult> {
+        match request.name.as_str() {
+            "echo" => {
+                let text = request.arguments["text"].as_str().unwrap_or_default();
+                Ok(ToolResult::text(text))
+            }
+            other => Err(Error::not_found(format!("there is no tool `{other}`"))),
+        }
+    }
+
+    async fn close(&self, _cx: Cx) -> Result<()> {
+        Ok(())
+    }
+}
+
+fn backend() -> BackendPlugin<Echo> {
+    BackendPlugin::new("{{name}}", "Says what it is told", |_setup| Ok(Echo))
+}
+
+export_backend!(backend);
+"##;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_library_has_the_name_that_this_system_gives_it() {
+        let extension = std::env::consts::DLL_EXTENSION;
+        let expected = format!("target/debug/libmy_skill.{extension}");
+        assert_eq!(library("my-skill"), expected);
+    }
+}

@@ -1,0 +1,168 @@
+//! `conjure policy check`: what could ask a person, told before a run.
+
+use conjure_config::PolicySpec;
+use conjure_core::routing::{Decision, Outlook, Rule};
+use conjure_runtime::describe::server_tools_json;
+use conjure_runtime::outlook::Outlooks;
+use conjure_runtime::session::ServerTool;
+use serde_json::{Value, json};
+
+use super::args::{Global, SessionArgs};
+use super::exit::{Exit, Failure};
+use super::output::{self, Table, aside, clean, line};
+use super::run::SAVED;
+use super::sessions::Sessions;
+
+/// Says what could ask.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// List what is always allowed and always denied too
+    #[arg(long)]
+    all: bool,
+    /// Say what one call would get: the tool's public name, and its arguments as a JSON object
+    #[arg(long, num_args = 2, value_names = ["NAME", "JSON"], conflicts_with = "all")]
+    call: Vec<String>,
+    /// A saved session (`conjure session list`), by its name or its id
+    #[arg(long = "session", value_name = "NAME", conflicts_with_all = SAVED)]
+    saved: Option<String>,
+    #[command(flatten)]
+    session: SessionArgs,
+}
+
+pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
+    let call = match args.call.as_slice() {
+        [name, arguments] => Some((name.clone(), object(arguments)?)),
+        _ => None,
+    };
+    let outlooks = match &args.saved {
+        Some(session) => of_saved(global, session, &args.session.policy()).await?,
+        None => {
+            let host = global
+                .host()
+                .build()
+                .await
+                .map_err(|error| Failure::host(error.to_string()))?;
+            let spec = args.session.spec(&host, global).await?;
+            host.outlooks(spec).await?
+        }
+    };
+    if let Some((name, arguments)) = call {
+        let Some(verdict) = outlooks.of_call(&name, &arguments) else {
+            return Err(Failure::usage(format!(
+                "there is no tool `{name}`; `conjure routes` lists the tools"
+            )));
+        };
+        if global.json {
+            output::json(&json!({ "name": name, "arguments": arguments, "verdict": verdict }));
+        } else {
+            line(clean(&verdict.to_string()));
+        }
+        return Ok(ended(verdict.decision == Decision::Ask));
+    }
+    let tools = outlooks.tools();
+    let asks = tools.iter().any(|tool| tool.reaches(Decision::Ask));
+    let shown: Vec<&Outlook> = tools
+        .iter()
+        .filter(|tool| args.all || tool.reaches(Decision::Ask))
+        .collect();
+    if global.json {
+        output::json(&json!({
+            "could_ask": asks,
+            "tools": shown.iter().map(|tool| as_json(tool)).collect::<Vec<_>>(),
+            "server_tools": server_tools_json(&outlooks),
+        }));
+    } else {
+        let server_tools = if args.all {
+            outlooks.server_tools()
+        } else {
+            &[]
+        };
+        print(&shown, server_tools, asks);
+        super::routes::not_sent(&outlooks);
+    }
+    Ok(ended(asks))
+}
+
+/// The outlook of a saved session's next turn, under these rules beside its own.
+async fn of_saved(
+    global: &Global,
+    session: &str,
+    policy: &PolicySpec,
+) -> Result<Outlooks, Failure> {
+    let sessions = Sessions::open(global).await?;
+    let outlooks = sessions.manager().outlooks(session, policy).await;
+    sessions.close().await;
+    Ok(outlooks?)
+}
+
+fn ended(asks: bool) -> Exit {
+    if asks { Exit::No } else { Exit::Fine }
+}
+
+fn object(text: &str) -> Result<Value, Failure> {
+    let wrong = |reason: String| {
+        Failure::usage(format!(
+            "the arguments of `--call` are no JSON object: {reason}"
+        ))
+    };
+    let value: Value = serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
+    if value.is_object() {
+        Ok(value)
+    } else {
+        Err(wrong("write them as {\"name\": value}".to_owned()))
+    }
+}
+
+fn as_json(tool: &Outlook) -> Value {
+    let mut value = serde_json::to_value(tool).unwrap_or_default();
+    if let Some(fields) = value.as_object_mut() {
+        let asks = tool.reaches(Decision::Ask);
+        fields.insert("could_ask".to_owned(), asks.into());
+    }
+    value
+}
+
+fn print(tools: &[&Outlook], server_tools: &[ServerTool], asks: bool) {
+    if !tools.is_empty() || !server_tools.is_empty() {
+        let mut table = Table::new(["TOOL", "BACKEND", "DECISION", "BECAUSE OF", "OTHERWISE FOR"]);
+        for tool in tools {
+            let because = match &tool.rule {
+                Some(rule) => rule.pattern.to_string(),
+                None => format!("effects `{}`", tool.effects),
+            };
+            let decision = if tool.depends_on.is_empty() {
+                tool.decision.to_string()
+            } else {
+                format!("{}, depends on its arguments", tool.decision)
+            };
+            let otherwise: Vec<String> = tool.depends_on.iter().map(told).collect();
+            table.row([
+                tool.name.clone(),
+                tool.backend.clone(),
+                decision,
+                because,
+                otherwise.join(", "),
+            ]);
+        }
+        for tool in server_tools {
+            table.row([
+                tool.name().to_owned(),
+                tool.backend.clone(),
+                "at the provider".to_owned(),
+                "no rule is asked".to_owned(),
+                String::new(),
+            ]);
+        }
+        table.print();
+    }
+    aside(if asks {
+        "Calls could ask a person. With nobody there they are denied: `--allow PATTERN` lets them \
+         run, `--deny PATTERN` says that they never do."
+    } else {
+        "No call can ask a person."
+    });
+}
+
+fn told(rule: &Rule) -> String {
+    format!("{} {}", rule.decision, rule.pattern)
+}

@@ -1,0 +1,78 @@
+//! What a provider keeps, skills and files: where that is, and deleting some of it.
+
+use std::path::PathBuf;
+
+use conjure_config::SessionSpec;
+use conjure_providers::{HttpProvider, ProviderError};
+use conjure_runtime::session::SessionError;
+use serde_json::json;
+
+use super::args::Global;
+use super::exit::{Exit, Failure};
+use super::output::{self, RED, RESET, clean};
+
+/// Where it is kept.
+#[derive(clap::Args)]
+pub(crate) struct Place {
+    /// The provider, as a session names it
+    #[arg(long, value_name = "NAME", default_value = "anthropic")]
+    provider: String,
+    /// Where the provider is, when not at its usual place
+    #[arg(long, value_name = "URL")]
+    base_url: Option<String>,
+    /// A session file (TOML) that describes providers
+    #[arg(long, short, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl Place {
+    /// The provider there.
+    pub(crate) fn provider(&self) -> Result<HttpProvider, Failure> {
+        let mut spec = match &self.config {
+            Some(path) => SessionSpec::read(path)?,
+            None => SessionSpec::default(),
+        };
+        if self.base_url.is_some() {
+            spec.provider = Some(self.provider.clone());
+            spec.base_url.clone_from(&self.base_url);
+        }
+        Ok(HttpProvider::of(&self.provider, &spec).map_err(SessionError::from)?)
+    }
+}
+
+/// A provider that refused.
+pub(crate) fn refused(error: &ProviderError) -> Failure {
+    Failure::new(Exit::Provider, error.to_string())
+}
+
+/// Deletes each of these: what could not be is told, and the rest is deleted all the same.
+pub(crate) async fn delete_each(
+    global: &Global,
+    ids: &[String],
+    delete: impl AsyncFn(&str) -> Result<(), ProviderError>,
+) -> Exit {
+    let mut deleted = Vec::new();
+    let mut exit = Exit::Fine;
+    for id in ids {
+        match delete(id).await {
+            Ok(()) => {
+                if !global.json {
+                    output::line(format_args!("Deleted {}.", clean(id)));
+                }
+                deleted.push(id);
+            }
+            Err(error) => {
+                let failure = refused(&error);
+                exit = failure.exit;
+                output::aside(format_args!(
+                    "{RED}error:{RESET} {}",
+                    clean(&failure.message)
+                ));
+            }
+        }
+    }
+    if global.json {
+        output::json(&json!({ "deleted": deleted }));
+    }
+    exit
+}

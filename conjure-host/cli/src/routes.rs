@@ -1,0 +1,111 @@
+//! `conjure routes`: the routing table of a session.
+
+use conjure_core::routing::{KeptOut, Route};
+use conjure_runtime::describe::{mode, outlooks_json};
+use conjure_runtime::outlook::Outlooks;
+
+use super::args::{Global, SessionArgs};
+use super::exit::{Exit, Failure};
+use super::output::{self, Table};
+
+/// Shows which tools the model would see, and who runs each: public name, backend, skill, plugin
+/// and version, mode, and what its definition costs in tokens. For the provider and model that the
+/// session names, since what a backend offers may depend on them. Asks no model.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    session: SessionArgs,
+}
+
+pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
+    let host = global
+        .host()
+        .build()
+        .await
+        .map_err(|error| Failure::host(error.to_string()))?;
+    let spec = args.session.spec(&host, global).await?;
+    let outlooks = host.outlooks(spec).await?;
+    if global.json {
+        output::json(&outlooks_json(&outlooks));
+    } else {
+        print(&outlooks);
+        for said in outlooks.instructions() {
+            let text = said.text.replace('\n', "\n  ");
+            let server = said.server.as_deref();
+            let server = server.map(|server| format!(", server `{server}`"));
+            output::line(format_args!(
+                "\nThe model is told by `{}`{}:\n  {text}",
+                said.backend,
+                server.unwrap_or_default()
+            ));
+        }
+    }
+    Ok(Exit::Fine)
+}
+
+/// Prints the tools of a request for people.
+pub(crate) fn print(outlooks: &Outlooks) {
+    let (table, server_tools) = (outlooks.table(), outlooks.server_tools());
+    if table.routes().is_empty() && server_tools.is_empty() {
+        output::line(
+            "There are no tools. Put plugins into a plugin directory, or name one with `--plugin`.",
+        );
+    } else {
+        let mut rows = Table::new(["TOOL", "BACKEND", "SKILL", "PLUGIN", "MODE", "TOKENS"]);
+        for route in outlooks.routes() {
+            rows.row([
+                route.name.as_str().to_owned(),
+                route.backend.to_string(),
+                route.skill().unwrap_or("-").to_owned(),
+                plugin(route),
+                mode(route).to_owned(),
+                route.schema_tokens().to_string(),
+            ]);
+        }
+        for tool in server_tools {
+            rows.row([
+                tool.name().to_owned(),
+                tool.backend.clone(),
+                "-".to_owned(),
+                "-".to_owned(),
+                "at the provider".to_owned(),
+                "-".to_owned(),
+            ]);
+        }
+        rows.print();
+    }
+    for shadowed in table.shadowed() {
+        output::aside(format_args!(
+            "shadowed: {} ({})",
+            shadowed.name, shadowed.source
+        ));
+    }
+    for kept_out in KeptOut::of(table.quarantined()) {
+        output::aside(kept_out);
+    }
+    not_sent(outlooks);
+}
+
+/// Says what a request goes without.
+pub(crate) fn not_sent(outlooks: &Outlooks) {
+    for tool in outlooks.left_out() {
+        output::aside(format_args!(
+            "the provider does not take: {}: {}",
+            tool.tool, tool.reason
+        ));
+    }
+    for (backend, reason) in outlooks.failed() {
+        output::aside(format_args!(
+            "backend `{backend}` could not say what it adds to a request: {reason}"
+        ));
+    }
+}
+
+fn plugin(route: &Route) -> String {
+    let origin = &route.definition.origin;
+    match (&origin.plugin, &origin.version) {
+        (Some(plugin), Some(version)) => format!("{plugin} {version}"),
+        (Some(plugin), None) => plugin.clone(),
+        _ => "-".to_owned(),
+    }
+}

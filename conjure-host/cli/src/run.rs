@@ -1,0 +1,291 @@
+//! `conjure run`: one question, one answer.
+
+use std::io::{IsTerminal as _, Read as _};
+use std::sync::Arc;
+
+use conjure_core::log::Outcome;
+use conjure_providers::auths::Auths;
+use conjure_runtime::Host;
+use conjure_runtime::session::{
+    Answer, ApprovalMode, ChatError, Session, SessionError, Subscription,
+};
+use conjure_store::ThreadId;
+use serde_json::json;
+
+use super::args::{Global, SessionArgs};
+use super::exit::{Exit, Failure};
+use super::output;
+use super::person::Terminal;
+use super::signals::Signals;
+use super::transcript::Transcript;
+
+/// Asks one question, runs the calls that the model asks for, and prints the answer: the answer to
+/// stdout, what happens on the way to stderr.
+///
+/// A call that does more than read asks first on a terminal; where nobody is there it is denied,
+/// unless `--allow` lets it run.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  conjure run --provider anthropic --model claude-sonnet-4-5 \"What is in this directory?\"
+  conjure run --config session.toml --allow 'log-analyzer_*' \"Analyse app.log\"
+  conjure run --session work \"Go on.\"                  # a saved session
+  conjure run --script script.json --json \"hello\"     # events as JSON lines")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    session: SessionArgs,
+    /// Go on with a saved session (`conjure session list`), by its name or its id
+    #[arg(long = "session", value_name = "NAME", conflicts_with_all = SAVED)]
+    saved: Option<String>,
+    /// Go on with this thread
+    #[arg(long, visible_alias = "resume", value_name = "ID")]
+    thread: Option<String>,
+    /// The question; `-` or nothing reads it from stdin
+    question: Option<String>,
+}
+
+/// What a saved session says itself.
+pub(crate) const SAVED: [&str; 14] = [
+    "config",
+    "provider",
+    "auth",
+    "model",
+    "base_url",
+    "wire",
+    "dialect",
+    "script",
+    "set",
+    "persona",
+    "max_iterations",
+    "skill",
+    "executor",
+    "working_dir",
+];
+
+pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
+    let question = question(args.question)?;
+    if let Some(session) = &args.saved {
+        let (thread, policy) = (args.thread.as_deref(), args.session.policy());
+        let run = super::session_run::run(global, session, thread, policy, question);
+        return Box::pin(run).await;
+    }
+    let mut signals = Signals::listen()?;
+    let opened = Box::pin(open(global, args.session, args.thread.as_deref()));
+    let (_host, session) = signals.unless(opened).await?;
+    let attended = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    if attended && !global.json {
+        session.attend(ApprovalMode::Attended).await;
+    }
+    let session = Arc::new(session);
+    let mut events = session.events_since_opened();
+    let mut transcript = Transcript::new(global.json);
+    let asked = Arc::clone(&session);
+    let answer = tokio::spawn(async move { asked.chat(question).await });
+    let answer = Following {
+        session: &session,
+        transcript: &mut transcript,
+        signals: &mut signals,
+        attended,
+    }
+    .until(answer, &mut events)
+    .await;
+    let files = session.created_files();
+    let thread = session.thread().to_string();
+    if let Some(session) = Arc::into_inner(session) {
+        close(session, &mut signals).await;
+    }
+    transcript.files(&files);
+    let answer = answer.map_err(|error| Failure {
+        shown: transcript.has_shown(&error),
+        ..failure(error, &signals)
+    });
+    if global.json {
+        let (text, stop_reason) = match &answer {
+            Ok(answer) => (Some(&answer.text), answer.stop_reason.as_ref()),
+            Err(_) => (None, None),
+        };
+        output::json_line(&json!({
+            "type": "result", "text": text, "stop_reason": stop_reason, "thread": thread,
+            "files": files,
+        }));
+    }
+    if answer.is_err() && !global.json {
+        output::aside(format_args!(
+            "The conversation so far is kept: `--thread {thread}` goes on with it."
+        ));
+    }
+    let answer = answer?;
+    if answer.outcome == Outcome::CutShort {
+        let reason = answer.stop_reason.unwrap_or_default();
+        return Err(Failure::new(
+            Exit::Limit,
+            format!("the answer was cut short by the provider ({reason}); what came is above"),
+        ));
+    }
+    Ok(Exit::Fine)
+}
+
+/// Opens the session that the arguments describe, on a thread that is kept.
+pub(crate) async fn open(
+    global: &Global,
+    args: SessionArgs,
+    thread: Option<&str>,
+) -> Result<(Host, Session), Failure> {
+    let store = global.store().await?;
+    let host = global
+        .host()
+        .auths(Auths::over(
+            store.clone(),
+            conjure_providers::auths::Keys::from_env(global.data_dir()),
+        ))
+        .log(store)
+        .asker(Terminal)
+        .watch(true)
+        .build()
+        .await
+        .map_err(|error| Failure::host(error.to_string()))?;
+    let spec = args.spec(&host, global).await?;
+    let session = match thread {
+        Some(id) => {
+            let id = known_thread(&host, id).await?;
+            host.resume(spec, id).await?
+        }
+        None => host.session(spec).await?,
+    };
+    Ok((host, session))
+}
+
+/// A thread that is there: a wrong letter must not begin another conversation.
+async fn known_thread(host: &Host, id: &str) -> Result<ThreadId, Failure> {
+    let id = ThreadId::parse(id).map_err(SessionError::from)?;
+    host.log().read(&id).await.map_err(SessionError::from)?;
+    Ok(id)
+}
+
+/// Ends a session. A signal meanwhile says not to wait for that.
+pub(crate) async fn close(session: Session, signals: &mut Signals) {
+    tokio::select! {
+        () = session.close() => {}
+        _ = signals.next() => {}
+    }
+}
+
+/// Why a turn gave no answer; who cancelled it decides about the exit code.
+pub(crate) fn failure(error: ChatError, signals: &Signals) -> Failure {
+    let cancelled = error == ChatError::Cancelled;
+    let mut failure = Failure::from(error);
+    if cancelled && let Some(signal) = signals.last() {
+        failure.exit = signal.exit();
+    }
+    failure
+}
+
+/// Shows a turn while it runs.
+pub(crate) struct Following<'a> {
+    pub(crate) session: &'a Session,
+    pub(crate) transcript: &'a mut Transcript,
+    pub(crate) signals: &'a mut Signals,
+    pub(crate) attended: bool,
+}
+
+impl Following<'_> {
+    /// Shows the turn until it is over. A signal ends it, also while the person is asked; what
+    /// came so far is kept. A second one does not wait for that.
+    pub(crate) async fn until(
+        self,
+        mut answer: tokio::task::JoinHandle<Result<Answer, ChatError>>,
+        events: &mut Subscription,
+    ) -> Result<Answer, ChatError> {
+        let Self {
+            session,
+            transcript,
+            signals,
+            attended,
+        } = self;
+        let mut cancelled = false;
+        loop {
+            tokio::select! {
+                biased;
+                _ = signals.next() => {
+                    if std::mem::replace(&mut cancelled, true) {
+                        answer.abort();
+                        transcript.end();
+                        return Err(ChatError::Cancelled);
+                    }
+                    session.cancel(true).await;
+                }
+                event = events.next() => {
+                    let asked = transcript.show(&event.event, attended);
+                    if let Some(asked) = asked && !cancelled {
+                        tokio::select! {
+                            biased;
+                            _ = signals.next() => {
+                                cancelled = true;
+                                session.cancel(true).await;
+                            }
+                            decision = super::person::decide(session, &asked) => {
+                                session.decide(asked.call_id.as_str(), decision).await;
+                            }
+                        }
+                    }
+                }
+                done = &mut answer => {
+                    while let Some(event) = events.try_next() {
+                        transcript.show(&event.event, attended);
+                    }
+                    transcript.end();
+                    return done.unwrap_or_else(|error| {
+                        Err(ChatError::Ended { reason: Some(error.to_string()) })
+                    });
+                }
+            }
+        }
+    }
+}
+
+fn question(given: Option<String>) -> Result<String, Failure> {
+    let text = match given {
+        Some(text) if text != "-" => text,
+        _ => {
+            if std::io::stdin().is_terminal() {
+                return Err(Failure::usage("there is no question: `conjure run \"…\"`"));
+            }
+            let mut text = String::new();
+            std::io::stdin()
+                .take(4 * 1024 * 1024)
+                .read_to_string(&mut text)
+                .map_err(|error| Failure::usage(format!("stdin cannot be read: {error}")))?;
+            text
+        }
+    };
+    if text.trim().is_empty() {
+        return Err(Failure::usage("the question is empty"));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_thread_that_is_not_there_is_wrong_usage_and_is_not_begun() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = Host::builder().data_dir(dir.path()).build().await.unwrap();
+        for id in ["no-such-thread", "../x"] {
+            assert_eq!(known_thread(&host, id).await.unwrap_err().exit, Exit::Usage);
+        }
+        let there = ThreadId::fresh();
+        drop(host.log().open(&there).await.unwrap());
+        assert_eq!(known_thread(&host, there.as_str()).await.unwrap(), there);
+        assert_eq!(host.log().threads().await.unwrap(), [there]);
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_made_is_the_hosts_failure() {
+        let error = SessionError::Directory {
+            path: "/data/sessions".to_owned(),
+            reason: "read-only".to_owned(),
+        };
+        assert_eq!(Failure::from(error).exit, Exit::Host);
+    }
+}

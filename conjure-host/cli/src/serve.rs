@@ -1,0 +1,182 @@
+//! `conjure serve`: the host behind its HTTP API.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use conjure_client::{Announced, Server};
+use conjure_config::env;
+use conjure_config::fs;
+use conjure_http::{Api, ApiError, ApiOptions, HttpAccess};
+use conjure_http_server::user_token_file;
+use conjure_providers::auths::Auths;
+use conjure_runtime::manager::Manager;
+use secrecy::SecretString;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::args::Global;
+use super::exit::{Exit, Failure};
+use super::output;
+use super::signals::{Signal, Signals};
+use super::tokens;
+
+/// Serves the HTTP API.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  conjure serve
+  conjure serve --listen 127.0.0.1:0 --json
+  conjure serve --link                     # lets a browser into the server that runs
+  conjure serve --listen 0.0.0.0:7420 --token-file tokens --allow-host box.example")]
+pub(crate) struct Args {
+    /// Where to listen; port 0 is any that is free
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7420")]
+    listen: SocketAddr,
+    /// A file of tokens that let clients in, one a line, beside the token of the user who serves,
+    /// which is in the file `http-token` of the directory of data. So does `CONJURE_TOKEN`
+    #[arg(long, value_name = "FILE")]
+    token_file: Vec<PathBuf>,
+    /// A variable of the environment that holds a token which lets a client in
+    #[arg(long, value_name = "NAME")]
+    token_env: Vec<String>,
+    /// A name under which clients reach the server, beside this machine's: a value of `Host`
+    #[arg(long, value_name = "HOST")]
+    allow_host: Vec<String>,
+    /// A page that may call the server from a browser, such as `https://app.example:443`: a value
+    /// of `Origin`
+    #[arg(long, value_name = "ORIGIN")]
+    allow_origin: Vec<String>,
+    /// The most connections at the same time
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = at_least_one)]
+    max_connections: usize,
+    /// Seconds that turns and requests which run have at the end
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    grace: u64,
+    /// Seconds that a request has to arrive: its headers, and its body after them
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    request_timeout: u64,
+    /// Print a link that lets a browser into the server that runs, once, and end
+    #[arg(long, conflicts_with_all = ["token_file", "token_env", "allow_host", "allow_origin"])]
+    link: bool,
+}
+
+/// Prints a link into the server that runs.
+async fn link(global: &Global) -> Result<Exit, Failure> {
+    let Some(server) = Server::find(&global.data_dir()) else {
+        return Err(Failure::usage(
+            "no server runs for this data directory; `conjure serve` starts one and prints a link",
+        ));
+    };
+    let link = server.browser_link().await;
+    let link = link.map_err(|error| Failure::host(error.to_string()))?;
+    if global.json {
+        output::json_line(&json!({ "url": link }));
+    } else {
+        output::line(link);
+    }
+    Ok(Exit::Fine)
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    let number = text.parse::<usize>().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| "a number from 1 on".to_owned())
+}
+
+pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
+    if args.link {
+        return link(global).await;
+    }
+    let access = HttpAccess {
+        tokens: tokens::with_users(global, args.tokens()?)?,
+        hosts: args.allow_host.clone(),
+        origins: args.allow_origin.clone(),
+    };
+    let mut signals = Signals::listen()?;
+    let server = signals
+        .unless(async {
+            let store = global.store().await?;
+            let auths = Auths::over(
+                store.clone(),
+                conjure_providers::auths::Keys::from_env(global.data_dir()),
+            );
+            let host = global.host().log(store.clone()).auths(auths.clone());
+            let host = host.watch(true).build().await;
+            let host = host.map_err(|error| Failure::host(error.to_string()))?;
+            let manager = Manager::start(host, store, Default::default()).await;
+            let api = Api {
+                manager: manager.map_err(|error| Failure::host(error.to_string()))?,
+                auths,
+                options: args.options(),
+            };
+            let listening = api.listen(args.listen, access).await;
+            listening.map_err(|error| failure(&error))
+        })
+        .await?;
+    let announced = Announced::new(&global.data_dir(), server.address());
+    let announced = announced.map_err(|error| Failure::host(error.to_string()))?;
+    if announced.is_none() {
+        output::aside(
+            "Another server runs for this data directory: `conjure run --session` and its like go \
+             to that one.",
+        );
+    }
+    let token_file = user_token_file(&global.data_dir());
+    if global.json {
+        output::json_line(&json!({ "url": server.url(), "token_file": token_file }));
+    } else {
+        output::line(format_args!("Serving the API at {}", server.url()));
+        tokens::tell(&token_file);
+        output::aside(format_args!(
+            "A browser is let in by this link, once, within ten minutes (`conjure serve --link` \
+             prints another one): {}",
+            server.browser_link()
+        ));
+    }
+    let end = CancellationToken::new();
+    let serving = Box::pin(server.serve(end.clone()));
+    let serving = async {
+        serving.await;
+        Ok(())
+    };
+    Box::pin(signals.cancelling(&end, serving)).await?;
+    drop(announced);
+    Ok(signals.last().map_or(Exit::Fine, Signal::exit))
+}
+
+fn failure(error: &ApiError) -> Failure {
+    match error {
+        ApiError::NeedsToken | ApiError::Listen { .. } => Failure::usage(error.to_string()),
+    }
+}
+
+impl Args {
+    fn options(&self) -> ApiOptions {
+        let timeout = Duration::from_secs(self.request_timeout);
+        ApiOptions {
+            max_connections: self.max_connections,
+            header_timeout: timeout,
+            body_timeout: timeout,
+            grace: Duration::from_secs(self.grace),
+            ..ApiOptions::default()
+        }
+    }
+
+    fn tokens(&self) -> Result<Vec<SecretString>, Failure> {
+        let mut tokens: Vec<SecretString> = Vec::new();
+        for path in &self.token_file {
+            let text = fs::read_to_string(path).map_err(|e| Failure::usage(e.to_string()))?;
+            let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+            let before = tokens.len();
+            tokens.extend(lines.map(SecretString::from));
+            if tokens.len() == before {
+                return Err(Failure::usage(format!(
+                    "`--token-file {}`: there is no token in it",
+                    path.display()
+                )));
+            }
+        }
+        tokens.extend(tokens::of_env(&self.token_env)?);
+        tokens.extend(env::var(env::TOKEN).map(SecretString::from));
+        Ok(tokens)
+    }
+}

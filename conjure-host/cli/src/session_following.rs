@@ -1,0 +1,332 @@
+//! A turn of a saved session while it runs, wherever that is: shown, and where a person is at the
+//! terminal, asked what it waits for.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use conjure_core::chat::{CallAnnounced, Event, EventId, QuestionAsked};
+use conjure_runtime::artifacts::Artifact;
+use conjure_runtime::backend::Asker as _;
+use conjure_runtime::manager::{Scope, TurnTerms};
+use conjure_skill_sdk::protocol::Elicit;
+use conjure_store::{Run, ThreadId};
+
+use super::exit::Failure;
+use super::output::{self, BOLD, RESET, YELLOW, aside, clean};
+use super::person::{Terminal, ask};
+use super::session_waiting::{how_to_answer, how_to_decide, remaining};
+use super::sessions::{Begun, Events, Sessions};
+use super::signals::{Signal, Signals};
+use super::transcript::{Asked, Transcript};
+
+/// Shows a turn of a saved session while it runs.
+pub(crate) struct Following<'a> {
+    pub(crate) sessions: &'a Sessions,
+    /// Its id.
+    pub(crate) session: &'a str,
+    /// What the person calls it.
+    pub(crate) name: &'a str,
+    pub(crate) transcript: &'a mut Transcript,
+    pub(crate) signals: &'a mut Signals,
+    pub(crate) attended: bool,
+    /// A signal ends the look and not the turn.
+    pub(crate) leaves: bool,
+}
+
+/// How following a turn ended.
+pub(crate) enum Until {
+    /// The turn is over, or is being cancelled; the files that it made.
+    Over(BTreeSet<String>),
+    /// A signal ended the look.
+    Left(Signal),
+}
+
+/// What became of asking the person.
+enum Answered {
+    Yes,
+    /// A signal came first.
+    Signal(Signal),
+}
+
+impl Following<'_> {
+    /// Says something, shows the turn until it is over, and gives the files that it made. A signal
+    /// ends the turn; what came so far is kept. A second one does not wait for that.
+    pub(crate) async fn say(
+        &mut self,
+        text: String,
+        terms: &TurnTerms,
+    ) -> Result<(Run, Vec<Artifact>), Failure> {
+        let turn = self.sessions.say(self.session, text, terms).await?;
+        let made = match self.until_over(&turn).await? {
+            Until::Over(made) => made,
+            Until::Left(_) => BTreeSet::new(),
+        };
+        let run = self.sessions.wait(&turn.id).await?;
+        self.transcript.end();
+        let files = self.sessions.manager().host().files(&turn.thread).await?;
+        let files = files.into_iter().filter(|file| made.contains(&file.id));
+        Ok((run, files.collect()))
+    }
+
+    /// Shows a turn until it is over.
+    pub(crate) async fn until_over(&mut self, turn: &Begun) -> Result<Until, Failure> {
+        let after = before(self.sessions, &turn.thread).await?;
+        let events = self
+            .sessions
+            .events(&turn.thread, after, self.attended)
+            .await?;
+        let mut events = Ahead::new(events);
+        let (mut began, mut cancelled, mut is_over) = (false, false, false);
+        let over = self.sessions.wait(&turn.id);
+        tokio::pin!(over);
+        let mut made = BTreeSet::new();
+        loop {
+            let event = tokio::select! {
+                biased;
+                signal = self.signals.next() => {
+                    if self.leaves {
+                        return Ok(Until::Left(signal));
+                    }
+                    if std::mem::replace(&mut cancelled, true) {
+                        return Ok(Until::Over(made));
+                    }
+                    self.sessions.cancel_turn(self.session, &turn.id).await?;
+                    continue;
+                }
+                event = events.next() => event?,
+                // A turn that was dropped while it waited for others tells nothing of itself.
+                over = &mut over, if !began && !is_over => {
+                    is_over = true;
+                    if over?.started_at_ms.is_none() {
+                        return Ok(Until::Over(made));
+                    }
+                    continue;
+                }
+            };
+            let Some(event) = event else {
+                return Ok(Until::Over(made));
+            };
+            began |= matches!(&event, Event::TurnStarted { turn_id } if *turn_id == turn.id);
+            if !began {
+                continue;
+            }
+            if let Event::File { artifact, .. } = &event {
+                made.insert(artifact.id.clone());
+            }
+            let asked = self.transcript.show(&event, self.attended);
+            if !cancelled
+                && let Answered::Signal(signal) = self.ask(asked, &event, &mut events).await?
+            {
+                if self.leaves {
+                    return Ok(Until::Left(signal));
+                }
+                self.sessions.cancel_turn(self.session, &turn.id).await?;
+                cancelled = true;
+            }
+            if matches!(&event, Event::Done { turn_id, .. } if *turn_id == turn.id) {
+                return Ok(Until::Over(made));
+            }
+        }
+    }
+
+    /// Asks the person what an event asks, or says how somebody can answer it.
+    async fn ask(
+        &mut self,
+        asked: Option<Asked>,
+        event: &Event,
+        events: &mut Ahead,
+    ) -> Result<Answered, Failure> {
+        match (asked, event) {
+            (Some(asked), _) => self.decide(&asked, events).await,
+            (None, Event::Approval { call, .. }) => {
+                self.say_how_to_decide(call).await?;
+                Ok(Answered::Yes)
+            }
+            (None, Event::Question(question)) if self.attended => {
+                self.answer(question, events).await
+            }
+            (None, Event::Question(question)) => {
+                self.say_how_to_answer(question).await?;
+                Ok(Answered::Yes)
+            }
+            (None, _) => Ok(Answered::Yes),
+        }
+    }
+
+    /// Says of a call that waits how long it does, and how to decide about it.
+    async fn say_how_to_decide(&self, call: &CallAnnounced) -> Result<(), Failure> {
+        let waiting = self.sessions.approvals(self.session).await?;
+        let Some(waiting) = waiting.iter().find(|waiting| waiting.call.id == call.id) else {
+            return Ok(());
+        };
+        aside(format_args!(
+            "{YELLOW}?{RESET} {BOLD}{}{RESET} waits for a person{}: {}",
+            clean(&call.name),
+            waiting
+                .denied_in_ms
+                .map_or_else(String::new, |left| format!(
+                    ", and is denied {}",
+                    remaining(left)
+                )),
+            how_to_decide(self.name, &call.id),
+        ));
+        Ok(())
+    }
+
+    /// Says of a question how long it waits, and how to answer it.
+    async fn say_how_to_answer(&self, question: &QuestionAsked) -> Result<(), Failure> {
+        let waiting = self.sessions.questions(self.session).await?;
+        let Some(waiting) = waiting.iter().find(|one| one.asked.id == question.id) else {
+            return Ok(());
+        };
+        aside(format_args!(
+            "{YELLOW}?{RESET} {BOLD}{}{RESET} asks: {}\n  It waits for an answer, and is cancelled \
+             {}: {}",
+            clean(&question.plugin),
+            clean(&question.message),
+            remaining(waiting.cancelled_in_ms),
+            how_to_answer(self.name, &question.id),
+        ));
+        Ok(())
+    }
+
+    /// Lets the person answer a question of a plugin, until the answer fits the form.
+    async fn answer(
+        &mut self,
+        question: &QuestionAsked,
+        events: &mut Ahead,
+    ) -> Result<Answered, Failure> {
+        if self.leaves {
+            let waiting = self.sessions.questions(self.session).await?;
+            if !waiting.iter().any(|one| one.asked.id == question.id) {
+                return Ok(Answered::Yes);
+            }
+        }
+        loop {
+            let asked = Elicit {
+                message: question.message.clone(),
+                schema: question.schema.clone(),
+                url: question.url.clone(),
+                ..Elicit::default()
+            };
+            let answer = tokio::select! {
+                biased;
+                signal = self.signals.next() => return Ok(Answered::Signal(signal)),
+                over = events.until_over(&question.id) => {
+                    over?;
+                    output::aside(SETTLED);
+                    return Ok(Answered::Yes);
+                }
+                answer = Terminal.elicit(question.plugin.clone(), asked) => answer,
+            };
+            let answered = self
+                .sessions
+                .answer(self.session, &question.id, &answer)
+                .await?;
+            match answered {
+                Ok(_) => return Ok(Answered::Yes),
+                Err(why) => output::aside(output::clean(&why)),
+            }
+        }
+    }
+
+    /// Lets the person decide about a call.
+    async fn decide(&mut self, asked: &Asked, events: &mut Ahead) -> Result<Answered, Failure> {
+        if self.leaves {
+            // What was settled before the look began is told again by the events.
+            let waiting = self.sessions.approvals(self.session).await?;
+            if !waiting.iter().any(|one| one.call.id == asked.call_id) {
+                return Ok(Answered::Yes);
+            }
+        }
+        let decided = tokio::select! {
+            biased;
+            signal = self.signals.next() => return Ok(Answered::Signal(signal)),
+            over = events.until_over(&asked.call_id) => {
+                over?;
+                output::aside(SETTLED);
+                return Ok(Answered::Yes);
+            }
+            decided = ask(asked) => decided,
+        };
+        let scope = if decided.always {
+            Scope::Tool
+        } else {
+            Scope::Once
+        };
+        let (call, decision) = (&asked.call_id, decided.decision);
+        self.sessions
+            .decide(self.session, call, decision, scope)
+            .await?;
+        Ok(Answered::Yes)
+    }
+}
+
+/// What a person reads below a prompt that is taken away: somebody else answered, or the turn ended.
+const SETTLED: &str = "\n  No answer is needed any more.";
+
+/// The most events that are kept while a person is asked.
+const MOST_AHEAD: usize = 4096;
+
+/// A turn's events, some of which may be looked at before they are shown.
+struct Ahead {
+    events: Events,
+    seen: VecDeque<Event>,
+}
+
+impl Ahead {
+    fn new(events: Events) -> Self {
+        Self {
+            events,
+            seen: VecDeque::new(),
+        }
+    }
+
+    /// The next event; nothing when none comes any more.
+    async fn next(&mut self) -> Result<Option<Event>, Failure> {
+        if let Some(event) = self.seen.pop_front() {
+            return Ok(Some(event));
+        }
+        Ok(self.events.next().await?.map(|stamped| stamped.event))
+    }
+
+    /// Waits until a call or a question, by its id, waits for nobody any more. What comes until
+    /// then is shown later; behind more than it keeps it is not found.
+    async fn until_over(&mut self, id: &str) -> Result<(), Failure> {
+        let mut looked_at = 0;
+        loop {
+            while let Some(event) = self.seen.get(looked_at) {
+                if settles(event, id) {
+                    return Ok(());
+                }
+                looked_at += 1;
+            }
+            if self.seen.len() >= MOST_AHEAD {
+                return std::future::pending().await;
+            }
+            match self.events.next().await? {
+                Some(stamped) => self.seen.push_back(stamped.event),
+                None => return Ok(()),
+            }
+        }
+    }
+}
+
+/// Whether what waited for a person does so no longer, after this.
+fn settles(event: &Event, id: &str) -> bool {
+    match event {
+        Event::QuestionOver { id: over, .. } => over == id,
+        Event::CallStarted { call_id, .. } => call_id == id,
+        Event::FunctionCallOutput(output) => output.call_id == id,
+        Event::Done { .. } => true,
+        _ => false,
+    }
+}
+
+/// A place before whatever a turn shows that begins now.
+async fn before(sessions: &Sessions, thread: &ThreadId) -> Result<Option<EventId>, Failure> {
+    let epoch = sessions.manager().store().thread(thread).await?.epoch;
+    Ok(epoch.checked_sub(1).map(|epoch| EventId {
+        epoch,
+        seq: u64::MAX,
+    }))
+}

@@ -1,0 +1,135 @@
+//! `conjure session memory`: what a session remembers, shown and changed.
+
+use std::io::IsTerminal as _;
+use std::process::Command;
+
+use clap::Subcommand;
+use conjure_core::turn::When;
+use conjure_runtime::manager::SessionPatch;
+use serde_json::{Map, Value};
+
+use super::args::Global;
+use super::exit::{Exit, Failure};
+use super::output::{self, aside, clean, line};
+use super::session_change::{memory, text_of};
+use super::sessions::Sessions;
+
+/// What is remembered as prose.
+const TEXT: &str = "memory_text";
+
+/// What a session remembers, and what becomes of it.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The session: its name or its id
+    session: String,
+    #[command(subcommand)]
+    verb: Option<Verb>,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Show it, which is what is done without a verb
+    Show,
+    /// Put this in its place: a JSON object, any text, or `@FILE` with one of the two
+    Set {
+        /// The memory
+        text: String,
+    },
+    /// Change it in the editor of `$VISUAL` or `$EDITOR`
+    Edit,
+    /// Forget all of it
+    Clear,
+}
+
+pub(crate) async fn run(global: &Global, sessions: &Sessions, args: Args) -> Result<Exit, Failure> {
+    let view = sessions.manager().get(&args.session).await?;
+    let changed = match args.verb.unwrap_or(Verb::Show) {
+        Verb::Show => {
+            show(global, &view.memory);
+            return Ok(Exit::Fine);
+        }
+        Verb::Set { text } => memory(&text_of(&text)?),
+        Verb::Edit => match edited(&view.memory)? {
+            Some(changed) => changed,
+            None => {
+                aside("Nothing changed.");
+                return Ok(Exit::Fine);
+            }
+        },
+        Verb::Clear => Map::new(),
+    };
+    let patch = SessionPatch {
+        memory: Some(changed),
+        ..SessionPatch::default()
+    };
+    let view = sessions.update(&view.id, patch, When::NextTurn).await?;
+    show(global, &view.memory);
+    Ok(Exit::Fine)
+}
+
+fn show(global: &Global, memory: &Map<String, Value>) {
+    if global.json {
+        output::json(memory);
+    } else if memory.is_empty() {
+        aside("It remembers nothing.");
+    } else {
+        line(clean(written(memory).trim_end()));
+    }
+}
+
+/// A memory as a person writes it: prose where it is nothing else, else JSON.
+fn written(memory: &Map<String, Value>) -> String {
+    let prose = memory.get(TEXT).and_then(Value::as_str);
+    match prose.filter(|_| memory.len() == 1) {
+        Some(text) => text.to_owned(),
+        None => serde_json::to_string_pretty(memory).unwrap_or_default(),
+    }
+}
+
+/// What a person made of it in their editor; nothing where they left it as it was.
+fn edited(before: &Map<String, Value>) -> Result<Option<Map<String, Value>>, Failure> {
+    let editor = ["VISUAL", "EDITOR"].into_iter().find_map(std::env::var_os);
+    let editor = editor.filter(|editor| !editor.is_empty()).ok_or_else(|| {
+        Failure::usage(
+            "there is no editor: set `$EDITOR`, or use `conjure session memory NAME set @FILE`",
+        )
+    })?;
+    if !std::io::stdin().is_terminal() {
+        return Err(Failure::usage(
+            "there is no terminal to edit at: `conjure session memory NAME set @FILE`",
+        ));
+    }
+    let text = match before.is_empty() {
+        true => String::new(),
+        false => written(before),
+    };
+    let dir = tempfile::Builder::new()
+        .prefix("conjure-memory-")
+        .tempdir()
+        .map_err(|error| host(&error))?;
+    let file = dir.path().join("memory.md");
+    conjure_config::fs::write(&file, &text).map_err(|error| host(&error))?;
+    // An editor may be written with its arguments.
+    let mut shell = Command::new("/bin/sh");
+    conjure_config::env::keep_from(&mut shell);
+    let status = shell
+        .args(["-c", "exec $0 \"$1\""])
+        .arg(&editor)
+        .arg(&file)
+        .status()
+        .map_err(|error| host(&error))?;
+    if !status.success() {
+        return Err(Failure::usage(
+            "the editor did not end well; nothing changed",
+        ));
+    }
+    let after = conjure_config::fs::read_to_string(&file).map_err(|error| host(&error))?;
+    Ok((after != text).then(|| match after.trim() {
+        "" => Map::new(),
+        _ => memory(&after),
+    }))
+}
+
+fn host(error: &std::io::Error) -> Failure {
+    Failure::host(format!("the memory cannot be edited: {error}"))
+}

@@ -1,0 +1,175 @@
+//! `conjure run --session` and `conjure session follow`: one turn of a saved session, shown.
+
+use std::io::IsTerminal as _;
+
+use conjure_config::PolicySpec;
+use conjure_core::chat::Event;
+use conjure_runtime::manager::TurnTerms;
+use conjure_store::{Run, RunState};
+use serde_json::json;
+
+use super::args::Global;
+use super::exit::{Exit, Failure};
+use super::output;
+use super::session_following::{Following, Until};
+use super::sessions::{Begun, Sessions};
+use super::signals::Signals;
+use super::thread::id;
+use super::transcript::Transcript;
+
+pub(crate) async fn run(
+    global: &Global,
+    session: &str,
+    thread: Option<&str>,
+    policy: PolicySpec,
+    question: String,
+) -> Result<Exit, Failure> {
+    let mut signals = Signals::listen()?;
+    let sessions = signals.unless(Sessions::open(global)).await?;
+    let id = match chosen(&sessions, session, thread).await {
+        Ok(id) => id,
+        Err(failure) => {
+            sessions.close().await;
+            return Err(failure);
+        }
+    };
+    let attended = is_attended(global);
+    let mut transcript = Transcript::new(global.json);
+    let mut following = Following {
+        sessions: &sessions,
+        session: &id,
+        name: session,
+        transcript: &mut transcript,
+        signals: &mut signals,
+        attended,
+        leaves: false,
+    };
+    let terms = TurnTerms {
+        policy,
+        unattended: !attended,
+    };
+    let asked = following.answer_to(global, question, &terms).await;
+    tokio::select! {
+        () = sessions.close() => {}
+        _ = signals.next() => {}
+    }
+    asked
+}
+
+/// Whether a person is at the terminal who can be asked.
+fn is_attended(global: &Global) -> bool {
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal() && !global.json
+}
+
+/// Shows the turn that runs in a session, from its beginning to its end. Who sits at the terminal
+/// is asked what waits for a person.
+pub(crate) async fn follow(
+    global: &Global,
+    sessions: &Sessions,
+    session: &str,
+) -> Result<Exit, Failure> {
+    let manager = sessions.manager();
+    let view = manager.get(session).await?;
+    let Some(turn) = view.turn else {
+        output::aside("Nothing runs in it.");
+        return Ok(Exit::Fine);
+    };
+    let run = manager.run(&turn).await?;
+    let mut signals = Signals::listen()?;
+    let mut transcript = Transcript::new(global.json);
+    let mut following = Following {
+        sessions,
+        session: &view.id,
+        name: session,
+        transcript: &mut transcript,
+        signals: &mut signals,
+        attended: is_attended(global),
+        leaves: true,
+    };
+    let turn = Begun {
+        id: turn,
+        thread: run.thread,
+    };
+    let until = following.until_over(&turn).await?;
+    transcript.end();
+    match until {
+        Until::Left(signal) => Ok(signal.exit()),
+        Until::Over(_) => ended(&manager.wait(&turn.id).await?, &transcript, &signals),
+    }
+}
+
+/// The session, on the thread that is wanted.
+pub(crate) async fn chosen(
+    sessions: &Sessions,
+    session: &str,
+    thread: Option<&str>,
+) -> Result<String, Failure> {
+    let manager = sessions.manager();
+    let view = match thread {
+        Some(thread) => manager.choose_thread(session, &id(thread)?).await?,
+        None => manager.get(session).await?,
+    };
+    Ok(view.id)
+}
+
+/// What the model said last in a turn.
+async fn text(sessions: &Sessions, run: &Run) -> Option<String> {
+    let events = sessions
+        .manager()
+        .store()
+        .events_after(&run.thread, None, usize::MAX);
+    let events = events.await.ok()?;
+    events.into_iter().rev().find_map(|(_, event)| match event {
+        Event::Done { turn_id, text, .. } if turn_id == run.id => Some(text),
+        _ => None,
+    })
+}
+
+/// How the program ends after a turn.
+pub(crate) fn ended(
+    run: &Run,
+    transcript: &Transcript,
+    signals: &Signals,
+) -> Result<Exit, Failure> {
+    let exit = match run.state {
+        RunState::Completed => return Ok(Exit::Fine),
+        RunState::CutShort | RunState::Limit => Exit::Limit,
+        RunState::Failed => Exit::Provider,
+        RunState::Cancelled => signals
+            .last()
+            .map_or(Exit::Interrupted, super::signals::Signal::exit),
+        _ => Exit::Host,
+    };
+    let why = match (&run.error, run.state) {
+        (Some(error), _) => error.clone(),
+        (None, RunState::CutShort) => {
+            "the answer was cut short by the provider; what came is above".to_owned()
+        }
+        (None, state) => format!("the turn was {}", state.as_str().replace('_', " ")),
+    };
+    Err(Failure {
+        shown: transcript.has_shown_text(&why),
+        ..Failure::new(exit, why)
+    })
+}
+
+impl Following<'_> {
+    /// Asks a question, shows the turn, and says how it ended.
+    async fn answer_to(
+        &mut self,
+        global: &Global,
+        question: String,
+        terms: &TurnTerms,
+    ) -> Result<Exit, Failure> {
+        let (run, files) = self.say(question, terms).await?;
+        self.transcript.files(&files);
+        if global.json {
+            let text = text(self.sessions, &run).await;
+            output::json_line(&json!({
+                "type": "result", "text": text, "state": run.state.as_str(), "turn": run.id,
+                "thread": run.thread, "files": files,
+            }));
+        }
+        ended(&run, self.transcript, self.signals)
+    }
+}

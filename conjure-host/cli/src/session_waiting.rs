@@ -1,0 +1,339 @@
+//! `conjure session waiting | approve | deny | answer | cancel`: what waits for a person in a
+//! session, and what is said to it from outside of the turn.
+
+use std::collections::BTreeMap;
+
+use conjure_core::turn::Decision;
+use conjure_runtime::manager::{Approval, Question, Scope};
+use conjure_skill_sdk::protocol::Elicited;
+use serde_json::{Value, json};
+
+use super::args::Global;
+use super::exit::{Exit, Failure};
+use super::output::{self, BOLD, RESET, aside, clean, line};
+use super::person::typed;
+use super::sessions::Sessions;
+
+/// A call that a person decides about.
+#[derive(clap::Args)]
+pub(crate) struct Approve {
+    /// The session: its name or its id
+    session: String,
+    /// The call; needed where several wait
+    #[arg(value_name = "CALL")]
+    call: Option<String>,
+    /// Every call of this tool in the session, from now on
+    #[arg(long)]
+    always: bool,
+}
+
+/// A call that a person does not allow.
+#[derive(clap::Args)]
+pub(crate) struct Deny {
+    #[command(flatten)]
+    decided: Approve,
+    /// Why, for the model
+    #[arg(long, value_name = "TEXT")]
+    because: Option<String>,
+}
+
+/// An answer to a question of a plugin or a server.
+#[derive(clap::Args)]
+pub(crate) struct Answer {
+    /// The session: its name or its id
+    session: String,
+    /// What is filled in
+    #[arg(value_name = "FIELD=VALUE", value_parser = field)]
+    fields: Vec<(String, String)>,
+    /// The question; needed where several wait
+    #[arg(long, value_name = "ID")]
+    question: Option<String>,
+    /// You do not want to
+    #[arg(long, conflicts_with = "fields")]
+    decline: bool,
+}
+
+/// What is ended.
+#[derive(clap::Args)]
+pub(crate) struct Cancel {
+    /// The session: its name or its id
+    session: String,
+    /// What waits behind the turn never begins either
+    #[arg(long)]
+    queued: bool,
+}
+
+fn field(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("write FIELD=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+/// How a person decides about a call from another terminal.
+pub(super) fn how_to_decide(session: &str, call: &str) -> String {
+    let (session, call) = (word(session), word(call));
+    format!("`conjure session approve {session} {call}`, or `deny` in place of `approve`")
+}
+
+/// How a person answers a question from another terminal.
+pub(super) fn how_to_answer(session: &str, question: &str) -> String {
+    let (session, question) = (word(session), word(question));
+    format!("`conjure session answer {session} --question {question} FIELD=VALUE`, or `--decline`")
+}
+
+/// How long something waits.
+pub(super) fn remaining(milliseconds: u64) -> String {
+    match milliseconds.div_ceil(1000) {
+        seconds @ 0..=119 => format!("in {seconds} s"),
+        seconds => format!("in {} min", seconds.div_ceil(60)),
+    }
+}
+
+/// A word of a command line.
+fn word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/@".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", clean(text).replace('\'', "'\\''"))
+    }
+}
+
+pub(crate) async fn list(
+    global: &Global,
+    sessions: &Sessions,
+    session: &str,
+) -> Result<Exit, Failure> {
+    let id = sessions.manager().get(session).await?.id;
+    let calls = sessions.approvals(&id).await?;
+    let questions = sessions.questions(&id).await?;
+    if global.json {
+        output::json(&json!({ "calls": calls, "questions": questions }));
+        return Ok(Exit::Fine);
+    }
+    if calls.is_empty() && questions.is_empty() {
+        aside("Nothing waits for a person in it.");
+    }
+    print(session, &calls, &questions);
+    Ok(Exit::Fine)
+}
+
+/// Prints what waits, with how to answer it.
+fn print(session: &str, calls: &[Approval], questions: &[Question]) {
+    for Approval {
+        call,
+        reason,
+        denied_in_ms,
+    } in calls
+    {
+        line(format_args!(
+            "{BOLD}{}{RESET} wants to run ({}){}",
+            clean(&call.name),
+            clean(reason),
+            denied_in_ms.map_or_else(String::new, |left| format!(
+                "; it is denied {}",
+                remaining(left)
+            )),
+        ));
+        let arguments = serde_json::to_string_pretty(&call.arguments).unwrap_or_default();
+        line(clean(&arguments));
+        line(format_args!("  {}", how_to_decide(session, &call.id)));
+    }
+    for question in questions {
+        line(format_args!(
+            "{BOLD}{}{RESET} asks: {}; it is cancelled {}",
+            clean(&question.asked.plugin),
+            clean(&question.asked.message),
+            remaining(question.cancelled_in_ms),
+        ));
+        for (name, field) in fields(question) {
+            let about = field.get("description").and_then(Value::as_str);
+            line(format_args!(
+                "  {}: {}",
+                clean(name),
+                clean(about.unwrap_or_default())
+            ));
+        }
+        if let Some(url) = &question.asked.url {
+            line(format_args!("  Open {}", clean(url)));
+        }
+        line(format_args!(
+            "  {}",
+            how_to_answer(session, &question.asked.id)
+        ));
+    }
+}
+
+fn fields(question: &Question) -> impl Iterator<Item = (&String, &Value)> {
+    let schema = question.asked.schema.as_ref();
+    let fields = schema.and_then(|schema| schema.get("properties")?.as_object());
+    fields.into_iter().flatten()
+}
+
+pub(crate) async fn approve(
+    global: &Global,
+    sessions: &Sessions,
+    args: Approve,
+) -> Result<Exit, Failure> {
+    decide(global, sessions, args, Decision::Allow).await
+}
+
+pub(crate) async fn deny(
+    global: &Global,
+    sessions: &Sessions,
+    args: Deny,
+) -> Result<Exit, Failure> {
+    let reason = args.because.unwrap_or_default();
+    decide(global, sessions, args.decided, Decision::Deny { reason }).await
+}
+
+async fn decide(
+    global: &Global,
+    sessions: &Sessions,
+    args: Approve,
+    decision: Decision,
+) -> Result<Exit, Failure> {
+    let id = sessions.manager().get(&args.session).await?.id;
+    let waiting = sessions.approvals(&id).await?;
+    let meant: Vec<&Approval> = waiting
+        .iter()
+        .filter(|waiting| {
+            args.call
+                .as_ref()
+                .is_none_or(|call| waiting.call.id == *call)
+        })
+        .collect();
+    let call = match meant.as_slice() {
+        [only] => &only.call,
+        [] => {
+            return Err(Failure::usage(match &args.call {
+                Some(call) => format!("no call `{}` waits for a person in it", clean(call)),
+                None => "no call waits for a person in it".to_owned(),
+            }));
+        }
+        _ => {
+            print(&args.session, &waiting, &[]);
+            return Err(Failure::usage("several calls wait: name one of them"));
+        }
+    };
+    let scope = if args.always {
+        Scope::Tool
+    } else {
+        Scope::Once
+    };
+    let word = match &decision {
+        Decision::Allow => "allow",
+        Decision::Deny { .. } => "deny",
+    };
+    if !sessions.decide(&id, &call.id, decision, scope).await? {
+        return Err(Failure::usage("somebody else has decided about it"));
+    }
+    if global.json {
+        output::json(&json!({ "call": call.id, "name": call.name, "decision": word }));
+    } else {
+        aside(match word {
+            "allow" => format!("{} runs.", clean(&call.name)),
+            _ => format!("{} is not run.", clean(&call.name)),
+        });
+    }
+    Ok(Exit::Fine)
+}
+
+pub(crate) async fn answer(
+    global: &Global,
+    sessions: &Sessions,
+    args: Answer,
+) -> Result<Exit, Failure> {
+    let id = sessions.manager().get(&args.session).await?.id;
+    let waiting = sessions.questions(&id).await?;
+    let meant: Vec<&Question> = waiting
+        .iter()
+        .filter(|waiting| {
+            args.question
+                .as_ref()
+                .is_none_or(|id| waiting.asked.id == *id)
+        })
+        .collect();
+    let question = match meant.as_slice() {
+        [only] => *only,
+        [] => return Err(Failure::usage("no such question waits for a person in it")),
+        _ => {
+            print(&args.session, &[], &waiting);
+            return Err(Failure::usage("several questions wait: `--question ID`"));
+        }
+    };
+    if args.fields.is_empty() && !args.decline && fields(question).next().is_some() {
+        print(&args.session, &[], &waiting);
+        return Err(Failure::usage(
+            "fill it in with FIELD=VALUE, or say `--decline`",
+        ));
+    }
+    let known: BTreeMap<&String, &Value> = fields(question).collect();
+    let content = args.fields.into_iter().map(|(name, text)| {
+        let value = known.get(&name).map(|field| typed(&text, field));
+        let value = value.unwrap_or_else(|| text.into());
+        (name, value)
+    });
+    let answer = Elicited {
+        action: if args.decline { "decline" } else { "accept" }.to_owned(),
+        content: content.collect(),
+    };
+    match sessions.answer(&id, &question.asked.id, &answer).await? {
+        Ok(true) => {}
+        Ok(false) => return Err(Failure::usage("somebody else has answered it")),
+        Err(unfit) => return Err(Failure::usage(unfit)),
+    }
+    if global.json {
+        output::json(&json!({ "question": question.asked.id, "action": answer.action }));
+    } else {
+        aside("It is answered.");
+    }
+    Ok(Exit::Fine)
+}
+
+pub(crate) async fn cancel(
+    global: &Global,
+    sessions: &Sessions,
+    args: &Cancel,
+) -> Result<Exit, Failure> {
+    let view = sessions.manager().get(&args.session).await?;
+    // Also where no turn runs: a summary may be on its way.
+    sessions.cancel(&view.id, args.queued).await?;
+    let Some(turn) = view.turn else {
+        if global.json {
+            output::json(&json!({ "turn": null }));
+        } else if args.queued && view.queued > 0 {
+            aside("Nothing runs in it; what waited never begins.");
+        } else {
+            aside("No turn runs in it.");
+        }
+        return Ok(Exit::Fine);
+    };
+    let run = sessions.wait(&turn).await?;
+    if global.json {
+        output::json(&json!({ "turn": run.id, "state": run.state.as_str() }));
+    } else {
+        aside(format_args!(
+            "The turn is {}; what came so far is kept.",
+            run.state.as_str().replace('_', " ")
+        ));
+    }
+    Ok(Exit::Fine)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_printed_can_be_pasted() {
+        assert_eq!(word("work"), "work");
+        assert_eq!(word("my work"), "'my work'");
+        assert_eq!(word("it's"), "'it'\\''s'");
+    }
+
+    #[test]
+    fn a_time_is_said_in_words() {
+        assert_eq!(remaining(599_000), "in 10 min");
+        assert_eq!(remaining(61_500), "in 62 s");
+    }
+}

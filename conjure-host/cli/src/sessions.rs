@@ -1,0 +1,286 @@
+//! The saved sessions, for verbs that look at them or run them. What is only read comes from the
+//! store. Where a server runs for the data directory, what runs is asked of it.
+
+use std::time::Duration;
+
+use conjure_client::{Server, ServerError, ServerEvents};
+use conjure_core::chat::{EventId, Message};
+use conjure_core::turn::{Decision, When};
+use conjure_providers::auths::{AuthError, Auths};
+use conjure_runtime::manager::{
+    Approval, Chat, EventStream, Manager, ManagerError, Options, Question, QuestionReply,
+    RemoteErrorKind, Scope, SessionPatch, SessionView, TurnRequest, TurnTerms,
+};
+use conjure_runtime::session::Stamped;
+use conjure_skill_sdk::protocol::Elicited;
+use conjure_store::{Run, ThreadId};
+
+use super::args::Global;
+use super::exit::{Exit, Failure};
+use super::person::Terminal;
+
+/// How long what runs may take to come to its end when the program does.
+const ENDING: Duration = Duration::from_secs(5);
+
+/// The saved sessions of a data directory.
+pub(crate) struct Sessions {
+    manager: Manager,
+    server: Option<Server>,
+}
+
+/// A turn that was begun, or waits to be.
+pub(crate) struct Begun {
+    pub(crate) id: String,
+    pub(crate) thread: ThreadId,
+}
+
+/// The events of a thread.
+pub(crate) enum Events {
+    Here(Box<EventStream>),
+    There(Box<ServerEvents>),
+}
+
+impl Events {
+    /// The next event; nothing when none comes any more.
+    pub(crate) async fn next(&mut self) -> Result<Option<Stamped>, Failure> {
+        match self {
+            Self::Here(events) => {
+                let event = events.next().await?;
+                Ok(event.map(|event| Stamped::clone(&event)))
+            }
+            Self::There(events) => Ok(Some(events.next().await?)),
+        }
+    }
+}
+
+impl Sessions {
+    /// Opens the store and makes the plugins ready.
+    pub(crate) async fn open(global: &Global) -> Result<Self, Failure> {
+        let server = Server::find(&global.data_dir());
+        let store = global.store().await?;
+        let host = global
+            .host()
+            .auths(Auths::over(
+                store.clone(),
+                conjure_providers::auths::Keys::from_env(global.data_dir()),
+            ))
+            .log(store.clone())
+            .asker(Terminal)
+            .watch(true)
+            .build()
+            .await
+            .map_err(|error| Failure::host(error.to_string()))?;
+        // A verb that only looks runs nothing that was said elsewhere.
+        let options = Options {
+            adopts: false,
+            ..Options::default()
+        };
+        let manager = Manager::start(host, store, options).await?;
+        Ok(Self { manager, server })
+    }
+
+    /// For what is read, and what is saved where nothing runs.
+    pub(crate) fn manager(&self) -> &Manager {
+        &self.manager
+    }
+
+    /// Ends what runs here.
+    pub(crate) async fn close(self) {
+        self.manager.shutdown(ENDING).await;
+    }
+
+    pub(crate) async fn say(
+        &self,
+        session: &str,
+        text: String,
+        terms: &TurnTerms,
+    ) -> Result<Begun, Failure> {
+        match &self.server {
+            Some(server) => {
+                let turn = server.say(session, &text, terms).await?;
+                Ok(Begun {
+                    id: turn.id,
+                    thread: turn.thread,
+                })
+            }
+            None => {
+                let request = TurnRequest {
+                    message: Some(Message::user(text)),
+                    terms: terms.clone(),
+                    ..TurnRequest::default()
+                };
+                let turn = self.manager.begin(session, request).await?;
+                Ok(Begun {
+                    id: turn.id,
+                    thread: turn.thread,
+                })
+            }
+        }
+    }
+
+    /// Waits until a turn is over.
+    pub(crate) async fn wait(&self, turn: &str) -> Result<Run, Failure> {
+        Ok(self.manager.wait(turn).await?)
+    }
+
+    /// Ends the turn that runs, and with `drop_queued` those that wait.
+    pub(crate) async fn cancel(&self, session: &str, drop_queued: bool) -> Result<(), Failure> {
+        match &self.server {
+            Some(server) => Ok(server.cancel(session, drop_queued).await?),
+            None => Ok(self.manager.cancel(session, drop_queued).await?),
+        }
+    }
+
+    /// Ends one turn.
+    pub(crate) async fn cancel_turn(&self, session: &str, turn_id: &str) -> Result<(), Failure> {
+        match &self.server {
+            Some(server) => Ok(server.cancel_turn(session, turn_id).await?),
+            None => Ok(self.manager.cancel_turn(session, turn_id).await?),
+        }
+    }
+
+    /// The calls that wait for a decision.
+    pub(crate) async fn approvals(&self, session: &str) -> Result<Vec<Approval>, Failure> {
+        Ok(match &self.server {
+            Some(server) => server.approvals(session).await?,
+            None => self.manager.approvals(session).await?,
+        })
+    }
+
+    /// The questions that wait for an answer.
+    pub(crate) async fn questions(&self, session: &str) -> Result<Vec<Question>, Failure> {
+        Ok(match &self.server {
+            Some(server) => server.questions(session).await?,
+            None => self.manager.questions(session).await?,
+        })
+    }
+
+    /// Decides about a call; whether it still waited. Where another client was faster, its decision
+    /// counts.
+    pub(crate) async fn decide(
+        &self,
+        session: &str,
+        call: &str,
+        decision: Decision,
+        scope: Scope,
+    ) -> Result<bool, Failure> {
+        match &self.server {
+            Some(server) => match server.decide(session, call, &decision, &scope).await {
+                Ok(()) => Ok(true),
+                Err(ServerError::Refused { status: 404, .. }) => Ok(false),
+                Err(error) => Err(error.into()),
+            },
+            None => match self.manager.decide(session, call, decision, scope).await {
+                Ok(()) => Ok(true),
+                Err(error) if error.is_not_found() => Ok(false),
+                Err(error) => Err(error.into()),
+            },
+        }
+    }
+
+    /// Answers a question of a plugin; whether it still waited. Where another client was faster,
+    /// its answer counts.
+    ///
+    /// # Errors
+    /// Why the answer does not fit the form, within; else what the server says.
+    pub(crate) async fn answer(
+        &self,
+        session: &str,
+        question: &str,
+        answer: &Elicited,
+    ) -> Result<Result<bool, String>, Failure> {
+        let Some(server) = &self.server else {
+            let reply = match answer.action.as_str() {
+                "accept" => QuestionReply::Accept(answer.content.clone().into_iter().collect()),
+                "decline" => QuestionReply::Decline,
+                _ => QuestionReply::Cancel,
+            };
+            return match self.manager.answer(session, question, reply).await {
+                Ok(()) => Ok(Ok(true)),
+                Err(error) if error.is_not_found() => Ok(Ok(false)),
+                Err(ManagerError::Invalid { message }) => Ok(Err(message)),
+                Err(error) => Err(error.into()),
+            };
+        };
+        match server.answer(session, question, answer).await {
+            Ok(()) => Ok(Ok(true)),
+            Err(ServerError::Refused { status: 404, .. }) => Ok(Ok(false)),
+            Err(ServerError::Refused {
+                status: 422,
+                detail,
+            }) => Ok(Err(detail)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(crate) async fn update(
+        &self,
+        session: &str,
+        patch: SessionPatch,
+        when: When,
+    ) -> Result<SessionView, Failure> {
+        let Some(server) = &self.server else {
+            return Ok(self.manager.update(session, patch, when).await?);
+        };
+        let id = self.manager.get(session).await?.id;
+        server.update(&id, &patch, when).await?;
+        Ok(self.manager.get(&id).await?)
+    }
+
+    pub(crate) async fn delete(&self, session: &str, chat: Chat) -> Result<(), Failure> {
+        match &self.server {
+            Some(server) => Ok(server.delete(session, chat).await?),
+            None => Ok(self.manager.delete(session, chat).await?),
+        }
+    }
+
+    /// Follows a thread's events behind `after`. Who is `attended` by a person is waited for where
+    /// something asks.
+    pub(crate) async fn events(
+        &self,
+        thread: &ThreadId,
+        after: Option<EventId>,
+        attended: bool,
+    ) -> Result<Events, Failure> {
+        Ok(match &self.server {
+            Some(server) => Events::There(Box::new(server.events(thread, after, attended))),
+            None => Events::Here(Box::new(self.manager.events(thread, after).await?)),
+        })
+    }
+}
+
+impl From<ManagerError> for Failure {
+    fn from(error: ManagerError) -> Self {
+        let exit = match error {
+            ManagerError::Session(error) => return error.into(),
+            ManagerError::Store(error) => return error.into(),
+            ManagerError::Auth(AuthError::Store(error)) => return error.into(),
+            ManagerError::NotFound { .. }
+            | ManagerError::Invalid { .. }
+            | ManagerError::Conflict { .. }
+            | ManagerError::Auth(_) => Exit::Usage,
+            ManagerError::Remote(ref error) => match error.kind {
+                RemoteErrorKind::Full => Exit::Limit,
+                RemoteErrorKind::Closing | RemoteErrorKind::Host => Exit::Host,
+                RemoteErrorKind::NotFound
+                | RemoteErrorKind::Invalid
+                | RemoteErrorKind::Conflict
+                | RemoteErrorKind::Changed => Exit::Usage,
+            },
+            ManagerError::Full { .. } => Exit::Limit,
+            ManagerError::Closing | ManagerError::Elsewhere { .. } => Exit::Host,
+        };
+        Self::new(exit, error.to_string())
+    }
+}
+
+impl From<ServerError> for Failure {
+    fn from(error: ServerError) -> Self {
+        let exit = match &error {
+            ServerError::Refused { status: 429, .. } => Exit::Limit,
+            ServerError::Refused { status, .. } if *status < 500 => Exit::Usage,
+            _ => Exit::Host,
+        };
+        Self::new(exit, error.to_string())
+    }
+}

@@ -1,0 +1,484 @@
+//! `conjure skill`: skill folders.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use clap::Subcommand;
+use conjure_config::env;
+use conjure_config::fs;
+use conjure_config::project_trust::{ProjectSkills, Standing, TrustError, TrustedProjects};
+use conjure_config::skill_folders::{self, Discovered, FolderError, LoadedFolder};
+use conjure_core::skill_folder::discovery::{Found, Scope};
+use conjure_core::skill_folder::{
+    Diagnostic, Severity, SkillFolder, validate_strict, validate_upload,
+};
+use serde_json::{Value, json};
+
+use super::args::{Global, shown};
+use super::exit::{Exit, Failure};
+use super::output::{self, BOLD, DIM, GREEN, RED, RESET, Table, YELLOW};
+use super::skill_remote;
+
+/// Looks at skill folders, validates and uploads them.
+///
+/// A skill folder is a directory with a `SKILL.md` (the Agent Skills standard). Those of the
+/// current project (`.conjure/skills`, `.agents/skills`, `.claude/skills`) are used after the
+/// project was trusted; those below the home directory always.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// List the skills of the project and of the user, those that do not load among them
+    List {
+        /// Look below this directory instead
+        dir: Option<PathBuf>,
+    },
+    /// Check a skill folder or package against every rule of the standard
+    ///
+    /// Exit code 0: no errors; 1: at least one.
+    Validate {
+        /// The folder or package
+        path: PathBuf,
+        /// Check what uploading to Anthropic adds, too
+        #[arg(long)]
+        upload: bool,
+    },
+    /// Show a skill: its front matter, its files and its instructions
+    Show {
+        /// The folder or package
+        path: PathBuf,
+    },
+    /// Upload a skill to Anthropic, after checking it
+    Upload(skill_remote::Upload),
+    /// Look at the skills that Anthropic keeps, download or delete some
+    #[command(subcommand)]
+    Remote(skill_remote::Remote),
+    /// Trust a project: its skills are used from now on, as they are now
+    ///
+    /// When something of them changes they are not used until it is trusted again.
+    Trust {
+        /// The project's directory
+        #[arg(default_value = ".")]
+        dir: PathBuf,
+        /// Trust it no more
+        #[arg(long)]
+        remove: bool,
+    },
+}
+
+pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, Failure> {
+    match &args.verb {
+        Verb::List { dir } => Ok(list(global, dir.as_deref())),
+        Verb::Validate { path, upload } => validate(global, path, *upload),
+        Verb::Show { path } => show(global, path),
+        Verb::Upload(args) => skill_remote::upload(global, args),
+        Verb::Remote(verb) => skill_remote::remote(global, verb),
+        Verb::Trust { dir, remove } => trust(global, dir, *remove),
+    }
+}
+
+/// The skills that a session without a session file uses: the user's, and those of a project that
+/// is trusted as it is, without those that a named one of the same name hides.
+pub(crate) fn usable(global: &Global, named: &[PathBuf]) -> Vec<PathBuf> {
+    let project = Project::current(global);
+    if let Some(reason) = project.as_ref().and_then(Project::why_not) {
+        tracing::warn!("{reason}");
+    }
+    let found = discover(project.as_ref());
+    for error in &found.broken {
+        tracing::warn!("{error}");
+    }
+    for hidden in &found.hidden {
+        tracing::warn!("{}", hidden.warning.message);
+    }
+    not_named(found.skills, named)
+        .map(|found| found.path)
+        .collect()
+}
+
+/// The project in whose directory the program was started.
+struct Project {
+    dir: PathBuf,
+    skills: Result<ProjectSkills, TrustError>,
+    trusted: TrustedProjects,
+}
+
+impl Project {
+    fn current(global: &Global) -> Option<Self> {
+        let dir = std::env::current_dir().ok()?.canonicalize().ok()?;
+        Some(Self {
+            skills: ProjectSkills::of(&dir),
+            trusted: TrustedProjects::read(&global.data_dir()),
+            dir,
+        })
+    }
+
+    fn standing(&self) -> Standing {
+        match &self.skills {
+            Ok(skills) => self.trusted.standing(&self.dir, skills),
+            Err(_) => Standing::Unknown,
+        }
+    }
+
+    /// Why its skills are not used, where it has some.
+    fn why_not(&self) -> Option<String> {
+        let skills = match &self.skills {
+            Ok(skills) => skills,
+            Err(error) => return Some(error.to_string()),
+        };
+        if skills.dirs.is_empty() {
+            return None;
+        }
+        let number = skills.dirs.len();
+        match self.standing() {
+            Standing::Trusted => None,
+            Standing::Changed => Some(format!(
+                "{number} skill(s) of this project are not used: they changed since it was \
+                 trusted; look at them and say `conjure skill trust` again"
+            )),
+            Standing::Unknown => Some(format!(
+                "{number} skill(s) of this project are not used: `conjure skill trust` allows them"
+            )),
+        }
+    }
+}
+
+/// The skills that no named one hides. One that does not load hides nothing; the session says what
+/// is wrong with it.
+fn not_named(skills: Vec<Found>, named: &[PathBuf]) -> impl Iterator<Item = Found> {
+    let names: BTreeSet<String> = named
+        .iter()
+        .filter_map(|path| load(path).ok())
+        .map(|(loaded, _)| loaded.folder.name.as_str().to_owned())
+        .collect();
+    skills
+        .into_iter()
+        .filter(move |found| !names.contains(found.folder.name.as_str()))
+}
+
+/// The user's skills, and those of a project that is trusted. Nothing of another one is read.
+fn discover(project: Option<&Project>) -> Discovered {
+    let trusted = project.filter(|project| project.standing() == Standing::Trusted);
+    let dir = trusted.map(|project| project.dir.as_path());
+    skill_folders::discover(dir, env::home().as_deref())
+}
+
+fn trust(global: &Global, dir: &Path, remove: bool) -> Result<Exit, Failure> {
+    let dir = dir
+        .canonicalize()
+        .map_err(|error| Failure::usage(format!("`{}`: {error}", dir.display())))?;
+    let mut all = TrustedProjects::read(&global.data_dir());
+    let failed = |error: std::io::Error| Failure::host(error.to_string());
+    if remove {
+        all.forget(&dir).map_err(failed)?;
+        if global.json {
+            output::json(&json!({ "trusted": all.projects() }));
+        } else {
+            output::line(format_args!("{} is not trusted any more.", dir.display()));
+        }
+        return Ok(Exit::Fine);
+    }
+    let skills = ProjectSkills::of(&dir).map_err(|error| Failure::usage(error.to_string()))?;
+    all.trust(&dir, &skills).map_err(failed)?;
+    if global.json {
+        output::json(&json!({ "trusted": all.projects() }));
+        return Ok(Exit::Fine);
+    }
+    output::line(format_args!(
+        "{} is trusted, with its {} skill(s) as they are now.",
+        dir.display(),
+        skills.dirs.len()
+    ));
+    for folder in &skills.dirs {
+        output::line(format_args!("  {}", output::clean(&shown(folder))));
+    }
+    Ok(Exit::Fine)
+}
+
+fn list(global: &Global, dir: Option<&Path>) -> Exit {
+    let project = dir.is_none().then(|| Project::current(global)).flatten();
+    let found = match dir {
+        Some(dir) => skill_folders::discover_in(dir),
+        None => discover(project.as_ref()),
+    };
+    let unread = Unread::of(project.as_ref());
+    // Why nothing is known of a project's skills.
+    if let Some(Err(error)) = project.as_ref().map(|project| &project.skills) {
+        output::aside(format_args!(
+            "{YELLOW}note:{RESET} the skills of this project are not used: {}",
+            output::clean(&error.to_string())
+        ));
+    }
+    if global.json {
+        output::json(&listed(&found, unread.as_ref()));
+        return Exit::Fine;
+    }
+    let unread_dirs = unread.iter().flat_map(|unread| unread.dirs);
+    if found.skills.is_empty() && unread.is_none() {
+        output::line("No skills.");
+    } else {
+        let mut rows = Table::new(["SKILL", "SCOPE", "USED", "PATH"]);
+        for dir in unread_dirs {
+            rows.row([
+                name_of(dir),
+                scope(Scope::Project).to_owned(),
+                unread.as_ref().map_or("", |unread| unread.why).to_owned(),
+                shown(dir),
+            ]);
+        }
+        for skill in &found.skills {
+            rows.row([
+                skill.folder.name.as_str().to_owned(),
+                scope(skill.scope).to_owned(),
+                "yes".to_owned(),
+                shown(&skill.path),
+            ]);
+        }
+        rows.print();
+    }
+    for (path, note) in &found.notes {
+        output::aside(format_args!(
+            "{YELLOW}note:{RESET} {}: {}",
+            output::clean(&shown(path)),
+            output::clean(&note.message)
+        ));
+    }
+    for hidden in &found.hidden {
+        output::aside(format_args!(
+            "{YELLOW}hidden:{RESET} {}",
+            output::clean(&hidden.warning.message)
+        ));
+    }
+    for error in &found.broken {
+        output::aside(format_args!(
+            "{RED}broken:{RESET} {}",
+            output::clean(&error.to_string())
+        ));
+    }
+    Exit::Fine
+}
+
+/// The skills of a project that nobody trusts as it is, known by their directories only.
+struct Unread<'a> {
+    dirs: &'a [PathBuf],
+    why: &'static str,
+}
+
+impl<'a> Unread<'a> {
+    fn of(project: Option<&'a Project>) -> Option<Self> {
+        let project = project?;
+        let dirs = &project.skills.as_ref().ok()?.dirs;
+        let why = match project.standing() {
+            Standing::Trusted => return None,
+            Standing::Changed => "changed since it was trusted",
+            Standing::Unknown => "not trusted",
+        };
+        (!dirs.is_empty()).then_some(Self { dirs, why })
+    }
+}
+
+fn name_of(dir: &Path) -> String {
+    dir.file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// The list for programs. Of a project that is not trusted nothing is read, so that there is no
+/// description.
+fn listed(found: &Discovered, unread: Option<&Unread<'_>>) -> Value {
+    let skill = |skill: &Found| {
+        json!({
+            "name": skill.folder.name.as_str(),
+            "description": skill.folder.description,
+            "path": skill.path,
+            "scope": scope(skill.scope),
+            "used": true,
+        })
+    };
+    let not_read = unread.into_iter().flat_map(|unread| {
+        unread.dirs.iter().map(|dir| {
+            json!({
+                "name": name_of(dir),
+                "description": null,
+                "path": dir,
+                "scope": scope(Scope::Project),
+                "used": false,
+                "reason": unread.why,
+            })
+        })
+    });
+    let skills: Vec<Value> = not_read.chain(found.skills.iter().map(skill)).collect();
+    let hidden: Vec<Value> = found
+        .hidden
+        .iter()
+        .map(|h| json!({ "path": h.found.path, "reason": h.warning.message }))
+        .collect();
+    let broken: Vec<Value> = found.broken.iter().map(|e| json!(e.to_string())).collect();
+    json!({ "skills": skills, "hidden": hidden, "broken": broken })
+}
+
+fn scope(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Named => "named",
+        Scope::Project => "project",
+        Scope::User => "user",
+    }
+}
+
+fn validate(global: &Global, path: &Path, upload: bool) -> Result<Exit, Failure> {
+    let (diagnostics, name) = match load(path) {
+        Ok((loaded, _kept)) => {
+            let text = fs::read(loaded.dir.join("SKILL.md"))
+                .map_err(|error| Failure::host(error.to_string()))?;
+            let dir = loaded
+                .dir
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            let resources: Vec<&str> = loaded.resources.iter().map(String::as_str).collect();
+            let mut found = validate_strict(&dir, &text, &resources);
+            if upload {
+                found.extend(validate_upload(&loaded.folder));
+            }
+            (found, loaded.folder.name.as_str().to_owned())
+        }
+        Err(FolderError::Invalid { diagnostics, .. }) => (diagnostics, shown(path)),
+        Err(error) => return Err(Failure::new(Exit::No, error.to_string())),
+    };
+    let valid = diagnostics.iter().all(|d| d.severity != Severity::Error);
+    if global.json {
+        let found: Vec<Value> = diagnostics.iter().map(diagnostic_json).collect();
+        output::json(&json!({ "name": name, "valid": valid, "diagnostics": found }));
+    } else {
+        for diagnostic in &diagnostics {
+            print_diagnostic(diagnostic);
+        }
+        if valid {
+            output::line(format_args!("{GREEN}valid{RESET} {name}"));
+        }
+    }
+    Ok(if valid { Exit::Fine } else { Exit::No })
+}
+
+fn print_diagnostic(diagnostic: &Diagnostic) {
+    let (color, word) = match diagnostic.severity {
+        Severity::Error => (RED, "error"),
+        Severity::Warning => (YELLOW, "warning"),
+        Severity::Hint => (DIM, "hint"),
+    };
+    let line = diagnostic
+        .line
+        .map(|line| format!(" line {line}"))
+        .unwrap_or_default();
+    output::line(format_args!(
+        "{color}{word}{RESET} [{}]{line}: {}\n  {}",
+        diagnostic.rule.id(),
+        diagnostic.message,
+        diagnostic.help
+    ));
+}
+
+fn diagnostic_json(diagnostic: &Diagnostic) -> Value {
+    json!({
+        "rule": diagnostic.rule.id(),
+        "severity": match diagnostic.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+            Severity::Hint => "hint",
+        },
+        "line": diagnostic.line,
+        "message": diagnostic.message,
+        "help": diagnostic.help,
+    })
+}
+
+fn show(global: &Global, path: &Path) -> Result<Exit, Failure> {
+    let (loaded, _kept) = load(path).map_err(|error| Failure::new(Exit::No, error.to_string()))?;
+    let folder: &SkillFolder = &loaded.folder;
+    if global.json {
+        let diagnostics: Vec<Value> = loaded.diagnostics.iter().map(diagnostic_json).collect();
+        output::json(&json!({
+            "name": folder.name.as_str(),
+            "description": folder.description,
+            "license": folder.license,
+            "compatibility": folder.compatibility,
+            "metadata": folder.metadata.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
+            "allowed_tools": folder.allowed_tools,
+            "path": loaded.dir,
+            "resources": loaded.resources,
+            "body": folder.body,
+            "diagnostics": diagnostics,
+        }));
+        return Ok(Exit::Fine);
+    }
+    output::line(format_args!(
+        "{BOLD}{}{RESET}\n{}",
+        folder.name.as_str(),
+        output::clean(&folder.description)
+    ));
+    for (name, value) in [
+        ("license", &folder.license),
+        ("compatibility", &folder.compatibility),
+        ("allowed-tools", &folder.allowed_tools),
+    ] {
+        if let Some(value) = value {
+            output::line(format_args!("{DIM}{name}:{RESET} {value}"));
+        }
+    }
+    for (name, value) in &folder.metadata {
+        output::line(format_args!("{DIM}{name}:{RESET} {value}"));
+    }
+    output::line(format_args!("{DIM}path:{RESET} {}", shown(&loaded.dir)));
+    for resource in &loaded.resources {
+        output::line(format_args!("  {resource}"));
+    }
+    output::line(format_args!("\n{}", output::clean(folder.body.trim())));
+    for diagnostic in &loaded.diagnostics {
+        print_diagnostic(diagnostic);
+    }
+    Ok(Exit::Fine)
+}
+
+/// Loads a folder or a package; the directory that a package was unpacked to ends with the second
+/// value.
+pub(crate) fn load(path: &Path) -> Result<(LoadedFolder, tempfile::TempDir), FolderError> {
+    let unpacked = tempfile::tempdir().map_err(|source| FolderError::Io {
+        path: path.to_owned(),
+        source,
+    })?;
+    Ok((skill_folders::load(path, unpacked.path())?, unpacked))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_named_skill_hides_a_discovered_one_of_its_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let skill = |place: &str, name: &str| {
+            let folder = dir.path().join(place).join(name);
+            std::fs::create_dir_all(&folder).unwrap();
+            let text = format!("---\nname: {name}\ndescription: Does things\n---\n");
+            std::fs::write(folder.join("SKILL.md"), text).unwrap();
+            folder
+        };
+        skill("found", "same");
+        skill("found", "other");
+        let named = skill("named", "same");
+        let found = skill_folders::discover_in(&dir.path().join("found")).skills;
+        let broken = dir.path().join("broken");
+        let left: Vec<Found> = not_named(found, &[named, broken]).collect();
+        let names: Vec<_> = left
+            .iter()
+            .map(|found| found.folder.name.as_str())
+            .collect();
+        assert_eq!(names, ["other"]);
+    }
+}

@@ -1,0 +1,45 @@
+//! The tokens that let clients in, for the verbs that serve others over HTTP: the user's own, and
+//! those of the environment. Never from the arguments, which every user of the machine may read.
+
+use std::path::Path;
+
+use conjure_config::env;
+use conjure_http_server::user_token;
+use secrecy::SecretString;
+
+use super::args::Global;
+use super::exit::Failure;
+use super::output;
+
+/// These tokens and the user's own, which is made where there is none yet.
+pub(super) fn with_users(
+    global: &Global,
+    mut tokens: Vec<SecretString>,
+) -> Result<Vec<SecretString>, Failure> {
+    let own = user_token(&global.data_dir()).map_err(|error| Failure::host(error.to_string()))?;
+    tokens.push(own);
+    Ok(tokens)
+}
+
+/// Says where the user's own token is.
+pub(super) fn tell(token_file: &Path) {
+    output::aside(format_args!(
+        "Clients need a token: `Authorization: Bearer TOKEN`. Yours is in {}, which only you can \
+         read; other verbs of `conjure` find it there.",
+        token_file.display()
+    ));
+}
+
+/// The tokens in the variables of these names (`--token-env`).
+pub(super) fn of_env(names: &[String]) -> Result<Vec<SecretString>, Failure> {
+    let token = |name: &String| {
+        let token = env::var(name).map(SecretString::from);
+        token.ok_or_else(|| {
+            Failure::usage(format!(
+                "`--token-env {name}`: there is no variable {name} in the environment, or it is \
+                 empty"
+            ))
+        })
+    };
+    names.iter().map(token).collect()
+}

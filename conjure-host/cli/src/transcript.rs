@@ -1,0 +1,227 @@
+//! Shows a turn as it happens: the answer to stdout, everything else to stderr.
+
+use conjure_core::chat::{CallAnnounced, Event};
+use conjure_runtime::artifacts::Artifact;
+use conjure_runtime::session::ChatError;
+
+use super::args::shown;
+use super::output::{
+    self, BOLD, CYAN, DIM, GREEN, RED, RESET, YELLOW, aside, clean, duration, size,
+};
+use super::spent;
+
+/// A call that waits for the person.
+pub(crate) struct Asked {
+    pub(crate) call_id: String,
+    pub(crate) name: String,
+    pub(crate) arguments: String,
+    pub(crate) reason: String,
+}
+
+/// Shows events.
+pub(crate) struct Transcript {
+    json: bool,
+    /// Whether the last piece of the answer did not end its line.
+    open_line: bool,
+    /// Calls that are on their way, so that their end can be told with a name.
+    calls: Vec<(String, String)>,
+    /// The error that was shown last.
+    error: Option<String>,
+}
+
+impl Transcript {
+    pub(crate) fn new(json: bool) -> Self {
+        Self {
+            json,
+            open_line: false,
+            calls: Vec::new(),
+            error: None,
+        }
+    }
+
+    /// Shows one event. Gives back a call that waits for a person, where one is there.
+    pub(crate) fn show(&mut self, event: &Event, attended: bool) -> Option<Asked> {
+        if let Event::Error(error) = event {
+            self.error = Some(error.error.clone());
+        }
+        if self.json {
+            output::json_line(event);
+            return None;
+        }
+        match event {
+            Event::Content { delta } => {
+                let delta = clean(delta);
+                if !delta.is_empty() {
+                    self.open_line = !delta.ends_with('\n');
+                    output::piece(delta);
+                }
+            }
+            Event::Thinking { delta } => {
+                self.end();
+                aside(format_args!("{DIM}{}{RESET}", clean(delta).trim_end()));
+            }
+            Event::FunctionCall { calls } => {
+                self.end();
+                for call in calls {
+                    self.calls.push((call.id.clone(), call.name.clone()));
+                    let arguments = one_line(&call.arguments.to_string(), 100);
+                    aside(format_args!(
+                        "{CYAN}→{RESET} {BOLD}{}{RESET} {arguments}",
+                        clean(&call.name)
+                    ));
+                }
+            }
+            Event::Approval { call, reason } if attended => {
+                self.end();
+                return Some(asked(call, reason));
+            }
+            Event::FunctionCallOutput(result) => {
+                self.end();
+                let mark = if result.is_error {
+                    format!("{RED}✗{RESET}")
+                } else {
+                    format!("{GREEN}✓{RESET}")
+                };
+                let by = match &result.backend {
+                    Some(backend) => {
+                        format!("on {}, {}", clean(backend), duration(result.duration_ms))
+                    }
+                    None => "not run".to_owned(),
+                };
+                aside(format_args!(
+                    "{mark} {} {DIM}({by}){RESET}",
+                    clean(&result.name)
+                ));
+                for line in preview(&result.output, result.is_error) {
+                    aside(format_args!("  {DIM}{line}{RESET}"));
+                }
+            }
+            Event::Cost { turn, .. } => {
+                if let Some(spent) = spent::line(turn) {
+                    self.end();
+                    aside(format_args!("{DIM}{spent}{RESET}"));
+                }
+            }
+            Event::Notice { text } => {
+                self.end();
+                aside(format_args!("{YELLOW}note:{RESET} {}", clean(text)));
+            }
+            Event::Error(error) => {
+                self.end();
+                aside(format_args!("{RED}error:{RESET} {}", clean(&error.error)));
+            }
+            _ => {}
+        }
+        None
+    }
+
+    /// Whether a failed turn's error was among the events, so that it need not be told again.
+    pub(crate) fn has_shown(&self, error: &ChatError) -> bool {
+        // A limit's event and its error say the same in other words.
+        matches!(error, ChatError::Limit { .. }) && self.error.is_some()
+            || self.has_shown_text(&error.to_string())
+    }
+
+    /// Whether an error of these words was among the events.
+    pub(crate) fn has_shown_text(&self, error: &str) -> bool {
+        self.error.as_deref() == Some(error)
+    }
+
+    /// Lists the files that were made.
+    pub(crate) fn files(&mut self, files: &[Artifact]) {
+        if self.json || files.is_empty() {
+            return;
+        }
+        self.end();
+        aside(format_args!("\n{BOLD}Files{RESET}"));
+        for file in files {
+            let place = match &file.path {
+                Some(path) => clean(&shown(path)).into_owned(),
+                None => "(not fetched)".to_owned(),
+            };
+            let size = file.size.map(size).unwrap_or_default();
+            aside(format_args!(
+                "  {}  {place}  {DIM}{size}, {}, from {}{RESET}",
+                clean(&file.id),
+                clean(&file.media_type),
+                clean(&file.source)
+            ));
+        }
+    }
+
+    /// Ends an open line of the answer.
+    pub(crate) fn end(&mut self) {
+        if self.open_line {
+            output::line("");
+            self.open_line = false;
+        }
+    }
+}
+
+fn asked(call: &CallAnnounced, reason: &str) -> Asked {
+    Asked {
+        call_id: call.id.clone(),
+        name: call.name.clone(),
+        arguments: serde_json::to_string_pretty(&call.arguments).unwrap_or_default(),
+        reason: reason.to_owned(),
+    }
+}
+
+/// The first lines of a result: a few of one that worked, more of one that failed.
+pub(crate) fn preview(text: &str, is_error: bool) -> Vec<String> {
+    first_lines(text, if is_error { 12 } else { 3 })
+}
+
+/// So many lines of a text, each cut to a terminal's width, and how many more there are.
+pub(crate) fn first_lines(text: &str, most: usize) -> Vec<String> {
+    let mut lines: Vec<String> = text
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .map(|l| one_line(l, 110))
+        .collect();
+    if lines.len() > most {
+        let more = lines.len() - most;
+        lines.truncate(most);
+        lines.push(format!("… {more} more lines"));
+    }
+    lines
+}
+
+/// A text on one line, without what would steer a terminal.
+pub(crate) fn one_line(text: &str, most: usize) -> String {
+    let clean: String = clean(&text.replace('\n', " "))
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(most + 1)
+        .collect();
+    if clean.chars().count() > most {
+        let cut: String = clean.chars().take(most).collect();
+        format!("{cut}…")
+    } else {
+        clean
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conjure_core::chat::ErrorEvent;
+
+    use super::*;
+
+    #[test]
+    fn an_error_that_was_an_event_is_not_told_again() {
+        let mut transcript = Transcript::new(true);
+        let failed = |error: &str| ChatError::Provider {
+            error: error.to_owned(),
+            kind: "overloaded".to_owned(),
+        };
+        assert!(!transcript.has_shown(&failed("overloaded")));
+        let event = Event::Error(ErrorEvent {
+            error: "overloaded".to_owned(),
+            kind: "overloaded".to_owned(),
+        });
+        transcript.show(&event, false);
+        assert!(transcript.has_shown(&failed("overloaded")));
+        assert!(!transcript.has_shown(&failed("another")));
+    }
+}

@@ -1,0 +1,96 @@
+//! Where a server that runs says that it does.
+
+use std::fs::File;
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use serde_json::{Value, json};
+
+use super::Server;
+use conjure_http_server::{read_user_token, url, user_token_file};
+
+/// Locked for as long as a server lives.
+const LOCK: &str = "serve.lock";
+/// Where it is, and how it is asked.
+const PLACE: &str = "serve.json";
+
+/// A server's announcement. It ends when this is dropped, or with the process.
+pub struct Announced {
+    place: PathBuf,
+    _lock: File,
+}
+
+impl Announced {
+    /// Announces a server in its directory of data; nothing when another one is announced there.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn new(data_dir: &Path, address: SocketAddr) -> std::io::Result<Option<Self>> {
+        conjure_config::fs::create_private_dir(data_dir)?;
+        let Some(lock) = locked(data_dir)? else {
+            return Ok(None);
+        };
+        let place = data_dir.join(PLACE);
+        let text = json!({ "url": url(address) }).to_string();
+        conjure_config::fs::write_atomic(&place, text.as_bytes())?;
+        Ok(Some(Self { place, _lock: lock }))
+    }
+}
+
+impl Drop for Announced {
+    fn drop(&mut self) {
+        conjure_config::fs::remove_file(&self.place);
+    }
+}
+
+impl Server {
+    /// The server that runs for a directory of data; nothing where none does.
+    pub fn find(data_dir: &Path) -> Option<Self> {
+        let lock = conjure_config::fs::open(data_dir.join(LOCK)).ok()?;
+        if flock(&lock, FlockOperation::NonBlockingLockShared).is_ok() {
+            // Nobody holds it; the file was left behind.
+            return None;
+        }
+        let text = conjure_config::fs::read_to_string(data_dir.join(PLACE)).ok()?;
+        let said: Value = serde_json::from_str(&text).ok()?;
+        let token = read_user_token(&user_token_file(data_dir)).ok()?;
+        Self::new(said.get("url")?.as_str()?.to_owned(), token)
+    }
+}
+
+/// The lock, unless somebody has it.
+fn locked(data_dir: &Path) -> std::io::Result<Option<File>> {
+    let path = data_dir.join(LOCK);
+    match conjure_config::fs::create_new(&path) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let file = conjure_config::fs::open(&path)?;
+    let is_free = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
+    Ok(is_free.then_some(file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_found_for_as_long_as_it_lives() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(Server::find(dir.path()).is_none());
+        let address = "0.0.0.0:7420".parse().unwrap();
+        let announced = Announced::new(dir.path(), address).unwrap().unwrap();
+        assert!(Server::find(dir.path()).is_none(), "nobody lets us in");
+        conjure_http_server::user_token(dir.path()).unwrap();
+        let found = Server::find(dir.path()).unwrap();
+        assert_eq!(found.url(), "http://127.0.0.1:7420");
+        assert!(Announced::new(dir.path(), address).unwrap().is_none());
+        drop(announced);
+        assert!(Server::find(dir.path()).is_none());
+        // What a server that was killed leaves behind is no server.
+        std::fs::write(dir.path().join(PLACE), r#"{"url":"http://127.0.0.1:1"}"#).unwrap();
+        assert!(Server::find(dir.path()).is_none());
+    }
+}

@@ -1,0 +1,304 @@
+//! A client of a server that runs on this machine: what must be done by whoever runs the sessions,
+//! such as saying something, is asked of it; what is only read is read from the store.
+//!
+//! A server holds a lock in its directory of data for as long as it lives, and says beside it where
+//! it is.
+
+mod announced;
+mod events;
+mod waiting;
+
+use std::time::Duration;
+
+use conjure_core::chat::EventId;
+use conjure_core::turn::When;
+use reqwest::Method;
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use conjure_runtime::manager::{Chat, SessionPatch, TurnTerms};
+use conjure_store::ThreadId;
+
+pub use announced::Announced;
+pub use events::ServerEvents;
+
+/// How long a request may take; turns run on without their client.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a server may take to be reached.
+const CONNECT: Duration = Duration::from_secs(2);
+
+/// A server that runs.
+#[derive(Clone)]
+pub struct Server {
+    url: String,
+    token: SecretString,
+    http: reqwest::Client,
+}
+
+/// What a server did not do.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// It is not to be reached.
+    #[error("the server at {url} cannot be reached: {reason}")]
+    Unreachable {
+        /// Where it is.
+        url: String,
+        /// Why.
+        reason: String,
+    },
+    /// It says no.
+    #[error("{detail}")]
+    Refused {
+        /// The status.
+        status: u16,
+        /// What it says.
+        detail: String,
+    },
+    /// Its answer is none that is known.
+    #[error("the server at {url} gave an answer that is not understood: {reason}")]
+    Odd {
+        /// Where it is.
+        url: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// A turn that a server began, or that waits there.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct BegunTurn {
+    /// Its id.
+    #[serde(rename = "turn")]
+    pub id: String,
+    /// The thread that it is in.
+    pub thread: ThreadId,
+}
+
+/// What problem+json says.
+#[derive(Deserialize)]
+struct Problem {
+    #[serde(default)]
+    title: String,
+    #[serde(default)]
+    detail: String,
+}
+
+impl Server {
+    fn new(url: String, token: SecretString) -> Option<Self> {
+        let http = reqwest::Client::builder()
+            .connect_timeout(CONNECT)
+            .no_proxy()
+            .build()
+            .ok()?;
+        Some(Self { url, token, http })
+    }
+
+    /// Where it is.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Says something in a session, in a turn for which this holds.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    pub async fn say(
+        &self,
+        session: &str,
+        text: &str,
+        terms: &TurnTerms,
+    ) -> Result<BegunTurn, ServerError> {
+        let path = format!("sessions/{session}/turns");
+        let mut body = json!({ "text": text });
+        if *terms != TurnTerms::default() {
+            let held = serde_json::to_value(terms).unwrap_or_default();
+            if let (Some(body), Value::Object(held)) = (body.as_object_mut(), held) {
+                body.extend(held);
+            }
+        }
+        let said = self.ask(Method::POST, &path, Some(body));
+        self.read(&said.await?)
+    }
+
+    /// Ends the turn that runs in a session.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    pub async fn cancel(&self, session: &str, drop_queued: bool) -> Result<(), ServerError> {
+        let path = format!("sessions/{session}/cancel");
+        let body = json!({ "drop_queued": drop_queued });
+        self.ask(Method::POST, &path, Some(body)).await.map(drop)
+    }
+
+    /// Ends a turn of a session, whether it runs or waits.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    pub async fn cancel_turn(&self, session: &str, turn_id: &str) -> Result<(), ServerError> {
+        let path = format!("sessions/{session}/cancel");
+        let body = json!({ "turn": turn_id });
+        self.ask(Method::POST, &path, Some(body)).await.map(drop)
+    }
+
+    /// Changes a session.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    pub async fn update(
+        &self,
+        session: &str,
+        patch: &SessionPatch,
+        when: When,
+    ) -> Result<(), ServerError> {
+        let apply = match when {
+            When::Now => "now",
+            When::NextTurn => "next_turn",
+        };
+        let mut body = serde_json::to_value(patch).unwrap_or_default();
+        if let Some(fields) = body.as_object_mut() {
+            fields.retain(|_, value| !value.is_null());
+        }
+        let path = format!("sessions/{session}?apply={apply}");
+        self.ask(Method::PATCH, &path, Some(body)).await.map(drop)
+    }
+
+    /// Deletes a session.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    pub async fn delete(&self, session: &str, chat: Chat) -> Result<(), ServerError> {
+        let chat = match chat {
+            Chat::Keep => "keep",
+            Chat::Delete => "delete",
+        };
+        let path = format!("sessions/{session}?chat={chat}");
+        self.ask(Method::DELETE, &path, None).await.map(drop)
+    }
+
+    /// Deletes what a thread holds for good.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    pub async fn clear_thread(&self, thread: &ThreadId) -> Result<(), ServerError> {
+        let path = format!("threads/{thread}/entries");
+        self.ask(Method::DELETE, &path, None).await.map(drop)
+    }
+
+    /// Follows a thread's events behind `after`, or from its beginning. Who is `attended` by a
+    /// person is waited for where something asks.
+    pub fn events(
+        &self,
+        thread: &ThreadId,
+        after: Option<EventId>,
+        attended: bool,
+    ) -> ServerEvents {
+        ServerEvents::new(self.clone(), thread.clone(), after, attended)
+    }
+
+    /// A link that lets a browser in, once.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    pub async fn browser_link(&self) -> Result<String, ServerError> {
+        #[derive(Deserialize)]
+        struct Link {
+            url: String,
+        }
+        let made = self.ask(Method::POST, "browser-links", None).await?;
+        Ok(self.read::<Link>(&made)?.url)
+    }
+
+    fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+        let request = self
+            .http
+            .request(method, format!("{}/api/v1/{path}", self.url));
+        request.bearer_auth(self.token.expose_secret())
+    }
+
+    async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Result<Vec<u8>, ServerError> {
+        let mut request = self.request(method, path).timeout(PATIENCE);
+        if let Some(body) = body {
+            request = request
+                .header(reqwest::header::CONTENT_TYPE, "application/json")
+                .body(body.to_string());
+        }
+        let answer = request
+            .send()
+            .await
+            .map_err(|error| self.unreachable(&error))?;
+        let status = answer.status();
+        let bytes = answer
+            .bytes()
+            .await
+            .map_err(|error| self.unreachable(&error))?;
+        if status.is_success() {
+            return Ok(bytes.to_vec());
+        }
+        Err(refused(status.as_u16(), &bytes))
+    }
+
+    fn read<T: for<'a> Deserialize<'a>>(&self, bytes: &[u8]) -> Result<T, ServerError> {
+        serde_json::from_slice(bytes).map_err(|error| ServerError::Odd {
+            url: self.url.clone(),
+            reason: error.to_string(),
+        })
+    }
+
+    fn unreachable(&self, error: &reqwest::Error) -> ServerError {
+        let source = std::error::Error::source(error).map(ToString::to_string);
+        ServerError::Unreachable {
+            url: self.url.clone(),
+            reason: source.unwrap_or_else(|| error.to_string()),
+        }
+    }
+}
+
+fn refused(status: u16, body: &[u8]) -> ServerError {
+    let detail = match serde_json::from_slice::<Problem>(body) {
+        Ok(problem) if !problem.detail.is_empty() => problem.detail,
+        Ok(problem) if !problem.title.is_empty() => problem.title,
+        _ => format!("the server answered with {status}"),
+    };
+    ServerError::Refused { status, detail }
+}
+
+/// A part of a path, whatever is in it.
+fn encoded(part: &str) -> String {
+    let mut out = String::new();
+    for byte in part.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~') {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_path_is_one_part_whatever_is_in_it() {
+        assert_eq!(encoded("toolu_1.a-b~"), "toolu_1.a-b~");
+        assert_eq!(encoded("../a b?é"), "..%2Fa%20b%3F%C3%A9");
+    }
+
+    #[test]
+    fn a_refusal_says_what_the_problem_says() {
+        let said = |body: &str| refused(404, body.as_bytes()).to_string();
+        assert_eq!(
+            said(r#"{"title":"t","detail":"there is no such thing"}"#),
+            "there is no such thing"
+        );
+        assert_eq!(said(r#"{"title":"Not Found"}"#), "Not Found");
+        assert_eq!(said("<html>"), "the server answered with 404");
+    }
+}

@@ -1,0 +1,78 @@
+//! What waits for a person in a session of a server: calls and questions, and the answers to them.
+
+use conjure_core::turn::Decision;
+use conjure_skill_sdk::protocol::Elicited;
+use reqwest::Method;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{Server, ServerError, encoded};
+use conjure_runtime::manager::{Approval, Question, Scope};
+
+/// All of them, as a list of the API is.
+#[derive(Deserialize)]
+struct All<T> {
+    items: Vec<T>,
+}
+
+impl Server {
+    /// The calls of a session that wait for a decision.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    pub async fn approvals(&self, session: &str) -> Result<Vec<Approval>, ServerError> {
+        let path = format!("sessions/{}/approvals", encoded(session));
+        let listed = self.ask(Method::GET, &path, None).await?;
+        Ok(self.read::<All<Approval>>(&listed)?.items)
+    }
+
+    /// The questions of a session that wait for an answer, the oldest first.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    pub async fn questions(&self, session: &str) -> Result<Vec<Question>, ServerError> {
+        let path = format!("sessions/{}/questions", encoded(session));
+        let listed = self.ask(Method::GET, &path, None).await?;
+        Ok(self.read::<All<Question>>(&listed)?.items)
+    }
+
+    /// Decides about a call that waits.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    pub async fn decide(
+        &self,
+        session: &str,
+        call: &str,
+        decision: &Decision,
+        scope: &Scope,
+    ) -> Result<(), ServerError> {
+        let body = match decision {
+            Decision::Allow => json!({ "scope": scope, "decision": "allow" }),
+            Decision::Deny { reason } => {
+                json!({ "scope": scope, "decision": "deny", "reason": reason })
+            }
+        };
+        let path = format!("sessions/{session}/approvals/{}", encoded(call));
+        self.ask(Method::POST, &path, Some(body)).await.map(drop)
+    }
+
+    /// Answers a question that waits.
+    ///
+    /// # Errors
+    /// [`ServerError`]; `Refused` with 422 where the answer does not fit the form, and with 404 where
+    /// the question waits no more.
+    pub async fn answer(
+        &self,
+        session: &str,
+        question: &str,
+        answer: &Elicited,
+    ) -> Result<(), ServerError> {
+        let body = match answer.action.as_str() {
+            "accept" => json!({ "action": "accept", "content": answer.content }),
+            action => json!({ "action": action }),
+        };
+        let path = format!("sessions/{session}/questions/{}", encoded(question));
+        self.ask(Method::POST, &path, Some(body)).await.map(drop)
+    }
+}

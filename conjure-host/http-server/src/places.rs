@@ -1,0 +1,170 @@
+//! The places of connections: so many at once, and who has to go when there are no more.
+//!
+//! Until a request on it has shown a token a connection is a stranger's, and the oldest stranger
+//! makes room for the next connection: whoever cannot get in keeps nobody out. One client has at
+//! most three quarters of the places, so that the others still come in.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio_util::sync::CancellationToken;
+
+/// What connections are in. Clones share it.
+#[derive(Debug, Clone)]
+pub(super) struct Places(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    most: usize,
+    open: Mutex<Open>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    next: u64,
+    /// In the order in which they came.
+    connections: BTreeMap<u64, Connection>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    /// Whose it is, once it is known.
+    client: Option<Arc<str>>,
+    gone: CancellationToken,
+}
+
+/// The place of a connection. Dropping it makes room.
+#[derive(Debug)]
+pub(super) struct Place {
+    places: Places,
+    number: u64,
+    gone: CancellationToken,
+}
+
+/// The connection that a request came over, for those who find out whose it is.
+#[derive(Debug, Clone)]
+pub struct Visitor {
+    places: Places,
+    number: u64,
+}
+
+impl Places {
+    /// So many.
+    pub(super) fn new(most: usize) -> Self {
+        Self(Arc::new(Shared {
+            most,
+            open: Mutex::default(),
+        }))
+    }
+
+    /// A place, if need be that of the stranger who has been here longest; nothing when all have
+    /// shown who they are.
+    pub(super) fn take(&self) -> Option<Place> {
+        let mut open = self.open();
+        if open.connections.len() >= self.0.most {
+            let mut strangers = open.connections.iter();
+            let (number, _) = strangers.find(|(_, open)| open.client.is_none())?;
+            let number = *number;
+            if let Some(stranger) = open.connections.remove(&number) {
+                stranger.gone.cancel();
+            }
+        }
+        let number = open.next;
+        open.next += 1;
+        let gone = CancellationToken::new();
+        let connection = Connection {
+            client: None,
+            gone: gone.clone(),
+        };
+        open.connections.insert(number, connection);
+        Some(Place {
+            places: self.clone(),
+            number,
+            gone,
+        })
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.0.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place {
+    /// What its requests know it by.
+    pub(super) fn visitor(&self) -> Visitor {
+        Visitor {
+            places: self.places.clone(),
+            number: self.number,
+        }
+    }
+
+    /// Becomes ready when somebody else has the place.
+    pub(super) async fn taken_away(&self) {
+        self.gone.cancelled().await;
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.places.open().connections.remove(&self.number);
+    }
+}
+
+impl Visitor {
+    /// Says whose it is. False when that client has as many places as it may; the connection is a
+    /// stranger's still then.
+    #[must_use]
+    pub fn is(&self, client: &Arc<str>) -> bool {
+        let mut open = self.places.open();
+        let is_its = |connection: &Connection| connection.client.as_ref() == Some(client);
+        match open.connections.get(&self.number) {
+            // Every request but the first.
+            Some(connection) if is_its(connection) => return true,
+            Some(_) => {}
+            // Its place was taken away a moment ago.
+            None => return true,
+        }
+        let has = open.connections.values().filter(|one| is_its(one)).count();
+        let most = self.places.0.most;
+        if has >= most - most / 4 {
+            return false;
+        }
+        if let Some(connection) = open.connections.get_mut(&self.number) {
+            connection.client = Some(Arc::clone(client));
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_stranger_makes_room_and_nobody_who_is_known_does() {
+        let places = Places::new(2);
+        let first = places.take().unwrap();
+        let second = places.take().unwrap();
+        assert!(first.visitor().is(&Arc::from("me")));
+        let third = places.take().unwrap();
+        assert!(second.gone.is_cancelled() && !first.gone.is_cancelled());
+        // That it goes at last takes away no place of another one.
+        drop(second);
+        assert!(third.visitor().is(&Arc::from("you")));
+        assert!(places.take().is_none());
+        drop(first);
+        assert!(places.take().is_some());
+    }
+
+    #[test]
+    fn a_client_leaves_places_to_others() {
+        let places = Places::new(4);
+        let me = Arc::from("me");
+        let open: Vec<_> = (0..4).map(|_| places.take().unwrap()).collect();
+        let known: Vec<bool> = open.iter().map(|place| place.visitor().is(&me)).collect();
+        assert_eq!(known, [true, true, true, false]);
+        // On a connection of its own it goes on.
+        assert!(open.first().unwrap().visitor().is(&me));
+        assert!(open.last().unwrap().visitor().is(&Arc::from("you")));
+    }
+}

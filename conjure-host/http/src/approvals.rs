@@ -1,0 +1,164 @@
+//! Calls that wait for a person, and what is decided about them.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use conjure_core::turn::Decision;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::extract::{Named, Ref, Sent, text};
+use super::operations::{Operations, routes};
+use super::pages::Page;
+use super::problem::Problem;
+use super::state::App;
+use conjure_runtime::manager;
+
+pub(super) fn router() -> Operations {
+    Operations::new()
+        .routes(routes!(list))
+        .routes(routes!(decide))
+}
+
+/// A call that waits for a decision.
+#[derive(Debug, Serialize, ToSchema)]
+struct Approval {
+    call: WaitingCall,
+    /// The rule that asks.
+    reason: String,
+    /// After how many milliseconds it is denied; null: it waits on.
+    denied_in_ms: Option<u64>,
+}
+
+/// A call, as the model asked for it.
+#[derive(Debug, Serialize, ToSchema)]
+struct WaitingCall {
+    id: String,
+    /// The tool's public name.
+    name: String,
+    #[schema(value_type = Object)]
+    arguments: Value,
+}
+
+/// What is decided.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Decision)]
+struct Decided {
+    decision: Verdict,
+    /// What the model is told of a call that is denied.
+    reason: Option<String>,
+    /// How far it goes; this call only without it.
+    #[serde(default)]
+    scope: Scope,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum Verdict {
+    /// It runs.
+    Allow,
+    /// It does not.
+    Deny,
+}
+
+/// How far a decision goes. What goes further than the call is saved with the session.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(
+    tag = "kind",
+    rename_all = "snake_case",
+    deny_unknown_fields,
+    expecting = "an object with its `kind`"
+)]
+#[schema(as = DecisionScope)]
+enum Scope {
+    /// This call.
+    Once {},
+    /// Every call of this tool in the session, from now on.
+    Tool {},
+    /// Every call in the session that fits a pattern, from now on.
+    Pattern {
+        /// A tool's name, `backend:NAME`, or `NAME(arguments)`, with `*`.
+        pattern: String,
+    },
+}
+
+impl Default for Scope {
+    fn default() -> Self {
+        Self::Once {}
+    }
+}
+
+/// List the calls of a session that wait for a decision
+#[utoipa::path(get, path = "/api/v1/sessions/{session}/approvals", operation_id = "list_approvals",
+    tag = "turns", params(("session" = String, Path, description = "The session's id or name")),
+    responses((status = 200, description = "All of them", body = Page<Approval>)))]
+async fn list(
+    State(app): State<App>,
+    Named(Ref(id)): Named<Ref>,
+) -> Result<Json<Page<Approval>>, Problem> {
+    let waiting = app.manager.approvals(&id).await?;
+    let items = waiting.into_iter().map(|approval| Approval {
+        call: WaitingCall {
+            id: approval.call.id,
+            name: approval.call.name,
+            arguments: approval.call.arguments,
+        },
+        reason: approval.reason,
+        denied_in_ms: approval.denied_in_ms,
+    });
+    Ok(Json(Page {
+        items: items.collect(),
+        next: None,
+    }))
+}
+
+/// Decide about a call that waits; the first decision counts
+#[utoipa::path(post, path = "/api/v1/sessions/{session}/approvals/{call}",
+    operation_id = "decide_approval", tag = "turns",
+    params(("session" = String, Path, description = "The session's id or name"),
+        ("call" = String, Path, description = "The call's id")),
+    request_body = Decided, responses((status = 204, description = "It is decided")))]
+async fn decide(
+    State(app): State<App>,
+    Named((Ref(id), Ref(call))): Named<(Ref, Ref)>,
+    Sent(body): Sent<Decided>,
+) -> Result<StatusCode, Problem> {
+    let decision = match body.decision {
+        Verdict::Allow => Decision::Allow,
+        Verdict::Deny => Decision::Deny {
+            reason: text("reason", body.reason.as_deref().unwrap_or_default())?.to_owned(),
+        },
+    };
+    let scope = match body.scope {
+        Scope::Once {} => manager::Scope::Once,
+        Scope::Tool {} => manager::Scope::Tool,
+        Scope::Pattern { pattern } => manager::Scope::Pattern {
+            pattern: pattern
+                .parse()
+                .map_err(|error: conjure_core::routing::PatternError| {
+                    Problem::invalid(error.to_string())
+                })?,
+        },
+    };
+    app.manager.decide(&id, &call, decision, scope).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_scope_takes_no_member_that_it_does_not_know() {
+        let read = |value| serde_json::from_value::<Scope>(value);
+        assert!(read(json!({ "kind": "tool" })).is_ok());
+        for kind in ["once", "tool"] {
+            let error = read(json!({ "kind": kind, "pattern": "*" })).unwrap_err();
+            assert!(error.to_string().contains("unknown field"), "{error}");
+        }
+    }
+}

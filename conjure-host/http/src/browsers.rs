@@ -1,0 +1,299 @@
+//! How a browser is let in, which cannot send a token: by a link that is good once and for ten
+//! minutes, and after that by a cookie.
+//!
+//! The cookie is `HttpOnly` and `SameSite=Strict`, ends after 30 days, and outlives a restart of the
+//! server. It is signed with the server's tokens: with other tokens every browser is out.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use axum::Json;
+use axum::extract::{Query, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use utoipa::{IntoParams, ToSchema};
+
+use super::operations::{Operations, routes};
+use super::problem::Problem;
+use super::state::App;
+
+/// Where a link leads to.
+pub(super) const LOGIN: &str = "/login";
+/// What a browser sees after it was let in.
+const FIRST: &str = "/api/v1/sessions";
+/// How long a link is good.
+const LINK: Duration = Duration::from_secs(10 * 60);
+/// How long a cookie is good.
+const COOKIE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// The most links that wait to be opened; a further one takes the place of the oldest.
+const MOST_LINKS: usize = 32;
+
+/// The links that wait, and what cookies are signed with.
+pub(super) struct Browsers {
+    /// The server's own name for its cookies. Browsers send them to every port of a host.
+    cookie: String,
+    url: String,
+    key: [u8; 32],
+    /// The hashes of codes, and when these end, in milliseconds since 1970.
+    links: Mutex<BTreeMap<[u8; 32], u64>>,
+}
+
+/// A link that lets a browser in.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct BrowserLink {
+    /// Opened once, it lets a browser in.
+    pub(super) url: String,
+    /// Until when it is good, in milliseconds since 1970.
+    pub(super) expires_at_ms: u64,
+}
+
+/// What a link holds.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct Code {
+    /// The code of the link.
+    code: String,
+}
+
+impl Browsers {
+    /// For a server at this address, with a key that is its own.
+    pub(super) fn new(address: SocketAddr, key: [u8; 32]) -> Self {
+        Self {
+            cookie: format!("conjure-{}", address.port()),
+            url: conjure_http_server::url(address),
+            key,
+            links: Mutex::default(),
+        }
+    }
+
+    /// A new link.
+    pub(super) fn link(&self) -> BrowserLink {
+        let code = uuid::Uuid::new_v4().simple().to_string();
+        let expires_at_ms = now().saturating_add(millis(LINK));
+        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        if links.len() >= MOST_LINKS {
+            let oldest = links.iter().min_by_key(|(_, end)| **end);
+            if let Some(oldest) = oldest.map(|(code, _)| *code) {
+                links.remove(&oldest);
+            }
+        }
+        links.insert(hash(&code), expires_at_ms);
+        BrowserLink {
+            url: format!("{}{LOGIN}?code={code}", self.url),
+            expires_at_ms,
+        }
+    }
+
+    /// Takes the code of a link, which is good no more then.
+    fn take(&self, code: &str) -> bool {
+        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        links.remove(&hash(code)).is_some_and(|end| now() < end)
+    }
+
+    fn signed(&self, end: u64) -> Option<Hmac<Sha256>> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).ok()?;
+        mac.update(end.to_string().as_bytes());
+        Some(mac)
+    }
+
+    /// A cookie for a browser that was let in.
+    fn set(&self) -> Option<HeaderValue> {
+        let end = now().saturating_add(millis(COOKIE));
+        let signature = self.signed(end)?.finalize().into_bytes();
+        let signature: String = signature.iter().map(|b| format!("{b:02x}")).collect();
+        let (name, age) = (&self.cookie, COOKIE.as_secs());
+        let cookie =
+            format!("{name}={end}.{signature}; Path=/; Max-Age={age}; HttpOnly; SameSite=Strict");
+        HeaderValue::from_str(&cookie).ok()
+    }
+
+    /// What takes the cookie away again.
+    fn unset(&self) -> Option<HeaderValue> {
+        let cookie = format!(
+            "{}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict",
+            self.cookie
+        );
+        HeaderValue::from_str(&cookie).ok()
+    }
+
+    /// Whether a request comes from a browser that was let in, and of this server's own pages or by
+    /// its person: pages of another port of this host are of the same site and another origin.
+    pub(super) fn knows(&self, headers: &HeaderMap) -> bool {
+        let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
+        if !matches!(site, None | Some(b"same-origin" | b"none")) {
+            return false;
+        }
+        let all = headers.get_all(header::COOKIE).into_iter();
+        let pairs = all.filter_map(|cookies| cookies.to_str().ok());
+        let pairs = pairs.flat_map(|cookies| cookies.split(';'));
+        let pairs = pairs.filter_map(|pair| pair.trim().split_once('='));
+        let own = pairs.filter(|(name, _)| *name == self.cookie);
+        let mut own = own.filter_map(|(_, value)| value.split_once('.'));
+        own.any(|(end, signature)| self.is_good(end, signature))
+    }
+
+    fn is_good(&self, end: &str, signature: &str) -> bool {
+        let Some(end) = end.parse::<u64>().ok().filter(|end| now() < *end) else {
+            return false;
+        };
+        let signature = bytes_of(signature);
+        let signed = self.signed(end);
+        signature
+            .zip(signed)
+            .is_some_and(|(signature, signed)| signed.verify_slice(&signature).is_ok())
+    }
+}
+
+pub(super) fn router() -> Operations {
+    Operations::new()
+        .routes(routes!(create_link))
+        .routes(routes!(login))
+        .routes(routes!(logout))
+}
+
+/// Make a link that lets a browser in, once
+#[utoipa::path(post, path = "/api/v1/browser-links", operation_id = "create_browser_link",
+    tag = "server", responses((status = 201, description = "It is good once, for ten minutes",
+        body = BrowserLink)))]
+async fn create_link(State(app): State<App>) -> Response {
+    (StatusCode::CREATED, Json(app.browsers.link())).into_response()
+}
+
+/// Let a browser in
+#[utoipa::path(get, path = "/login", operation_id = "login", tag = "server", params(Code),
+    responses((status = 303, description = "The browser has a cookie now",
+        headers(("Location" = String, description = "What it sees first")))))]
+async fn login(
+    State(app): State<App>,
+    code: Result<Query<Code>, axum::extract::rejection::QueryRejection>,
+) -> Result<Response, Problem> {
+    let is_good = code.is_ok_and(|Query(code)| app.browsers.take(&code.code));
+    let Some(cookie) = app.browsers.set().filter(|_| is_good) else {
+        return Err(Problem::new(
+            StatusCode::FORBIDDEN,
+            "used-link",
+            "this link is good no more: it lets a browser in once, within ten minutes; `conjure \
+             serve --link` prints another one",
+        ));
+    };
+    let said = [
+        (header::SET_COOKIE, cookie),
+        (header::LOCATION, HeaderValue::from_static(FIRST)),
+        (
+            header::REFERRER_POLICY,
+            HeaderValue::from_static("no-referrer"),
+        ),
+    ];
+    Ok((StatusCode::SEE_OTHER, said).into_response())
+}
+
+/// Take a browser's cookie away
+#[utoipa::path(post, path = "/logout", operation_id = "logout", tag = "server",
+    responses((status = 204, description = "The browser has no cookie any more")))]
+async fn logout(State(app): State<App>) -> Response {
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    if let Some(cookie) = app.browsers.unset() {
+        response.headers_mut().insert(header::SET_COOKIE, cookie);
+    }
+    response
+}
+
+fn hash(code: &str) -> [u8; 32] {
+    Sha256::digest(code.as_bytes()).into()
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn now() -> u64 {
+    millis(
+        SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default(),
+    )
+}
+
+/// Bytes in hex.
+fn bytes_of(hex: &str) -> Option<Vec<u8>> {
+    let pairs = hex.as_bytes().chunks(2);
+    let pairs = pairs.map(|pair| {
+        std::str::from_utf8(pair)
+            .ok()
+            .filter(|pair| pair.len() == 2)
+    });
+    pairs
+        .map(|pair| u8::from_str_radix(pair?, 16).ok())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn browsers(key: u8) -> Browsers {
+        Browsers::new("127.0.0.1:7420".parse().unwrap(), [key; 32])
+    }
+
+    fn with(cookie: &str, site: Option<&str>) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::COOKIE, cookie.parse().unwrap());
+        if let Some(site) = site {
+            headers.insert("sec-fetch-site", site.parse().unwrap());
+        }
+        headers
+    }
+
+    #[test]
+    fn a_link_is_good_once() {
+        let browsers = browsers(1);
+        let link = browsers.link();
+        let (_, code) = link.url.split_once("code=").unwrap();
+        assert!(link.url.starts_with("http://127.0.0.1:7420/login?"));
+        assert!(!browsers.take("0"));
+        assert!(browsers.take(code));
+        assert!(!browsers.take(code));
+        let first = browsers.link();
+        for _ in 0..MOST_LINKS {
+            browsers.link();
+        }
+        assert!(browsers.links.lock().unwrap().len() <= MOST_LINKS);
+        drop(first);
+    }
+
+    #[test]
+    fn a_cookie_is_the_servers_own_and_for_its_own_pages() {
+        let ours = browsers(1);
+        let set = ours.set().unwrap();
+        let set = set.to_str().unwrap();
+        for part in ["HttpOnly", "SameSite=Strict", "Path=/"] {
+            assert!(set.contains(part), "{set}");
+        }
+        let (cookie, _) = set.split_once(';').unwrap();
+        assert!(ours.knows(&with(cookie, None)));
+        assert!(ours.knows(&with(&format!("a=b; {cookie}"), Some("same-origin"))));
+        assert!(ours.knows(&with(cookie, Some("none"))));
+        for site in ["same-site", "cross-site", ""] {
+            assert!(!ours.knows(&with(cookie, Some(site))), "{site}");
+        }
+        assert!(!browsers(2).knows(&with(cookie, None)));
+        let (name, value) = cookie.split_once('=').unwrap();
+        let (end, signature) = value.split_once('.').unwrap();
+        let later = end.parse::<u64>().unwrap() + 1;
+        for wrong in [
+            format!("{name}={later}.{signature}"),
+            format!("{name}={end}.{}", &signature[2..]),
+            format!("{name}={end}."),
+            format!("{name}={end}"),
+            format!("{name}=1.{signature}"),
+            format!("conjure-1={value}"),
+        ] {
+            assert!(!ours.knows(&with(&wrong, None)), "{wrong}");
+        }
+    }
+}

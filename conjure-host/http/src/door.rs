@@ -1,0 +1,206 @@
+//! What every request has to get past: the right `Host`, no foreign `Origin`, a token or the cookie
+//! of a browser. Counts what was answered.
+//!
+//! `Host` keeps pages out whose name was bound to this address after they were loaded (DNS
+//! rebinding), `Origin` the scripts of all other pages.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+
+use super::browsers::LOGIN;
+use super::metrics::Asked;
+use super::problem::Problem;
+use super::state::App;
+use conjure_http_server::{AllowedHosts, Tokens, Visitor};
+
+/// Paths at which somebody asks who has no token: a supervisor, and a browser with a link.
+pub(super) const OPEN: [&str; 3] = ["/healthz", "/readyz", LOGIN];
+/// What a page of an allowed origin may send.
+const SENT: &str = "authorization, content-type, idempotency-key, last-event-id, range, if-range, \
+                    if-match, if-none-match";
+/// What it may read.
+const READ: &str = "location, idempotency-replayed, content-range, etag, retry-after";
+
+/// Who asks: what its token is known by; nothing where none is needed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(super) struct Client(pub(super) Option<Arc<str>>);
+
+/// Who is let in.
+pub(super) struct Door {
+    pub(super) hosts: AllowedHosts,
+    pub(super) origins: Vec<String>,
+    pub(super) tokens: Tokens,
+    pub(super) app: App,
+}
+
+/// Lets a request in, and counts how it was answered.
+pub(super) async fn admit(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
+    let begun = Instant::now();
+    let route = request.extensions().get::<MatchedPath>();
+    let route = route.map_or("none", MatchedPath::as_str).to_owned();
+    // Any text may be a method; the figures would never end.
+    let method = match *request.method() {
+        Method::GET
+        | Method::HEAD
+        | Method::POST
+        | Method::PUT
+        | Method::PATCH
+        | Method::DELETE
+        | Method::OPTIONS => request.method().to_string(),
+        _ => "other".to_owned(),
+    };
+    let mut response = door.answer(request, next).await;
+    let headers = response.headers_mut();
+    headers
+        .entry(header::CACHE_CONTROL)
+        .or_insert(HeaderValue::from_static("no-store"));
+    headers
+        .entry(header::X_CONTENT_TYPE_OPTIONS)
+        .or_insert(HeaderValue::from_static("nosniff"));
+    let asked = Asked {
+        method,
+        route,
+        status: response.status().as_u16(),
+    };
+    tracing::debug!(
+        method = asked.method,
+        route = asked.route,
+        status = asked.status,
+        "answered"
+    );
+    door.app
+        .metrics
+        .answered(&asked, begun.elapsed().as_secs_f64());
+    response
+}
+
+impl Door {
+    async fn answer(&self, mut request: Request, next: Next) -> Response {
+        if let Err(problem) = self.checked_host(request.headers(), request.uri()) {
+            return problem.into_response();
+        }
+        let origin = match self.checked_origin(request.headers()) {
+            Ok(origin) => origin,
+            Err(problem) => return problem.into_response(),
+        };
+        let asks_first = request.method() == Method::OPTIONS
+            && request
+                .headers()
+                .contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+        let mut response = if origin.is_some() && asks_first {
+            may_call()
+        } else {
+            match self.client(&request) {
+                Ok(client) => {
+                    request.extensions_mut().insert(client);
+                    next.run(request).await
+                }
+                Err(problem) => problem.into_response(),
+            }
+        };
+        if let Some(origin) = origin {
+            let headers = response.headers_mut();
+            headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+            headers.insert(
+                header::ACCESS_CONTROL_EXPOSE_HEADERS,
+                HeaderValue::from_static(READ),
+            );
+            headers.append(header::VARY, HeaderValue::from_static("origin"));
+        }
+        response
+    }
+
+    fn checked_host(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
+        let mut named = headers.get_all(header::HOST).iter();
+        let (Some(host), None) = (named.next(), named.next()) else {
+            return Err(Problem::malformed("a request has one `Host` header"));
+        };
+        let known = host.to_str().is_ok_and(|host| self.hosts.allows(host))
+            && uri
+                .authority()
+                .is_none_or(|asked| self.hosts.allows(asked.as_str()));
+        if known {
+            return Ok(());
+        }
+        Err(Problem::new(
+            StatusCode::MISDIRECTED_REQUEST,
+            "unknown-host",
+            "this server is not known by the name in `Host`; `conjure serve --allow-host NAME` \
+             adds one",
+        ))
+    }
+
+    /// The origin of the page that asks, where it may.
+    fn checked_origin(&self, headers: &HeaderMap) -> Result<Option<HeaderValue>, Problem> {
+        let mut named = headers.get_all(header::ORIGIN).iter();
+        let Some(origin) = named.next() else {
+            return Ok(None);
+        };
+        let known = |known: &String| known.as_bytes().eq_ignore_ascii_case(origin.as_bytes());
+        if named.next().is_none() && self.origins.iter().any(known) {
+            return Ok(Some(origin.clone()));
+        }
+        Err(Problem::new(
+            StatusCode::FORBIDDEN,
+            "foreign-origin",
+            "pages of this origin may not call the server; `conjure serve --allow-origin ORIGIN` \
+             lets one",
+        ))
+    }
+
+    fn client(&self, request: &Request) -> Result<Client, Problem> {
+        if OPEN.contains(&request.uri().path()) {
+            return Ok(Client::default());
+        }
+        let has_token = request.headers().contains_key(header::AUTHORIZATION);
+        let known = match self.tokens.name_of(request.headers()) {
+            None if !has_token && self.app.browsers.knows(request.headers()) => {
+                Some(Arc::from("browser"))
+            }
+            known => known,
+        };
+        if let Some(name) = known {
+            let visitor = request.extensions().get::<Visitor>();
+            if visitor.is_some_and(|visitor| !visitor.is(&name)) {
+                return Err(Problem::unavailable(
+                    "too-many-connections",
+                    "this client has as many connections as it may: three quarters of \
+                     `--max-connections`; close some, and try again",
+                )
+                .header(header::CONNECTION, HeaderValue::from_static("close")));
+            }
+            return Ok(Client(Some(name)));
+        }
+        Err(Problem::new(
+            StatusCode::UNAUTHORIZED,
+            "no-token",
+            "a token is needed: `Authorization: Bearer TOKEN`; that of the user who serves is in \
+             the file `http-token` of the directory of data, and `conjure serve --link` prints a \
+             link that lets a browser in",
+        )
+        .header(
+            header::WWW_AUTHENTICATE,
+            HeaderValue::from_static("Bearer realm=\"conjure\""),
+        )
+        // Whoever has none has nothing more to say on it.
+        .header(header::CONNECTION, HeaderValue::from_static("close")))
+    }
+}
+
+/// The answer to a browser that asks before it calls.
+fn may_call() -> Response {
+    let said = [
+        (
+            header::ACCESS_CONTROL_ALLOW_METHODS,
+            "GET, HEAD, POST, PATCH, DELETE",
+        ),
+        (header::ACCESS_CONTROL_ALLOW_HEADERS, SENT),
+        (header::ACCESS_CONTROL_MAX_AGE, "600"),
+    ];
+    (StatusCode::NO_CONTENT, said).into_response()
+}

@@ -1,0 +1,130 @@
+//! Files that are still with the backend which made them: fetched when somebody asks for them, once,
+//! and kept in the database from then on.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use axum::http::StatusCode;
+
+use super::files::named;
+use super::problem::Problem;
+use super::state::App;
+use conjure_runtime::manager::{FetchError, Fetched};
+use conjure_store::{Artifact, StoreError, ThreadId};
+
+/// How long a backend may take to give a file.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// Files that are fetched at the same time.
+pub(super) const AT_ONCE: usize = 8;
+
+/// Files that are on their way: whoever asks for one of them waits for it.
+#[derive(Default)]
+pub(super) struct Fetching(Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>);
+
+impl Fetching {
+    /// What is held while a file is fetched.
+    fn of(&self, file: &Artifact) -> Arc<tokio::sync::Mutex<()>> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|_, one| one.strong_count() > 0);
+        let name = format!("{}/{}", file.thread, file.entry_seq);
+        let known = all.get(&name).and_then(Weak::upgrade);
+        known.unwrap_or_else(|| {
+            let one = Arc::new(tokio::sync::Mutex::new(()));
+            all.insert(name, Arc::downgrade(&one));
+            one
+        })
+    }
+}
+
+/// Where a file is now.
+pub(super) enum Now {
+    /// In the database.
+    Blob(String),
+    /// On this machine, because the database could not take it.
+    Path(PathBuf),
+}
+
+/// Fetches a file of a thread from its backend, through `session` or one that has the thread.
+pub(super) async fn fetched(
+    app: &App,
+    thread: &ThreadId,
+    file: &Artifact,
+    session: Option<&str>,
+) -> Result<Now, Problem> {
+    let fetching = async {
+        let one = app.fetching.of(file);
+        let _one = one.lock().await;
+        // Somebody else may have fetched it meanwhile.
+        if let Some(blob) = named(&app.store, thread, &file.id).await?.blob {
+            return Ok(Now::Blob(blob));
+        }
+        let _room = app.fetches.acquire().await;
+        let fetched = app
+            .manager
+            .fetch_file(thread, &file.id, &file.source, session);
+        keep(
+            app,
+            file,
+            fetched.await.map_err(|error| problem(file, error))?,
+        )
+        .await
+    };
+    tokio::select! {
+        fetched = tokio::time::timeout(PATIENCE, fetching) => fetched.unwrap_or_else(|_| {
+            let reason = format!("it took longer than {} s", PATIENCE.as_secs());
+            let backend = file.source.clone();
+            Err(problem(file, FetchError::Backend { backend, reason }))
+        }),
+        () = app.closing.cancelled() => {
+            Err(Problem::unavailable("ending", "the server is ending"))
+        }
+    }
+}
+
+/// Keeps a file that came.
+async fn keep(app: &App, file: &Artifact, fetched: Fetched) -> Result<Now, Problem> {
+    let Fetched { path, is_spare } = fetched;
+    let kept = async {
+        let opened = conjure_config::fs::open(&path).map_err(|source| StoreError::Io {
+            what: "read",
+            path: path.clone(),
+            source: Arc::new(source),
+        })?;
+        let bytes = tokio::fs::File::from_std(opened);
+        let blob = app.store.put_blob(&file.thread, bytes).await?;
+        app.store.keep_artifact(file, &blob).await?;
+        Ok::<_, StoreError>(blob.sha256)
+    };
+    match kept.await {
+        Ok(blob) => {
+            // One that the log places somewhere is not a copy of ours.
+            if is_spare && file.place.is_none() {
+                conjure_config::fs::remove_file(&path);
+            }
+            Ok(Now::Blob(blob))
+        }
+        Err(error) => {
+            tracing::warn!(file = file.id, "given, and not kept: {error}");
+            Ok(Now::Path(path))
+        }
+    }
+}
+
+fn problem(file: &Artifact, error: FetchError) -> Problem {
+    let (id, said) = (&file.id, error.to_string());
+    let away = match error {
+        FetchError::Manager(error) => return error.into(),
+        FetchError::NoSession { .. } => Problem::conflict(
+            "not-here",
+            format!("the bytes of {id} are not here: {said}"),
+        ),
+        FetchError::Backend { .. } => Problem::new(
+            StatusCode::BAD_GATEWAY,
+            "backend",
+            format!("{id} could not be fetched: {said}; `conjure doctor` says how backends are"),
+        ),
+    };
+    away.with("backend", file.source.as_str())
+}

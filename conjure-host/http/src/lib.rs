@@ -1,0 +1,306 @@
+//! The HTTP API: the host for programs and pages, versioned under `/api/v1`.
+//!
+//! Everything that a person can do with sessions, threads and saved things, as requests. Listens on this
+//! machine unless told otherwise, lets nobody in without a token, checks `Host` and `Origin`, bounds bodies, connections and waits.
+//! What each operation takes and gives is in `docs/openapi.json`; [`document`] is the same text.
+
+mod approvals;
+mod auths;
+mod browsers;
+#[cfg(test)]
+mod describing;
+mod door;
+mod entries;
+mod events;
+mod extract;
+mod fetching;
+mod files;
+mod folds;
+mod health;
+mod mcp_logins;
+mod mcp_servers;
+mod metrics;
+mod once;
+mod openapi;
+mod operations;
+mod pages;
+mod personas;
+mod plugins;
+mod problem;
+mod providers;
+mod questions;
+mod ranges;
+mod sessions;
+mod state;
+mod streams;
+mod threads;
+mod transfer;
+mod turns;
+mod versions;
+mod wording;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::middleware::from_fn_with_state;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use browsers::Browsers;
+use conjure_http_server::Tokens;
+use conjure_http_server::connections::{self, Bounds};
+use conjure_providers::auths::Auths;
+use conjure_runtime::manager::Manager;
+use door::Door;
+use metrics::Metrics;
+use operations::Operations;
+use problem::Problem;
+use state::{App, Parts};
+use streams::Streams;
+
+pub use conjure_http_server::HttpAccess;
+pub use openapi::document;
+pub use state::ApiOptions;
+
+/// Imports that may be read at the same time.
+const IMPORTS: usize = 2;
+/// Times that backends may be made ready at the same time outside of a turn.
+const TRIALS: usize = 4;
+/// How long streams have for what is on its way when everything else is over.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// What the API is served over.
+pub struct Api {
+    /// The sessions of a host.
+    pub manager: Manager,
+    /// The saved auths, over the same database.
+    pub auths: Auths,
+    /// How the server behaves.
+    pub options: ApiOptions,
+}
+
+/// Why there is no server.
+#[derive(Debug, thiserror::Error)]
+pub enum ApiError {
+    /// Nothing would keep anybody out.
+    #[error(
+        "a server needs a token, also on 127.0.0.1, where other users of this machine are: give it \
+         one, such as that of `conjure_http_server::user_token`"
+    )]
+    NeedsToken,
+    /// The address cannot be had.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+impl Api {
+    /// Listens on an address; port 0 is any that is free.
+    ///
+    /// # Errors
+    /// [`ApiError::NeedsToken`] without a token, [`ApiError::Listen`] when the
+    /// address cannot be had.
+    pub async fn listen(
+        self,
+        address: SocketAddr,
+        access: HttpAccess,
+    ) -> Result<ApiServer, ApiError> {
+        if access.tokens.is_empty() {
+            return Err(ApiError::NeedsToken);
+        }
+        let failed = |source| ApiError::Listen { address, source };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let tokens = access.tokens();
+        Ok(ApiServer {
+            api: self,
+            browsers: Browsers::new(address, tokens.key("cookies of browsers")),
+            tokens,
+            access,
+            listener,
+            address,
+        })
+    }
+}
+
+/// A server that listens.
+pub struct ApiServer {
+    api: Api,
+    access: HttpAccess,
+    tokens: Tokens,
+    browsers: Browsers,
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl ApiServer {
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its URL.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// A link that lets a browser in: once, within ten minutes.
+    #[must_use]
+    pub fn browser_link(&self) -> String {
+        self.browsers.link().url
+    }
+
+    /// Serves until the token is cancelled. Turns and requests that run have
+    /// [`ApiOptions::grace`] then; streams tell of the turns' ends, and end. The manager is shut
+    /// down and the database closed after them.
+    pub async fn serve(self, end: CancellationToken) {
+        let options = self.api.options;
+        let grace = options.grace;
+        let (closing, ended) = (CancellationToken::new(), CancellationToken::new());
+        let manager = self.api.manager;
+        let app = App::new(Parts {
+            host: manager.host().clone(),
+            store: manager.store().clone(),
+            manager: manager.clone(),
+            auths: self.api.auths,
+            options: options.clone(),
+            metrics: Metrics::new(),
+            closing: closing.clone(),
+            ended: ended.clone(),
+            imports: Arc::new(Semaphore::new(IMPORTS)),
+            trials: Semaphore::new(TRIALS),
+            fetches: Semaphore::new(fetching::AT_ONCE),
+            fetching: Default::default(),
+            logins: Default::default(),
+            browsers: self.browsers,
+            streams: Streams::new(options.max_connections),
+        });
+        let url = conjure_http_server::url(self.address);
+        if let Err(error) = manager.announce(&url).await {
+            tracing::warn!("other processes do not know where this server is: {error}");
+        }
+        let (hosts, origins) = self.access.names(self.address);
+        let door = Arc::new(Door {
+            hosts,
+            origins,
+            tokens: self.tokens,
+            app: app.clone(),
+        });
+        let router = router(app.clone(), Arc::clone(&door));
+        let bounds = Bounds {
+            connections: options.max_connections,
+            headers: options.header_timeout,
+            when_full: Some(router_when_full(app.clone(), door)),
+        };
+        let forgetting = tokio::spawn(once::forget(app));
+        let serving = connections::serve(self.listener, router, bounds, closing.clone());
+        tokio::pin!(serving);
+        tokio::select! {
+            () = &mut serving => {}
+            () = end.cancelled() => {
+                closing.cancel();
+                let until = Instant::now() + grace;
+                let shutting = manager.clone();
+                // Also when it fails: whoever waits for the end must not wait for ever.
+                let over = ended.clone().drop_guard();
+                tokio::spawn(async move {
+                    shutting.shutdown(grace).await;
+                    drop(over);
+                });
+                let late = async {
+                    ended.cancelled().await;
+                    // What a turn's end told is on its way.
+                    tokio::time::sleep_until(until.max(Instant::now() + LAST_WORDS)).await;
+                };
+                tokio::select! {
+                    () = &mut serving => ended.cancelled().await,
+                    () = late => tracing::warn!("some connections did not end within {grace:?}"),
+                }
+            }
+        }
+        forgetting.abort();
+        manager.store().close().await;
+    }
+}
+
+/// What is still answered when there are as many connections as there may be: a supervisor that
+/// hears nothing would end a server that is only busy.
+fn router_when_full(app: App, door: Arc<Door>) -> Router {
+    Operations::new()
+        .merge(health::supervised())
+        .into_router()
+        .fallback(full)
+        .method_not_allowed_fallback(full)
+        .layer(from_fn_with_state(door, door::admit))
+        .with_state(app)
+}
+
+async fn full() -> Problem {
+    let soon = axum::http::HeaderValue::from_static("5");
+    Problem::unavailable(
+        "too-many-connections",
+        "the server has as many connections as it may (`--max-connections`); try again soon",
+    )
+    .header(axum::http::header::RETRY_AFTER, soon)
+}
+
+fn router(app: App, door: Arc<Door>) -> Router {
+    routes()
+        .into_router()
+        .merge(openapi::router())
+        .fallback(unknown)
+        .method_not_allowed_fallback(not_allowed)
+        .layer(from_fn_with_state(app.clone(), once::once))
+        .layer(from_fn_with_state(door, door::admit))
+        .with_state(app)
+}
+
+/// All operations that the description has.
+fn routes() -> Operations {
+    Operations::new()
+        .merge(health::router())
+        .merge(browsers::router())
+        .merge(auths::router())
+        .merge(providers::router())
+        .merge(personas::router())
+        .merge(mcp_servers::router())
+        .merge(mcp_logins::router())
+        .merge(plugins::router())
+        .merge(sessions::router())
+        .merge(turns::router())
+        .merge(approvals::router())
+        .merge(questions::router())
+        .merge(events::router())
+        .merge(threads::router())
+        .merge(folds::router())
+        .merge(transfer::export_router())
+        .merge(transfer::import_router())
+        .merge(files::router())
+}
+
+async fn unknown() -> Problem {
+    Problem::not_found("there is nothing at this path; `/api/v1/openapi.json` lists what there is")
+}
+
+async fn not_allowed(request: Request) -> Problem {
+    Problem::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "method-not-allowed",
+        format!(
+            "{} is not done here; `Allow` says what is",
+            request.method()
+        ),
+    )
+}

@@ -1,0 +1,41 @@
+//! The plugins of the host.
+
+use axum::Json;
+use axum::extract::State;
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::operations::{Operations, routes};
+use super::state::App;
+use conjure_runtime::describe::{failed_json, loaded_json};
+
+pub(super) fn router() -> Operations {
+    Operations::new().routes(routes!(list))
+}
+
+/// The plugins at this moment.
+#[derive(Debug, Serialize, ToSchema)]
+struct Plugins {
+    /// Grows with every change.
+    generation: u64,
+    /// Those that are loaded: `name`, `version`, `kind`, `description`, `state`, `tools` and where
+    /// they come from.
+    #[schema(value_type = Vec<Object>)]
+    plugins: Vec<Value>,
+    /// Files that are not loaded, each with its `reason`.
+    #[schema(value_type = Vec<Object>)]
+    failed: Vec<Value>,
+}
+
+/// List the plugins, those that failed among them
+#[utoipa::path(get, path = "/api/v1/plugins", operation_id = "list_plugins", tag = "plugins",
+    responses((status = 200, description = "All of them", body = Plugins)))]
+async fn list(State(app): State<App>) -> Json<Plugins> {
+    let snapshot = app.host.registry().snapshot();
+    Json(Plugins {
+        generation: snapshot.generation,
+        plugins: snapshot.plugins().iter().map(|p| loaded_json(p)).collect(),
+        failed: snapshot.failed().iter().map(failed_json).collect(),
+    })
+}

@@ -1,0 +1,115 @@
+//! Questions of plugins and MCP servers that wait for a person, and the answers to them.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use super::extract::{Named, Ref, Sent};
+use super::operations::{Operations, routes};
+use super::pages::Page;
+use super::problem::Problem;
+use super::state::App;
+use conjure_runtime::manager::{self, QuestionReply};
+
+pub(super) fn router() -> Operations {
+    Operations::new()
+        .routes(routes!(list))
+        .routes(routes!(answer))
+}
+
+/// A question that waits for an answer: a form to fill in where it has a `schema`, a page to visit
+/// where it has a `url`.
+#[derive(Debug, Serialize, ToSchema)]
+struct Question {
+    id: String,
+    /// The plugin that asks. An MCP server's question names the server in its `message`.
+    plugin: String,
+    /// The call during which it is asked.
+    call_id: Option<String>,
+    message: String,
+    /// JSON Schema of the answer's `content`, a flat object.
+    #[schema(value_type = Option<Object>)]
+    schema: Option<Value>,
+    /// The page to visit.
+    url: Option<String>,
+    /// After how many milliseconds it is cancelled.
+    cancelled_in_ms: u64,
+}
+
+/// What is answered.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = QuestionAnswer)]
+struct Answered {
+    action: Action,
+    /// The form, filled in. A field that is left out is its `default`.
+    #[schema(value_type = Option<Object>)]
+    content: Option<Map<String, Value>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = QuestionAction)]
+enum Action {
+    /// The form is filled in, or the page was visited.
+    Accept,
+    /// The person does not want to.
+    Decline,
+    /// The person looked away.
+    Cancel,
+}
+
+/// List the questions of a session that wait for an answer, the oldest first
+#[utoipa::path(get, path = "/api/v1/sessions/{session}/questions", operation_id = "list_questions",
+    tag = "turns", params(("session" = String, Path, description = "The session's id or name")),
+    responses((status = 200, description = "All of them", body = Page<Question>)))]
+async fn list(
+    State(app): State<App>,
+    Named(Ref(id)): Named<Ref>,
+) -> Result<Json<Page<Question>>, Problem> {
+    let waiting = app.manager.questions(&id).await?;
+    let items = waiting.into_iter().map(
+        |manager::Question {
+             asked,
+             cancelled_in_ms,
+         }| Question {
+            id: asked.id,
+            plugin: asked.plugin,
+            call_id: asked.call_id,
+            message: asked.message,
+            schema: asked.schema,
+            url: asked.url,
+            cancelled_in_ms,
+        },
+    );
+    Ok(Json(Page {
+        items: items.collect(),
+        next: None,
+    }))
+}
+
+/// Answer a question that waits; the first answer counts
+#[utoipa::path(post, path = "/api/v1/sessions/{session}/questions/{question}",
+    operation_id = "answer_question", tag = "turns",
+    params(("session" = String, Path, description = "The session's id or name"),
+        ("question" = String, Path, description = "The question's id")),
+    request_body = Answered, responses((status = 204, description = "It is answered")))]
+async fn answer(
+    State(app): State<App>,
+    Named((Ref(id), Ref(question))): Named<(Ref, Ref)>,
+    Sent(body): Sent<Answered>,
+) -> Result<StatusCode, Problem> {
+    let reply = match body.action {
+        Action::Accept => QuestionReply::Accept(body.content.unwrap_or_default()),
+        _ if body.content.is_some() => {
+            return Err(Problem::invalid("`content` goes with the action `accept`"));
+        }
+        Action::Decline => QuestionReply::Decline,
+        Action::Cancel => QuestionReply::Cancel,
+    };
+    app.manager.answer(&id, &question, reply).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

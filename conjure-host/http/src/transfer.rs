@@ -1,0 +1,112 @@
+//! Threads as lines of JSON, out and in.
+
+use std::io::Write as _;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use conjure_core::log::EntryBody;
+
+use super::extract::{Id, Named, SentLines};
+use super::operations::{Operations, routes};
+use super::problem::Problem;
+use super::state::App;
+use super::threads::Thread;
+use conjure_store::{Log as _, Record, ThreadId, json_lines};
+
+/// The media type of exports.
+const LINES: HeaderValue = HeaderValue::from_static("application/jsonl");
+
+pub(super) fn export_router() -> Operations {
+    Operations::new().routes(routes!(export))
+}
+
+pub(super) fn import_router() -> Operations {
+    Operations::new().routes(routes!(import))
+}
+
+/// Export a thread as lines of JSON, one record a line
+#[utoipa::path(get, path = "/api/v1/threads/{thread}/export", operation_id = "export_thread",
+    tag = "threads", params(("thread" = String, Path, description = "The thread's id")),
+    responses((status = 200, description = "Its records", body = String,
+        content_type = "application/jsonl")))]
+async fn export(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Response, Problem> {
+    let id = ThreadId::parse(&id)?;
+    let records = app.store.read(&id).await?;
+    let lines = blocking(move || json_lines(&records)).await?;
+    let lines = lines.map_err(|error| Problem::host(error.to_string()))?;
+    let name = format!("attachment; filename=\"{id}.jsonl\"");
+    let name = HeaderValue::from_str(&name).unwrap_or(HeaderValue::from_static("attachment"));
+    let said = [
+        (header::CONTENT_TYPE, LINES),
+        (header::CONTENT_DISPOSITION, name),
+    ];
+    Ok((said, lines).into_response())
+}
+
+/// Import a thread that was exported, under a new id
+///
+/// Files that it names are not imported: where they were is of another machine.
+#[utoipa::path(post, path = "/api/v1/threads/import", operation_id = "import_thread",
+    tag = "threads",
+    request_body(content = String, content_type = "application/jsonl",
+        description = "Records, one a line"),
+    responses((status = 201, description = "It is there", body = Thread,
+        headers(("Location" = String, description = "Its address")))))]
+async fn import(
+    State(app): State<App>,
+    SentLines(lines, _room): SentLines,
+) -> Result<Response, Problem> {
+    let dir = app.host.data_dir().join("tmp");
+    let written = blocking(move || {
+        let records = records(&lines)?;
+        let failed = |error: std::io::Error| Problem::host(format!("cannot import: {error}"));
+        conjure_config::fs::create_private_dir(&dir).map_err(failed)?;
+        let mut file = tempfile::NamedTempFile::new_in(&dir).map_err(failed)?;
+        let lines = json_lines(&records).map_err(|error| Problem::host(error.to_string()))?;
+        file.write_all(&lines).map_err(failed)?;
+        Ok::<_, Problem>(file.into_temp_path())
+    });
+    let path = written.await??;
+    let id = ThreadId::fresh();
+    app.store.import_thread(&path, &id).await?;
+    let thread = Thread::from(app.store.thread(&id).await?);
+    let address = [(header::LOCATION, format!("/api/v1/threads/{id}"))];
+    Ok((StatusCode::CREATED, address, Json(thread)).into_response())
+}
+
+/// Reads records. What they say of places on the machine that they come from is left out: it would
+/// be taken for places on this one.
+fn records(lines: &Bytes) -> Result<Vec<Record>, Problem> {
+    let mut records = Vec::new();
+    for (number, line) in lines.split(|byte| *byte == b'\n').enumerate() {
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        let mut record: Record = serde_json::from_slice(line).map_err(|error| {
+            Problem::invalid(format!("line {} is no record: {error}", number + 1))
+        })?;
+        if let Record::Entry(entry) = &mut record
+            && let EntryBody::File { place, remote, .. } = &mut entry.body
+        {
+            (*place, *remote) = (None, None);
+        }
+        // Its events say the same.
+        if !matches!(record, Record::Opened { .. }) {
+            records.push(record);
+        }
+    }
+    if records.is_empty() {
+        return Err(Problem::invalid("there is no record in it"));
+    }
+    Ok(records)
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Problem> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| Problem::host(format!("the work ended early: {error}")))
+}

@@ -1,0 +1,315 @@
+//! Turns: something is said in a session, the model answers. A turn belongs to no client: it runs
+//! on when nobody looks, and whoever comes back finds what it did in the events of its thread.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Extension, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use conjure_core::chat::Message;
+use conjure_core::routing::Pattern;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::extract::{Named, Params, Ref, Sent, line, text};
+use super::once::Once;
+use super::operations::{Operations, routes};
+use super::pages::{self, Page};
+use super::problem::Problem;
+use super::state::App;
+use super::threads::Tokens;
+use conjure_config::PolicySpec;
+use conjure_runtime::manager::{TurnRequest, TurnTerms};
+use conjure_store::{Run, RunState, ThreadId};
+
+/// The most characters of a turn's id.
+const LONGEST: usize = 100;
+/// The longest wait for a turn, in seconds.
+const MOST_SECONDS: u64 = 60;
+
+pub(super) fn router() -> Operations {
+    Operations::new()
+        .routes(routes!(list, say))
+        .routes(routes!(get))
+        .routes(routes!(cancel))
+}
+
+/// A turn.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Turn)]
+struct TurnView {
+    id: String,
+    /// The session's id; null when that is gone.
+    session: Option<String>,
+    #[schema(value_type = String)]
+    thread: ThreadId,
+    state: TurnState,
+    /// What it spent so far.
+    usage: Tokens,
+    /// Calls of tools.
+    calls: u64,
+    /// US dollars; null where a price is not known.
+    usd: Option<f64>,
+    /// Why it failed.
+    error: Option<String>,
+    queued_at_ms: i64,
+    started_at_ms: Option<i64>,
+    ended_at_ms: Option<i64>,
+}
+
+/// How it is with a turn.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum TurnState {
+    /// It waits for those before it.
+    Queued,
+    Running,
+    /// It came to its end.
+    Completed,
+    /// Somebody cancelled it.
+    Cancelled,
+    Failed,
+    /// A limit ended it.
+    Limit,
+    /// The provider cut the answer short.
+    CutShort,
+    /// The host ended.
+    Interrupted,
+    /// It was silent for too long.
+    Lost,
+}
+
+impl From<Run> for TurnView {
+    fn from(run: Run) -> Self {
+        Self {
+            id: run.id,
+            session: run.session_id,
+            thread: run.thread,
+            state: match run.state {
+                RunState::Queued => TurnState::Queued,
+                RunState::Running => TurnState::Running,
+                RunState::Completed => TurnState::Completed,
+                RunState::Cancelled => TurnState::Cancelled,
+                RunState::Failed => TurnState::Failed,
+                RunState::Limit => TurnState::Limit,
+                RunState::CutShort => TurnState::CutShort,
+                RunState::Interrupted => TurnState::Interrupted,
+                RunState::Lost => TurnState::Lost,
+            },
+            usage: run.spent.usage.into(),
+            calls: run.spent.calls,
+            usd: run.spent.usd,
+            error: run.error,
+            queued_at_ms: run.queued_at_ms,
+            started_at_ms: run.started_at_ms,
+            ended_at_ms: run.ended_at_ms,
+        }
+    }
+}
+
+/// What is said.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct NewTurn {
+    /// What is said; absent with `go_on`.
+    text: Option<String>,
+    /// The model goes on from where the thread ends, with nothing new said.
+    #[serde(default)]
+    go_on: bool,
+    /// The turn's id, where the client chooses it: the same id again begins nothing and gives the
+    /// turn that there is.
+    #[schema(min_length = 1, max_length = 100)]
+    turn_id: Option<String>,
+    /// Rules for this turn beside those of the session.
+    #[serde(default)]
+    policy: TurnPolicy,
+    /// Whoever says it cannot be asked: a call that asks is denied at once and a question
+    /// cancelled, unless somebody follows events as a person who can (`attended`).
+    #[serde(default)]
+    unattended: bool,
+}
+
+/// Which calls may run: patterns of tool names, `backend:NAME`, or `NAME(arguments)`. Deny wins.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+struct TurnPolicy {
+    /// Run without asking.
+    allow: Vec<String>,
+    /// Ask first.
+    ask: Vec<String>,
+    /// Never run.
+    deny: Vec<String>,
+}
+
+impl TurnPolicy {
+    fn read(&self) -> Result<PolicySpec, Problem> {
+        let patterns = |texts: &[String]| -> Result<Vec<Pattern>, Problem> {
+            let read = texts.iter().map(|text| text.parse::<Pattern>());
+            let read: Result<_, _> = read.collect();
+            read.map_err(|error| Problem::invalid(error.to_string()))
+        };
+        Ok(PolicySpec {
+            allow: patterns(&self.allow)?,
+            ask: patterns(&self.ask)?,
+            deny: patterns(&self.deny)?,
+        })
+    }
+}
+
+/// A turn that was begun, or waits to be.
+#[derive(Debug, Serialize, ToSchema)]
+struct BegunTurn {
+    turn: String,
+    /// The thread that it is in, whatever the session's thread is later.
+    #[schema(value_type = String)]
+    thread: ThreadId,
+    /// How many turns come before it.
+    before: usize,
+    /// Where its events are.
+    events: String,
+}
+
+/// Which turns.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct ListQuery {
+    /// The most turns.
+    #[param(minimum = 1, maximum = 200, default = 50)]
+    limit: Option<u64>,
+}
+
+/// How long to wait.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct WaitQuery {
+    /// Seconds in which the turn may come to its end before it is shown.
+    #[param(minimum = 0, maximum = 60, default = 0)]
+    wait: Option<u64>,
+}
+
+/// What is cancelled.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct CancelTurn {
+    /// The follow-ups that wait never begin.
+    #[serde(default)]
+    drop_queued: bool,
+    /// Only this turn, whether it runs or waits; others go on.
+    turn: Option<String>,
+}
+
+/// List the turns of a session, the newest first
+#[utoipa::path(get, path = "/api/v1/sessions/{session}/turns", operation_id = "list_turns",
+    tag = "turns",
+    params(("session" = String, Path, description = "The session's id or name"), ListQuery),
+    responses((status = 200, description = "The newest", body = Page<TurnView>)))]
+async fn list(
+    State(app): State<App>,
+    Named(Ref(id)): Named<Ref>,
+    Params(query): Params<ListQuery>,
+) -> Result<Json<Page<TurnView>>, Problem> {
+    let limit = pages::limit(query.limit)?;
+    let runs = app.manager.runs(&id, limit).await?;
+    Ok(Json(Page {
+        items: runs.into_iter().map(TurnView::from).collect(),
+        next: None,
+    }))
+}
+
+/// Say something in a session
+///
+/// Answered when what was said is kept. A turn that runs comes to its end first.
+#[utoipa::path(post, path = "/api/v1/sessions/{session}/turns", operation_id = "create_turn",
+    tag = "turns", params(("session" = String, Path, description = "The session's id or name")),
+    request_body = NewTurn,
+    responses((status = 202, description = "It is begun, or waits", body = BegunTurn,
+            headers(("Location" = String, description = "The turn's address"))),
+        (status = 409, description = "The session has no thread, or the turn is another session's"),
+        (status = 429, description = "Too many follow-ups wait")))]
+async fn say(
+    State(app): State<App>,
+    Named(Ref(id)): Named<Ref>,
+    once: Option<Extension<Once>>,
+    Sent(body): Sent<NewTurn>,
+) -> Result<Response, Problem> {
+    let turn_id = match body.turn_id {
+        Some(id) => Some(line("turn_id", &id, LONGEST)?.to_owned()),
+        // The same request after a crash of the host is the same turn.
+        None => once.map(|Extension(once)| once.id()),
+    };
+    let terms = TurnTerms {
+        policy: body.policy.read()?,
+        unattended: body.unattended,
+    };
+    let message = match (body.text, body.go_on) {
+        (Some(said), false) if !said.trim().is_empty() => Some(Message::user(text("text", &said)?)),
+        (None, true) => None,
+        _ => {
+            return Err(Problem::invalid(
+                "give either `text`, which is not empty, or `go_on`",
+            ));
+        }
+    };
+    let request = TurnRequest {
+        message,
+        turn_id,
+        terms,
+    };
+    let turn = app.manager.begin(&id, request).await?;
+    let at = [(header::LOCATION, format!("/api/v1/turns/{}", turn.id))];
+    let begun = BegunTurn {
+        events: format!("/api/v1/threads/{}/events", turn.thread),
+        turn: turn.id,
+        thread: turn.thread,
+        before: turn.before,
+    };
+    Ok((StatusCode::ACCEPTED, at, Json(begun)).into_response())
+}
+
+/// Show a turn, when it is over or the time for that is up
+#[utoipa::path(get, path = "/api/v1/turns/{turn}", operation_id = "get_turn", tag = "turns",
+    params(("turn" = String, Path, description = "Its id"), WaitQuery),
+    responses((status = 200, description = "It", body = TurnView)))]
+async fn get(
+    State(app): State<App>,
+    Named(Ref(id)): Named<Ref>,
+    Params(query): Params<WaitQuery>,
+) -> Result<Json<TurnView>, Problem> {
+    let seconds = query.wait.unwrap_or(0);
+    if seconds > MOST_SECONDS {
+        return Err(Problem::invalid(format!("`wait` is 0 to {MOST_SECONDS}")));
+    }
+    // One that is not there is said at once.
+    let run = app.manager.run(&id).await?;
+    if seconds == 0 || run.state.is_over() {
+        return Ok(Json(run.into()));
+    }
+    let run = tokio::select! {
+        run = app.manager.wait(&id) => run?,
+        () = tokio::time::sleep(Duration::from_secs(seconds)) => app.manager.run(&id).await?,
+        () = app.closing.cancelled() => app.manager.run(&id).await?,
+    };
+    Ok(Json(run.into()))
+}
+
+/// Cancel the turn that runs in a session; what came so far is kept
+///
+/// Where nothing runs, nothing happens.
+#[utoipa::path(post, path = "/api/v1/sessions/{session}/cancel", operation_id = "cancel_turn",
+    tag = "turns", params(("session" = String, Path, description = "The session's id or name")),
+    request_body = CancelTurn, responses((status = 204, description = "It is being cancelled")))]
+async fn cancel(
+    State(app): State<App>,
+    Named(Ref(id)): Named<Ref>,
+    Sent(body): Sent<CancelTurn>,
+) -> Result<StatusCode, Problem> {
+    match (body.turn, body.drop_queued) {
+        (None, drop_queued) => app.manager.cancel(&id, drop_queued).await?,
+        (Some(turn), false) => app.manager.cancel_turn(&id, &turn).await?,
+        (Some(_), true) => return Err(Problem::invalid("give either `turn` or `drop_queued`")),
+    }
+    Ok(StatusCode::NO_CONTENT)
+}

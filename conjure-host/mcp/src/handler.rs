@@ -1,0 +1,593 @@
+//! The requests of MCP clients, in both eras.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use conjure_core::chat::FunctionCall;
+use conjure_skill_sdk::protocol::PromptGet;
+use futures_util::future::BoxFuture;
+#[expect(deprecated, reason = "clients of the old era still set a level")]
+use rmcp::model::SetLevelRequestParams;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult,
+    ContentBlock, DiscoverResult, ErrorData, GetPromptRequestParams, GetPromptResponse,
+    GetPromptResult, Implementation, InitializeRequestParams, InitializeResult,
+    InputRequiredResult, InputResponses, ListPromptsResult, ListResourceTemplatesResult,
+    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
+    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ServerCapabilities,
+    ServerConfig, SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
+};
+use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
+use rmcp::{RoleServer, ServerHandler};
+use serde_json::{Map, Value, json};
+use tokio::sync::OnceCell;
+
+use super::answers::{as_text, mixed_up, no_resource, read_error, read_result, refused};
+use super::asking::Can;
+use super::changes::Changes;
+use super::clients::{Clients, Identity, Principal};
+use super::flight::{Done, Flight, Outcome, Served, What, input_required};
+use super::instructions::instructions;
+use super::lists::{ListOf, listed, tell_sources};
+use super::notes::{Outlet, Wants, rank};
+use super::session::{ClientSession, Start, Work, lock};
+use super::tools::Tools;
+use super::verbatim::{Kind, packed};
+use super::{changes, completion, files, lists, meta_tools, permission, results, verbatim};
+use conjure_runtime::backend::CallReport;
+use conjure_runtime::backend::readers::{Lists, ReadError};
+use conjure_runtime::session::Calls;
+
+/// One connection, or one request of a client without one.
+pub(super) struct Handler {
+    clients: Arc<Clients>,
+    /// Whether requests of the new era come without a connection.
+    over_http: bool,
+    own: OnceCell<Arc<ClientSession>>,
+    /// How often anything had changed when a listener was about to be acknowledged.
+    before: AtomicU64,
+}
+
+/// A request that its client may have to continue.
+struct Request {
+    what: What,
+    responses: Option<InputResponses>,
+    state: Option<String>,
+}
+
+impl Handler {
+    pub(super) fn new(clients: Arc<Clients>, over_http: bool) -> Self {
+        Self {
+            clients,
+            over_http,
+            own: OnceCell::new(),
+            before: AtomicU64::new(0),
+        }
+    }
+
+    async fn session(
+        &self,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Arc<ClientSession>, ErrorData> {
+        if self.over_http && is_modern(context) {
+            let parts = context.extensions.get::<axum::http::request::Parts>();
+            let principal = parts.and_then(|parts| parts.extensions.get::<Principal>());
+            let principal = principal.ok_or_else(|| {
+                ErrorData::internal_error("nobody is known to have sent this", None)
+            })?;
+            let identity = Identity::of(principal, context);
+            let session = self.clients.of(&identity)?;
+            session.declared(|| identity.can);
+            return Ok(session);
+        }
+        let session = self.own().await;
+        session.declared(|| Can::of(context.client_capabilities().as_ref()));
+        Ok(session)
+    }
+
+    async fn own(&self) -> Arc<ClientSession> {
+        let own = self.own.get_or_init(async || self.clients.fresh()).await;
+        Arc::clone(own)
+    }
+
+    /// Begins a request's work, or goes on with it, and follows it. In a box of its own: it is
+    /// large, and the SDK moves the future of a request several times.
+    fn fly<'a, F>(
+        &'a self,
+        session: &'a ClientSession,
+        context: &'a RequestContext<RoleServer>,
+        request: Request,
+        lane: Option<&'a str>,
+        work: impl FnOnce(Work) -> F + Send + 'a,
+    ) -> BoxFuture<'a, Result<Flown, ErrorData>>
+    where
+        F: Future<Output = Done> + Send + 'static,
+    {
+        Box::pin(async move {
+            let modern = is_modern(context);
+            let outlet = outlet(session, context, modern, &request.what.name);
+            let flight: Flight = match request.state {
+                Some(state) => {
+                    let responses = request.responses.unwrap_or_default();
+                    let resumed = session.suspended.resume(&state, &request.what, &responses);
+                    resumed.map_err(|error| refused(&error))?
+                }
+                None => {
+                    let capabilities = context.client_capabilities();
+                    let start = Start {
+                        what: request.what,
+                        capabilities: capabilities.as_ref(),
+                        ready: request.responses.unwrap_or_default(),
+                        lane,
+                    };
+                    session.start(start, work).await?
+                }
+            };
+            let answer_timeout = session.common.options.answer_timeout;
+            let served = Served {
+                context,
+                outlet,
+                modern,
+                answer_timeout,
+            };
+            match flight.drive(served).await? {
+                Outcome::Input(flight, requests) => {
+                    let state = session.suspended.keep(*flight, answer_timeout);
+                    Ok(Flown::Input(input_required(requests, state)))
+                }
+                Outcome::Done(done, call) => {
+                    let missing = call.missing().filter(|_| modern && done.failed());
+                    match missing {
+                        Some(missing) => {
+                            Err(ErrorData::missing_required_client_capability(missing))
+                        }
+                        None => Ok(Flown::Done(done)),
+                    }
+                }
+            }
+        })
+    }
+
+    async fn call(
+        &self,
+        session: &ClientSession,
+        context: &RequestContext<RoleServer>,
+        tools: &Tools,
+        request: CallToolRequestParams,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let name = request.name.to_string();
+        let Some(served) = tools.find(&name) else {
+            let text = format!("there is no tool `{name}`; `tools/list` has those that there are");
+            return Err(ErrorData::invalid_params(text, None));
+        };
+        let what = What {
+            method: "tools/call",
+            name,
+            arguments: request.arguments,
+        };
+        let (snapshot, public) = (Arc::clone(&tools.snapshot), served.public.clone());
+        let arguments = Value::Object(what.arguments.clone().unwrap_or_default());
+        let request = Request {
+            what,
+            responses: request.input_responses,
+            state: request.request_state,
+        };
+        let work = |work: Work| async move {
+            let call = FunctionCall {
+                call_id: work.id.as_ref().to_owned(),
+                name: public,
+                arguments,
+                arguments_text: None,
+            };
+            let with = work.with(&snapshot);
+            if let Err(refusal) = permission::of(&work, &snapshot, &call).await {
+                let route = snapshot.table().route(&call.name);
+                let backend = route.map(|route| &*route.backend);
+                let report = CallReport::not_run(&call, backend, refusal.kind());
+                return Done::Call(Ok(report));
+            }
+            let report = work.calls.call_with(&call, with).await;
+            Done::Call(report.map_err(|error| error.to_string()))
+        };
+        let lane = served.lane.as_deref();
+        let modern = is_modern(context);
+        match self.fly(session, context, request, lane, work).await? {
+            Flown::Input(input) => Ok(input.into()),
+            Flown::Done(done) => match *done {
+                Done::Call(Ok(report)) => {
+                    let calls = session.calls().await?;
+                    let meta = report.said.as_ref().and_then(|said| said.meta.as_ref());
+                    if let Some(answer) = verbatim::answer(meta, calls.artifacts()) {
+                        let result: CallToolResult = packed(answer, Kind::Call, modern)?;
+                        return Ok(result.into());
+                    }
+                    let result = results::call(report, calls.artifacts(), calls.most_bytes());
+                    Ok(result.into())
+                }
+                Done::Call(Err(text)) => Err(ErrorData::invalid_params(text, None)),
+                Done::Read(_) | Done::Prompt(_) => Err(mixed_up()),
+            },
+        }
+    }
+
+    async fn lists(
+        &self,
+        context: &RequestContext<RoleServer>,
+        of: ListOf,
+    ) -> Result<(Arc<Calls>, Vec<Lists>), ErrorData> {
+        let session = self.session(context).await?;
+        let calls = Arc::clone(session.calls().await?);
+        let listed = listed(&calls, &context.ct, of).await;
+        Ok((calls, listed))
+    }
+
+    async fn subscription(
+        &self,
+        context: &RequestContext<RoleServer>,
+        uri: &str,
+        on: bool,
+    ) -> Result<(), ErrorData> {
+        const MOST: usize = 1000;
+        let session = self.session(context).await?;
+        let calls = Arc::clone(session.calls().await?);
+        {
+            let mut subscribed = lock(session.subscribed());
+            if on && subscribed.len() >= MOST {
+                let text = format!("{MOST} resources are subscribed to already");
+                return Err(ErrorData::invalid_params(text, None));
+            }
+            if on {
+                subscribed.insert(uri.to_owned());
+            } else {
+                subscribed.remove(uri);
+            }
+        }
+        tell_sources(&calls, uri, on).await;
+        Ok(())
+    }
+}
+
+/// What came of a request.
+enum Flown {
+    Done(Box<Done>),
+    Input(InputRequiredResult),
+}
+
+impl ServerHandler for Handler {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = json!({
+            "tools": { "listChanged": true },
+            "resources": { "listChanged": true, "subscribe": true },
+            "prompts": { "listChanged": true },
+            "completions": {},
+            "logging": {},
+        });
+        let capabilities = serde_json::from_value::<ServerCapabilities>(capabilities);
+        let mut info = ServerConfig::new(capabilities.unwrap_or_default());
+        info.server_info = Implementation::new("conjure", env!("CARGO_PKG_VERSION"));
+        info
+    }
+
+    async fn initialize(
+        &self,
+        request: InitializeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<InitializeResult, ErrorData> {
+        context.peer.set_peer_info(request.clone());
+        let mut info = self.negotiate_initialize(&request)?;
+        let session = self.own().await;
+        session.declared(|| Can::of(Some(&request.capabilities)));
+        info.instructions = instructions(&session).await;
+        Ok(info)
+    }
+
+    async fn discover(
+        &self,
+        context: RequestContext<RoleServer>,
+    ) -> Result<DiscoverResult, ErrorData> {
+        let mut info = self.get_info();
+        // Without a session that may be opened, the first request that needs one says why.
+        if let Ok(session) = self.session(&context).await {
+            info.instructions = instructions(&session).await;
+        }
+        let versions = self.supported_protocol_versions().into_owned();
+        Ok(DiscoverResult::from_server_info(versions, info))
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        self.clients.tool(name)
+    }
+
+    async fn list_tools(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let session = self.session(&context).await?;
+        let tools = session.tools().await?.listed();
+        let (tools, next) = lists::page(tools, cursor(request.as_ref()))?;
+        let mut result = ListToolsResult::with_all_items(tools);
+        result.next_cursor = next;
+        Ok(result)
+    }
+
+    async fn call_tool(
+        &self,
+        mut request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let session = self.session(&context).await?;
+        let tools = session.tools().await?;
+        if tools.is_meta(&request.name) {
+            if request.name != meta_tools::CALL {
+                let arguments = request.arguments.unwrap_or_default();
+                let result = match meta_tools::answer(&request.name, &arguments, &tools) {
+                    Ok(answer) => CallToolResult::structured(answer),
+                    Err(text) => CallToolResult::error(vec![ContentBlock::text(text)]),
+                };
+                return Ok(result.into());
+            }
+            let (name, arguments) = meta_tools::inner_call(request.arguments.take())?;
+            request.name = name.into();
+            request.arguments = arguments;
+        }
+        self.call(&session, &context, &tools, request).await
+    }
+
+    async fn list_resources(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let (calls, listed) = self.lists(&context, ListOf::Resources).await?;
+        let resources = lists::resources(&listed, calls.artifacts());
+        let (resources, next) = lists::page(resources, cursor(request.as_ref()))?;
+        let mut result = ListResourcesResult::with_all_items(resources);
+        result.next_cursor = next;
+        Ok(result)
+    }
+
+    async fn list_resource_templates(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        let (_, listed) = self.lists(&context, ListOf::Resources).await?;
+        let templates = lists::templates(&listed);
+        let (templates, next) = lists::page(templates, cursor(request.as_ref()))?;
+        let mut result = ListResourceTemplatesResult::with_all_items(templates);
+        result.next_cursor = next;
+        Ok(result)
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let session = self.session(&context).await?;
+        let uri = request.uri;
+        if files::is_file(&uri) {
+            let calls = session.calls().await?;
+            let content = files::read(calls.artifacts(), &uri).await;
+            let content = content.map_err(|text| ErrorData::invalid_params(text, None))?;
+            return match content {
+                Some(content) => read_result(&uri, &[content]),
+                None => Err(no_resource(&uri, "there is no such file in this session")),
+            };
+        }
+        let request = Request {
+            what: What {
+                method: "resources/read",
+                name: uri.clone(),
+                arguments: None,
+            },
+            responses: request.input_responses,
+            state: request.request_state,
+        };
+        let asked = uri.clone();
+        let work = |work: Work| async move {
+            let snapshot = work.calls.snapshot();
+            let with = work.with(&snapshot);
+            Done::Read(work.calls.reader(Some(&work.id), &with).read(&asked).await)
+        };
+        match self.fly(&session, &context, request, None, work).await? {
+            Flown::Input(input) => Ok(input.into()),
+            Flown::Done(done) => match *done {
+                Done::Read(Ok(said)) => {
+                    let calls = session.calls().await?;
+                    if let Some(answer) = verbatim::answer(said.meta.as_ref(), calls.artifacts()) {
+                        let modern = is_modern(&context);
+                        let result: ReadResourceResult = packed(answer, Kind::Read, modern)?;
+                        return Ok(result.into());
+                    }
+                    if said.is_error {
+                        return Err(ErrorData::internal_error(said.joined_text(), None));
+                    }
+                    read_result(&uri, &results::contents(&uri, &said, calls.artifacts()))
+                }
+                Done::Read(Err(ReadError::NotFound(text))) => Err(no_resource(&uri, &text)),
+                Done::Read(Err(error)) => Err(read_error(&error)),
+                Done::Call(_) | Done::Prompt(_) => Err(mixed_up()),
+            },
+        }
+    }
+
+    async fn list_prompts(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        let (_, listed) = self.lists(&context, ListOf::Prompts).await?;
+        let prompts = lists::prompts(&listed).into_values();
+        let prompts = prompts.map(|served| served.prompt).collect();
+        let (prompts, next) = lists::page(prompts, cursor(request.as_ref()))?;
+        let mut result = ListPromptsResult::with_all_items(prompts);
+        result.next_cursor = next;
+        Ok(result)
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        let session = self.session(&context).await?;
+        let calls = session.calls().await?;
+        let served = lists::prompt(&session, calls, &context.ct, &request.name).await?;
+        let arguments = request.arguments.clone().unwrap_or_default();
+        let prompt = PromptGet {
+            name: served.own,
+            arguments: arguments.into_iter().map(as_text).collect(),
+        };
+        let request = Request {
+            what: What {
+                method: "prompts/get",
+                name: request.name,
+                arguments: request.arguments,
+            },
+            responses: request.input_responses,
+            state: request.request_state,
+        };
+        let work = |work: Work| async move {
+            let snapshot = work.calls.snapshot();
+            let with = work.with(&snapshot);
+            let reader = work.calls.reader(Some(&work.id), &with);
+            Done::Prompt(reader.prompt(&served.source, prompt).await)
+        };
+        match self.fly(&session, &context, request, None, work).await? {
+            Flown::Input(input) => Ok(input.into()),
+            Flown::Done(done) => match *done {
+                Done::Prompt(Ok(filled)) => {
+                    let meta = filled.meta.as_ref().and_then(Value::as_object);
+                    if let Some(answer) = verbatim::answer(meta, session.calls().await?.artifacts())
+                    {
+                        let modern = is_modern(&context);
+                        let result: GetPromptResult = packed(answer, Kind::Prompt, modern)?;
+                        return Ok(result.into());
+                    }
+                    let mut result = Map::new();
+                    result.insert("resultType".to_owned(), "complete".into());
+                    if let Some(text) = filled.description {
+                        result.insert("description".to_owned(), text.into());
+                    }
+                    result.insert("messages".to_owned(), filled.messages.into());
+                    let result: Option<GetPromptResult> = results::typed(result.into());
+                    let result = result.ok_or_else(|| {
+                        ErrorData::internal_error("the prompt's messages are none of MCP's", None)
+                    })?;
+                    Ok(result.into())
+                }
+                Done::Prompt(Err(error)) => Err(read_error(&error)),
+                Done::Call(_) | Done::Read(_) => Err(mixed_up()),
+            },
+        }
+    }
+
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        let session = self.session(&context).await?;
+        let calls = session.calls().await?;
+        // As large as all the rest of a request, and rare.
+        Box::pin(completion::complete(&session, calls, &context.ct, request)).await
+    }
+
+    #[expect(deprecated, reason = "clients of the old era still set a level")]
+    async fn set_level(
+        &self,
+        request: SetLevelRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        if is_modern(&context) {
+            let method = "logging/setLevel".to_owned();
+            let code = rmcp::model::ErrorCode::METHOD_NOT_FOUND;
+            return Err(ErrorData::new(code, method, None));
+        }
+        let level = serde_json::to_value(request.level).unwrap_or_default();
+        self.own()
+            .await
+            .set_level(rank(level.as_str().unwrap_or_default()));
+        Ok(())
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.subscription(&context, &request.uri, true).await
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.subscription(&context, &request.uri, false).await
+    }
+
+    fn accepted_subscription_filter(
+        &self,
+        requested: &SubscriptionFilter,
+    ) -> Option<SubscriptionFilter> {
+        // The acknowledgement goes out before anybody listens.
+        self.before.store(self.clients.changes(), Ordering::Relaxed);
+        Some(requested.clone())
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let session = self.session(context.request_context()).await?;
+        let was_open = session.open_calls().is_some();
+        let calls = Arc::clone(session.calls().await?);
+        let changes = Changes::of(&calls);
+        let missed = !was_open || self.clients.changes() != self.before.load(Ordering::Relaxed);
+        let uris = context.accepted().resource_subscriptions.clone();
+        let uris = uris.unwrap_or_default();
+        for uri in &uris {
+            tell_sources(&calls, uri, true).await;
+        }
+        Box::pin(changes.tell_listener(&context, &session, missed)).await;
+        for uri in &uris {
+            tell_sources(&calls, uri, false).await;
+        }
+        Ok(())
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        changes::tell_client(context.peer, &self.own().await);
+    }
+}
+
+/// Whether a request is of the era without requests of the server.
+fn is_modern(context: &RequestContext<RoleServer>) -> bool {
+    context
+        .protocol_version()
+        .is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
+}
+
+fn outlet(
+    session: &ClientSession,
+    context: &RequestContext<RoleServer>,
+    modern: bool,
+    tool: &str,
+) -> Outlet {
+    let wants = if modern {
+        let level = context.meta.log_level();
+        let level = level.and_then(|level| serde_json::to_value(level).ok());
+        match level.as_ref().and_then(Value::as_str) {
+            Some(level) => Wants::From(rank(level)),
+            None => Wants::Nothing,
+        }
+    } else {
+        session.wants()
+    };
+    let token = context.meta.get_progress_token();
+    Outlet::new(context.peer.clone(), token, wants, tool)
+}
+
+fn cursor(request: Option<&PaginatedRequestParams>) -> Option<&str> {
+    request?.cursor.as_deref()
+}

@@ -1,0 +1,250 @@
+//! A server over HTTP: one endpoint, many clients.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::clients::{Clients, Principal};
+use super::handler::Handler;
+use super::owners::Owners;
+use super::whole::whole_messages;
+use super::{McpServer, ServeError};
+pub use conjure_http_server::HttpAccess;
+use conjure_http_server::connections::{self, Bounds};
+use conjure_http_server::{AllowedHosts, Tokens, Visitor};
+
+/// The path of the endpoint.
+pub const ENDPOINT: &str = "/mcp";
+
+/// Names a session of the old era.
+const SESSION: &str = "mcp-session-id";
+/// How long connections may take to end with the server.
+const ENDING: Duration = Duration::from_secs(5);
+
+impl McpServer {
+    /// Listens on an address.
+    ///
+    /// # Errors
+    /// [`ServeError::NeedsToken`] without a token, [`ServeError::Listen`] when
+    /// the address cannot be had.
+    pub async fn listen(
+        self,
+        address: SocketAddr,
+        access: HttpAccess,
+    ) -> Result<HttpServer, ServeError> {
+        if access.tokens.is_empty() {
+            return Err(ServeError::NeedsToken);
+        }
+        let failed = |source| ServeError::Listen { address, source };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        Ok(HttpServer {
+            server: self,
+            access,
+            listener,
+            address,
+        })
+    }
+}
+
+/// A server that listens.
+pub struct HttpServer {
+    server: McpServer,
+    access: HttpAccess,
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl HttpServer {
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The URL of its endpoint.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}{ENDPOINT}", self.address)
+    }
+
+    /// Serves until the token is cancelled, and ends everything that its sessions started then.
+    ///
+    /// # Errors
+    /// None so far.
+    pub async fn serve(self, end: CancellationToken) -> Result<(), ServeError> {
+        let clients = Clients::new(self.server.common);
+        let options = &clients.common.options;
+        let (hosts, origins) = self.access.names(self.address);
+        let mut config = StreamableHttpServerConfig::default()
+            .with_allowed_hosts(hosts.names().to_vec())
+            .with_allowed_origins(origins)
+            .enforce_origin_validation()
+            .with_max_request_body_bytes(options.max_message_bytes);
+        config.cancellation_token = clients.common.closing.clone();
+        let mut sessions = LocalSessionManager::default();
+        sessions.session_config.keep_alive = Some(options.idle);
+        let sessions = Arc::new(sessions);
+        let making = Arc::clone(&clients);
+        let service = StreamableHttpService::new(
+            move || Ok(Handler::new(Arc::clone(&making), true)),
+            Arc::clone(&sessions),
+            config,
+        );
+        let door = Arc::new(Door {
+            hosts,
+            tokens: self.access.tokens(),
+            clients: Arc::clone(&clients),
+            sessions,
+            owners: Owners::default(),
+        });
+        let whole = axum::middleware::from_fn_with_state(Arc::clone(&clients), whole_messages);
+        let router = Router::new()
+            .route_service(ENDPOINT, service)
+            .layer(whole)
+            .layer(axum::middleware::from_fn_with_state(door, admit));
+        let sweeping = Arc::clone(&clients);
+        let sweeper = tokio::spawn(async move { sweeping.sweep().await });
+        let bounds = Bounds {
+            connections: clients.common.options.max_connections,
+            headers: clients.common.options.request_timeout,
+            when_full: None,
+        };
+        let closing = clients.common.closing.clone();
+        let serving = connections::serve(self.listener, router, bounds, closing.clone());
+        tokio::pin!(serving);
+        tokio::select! {
+            () = &mut serving => {}
+            () = end.cancelled() => {
+                // Ends the streams that are open, or nothing would ever be over.
+                closing.cancel();
+                if tokio::time::timeout(ENDING, serving).await.is_err() {
+                    tracing::warn!("some connections did not end within {ENDING:?}");
+                }
+            }
+        }
+        clients.close().await;
+        sweeper.abort();
+        Ok(())
+    }
+}
+
+/// What a request has to get past.
+struct Door {
+    hosts: AllowedHosts,
+    tokens: Tokens,
+    clients: Arc<Clients>,
+    sessions: Arc<LocalSessionManager>,
+    owners: Owners,
+}
+
+/// Lets a request in that asks for this server and has a token, and says whose it is.
+async fn admit(State(door): State<Arc<Door>>, mut request: Request, next: Next) -> Response {
+    let host = request.headers().get(header::HOST);
+    let host = host.and_then(|host| host.to_str().ok());
+    if !host.is_some_and(|host| door.hosts.allows(host)) {
+        let unknown = "this server is not known by the name in `Host`\n";
+        return (StatusCode::FORBIDDEN, unknown).into_response();
+    }
+    let Some(principal) = door.principal(request.headers()) else {
+        let unauthorised = (
+            StatusCode::UNAUTHORIZED,
+            [(header::WWW_AUTHENTICATE, "Bearer")],
+            "a token is needed: `Authorization: Bearer TOKEN`\n",
+        );
+        return unauthorised.into_response();
+    };
+    if begins_session(request.headers()) && door.is_full().await {
+        let full = "the server has as many sessions as it may; try again later\n";
+        return (StatusCode::SERVICE_UNAVAILABLE, full).into_response();
+    }
+    if let Some(session) = session_of(request.headers())
+        && door.owners.is_anothers(session, &principal)
+    {
+        let unknown = "there is no such session; begin a new one\n";
+        return (StatusCode::NOT_FOUND, unknown).into_response();
+    }
+    let visitor = request.extensions().get::<Visitor>();
+    if visitor.is_some_and(|visitor| !visitor.is(&principal.0)) {
+        let full = "this client has as many connections as it may; close some\n";
+        let close = [(header::CONNECTION, "close")];
+        return (StatusCode::SERVICE_UNAVAILABLE, close, full).into_response();
+    }
+    request.extensions_mut().insert(principal.clone());
+    let is_delete = request.method() == Method::DELETE;
+    let mut response = next.run(request).await;
+    if let Some(opened) = session_of(response.headers()) {
+        let open = door.sessions.sessions.read().await;
+        let is_open = |session: &str| open.contains_key(session);
+        door.owners.opened(opened, &principal, is_open);
+    }
+    // Clients take any other good answer to the end of a session for a failure.
+    if is_delete && response.status() == StatusCode::ACCEPTED {
+        *response.status_mut() = StatusCode::NO_CONTENT;
+    }
+    response
+}
+
+/// Whether a request may begin a session of the old era: it names none, and no era without them.
+fn begins_session(headers: &HeaderMap) -> bool {
+    let version = headers.get("mcp-protocol-version");
+    let is_modern = version.is_some_and(|version| version.as_bytes() >= b"2026-07-28".as_slice());
+    !headers.contains_key(SESSION) && !is_modern
+}
+
+/// The session of the old era that is named.
+fn session_of(headers: &HeaderMap) -> Option<&str> {
+    headers.get(SESSION)?.to_str().ok()
+}
+
+impl Door {
+    /// Whether no further session may begin; one that was only begun counts too.
+    async fn is_full(&self) -> bool {
+        let begun = self.sessions.sessions.read().await.len();
+        begun >= self.clients.common.options.max_sessions || self.clients.is_full()
+    }
+
+    fn principal(&self, headers: &HeaderMap) -> Option<Principal> {
+        let number = self.tokens.number_of(headers)?;
+        Some(Principal(Arc::from(format!("token-{number}"))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_request_of_the_old_era_without_a_session_begins_one() {
+        let headers = |pairs: &[(&'static str, &'static str)]| {
+            let pairs = pairs.iter();
+            let headers = pairs.map(|(name, value)| {
+                (
+                    header::HeaderName::from_static(name),
+                    value.parse().unwrap(),
+                )
+            });
+            headers.collect::<HeaderMap>()
+        };
+        assert!(begins_session(&headers(&[])));
+        assert!(begins_session(&headers(&[(
+            "mcp-protocol-version",
+            "2025-11-25"
+        )])));
+        assert!(!begins_session(&headers(&[(
+            "mcp-protocol-version",
+            "2026-07-28"
+        )])));
+        assert!(!begins_session(&headers(&[("mcp-session-id", "x")])));
+    }
+}

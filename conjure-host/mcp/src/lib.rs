@@ -1,0 +1,99 @@
+//! The host as an MCP server: any MCP client gets the tools, resources and prompts of a session.
+//!
+//! Both eras are served, over stdio and HTTP: the one with a handshake (up to 2025-11-25) and the
+//! one without (2026-07-28). What a plugin asks (elicitation, sampling, roots) goes to the client
+//! that can answer it. Knows nothing about models and holds no conversation.
+
+mod answers;
+mod asking;
+mod changes;
+mod clients;
+mod completion;
+mod files;
+mod flight;
+mod handler;
+mod http;
+mod instructions;
+mod lists;
+mod meta_tools;
+mod names;
+mod notes;
+mod options;
+mod owners;
+mod permission;
+mod results;
+mod session;
+mod stdio;
+mod suspended;
+#[cfg(test)]
+mod tests;
+mod tools;
+mod verbatim;
+mod whole;
+
+use std::net::SocketAddr;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use conjure_config::{SessionSpec, SpecError};
+use conjure_runtime::Host;
+
+pub use http::{ENDPOINT, HttpAccess, HttpServer};
+pub use options::{McpOptions, MetaTools};
+
+/// The most bytes of texts of one result, where the session says nothing else.
+const MOST_BYTES: usize = 1024 * 1024;
+
+/// A host that serves MCP clients. Each client has a session of this specification.
+pub struct McpServer {
+    common: session::Common,
+}
+
+/// Why a server cannot serve, or not any more.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The specification cannot be.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// Nothing would keep anybody out.
+    #[error(
+        "a server needs a token, also on 127.0.0.1, where other users of this machine are: give it \
+         one, such as that of `conjure_http_server::user_token`"
+    )]
+    NeedsToken,
+    /// The address is not to be had.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The connection broke.
+    #[error("the server ended: {reason}")]
+    Stream {
+        /// What happened.
+        reason: String,
+    },
+}
+
+impl McpServer {
+    /// A server of this host.
+    ///
+    /// # Errors
+    /// [`ServeError::Spec`].
+    pub fn new(host: Host, mut spec: SessionSpec, options: McpOptions) -> Result<Self, ServeError> {
+        spec.check()?;
+        spec.max_output_bytes.get_or_insert(MOST_BYTES);
+        Ok(Self {
+            common: session::Common {
+                host,
+                spec,
+                options,
+                closing: CancellationToken::new(),
+                ending: TaskTracker::new(),
+            },
+        })
+    }
+}

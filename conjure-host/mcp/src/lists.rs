@@ -1,0 +1,278 @@
+//! Resources, templates and prompts of a session's sources, as an MCP client sees them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use conjure_core::routing::ToolName;
+use conjure_skill_sdk::protocol::{Prompt, Resource};
+use rmcp::model::ErrorData;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use tokio_util::sync::CancellationToken;
+
+use super::files;
+use super::session::ClientSession;
+use conjure_runtime::artifacts::Artifacts;
+use conjure_runtime::backend::LiveOutput;
+use conjure_runtime::backend::readers::Lists;
+use conjure_runtime::session::{CallWith, Calls};
+
+/// Entries of one page of a list.
+const PAGE: usize = 1000;
+/// The most files of a session that are listed.
+const FILES: usize = 1000;
+
+/// All resources, those of the sources first; of two with one URI the first.
+pub(super) fn resources(lists: &[Lists], artifacts: &Artifacts) -> Vec<Value> {
+    let mut seen = BTreeSet::new();
+    let listed = lists.iter().flat_map(|source| &source.resources);
+    let listed = listed.filter(|resource| seen.insert(resource.uri.clone()));
+    let mut resources: Vec<Value> = listed.map(resource).collect();
+    let files = artifacts.list();
+    let newest = files.len().saturating_sub(FILES);
+    resources.extend(files.iter().skip(newest).map(files::resource));
+    resources
+}
+
+/// All templates, and the one for files.
+pub(super) fn templates(lists: &[Lists]) -> Vec<Value> {
+    let listed = lists.iter().flat_map(|source| &source.templates);
+    let mut templates: Vec<Value> = listed.cloned().collect();
+    templates.push(files::template());
+    templates
+}
+
+/// A prompt with the source that has it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct ServedPrompt {
+    pub(super) source: String,
+    /// Its own name there.
+    pub(super) own: String,
+    pub(super) prompt: Value,
+}
+
+/// All prompts by their served names: the own one where nobody else has it, else with the
+/// source's name before it.
+pub(super) fn prompts(lists: &[Lists]) -> BTreeMap<String, ServedPrompt> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    let listed = || {
+        let sources = lists.iter();
+        sources.flat_map(|lists| lists.prompts.iter().map(|prompt| (&lists.source, prompt)))
+    };
+    for (_, prompt) in listed() {
+        *counts.entry(&prompt.name).or_default() += 1;
+    }
+    let mut served = BTreeMap::new();
+    for (source, prompt) in listed() {
+        let name = match counts.get(prompt.name.as_str()) {
+            Some(1) => prompt.name.clone(),
+            _ => ToolName::derive(&format!("{source}_{}", prompt.name))
+                .as_str()
+                .to_owned(),
+        };
+        let entry = ServedPrompt {
+            source: source.clone(),
+            own: prompt.name.clone(),
+            prompt: prompt_entry(prompt, &name),
+        };
+        served.entry(name).or_insert(entry);
+    }
+    served
+}
+
+/// A prompt by its served name. Right after the opening of a session a server behind may not have
+/// said yet what it has, so one that is not there is waited for then.
+///
+/// # Errors
+/// When there is none.
+pub(super) async fn prompt(
+    session: &ClientSession,
+    calls: &Calls,
+    cancel: &CancellationToken,
+    name: &str,
+) -> Result<ServedPrompt, ErrorData> {
+    let mut revision = calls.revision();
+    loop {
+        let known = revision.borrow_and_update().prompts;
+        let mut prompts = prompts(&listed(calls, cancel, ListOf::Prompts).await);
+        if let Some(served) = prompts.remove(name) {
+            return Ok(served);
+        }
+        let more_may_come = calls.snapshot().has_backends();
+        let changed = revision.wait_for(|now| now.prompts != known);
+        if !more_may_come
+            || !matches!(
+                tokio::time::timeout(session.settling(), changed).await,
+                Ok(Ok(_))
+            )
+        {
+            let text = format!("there is no prompt `{name}`");
+            return Err(ErrorData::invalid_params(text, None));
+        }
+    }
+}
+
+fn resource(resource: &Resource) -> Value {
+    let mut fields = more(resource.meta.as_ref());
+    fields.insert("uri".to_owned(), resource.uri.as_str().into());
+    fields.insert("name".to_owned(), resource.name.as_str().into());
+    if let Some(text) = &resource.description {
+        fields.insert("description".to_owned(), text.as_str().into());
+    }
+    if let Some(kind) = &resource.media_type {
+        fields.insert("mimeType".to_owned(), kind.as_str().into());
+    }
+    Value::Object(fields)
+}
+
+fn prompt_entry(prompt: &Prompt, name: &str) -> Value {
+    let mut fields = more(prompt.meta.as_ref());
+    fields.insert("name".to_owned(), name.into());
+    if let Some(text) = &prompt.description {
+        fields.insert("description".to_owned(), text.as_str().into());
+    }
+    if !prompt.arguments.is_empty() {
+        fields.insert("arguments".to_owned(), prompt.arguments.clone().into());
+    }
+    Value::Object(fields)
+}
+
+/// The further members of an entry: what a peer sent where it speaks MCP, else what the plugin
+/// says beside.
+fn more(meta: Option<&Value>) -> Map<String, Value> {
+    let Some(Value::Object(meta)) = meta else {
+        return Map::new();
+    };
+    match meta.get("mcp") {
+        Some(Value::Object(raw)) => raw.clone(),
+        _ => meta.clone(),
+    }
+}
+
+/// One page of a list, and the cursor of the next. An entry that the SDK cannot hold is left out.
+///
+/// # Errors
+/// When the cursor is none of this server's.
+pub(super) fn page<T: DeserializeOwned>(
+    entries: Vec<Value>,
+    cursor: Option<&str>,
+) -> Result<(Vec<T>, Option<String>), ErrorData> {
+    let begin = match cursor {
+        None => 0,
+        Some(cursor) => {
+            let number = cursor.strip_prefix("from-").and_then(|n| n.parse().ok());
+            number
+                .filter(|begin| (1..=entries.len()).contains(begin))
+                .ok_or_else(|| ErrorData::invalid_params("the cursor is not known here", None))?
+        }
+    };
+    let end = begin.saturating_add(PAGE);
+    let next = (entries.len() > end).then(|| format!("from-{end}"));
+    let page = entries.into_iter().skip(begin).take(PAGE);
+    let typed = page.filter_map(|entry| {
+        serde_json::from_value(entry)
+            .inspect_err(|error| tracing::warn!("an entry of a list is left out: {error}"))
+            .ok()
+    });
+    Ok((typed.collect(), next))
+}
+
+/// What the sources are asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum ListOf {
+    Resources,
+    Prompts,
+}
+
+/// Asks the sources for their lists.
+pub(super) async fn listed(calls: &Calls, cancel: &CancellationToken, of: ListOf) -> Vec<Lists> {
+    let snapshot = calls.snapshot();
+    let live: LiveOutput = Arc::new(|_, _| {});
+    let with = CallWith {
+        snapshot: &snapshot,
+        cancel,
+        live: &live,
+        around: None,
+        verbatim: true,
+    };
+    let reader = calls.reader(None, &with);
+    match of {
+        ListOf::Resources => reader.resources().await,
+        ListOf::Prompts => reader.prompts().await,
+    }
+}
+
+/// Tells the sources that a client wants to hear of a resource, or does not any more.
+pub(super) async fn tell_sources(calls: &Calls, uri: &str, on: bool) {
+    let snapshot = calls.snapshot();
+    let (live, cancel): (LiveOutput, _) = (Arc::new(|_, _| {}), CancellationToken::new());
+    let with = CallWith {
+        snapshot: &snapshot,
+        cancel: &cancel,
+        live: &live,
+        around: None,
+        verbatim: true,
+    };
+    calls.reader(None, &with).subscribe(uri, on).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn lists(source: &str, prompts: &[&str]) -> Lists {
+        let prompt = |name: &&str| Prompt {
+            name: (*name).to_owned(),
+            description: None,
+            arguments: Vec::new(),
+            meta: Some(json!({ "title": "T" })),
+        };
+        Lists {
+            source: source.to_owned(),
+            prompts: prompts.iter().map(prompt).collect(),
+            ..Lists::default()
+        }
+    }
+
+    #[test]
+    fn a_prompt_that_two_have_gets_its_sources_name() {
+        let served = prompts(&[lists("a", &["x", "both"]), lists("b", &["both"])]);
+        let names: Vec<&str> = served.keys().map(String::as_str).collect();
+        assert_eq!(names, ["a_both", "b_both", "x"]);
+        assert_eq!(
+            (&*served["b_both"].source, &*served["b_both"].own),
+            ("b", "both")
+        );
+        assert_eq!(served["x"].prompt, json!({ "title": "T", "name": "x" }));
+    }
+
+    #[test]
+    fn pages_follow_each_other_and_an_unknown_cursor_is_refused() {
+        let entries: Vec<Value> = (0..2500).map(Value::from).collect();
+        let (first, next) = page::<u64>(entries.clone(), None).unwrap();
+        assert_eq!((first.len(), next.as_deref()), (1000, Some("from-1000")));
+        let (last, next) = page::<u64>(entries.clone(), Some("from-2000")).unwrap();
+        assert_eq!((last.first(), last.len(), next), (Some(&2000), 500, None));
+        for cursor in ["", "from-", "from-9999", "7"] {
+            assert!(page::<u64>(entries.clone(), Some(cursor)).is_err());
+        }
+    }
+
+    #[test]
+    fn further_members_of_a_peers_entry_are_kept() {
+        let entry = Resource {
+            uri: "a://b".to_owned(),
+            name: "b".to_owned(),
+            description: None,
+            media_type: None,
+            meta: Some(json!({ "server": "s", "mcp": { "uri": "a://b", "icons": [] } })),
+        };
+        assert_eq!(
+            resource(&entry),
+            json!({ "uri": "a://b", "icons": [], "name": "b" })
+        );
+    }
+}

@@ -1,0 +1,82 @@
+//! Whether a call may run, as the rules of the session file have it.
+//!
+//! A client decides about calls itself, so a call that no rule fits runs. What a rule asks about the
+//! person at the client is asked, where the client can do that, and else it is denied.
+
+use conjure_core::chat::FunctionCall;
+use conjure_core::context::CallFailureKind;
+use conjure_core::routing::Decision;
+use serde_json::json;
+
+use super::session::Work;
+use conjure_runtime::backend::Snapshot;
+use conjure_runtime::backend::questions::{AskedBy, Client as _, Question, QuestionKind};
+
+/// The most characters of a call's arguments that a question shows.
+const SHOWN: usize = 1000;
+
+/// Why a call may not run.
+pub(super) enum Refusal {
+    /// A rule denies it, or nobody can be asked.
+    Rule(&'static str),
+    /// Whoever was asked did not permit it.
+    Person,
+    /// Asking failed.
+    Question(String),
+}
+
+impl Refusal {
+    /// The same for whoever reads the result.
+    pub(super) fn kind(&self) -> CallFailureKind<'_> {
+        match self {
+            Self::Rule(reason) => CallFailureKind::Denied { reason },
+            Self::Person => CallFailureKind::PersonRefused { reason: "" },
+            Self::Question(reason) => CallFailureKind::NotReady { reason },
+        }
+    }
+}
+
+/// Lets a call run.
+///
+/// # Errors
+/// Why it may not.
+pub(super) async fn of(
+    work: &Work,
+    snapshot: &Snapshot,
+    call: &FunctionCall,
+) -> Result<(), Refusal> {
+    match work.calls.rule_for(snapshot, &call.name, &call.arguments) {
+        None | Some(Decision::Allow) => Ok(()),
+        Some(Decision::Deny) => Err(Refusal::Rule("a rule of the server denies it")),
+        Some(Decision::Ask) => asked(work, call).await,
+    }
+}
+
+async fn asked(work: &Work, call: &FunctionCall) -> Result<(), Refusal> {
+    let arguments: String = call.arguments.to_string().chars().take(SHOWN).collect();
+    let by = AskedBy {
+        plugin: "conjure".to_owned(),
+        call_id: Some(std::sync::Arc::clone(&work.id)),
+    };
+    let question = Question {
+        key: Some("permission".to_owned()),
+        kind: QuestionKind::Elicit,
+        body: json!({ "message": format!("May `{}` run with {arguments}?", call.name) }),
+    };
+    let answer = work.asking.ask(by, vec![question]).await.pop().flatten();
+    match answer {
+        Some(Ok(answer))
+            if answer
+                .get("action")
+                .is_some_and(|action| action == "accept") =>
+        {
+            Ok(())
+        }
+        Some(Ok(_)) => Err(Refusal::Person),
+        Some(Err(fault)) => Err(Refusal::Question(fault.text().to_string())),
+        None => Err(Refusal::Rule(
+            "a rule of the server asks a person about it, and this client cannot ask one; who \
+             runs the server can allow it in the session file",
+        )),
+    }
+}

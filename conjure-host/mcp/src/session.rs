@@ -1,0 +1,313 @@
+//! What one MCP client has: a session of the host's, opened when it is first needed.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use rmcp::model::{ClientCapabilities, ErrorData};
+use serde_json::Value;
+use tokio::sync::{OnceCell, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::asking::{Asking, Can};
+use super::flight::{Done, Flight, Parts, What};
+use super::notes::{Wants, listener};
+use super::options::McpOptions;
+use super::suspended::Suspended;
+use super::tools::Tools;
+use conjure_config::SessionSpec;
+use conjure_runtime::Host;
+use conjure_runtime::backend::questions::Client;
+use conjure_runtime::backend::surroundings::Surroundings;
+use conjure_runtime::backend::{LiveOutput, Snapshot};
+use conjure_runtime::session::{CallWith, Calls, SessionError};
+
+/// How long after the opening of a session servers behind may take to say what they have.
+const SETTLING: Duration = Duration::from_secs(5);
+
+/// What all clients share.
+pub(super) struct Common {
+    pub(super) host: Host,
+    pub(super) spec: SessionSpec,
+    pub(super) options: McpOptions,
+    /// Cancelled when the server ends.
+    pub(super) closing: CancellationToken,
+    /// Sessions that are ending.
+    pub(super) ending: TaskTracker,
+}
+
+/// One client's session.
+pub(super) struct ClientSession {
+    pub(super) common: Arc<Common>,
+    calls: OnceCell<Arc<Calls>>,
+    opened: watch::Sender<bool>,
+    opened_at: OnceLock<Instant>,
+    asking: Arc<Asking>,
+    pub(super) suspended: Arc<Suspended>,
+    lanes: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    tools: Mutex<Option<Arc<Tools>>>,
+    /// Level of messages that a client of the old era asked for, and the resources that it
+    /// subscribed to.
+    level: Mutex<Option<usize>>,
+    subscribed: Arc<Mutex<BTreeSet<String>>>,
+    used: Mutex<Instant>,
+    /// Streams that wait for changes.
+    listeners: AtomicU64,
+    number: AtomicU64,
+}
+
+/// What is needed to start work.
+pub(super) struct Start<'a> {
+    pub(super) what: What,
+    pub(super) capabilities: Option<&'a ClientCapabilities>,
+    /// Answers that came with the request.
+    pub(super) ready: BTreeMap<String, Value>,
+    /// Calls in one lane wait for each other.
+    pub(super) lane: Option<&'a str>,
+}
+
+/// What the work of a request has.
+pub(super) struct Work {
+    pub(super) calls: Arc<Calls>,
+    pub(super) id: Arc<str>,
+    pub(super) asking: Arc<Asking>,
+    pub(super) cancel: CancellationToken,
+    pub(super) live: LiveOutput,
+    /// What its requests say about the session, where its client declares something else than the
+    /// session's did.
+    around: Option<Surroundings>,
+}
+
+impl Work {
+    /// How its calls and questions are made.
+    pub(super) fn with<'a>(&'a self, snapshot: &'a Snapshot) -> CallWith<'a> {
+        CallWith {
+            snapshot,
+            cancel: &self.cancel,
+            live: &self.live,
+            around: self.around.as_ref(),
+            verbatim: true,
+        }
+    }
+}
+
+impl ClientSession {
+    pub(super) fn new(common: Arc<Common>) -> Arc<Self> {
+        Arc::new(Self {
+            common,
+            calls: OnceCell::new(),
+            opened: watch::Sender::new(false),
+            opened_at: OnceLock::new(),
+            asking: Arc::default(),
+            suspended: Arc::default(),
+            lanes: Mutex::default(),
+            tools: Mutex::default(),
+            level: Mutex::default(),
+            subscribed: Arc::default(),
+            used: Mutex::new(Instant::now()),
+            listeners: AtomicU64::new(0),
+            number: AtomicU64::new(0),
+        })
+    }
+
+    /// Notes what the client declares, for what is opened then; only the first time counts.
+    pub(super) fn declared(&self, can: impl FnOnce() -> Can) {
+        self.asking.declared(can);
+    }
+
+    /// The host's session, opened at the first use.
+    pub(super) async fn calls(&self) -> Result<&Arc<Calls>, ErrorData> {
+        *lock(&self.used) = Instant::now();
+        match self.calls.get() {
+            Some(calls) if *self.opened.borrow() => Ok(calls),
+            // In a box of its own: it is large and needed once, and every request has a place for
+            // it, which the SDK moves several times.
+            _ => Box::pin(self.open()).await,
+        }
+    }
+
+    async fn open(&self) -> Result<&Arc<Calls>, ErrorData> {
+        let calls = self.calls.get_or_try_init(|| async {
+            let client: Arc<dyn Client> = Arc::clone(&self.asking) as _;
+            let opened = self.common.host.calls_for(self.common.spec.clone(), client);
+            opened.await.map(Arc::new)
+        });
+        let calls = calls.await.map_err(|error: SessionError| {
+            let text = format!("the session could not be opened: {error}");
+            tracing::error!("{text}");
+            ErrorData::internal_error(text, None)
+        })?;
+        self.opened_at.get_or_init(Instant::now);
+        self.opened
+            .send_if_modified(|opened| !std::mem::replace(opened, true));
+        Ok(calls)
+    }
+
+    /// How much longer servers behind may take to say what they have.
+    pub(super) fn settling(&self) -> Duration {
+        let since = self.opened_at.get().map_or(SETTLING, Instant::elapsed);
+        SETTLING.saturating_sub(since)
+    }
+
+    /// The host's session if it is open.
+    pub(super) fn open_calls(&self) -> Option<&Arc<Calls>> {
+        self.calls.get()
+    }
+
+    /// Tells when the session is open.
+    pub(super) fn opened(&self) -> watch::Receiver<bool> {
+        self.opened.subscribe()
+    }
+
+    /// The tools of now.
+    pub(super) async fn tools(&self) -> Result<Arc<Tools>, ErrorData> {
+        Ok(self.tools_of(self.calls().await?))
+    }
+
+    /// The tools as they were served last; nothing before the first time.
+    pub(super) fn known_tools(&self) -> Option<Arc<Tools>> {
+        Some(self.tools_of(self.calls.get()?))
+    }
+
+    fn tools_of(&self, calls: &Calls) -> Arc<Tools> {
+        let snapshot = calls.snapshot();
+        let mut known = lock(&self.tools);
+        if let Some(tools) = &*known
+            && Arc::ptr_eq(&tools.snapshot, &snapshot)
+        {
+            return Arc::clone(tools);
+        }
+        let tools = Arc::new(Tools::of(calls, snapshot, self.common.options.meta_tools));
+        *known = Some(Arc::clone(&tools));
+        tools
+    }
+
+    /// Starts work.
+    ///
+    /// # Errors
+    /// When the client has too many requests under way.
+    pub(super) async fn start<F>(
+        &self,
+        start: Start<'_>,
+        work: impl FnOnce(Work) -> F,
+    ) -> Result<Flight, ErrorData>
+    where
+        F: Future<Output = Done> + Send + 'static,
+    {
+        let most = self.common.options.max_calls;
+        if self.asking.len() >= most {
+            let text = format!("{most} calls are under way already; wait for one, or cancel it");
+            return Err(ErrorData::internal_error(text, None));
+        }
+        let calls = Arc::clone(self.calls().await?);
+        let number = self.number.fetch_add(1, Ordering::Relaxed) + 1;
+        let id: Arc<str> = Arc::from(format!("mcp-{number}"));
+        let (live, notes) = listener(&calls);
+        let cancel = CancellationToken::new();
+        let can = Can::of(start.capabilities);
+        let (call, rounds) = self.asking.begin(&id, can, start.ready);
+        let lane = start.lane.map(|lane| self.lane(lane));
+        let work = work(Work {
+            around: calls.around_for(can.served()),
+            calls,
+            id: Arc::clone(&id),
+            asking: Arc::clone(&self.asking),
+            cancel: cancel.clone(),
+            live,
+        });
+        let waiting = cancel.clone();
+        let work = Box::pin(async move {
+            let _turn = match lane {
+                Some(lane) => tokio::select! {
+                    turn = lane.lock_owned() => Some(turn),
+                    // Nobody reads what comes of it.
+                    () = waiting.cancelled() => return Done::Call(Err("cancelled".to_owned())),
+                },
+                None => None,
+            };
+            work.await
+        });
+        Ok(Flight::new(Parts {
+            id,
+            what: start.what,
+            work,
+            notes,
+            rounds,
+            asking: Arc::clone(&self.asking),
+            call,
+            cancel,
+        }))
+    }
+
+    fn lane(&self, name: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut lanes = lock(&self.lanes);
+        lanes.retain(|known, lane| known == name || Arc::strong_count(lane) > 1);
+        Arc::clone(lanes.entry(name.to_owned()).or_default())
+    }
+
+    /// A client of the old era wants messages from this level on.
+    pub(super) fn set_level(&self, rank: usize) {
+        *lock(&self.level) = Some(rank);
+    }
+
+    /// The messages that a client of the old era gets.
+    pub(super) fn wants(&self) -> Wants {
+        match *lock(&self.level) {
+            Some(rank) => Wants::From(rank),
+            None => Wants::Said,
+        }
+    }
+
+    /// The resources that a client of the old era subscribed to.
+    pub(super) fn subscribed(&self) -> &Arc<Mutex<BTreeSet<String>>> {
+        &self.subscribed
+    }
+
+    /// Counts a stream that waits for changes, for as long as the guard lives.
+    pub(super) fn listening(self: &Arc<Self>) -> Listening {
+        self.listeners.fetch_add(1, Ordering::Relaxed);
+        Listening(Arc::clone(self))
+    }
+
+    /// How long nobody has used it; nothing while somebody does.
+    pub(super) fn idle(&self) -> Option<Duration> {
+        let busy = self.asking.len() > 0 || self.listeners.load(Ordering::Relaxed) > 0;
+        (!busy).then(|| lock(&self.used).elapsed())
+    }
+
+    /// Ends what it started.
+    pub(super) async fn close(&self) {
+        if let Some(calls) = self.calls.get() {
+            calls.end().await;
+        }
+    }
+}
+
+impl Drop for ClientSession {
+    /// A session that nobody holds any more is ended, and the server waits for that at its own
+    /// end.
+    fn drop(&mut self) {
+        if let Some(calls) = self.calls.take()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            let ending = async move { calls.end().await };
+            self.common.ending.spawn_on(ending, &runtime);
+        }
+    }
+}
+
+/// Somebody who waits for changes.
+pub(super) struct Listening(Arc<ClientSession>);
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.0.listeners.fetch_sub(1, Ordering::Relaxed);
+        *lock(&self.0.used) = Instant::now();
+    }
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,205 @@
+//! What a server behind the host answered, for the client to get word for word.
+//!
+//! A plugin that is an MCP client keeps the answer beside what it makes of it: in `meta`, or, when
+//! it is large, in a file of the exchange directory. What a model would read of the same answer is
+//! another thing, and is not made here.
+
+use std::path::Path;
+
+use rmcp::model::{ErrorCode, ErrorData};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+use super::results;
+use super::whole::WHOLE;
+use conjure_runtime::artifacts::Artifacts;
+
+/// The most bytes of an answer.
+const MOST: u64 = 64 * 1024 * 1024;
+
+/// An answer.
+#[derive(Debug, PartialEq)]
+pub(super) enum Answer {
+    Result(Value),
+    Error(ErrorData),
+}
+
+/// Which request an answer is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Call,
+    Read,
+    Prompt,
+}
+
+/// The answer in the data beside a plugin's own, if there is one that can be read.
+pub(super) fn answer(meta: Option<&Map<String, Value>>, files: &Artifacts) -> Option<Answer> {
+    let meta = meta?;
+    if let Some(error) = meta.get("mcp_error") {
+        return Some(Answer::Error(error_of(error)?));
+    }
+    if let Some(path) = meta.get("mcp_result_file").and_then(Value::as_str) {
+        return in_file(Path::new(path), files)
+            .inspect_err(|why| tracing::warn!("an answer in the file {path} is lost: {why}"))
+            .map(Answer::Result)
+            .ok();
+    }
+    meta.get("mcp_result").cloned().map(Answer::Result)
+}
+
+fn error_of(error: &Value) -> Option<ErrorData> {
+    let code = i32::try_from(error.get("code")?.as_i64()?).ok()?;
+    let message = error.get("message").and_then(Value::as_str);
+    Some(ErrorData::new(
+        ErrorCode(code),
+        message.unwrap_or_default().to_owned(),
+        error.get("data").cloned(),
+    ))
+}
+
+/// Reads a large answer, which is nobody's any more then.
+fn in_file(path: &Path, files: &Artifacts) -> Result<Value, String> {
+    let found = path.symlink_metadata().map_err(|error| error.to_string())?;
+    if !found.is_file() || !files.contains(path) {
+        return Err("it is no file of the session".to_owned());
+    }
+    if found.len() > MOST {
+        return Err(format!("it has more than {MOST} bytes"));
+    }
+    let bytes = conjure_config::fs::read(path).map_err(|error| error.to_string())?;
+    conjure_config::fs::remove_file(path);
+    serde_json::from_slice(&bytes).map_err(|error| error.to_string())
+}
+
+/// The answer as a value of the SDK's, which has no place for what it does not know: it travels
+/// in there as a whole and takes the place of its rest where it goes out.
+///
+/// # Errors
+/// The server's, word for word.
+pub(super) fn packed<T: DeserializeOwned>(
+    answer: Answer,
+    kind: Kind,
+    modern: bool,
+) -> Result<T, ErrorData> {
+    let mut whole = match answer {
+        Answer::Result(whole) => whole,
+        Answer::Error(error) => return Err(error),
+    };
+    if let Some(fields) = whole.as_object_mut() {
+        between_eras(fields, kind, modern);
+    }
+    let content = match kind {
+        Kind::Call => "content",
+        Kind::Read => "contents",
+        Kind::Prompt => "messages",
+    };
+    let packed = json!({ content: [], "_meta": { WHOLE: whole } });
+    results::typed(packed)
+        .ok_or_else(|| ErrorData::internal_error("an answer cannot be packed; this is a bug", None))
+}
+
+/// What each era demands of a result beside what a server of the other one says.
+fn between_eras(result: &mut Map<String, Value>, kind: Kind, modern: bool) {
+    if modern {
+        let complete = || "complete".into();
+        result
+            .entry("resultType".to_owned())
+            .or_insert_with(complete);
+        if kind == Kind::Read {
+            result.entry("ttlMs".to_owned()).or_insert(0.into());
+            let scope = result.entry("cacheScope".to_owned());
+            scope.or_insert("private".into());
+        }
+        return;
+    }
+    let is_newer = result.shift_remove("resultType").is_some();
+    // Clients of the older era refuse a result over it.
+    let structured = result.get("structuredContent");
+    if is_newer && structured.is_some_and(|value| !value.is_object() && !value.is_null()) {
+        result.shift_remove("structuredContent");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rmcp::model::{CallToolResult, GetPromptResult, ReadResourceResult};
+
+    use super::*;
+
+    fn files(dir: &Path) -> Artifacts {
+        Artifacts::new(vec![dir.to_owned()], dir.join("cache"))
+    }
+
+    fn in_meta(meta: &Value, dir: &Path) -> Option<Answer> {
+        answer(meta.as_object(), &files(dir))
+    }
+
+    #[test]
+    fn an_answer_is_read_from_where_the_plugin_kept_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().canonicalize().unwrap();
+        let whole = json!({ "content": [], "vendor": 1 });
+        let result = Some(Answer::Result(whole.clone()));
+        assert_eq!(in_meta(&json!({ "mcp_result": whole }), &dir), result);
+        let path = dir.join("large");
+        std::fs::write(&path, whole.to_string()).unwrap();
+        assert_eq!(in_meta(&json!({ "mcp_result_file": path }), &dir), result);
+        assert!(!path.exists(), "nobody needs it any more");
+        let error = json!({ "code": -32602, "message": "no", "data": { "k": 1 } });
+        let expected = ErrorData::new(ErrorCode(-32602), "no", Some(json!({ "k": 1 })));
+        assert_eq!(
+            in_meta(&json!({ "mcp_error": error }), &dir),
+            Some(Answer::Error(expected))
+        );
+        assert_eq!(in_meta(&json!({ "other": 1 }), &dir), None);
+    }
+
+    #[test]
+    fn a_file_elsewhere_is_not_read() {
+        let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let path = other.path().canonicalize().unwrap().join("f");
+        std::fs::write(&path, "{}").unwrap();
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        for path in [&path, &link] {
+            let meta = json!({ "mcp_result_file": path });
+            assert_eq!(in_meta(&meta, dir.path()), None, "{}", path.display());
+        }
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn each_kind_of_result_has_a_place_for_the_whole() {
+        fn whole<T: DeserializeOwned + serde::Serialize>(kind: Kind) -> Value {
+            let answer = Answer::Result(json!({ "odd": [1.0, 1], "content": "none" }));
+            let packed: T = packed(answer, kind, false).unwrap();
+            serde_json::to_value(packed).unwrap()["_meta"][WHOLE].clone()
+        }
+        let expected = json!({ "odd": [1.0, 1], "content": "none" }).to_string();
+        assert_eq!(whole::<CallToolResult>(Kind::Call).to_string(), expected);
+        assert_eq!(
+            whole::<ReadResourceResult>(Kind::Read).to_string(),
+            expected
+        );
+        assert_eq!(whole::<GetPromptResult>(Kind::Prompt).to_string(), expected);
+    }
+
+    #[test]
+    fn between_the_eras_only_what_an_era_demands_is_another() {
+        let changed = |result: Value, kind, modern| {
+            let mut fields = result.as_object().unwrap().clone();
+            between_eras(&mut fields, kind, modern);
+            Value::Object(fields)
+        };
+        assert_eq!(
+            changed(json!({ "contents": [] }), Kind::Read, true),
+            json!({ "contents": [], "resultType": "complete", "ttlMs": 0, "cacheScope": "private" })
+        );
+        let cached = json!({ "resultType": "complete", "ttlMs": 5, "cacheScope": "public" });
+        assert_eq!(changed(cached.clone(), Kind::Read, true), cached);
+        let list = json!({ "resultType": "complete", "structuredContent": [1] });
+        assert_eq!(changed(list, Kind::Call, false), json!({}));
+        let odd = json!({ "structuredContent": [1], "content": [] });
+        assert_eq!(changed(odd.clone(), Kind::Call, false), odd);
+    }
+}

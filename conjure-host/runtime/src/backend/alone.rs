@@ -1,0 +1,135 @@
+//! One backend on its own: what it says of itself and what is done to it, outside any session
+//! with a model.
+//!
+//! For whoever looks after a backend. It has the directories and the services of a session, its
+//! calls are not routed, and no policy is asked.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_skill_sdk::protocol::{
+    BackendCall, CatalogReply, CatalogRequest, Empty, Open, ToolResult, op,
+};
+use serde_json::{Value, json};
+
+use super::lease::ask;
+use super::services::Asker;
+use super::toolbox::{ToolboxError, names};
+use crate::Host;
+use crate::session::{Place, SessionError};
+use conjure_config::{BackendSpec, SessionSpec};
+use conjure_plugins::{CallFailure, Instance};
+use conjure_store::ThreadId;
+
+/// Time for it to end what it started.
+const CLOSING: Duration = Duration::from_secs(15);
+
+/// A backend that is open on its own.
+pub struct Alone {
+    place: Place,
+    instance: Arc<Instance>,
+}
+
+impl Host {
+    /// Opens a backend on its own; `working_dir` is where it works.
+    ///
+    /// # Errors
+    /// [`SessionError`] when no backend plugin has the kind, or it cannot be opened.
+    pub async fn alone(
+        &self,
+        backend: &BackendSpec,
+        working_dir: Option<PathBuf>,
+    ) -> Result<Alone, SessionError> {
+        let asker = Arc::clone(&self.shared.asker);
+        self.alone_asking(backend, working_dir, asker).await
+    }
+
+    /// The same where this one answers what the backend asks the person.
+    ///
+    /// # Errors
+    /// As [`Host::alone`].
+    pub async fn alone_asking(
+        &self,
+        backend: &BackendSpec,
+        working_dir: Option<PathBuf>,
+        asker: Arc<dyn Asker>,
+    ) -> Result<Alone, SessionError> {
+        let shared = &self.shared;
+        let not_ready = |reason: String| ToolboxError::NotReady {
+            backend: backend.instance().to_owned(),
+            reason,
+        };
+        let Some(plugin) = shared.newest(&backend.kind, &["backend"]) else {
+            return Err(ToolboxError::NoPlugin {
+                backend: backend.instance().to_owned(),
+                kind: backend.kind.clone(),
+                loaded: names(&shared.plugins("backend")),
+            }
+            .into());
+        };
+        let spec = SessionSpec {
+            working_dir,
+            ..SessionSpec::default()
+        };
+        let mut place = Place::make(shared, &spec, &ThreadId::fresh(), None, None)?;
+        place.answered_by(asker);
+        let config = backend.config.clone().unwrap_or(Value::Null);
+        let instance = shared.instance(&plugin, backend.instance(), config);
+        let instance = instance.await.map_err(not_ready)?;
+        let open = Open {
+            options: backend.config.clone().unwrap_or_else(|| json!({})),
+            ..Open::default()
+        };
+        let opened = ask(&instance, &place.around, op::BACKEND_OPEN, open).await;
+        let _: Empty = opened.map_err(|error| not_ready(error.to_string()))?;
+        Ok(Alone { place, instance })
+    }
+}
+
+impl Alone {
+    /// What it offers, and in `meta` what it says of itself.
+    ///
+    /// # Errors
+    /// [`CallFailure`].
+    pub async fn catalog(&self) -> Result<CatalogReply, CallFailure> {
+        let request = CatalogRequest::default();
+        ask(
+            &self.instance,
+            &self.place.around,
+            op::BACKEND_CATALOG,
+            request,
+        )
+        .await
+    }
+
+    /// One call, as the backend knows its name. Without a skill it is a call of the backend's
+    /// own, if it has such.
+    ///
+    /// # Errors
+    /// [`CallFailure`]. A call that fails may also be a result that says so.
+    pub async fn call(&self, call: BackendCall) -> Result<ToolResult, CallFailure> {
+        ask(&self.instance, &self.place.around, op::BACKEND_CALL, call).await
+    }
+
+    /// Ends what it started.
+    pub async fn close(self) {
+        let closing = ask(
+            &self.instance,
+            &self.place.around,
+            op::BACKEND_CLOSE,
+            Empty {},
+        );
+        let closed = tokio::time::timeout(CLOSING, closing).await;
+        let _: Result<Result<Empty, CallFailure>, _> = closed;
+    }
+}
+
+impl fmt::Debug for Alone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Alone")
+            .field("plugin", self.instance.plugin().id())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,37 @@
+//! The backends of a session: what they offer, and how a call reaches the one that runs it.
+//!
+//! A [`Toolbox`] holds a session's backends and makes a [`Snapshot`] of them: a routing table and
+//! behind each public name the instance that runs it. A snapshot never changes; a hot-added skill
+//! makes a new one.
+
+mod alone;
+mod brought;
+mod catalogs;
+pub(crate) mod contributors;
+mod executing;
+mod handed;
+pub(crate) mod lease;
+mod offers;
+mod plain_words;
+pub mod questions;
+pub mod readers;
+mod report;
+pub mod results;
+pub(crate) mod run;
+pub(crate) mod sampling;
+pub(crate) mod services;
+mod skills_prompt;
+mod snapshot;
+pub(crate) mod sources;
+pub mod surroundings;
+mod toolbox;
+mod underway;
+pub(crate) mod watching;
+mod working_dirs;
+
+pub use alone::Alone;
+pub use report::CallReport;
+pub use run::LiveOutput;
+pub use services::{Asker, Nobody};
+pub use snapshot::Snapshot;
+pub use toolbox::{BackendStatus, Toolbox, ToolboxError};

@@ -1,0 +1,75 @@
+//! What came of a call.
+
+use std::time::Duration;
+
+use conjure_core::chat::{FunctionCall, FunctionCallOutput};
+use conjure_core::context::{CallFailure, CallFailureKind};
+use conjure_core::log::CallEnd;
+use conjure_skill_sdk::protocol::{Spent, ToolResult};
+use serde_json::Value;
+
+use crate::artifacts::Artifact;
+
+/// What came of a call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CallReport {
+    /// What the model reads.
+    pub output: FunctionCallOutput,
+    /// How it ended.
+    pub end: CallEnd,
+    /// From start to result.
+    pub duration: Duration,
+    /// Files that it made.
+    pub files: Vec<Artifact>,
+    /// Files that were found while it ran, and that it cannot be said to have made.
+    pub beside: Vec<Artifact>,
+    /// Data for programs: the structured result, if there is one.
+    pub structured: Option<Value>,
+    /// What its backend wants to find again when the thread goes on: the instance and the state.
+    pub state: Option<(String, Value)>,
+    /// What it paid for at models of its own: the backend instance, and tokens.
+    pub spent: Vec<(String, Spent)>,
+    /// What the plugin said, word for word, where somebody wanted it so.
+    pub said: Option<Box<ToolResult>>,
+}
+
+impl CallReport {
+    /// The report of a call whose own code in the host broke.
+    pub(crate) fn broken(call: &FunctionCall, backend: Option<&str>) -> Self {
+        let kind = CallFailureKind::HostBroke;
+        Self::failed(call, backend, kind, CallEnd::Indeterminate)
+    }
+
+    /// The report of a call that was not begun.
+    pub fn not_run(call: &FunctionCall, backend: Option<&str>, kind: CallFailureKind<'_>) -> Self {
+        Self::failed(call, backend, kind, CallEnd::Refused)
+    }
+
+    fn failed(
+        call: &FunctionCall,
+        backend: Option<&str>,
+        kind: CallFailureKind<'_>,
+        end: CallEnd,
+    ) -> Self {
+        let failure = CallFailure {
+            tool: &call.name,
+            backend,
+            kind,
+        };
+        Self::without_answer(call, failure.to_string(), end)
+    }
+
+    pub(super) fn without_answer(call: &FunctionCall, text: String, end: CallEnd) -> Self {
+        Self {
+            output: FunctionCallOutput::text(&call.call_id, text, true),
+            end,
+            duration: Duration::ZERO,
+            files: Vec::new(),
+            beside: Vec::new(),
+            structured: None,
+            state: None,
+            spent: Vec::new(),
+            said: None,
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! From what a plugin gives back to what a call's output is in canonical chat.
+//!
+//! Files become artifacts, texts that are too long become artifacts with both ends shown, and
+//! everything that a plugin got wrong is said without losing the rest.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use conjure_core::chat::OutputPart;
+use conjure_core::context::{cut, file_line};
+use conjure_skill_sdk::protocol::{FileRef, Part, ToolResult};
+use serde_json::{Map, Value};
+
+use crate::artifacts::{Artifact, Artifacts, CallWindow, Fetch, FileError, Found};
+
+/// What is shown of a text at the least, however much came before it.
+const LEAST_SHOWN: usize = 256;
+/// The most refusals that the model is told one by one.
+const TOLD_REFUSALS: usize = 5;
+/// The most parts of a result; what is beyond is counted. A text and the file of it behind it, as a
+/// text resource of an MCP server comes, are one.
+const MOST_PARTS: usize = 200;
+
+/// Whether the data beside a result holds what an MCP server answered, word for word, for a
+/// program on the other side of the session: as it is, in a file, or as an error.
+pub fn has_answer(meta: &Map<String, Value>) -> bool {
+    let names = ["mcp_result", "mcp_result_file", "mcp_error"];
+    names.iter().any(|name| meta.contains_key(*name))
+}
+
+/// Collects the output of one call.
+pub(crate) struct Output<'a> {
+    pub(crate) artifacts: &'a Artifacts,
+    pub(crate) backend: &'a str,
+    pub(crate) fetch: Option<Fetch>,
+    /// The call, among those that may write at the same time; nothing where it looks for no files.
+    pub(crate) window: Option<CallWindow<'a>>,
+    /// Whether the files that the call tells of while it runs were only found beside it.
+    pub(crate) finds_files: bool,
+    pub(crate) working_dir: &'a Path,
+    pub(crate) most_bytes: usize,
+    /// Bytes of text that the model reads so far.
+    pub(crate) used: usize,
+    /// Files that were refused.
+    pub(crate) refused: usize,
+    pub(crate) parts: Vec<OutputPart>,
+    pub(crate) files: Vec<Artifact>,
+    /// Files that were found meanwhile and that it cannot be said to have made.
+    pub(crate) beside: Vec<Artifact>,
+    /// Whether what a plugin says is kept word for word too.
+    pub(crate) verbatim: bool,
+    pub(crate) said: Option<Box<ToolResult>>,
+}
+
+impl Output<'_> {
+    /// Takes a tool result in; what of it is for programs comes back.
+    pub(crate) fn tool_result(&mut self, result: ToolResult) -> Option<Value> {
+        if self.verbatim {
+            let is_whole = result.meta.as_ref().is_some_and(has_answer);
+            self.said = Some(Box::new(result.clone()));
+            // Nobody reads anything else of it.
+            if is_whole {
+                return result.structured;
+            }
+        }
+        self.parts
+            .reserve_exact(result.content.len().min(MOST_PARTS));
+        let (mut parts, mut behind_text) = (0, false);
+        for part in result.content {
+            let is_of_text = behind_text && matches!(part, Part::File { .. });
+            behind_text = matches!(part, Part::Text { .. });
+            parts += usize::from(!is_of_text);
+            if parts > MOST_PARTS {
+                continue;
+            }
+            match part {
+                Part::Text { text } => self.owned(text),
+                Part::Image { media_type, data } => self.image(&media_type, &data),
+                Part::File { file } => self.spilled_or_file(&file),
+                Part::Raw { value, .. } | Part::Other(value) => self.text(&value.to_string()),
+            }
+        }
+        if parts > MOST_PARTS {
+            self.text(&format!("[{} more parts left out]", parts - MOST_PARTS));
+        }
+        if self.parts.is_empty()
+            && let Some(structured) = &result.structured
+        {
+            self.text(&structured.to_string());
+        }
+        for file in result.files {
+            self.file(&file);
+        }
+        result.structured
+    }
+
+    /// Takes a text in, cut when it is too long.
+    pub(crate) fn text(&mut self, text: &str) {
+        self.owned(text.to_owned());
+    }
+
+    /// Takes a line of the host's about the call in, whole, however much came before it.
+    pub(crate) fn note(&mut self, text: String) {
+        self.parts.push(OutputPart::Text { text });
+    }
+
+    fn owned(&mut self, text: String) {
+        if text.is_empty() {
+            return;
+        }
+        let room = self.most_bytes.saturating_sub(self.used).max(LEAST_SHOWN);
+        let shown = if text.len() > room {
+            match self.artifacts.spill(self.backend, "output.txt", &text) {
+                Ok(artifact) => {
+                    let shown = cut(&text, room, Some(&artifact.reference()));
+                    self.files.push(artifact);
+                    shown
+                }
+                Err(_) => cut(&text, room, None),
+            }
+        } else {
+            None
+        };
+        let text = shown.unwrap_or(text);
+        self.used += text.len();
+        self.parts.push(OutputPart::Text { text });
+    }
+
+    /// Takes a file in that a call made, and tells the model about it.
+    pub(crate) fn file(&mut self, file: &FileRef) {
+        if let Some(artifact) = self.keep(file) {
+            self.tell(&artifact);
+        }
+    }
+
+    fn tell(&mut self, artifact: &Artifact) {
+        let place = artifact.path.as_deref().map(|path| {
+            path.strip_prefix(self.working_dir)
+                .unwrap_or(path)
+                .display()
+                .to_string()
+        });
+        let line = file_line(&artifact.reference(), place.as_deref());
+        self.parts.push(OutputPart::Text { text: line });
+        self.parts.push(OutputPart::File {
+            artifact: artifact.reference(),
+        });
+    }
+
+    /// Takes a file in that was found beside a command, and tells the model about it where this
+    /// call made it.
+    pub(crate) fn found(&mut self, file: &FileRef) {
+        if let Some(artifact) = self.keep_found(file) {
+            self.tell(&artifact);
+        }
+    }
+
+    /// Takes files in that a call told of while it ran; the model hears how many there are.
+    pub(crate) fn more_files(&mut self, files: &[FileRef]) {
+        let mut kept = 0;
+        for file in files {
+            let taken = match self.finds_files {
+                true => self.keep_found(file),
+                false => self.keep(file),
+            };
+            kept += usize::from(taken.is_some());
+        }
+        if kept > 0 {
+            self.parts.push(OutputPart::Text {
+                text: format!("[file] and {kept} more files in the working directory"),
+            });
+        }
+    }
+
+    /// Registers a file without a word to the model.
+    pub(crate) fn keep(&mut self, file: &FileRef) -> Option<Artifact> {
+        if self.artifacts.is_hosts_own(file) {
+            return None;
+        }
+        let fetch = self.fetch.clone();
+        let registered = self.artifacts.register(self.backend, file, fetch);
+        self.listed(registered.map(Some))
+    }
+
+    fn keep_found(&mut self, file: &FileRef) -> Option<Artifact> {
+        if self.artifacts.is_hosts_own(file) {
+            return None;
+        }
+        let (artifacts, fetch) = (self.artifacts, self.fetch.clone());
+        let found = artifacts.register_found(self.window.as_ref(), self.backend, file, fetch);
+        let found = found.map(|found| match found {
+            Found::Own(artifact) => Some(artifact),
+            Found::Beside(artifact) => {
+                self.beside.push(artifact);
+                None
+            }
+            Found::Nothing => None,
+        });
+        self.listed(found)
+    }
+
+    /// Puts a file to those of the call.
+    fn listed(&mut self, registered: Result<Option<Artifact>, FileError>) -> Option<Artifact> {
+        match registered {
+            Ok(artifact) => {
+                let artifact = artifact?;
+                if !self.files.iter().any(|known| known.id == artifact.id) {
+                    self.files.push(artifact.clone());
+                }
+                Some(artifact)
+            }
+            Err(error) => {
+                self.refused += 1;
+                match self.refused {
+                    1..=TOLD_REFUSALS => self.text(&format!("[file refused] {error}")),
+                    number if number == TOLD_REFUSALS + 1 => {
+                        self.text("[file refused] more files, which are not told one by one");
+                    }
+                    _ => {}
+                }
+                None
+            }
+        }
+    }
+
+    /// A text that crossed as a file is a text again; any other file is a file.
+    fn spilled_or_file(&mut self, file: &FileRef) {
+        let is_text = file.media_type.as_deref() == Some("text/plain") && file.id.is_none();
+        let text = file.path.as_deref().filter(|_| is_text).and_then(|path| {
+            let allowed = self.artifacts.contains(Path::new(path));
+            let small = conjure_config::fs::size(path).is_ok_and(|size| size <= 16 * 1024 * 1024);
+            (allowed && small)
+                .then(|| conjure_config::fs::read(path).ok())
+                .flatten()
+        });
+        match text {
+            Some(bytes) => self.text(&String::from_utf8_lossy(&bytes)),
+            None => self.file(file),
+        }
+    }
+
+    fn image(&mut self, media_type: &str, data: &str) {
+        let kept = base64::engine::general_purpose::STANDARD
+            .decode(data)
+            .map_err(|error| error.to_string())
+            .and_then(|bytes| {
+                let extension = media_type.rsplit('/').next().unwrap_or("bin");
+                self.artifacts
+                    .keep_bytes(
+                        self.backend,
+                        &format!("image.{extension}"),
+                        media_type,
+                        &bytes,
+                    )
+                    .map_err(|error| error.to_string())
+            });
+        match kept {
+            Ok(artifact) => {
+                self.parts.push(OutputPart::Image {
+                    artifact: artifact.reference(),
+                });
+                self.files.push(artifact);
+            }
+            Err(reason) => {
+                self.parts.push(OutputPart::Text {
+                    text: format!("[image refused] {reason}"),
+                });
+            }
+        }
+    }
+}
+
+/// A way to fetch the files of a backend, if it has one.
+pub(crate) fn fetch_with(
+    lease: &Arc<super::lease::BackendLease>,
+    around: &super::surroundings::Surroundings,
+) -> Option<Fetch> {
+    use conjure_skill_sdk::protocol::{FilesGet, op};
+    use futures_util::FutureExt as _;
+
+    if !lease.plugin.manifest().has("files.get/1") {
+        return None;
+    }
+    let instance = Arc::clone(&lease.instance);
+    let around = around.clone();
+    Some(Arc::new(move |id, to| {
+        let instance = Arc::clone(&instance);
+        let around = around.clone();
+        async move {
+            // The exchange directory is where both sides may write.
+            let crossing = around
+                .exchange_dir
+                .join(format!("get-{}", uuid::Uuid::now_v7()));
+            let request = FilesGet {
+                id,
+                to: crossing.display().to_string(),
+            };
+            super::lease::ask::<_, FileRef>(&instance, &around, op::FILES_GET, request)
+                .await
+                .map_err(|error| error.to_string())?;
+            let written = crossing
+                .symlink_metadata()
+                .is_ok_and(|found| found.is_file());
+            if !written {
+                return Err("the backend wrote no file".to_owned());
+            }
+            conjure_config::fs::move_file(&crossing, &to).map_err(|error| error.to_string())
+        }
+        .boxed()
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_and_its_file_are_one_part_and_what_is_too_much_is_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let artifacts = Artifacts::new(vec![dir.path().to_owned()], dir.path().join("cache"));
+        let resources = |count: usize| {
+            let pairs = (0..count).flat_map(|number| {
+                let path = dir.path().join(format!("{number}.txt"));
+                std::fs::write(&path, number.to_string()).unwrap();
+                let text = format!("[resource x://{number}]");
+                let file = FileRef::at(path.display().to_string());
+                [Part::Text { text }, Part::File { file }]
+            });
+            ToolResult {
+                content: pairs.collect(),
+                ..ToolResult::default()
+            }
+        };
+        for (count, left_out) in [(MOST_PARTS, None), (MOST_PARTS + 3, Some("[3 more parts"))] {
+            let mut output = Output {
+                artifacts: &artifacts,
+                backend: "mcp",
+                fetch: None,
+                window: None,
+                finds_files: false,
+                working_dir: dir.path(),
+                most_bytes: 1 << 20,
+                used: 0,
+                refused: 0,
+                parts: Vec::new(),
+                files: Vec::new(),
+                beside: Vec::new(),
+                verbatim: false,
+                said: None,
+            };
+            output.tool_result(resources(count));
+            assert_eq!(output.files.len(), MOST_PARTS);
+            let last = output.parts.last().unwrap();
+            let told =
+                matches!(last, OutputPart::Text { text } if text.starts_with("[3 more parts"));
+            assert_eq!(told, left_out.is_some(), "{last:?}");
+        }
+    }
+}

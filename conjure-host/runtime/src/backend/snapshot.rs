@@ -1,0 +1,130 @@
+//! A routing table with what stands behind each of its names.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use conjure_core::context::BackendInstructions;
+use conjure_core::routing::{Route, RoutingTable};
+
+use super::lease::{BackendLease, SkillLease};
+use super::sources::Source;
+use super::working_dirs::WorkingDirs;
+use conjure_config::skill_folders::LoadedFolder;
+
+/// A routing table and the instances that run its calls. Never changes; whoever holds it is served
+/// by the versions that its table names.
+pub struct Snapshot {
+    table: Arc<RoutingTable>,
+    /// By public name: the place in the table's routes, and who runs it. One look-up for both.
+    targets: HashMap<Arc<str>, (usize, Target)>,
+    sources: Vec<Source>,
+    skills_prompt: String,
+    working_dir: String,
+}
+
+/// Who runs the calls of one public name.
+#[derive(Clone)]
+pub(crate) enum Target {
+    /// A native skill.
+    Skill(Arc<SkillLease>),
+    /// An executor, with the skill folders that the tool is for.
+    Executor(Arc<BackendLease>, Arc<[Arc<LoadedFolder>]>),
+    /// A backend.
+    Backend(Arc<BackendLease>),
+}
+
+impl Snapshot {
+    pub(crate) fn new(
+        table: Arc<RoutingTable>,
+        mut targets: HashMap<Arc<str>, Target>,
+        sources: Vec<Source>,
+        mut skills_prompt: String,
+        host_dir: &Path,
+    ) -> Self {
+        let WorkingDirs { main, others } = WorkingDirs::of(&table, &targets, host_dir);
+        if !others.is_empty() && !skills_prompt.is_empty() {
+            skills_prompt.push('\n');
+        }
+        skills_prompt.push_str(&others);
+        let placed = table.routes().iter().enumerate().filter_map(|(at, route)| {
+            let (name, target) = targets.remove_entry(route.name.as_str())?;
+            Some((name, (at, target)))
+        });
+        let targets = placed.collect();
+        Self {
+            table,
+            targets,
+            sources,
+            skills_prompt,
+            working_dir: main,
+        }
+    }
+
+    /// The routing table.
+    pub fn table(&self) -> &Arc<RoutingTable> {
+        &self.table
+    }
+
+    /// The native skills behind the names, a skill as often as it has tools.
+    pub(crate) fn skill_leases(&self) -> impl Iterator<Item = &Arc<SkillLease>> {
+        self.targets
+            .values()
+            .filter_map(|(_, target)| match target {
+                Target::Skill(lease) => Some(lease),
+                Target::Executor(..) | Target::Backend(_) => None,
+            })
+    }
+
+    /// What became of the state of the version before, where a call of this tool was the first that
+    /// moved it. Told once.
+    pub(crate) fn take_outcome(&self, tool: &str) -> Option<String> {
+        match self.look_up(tool) {
+            Some((_, Target::Skill(lease))) => lease.take_outcome(),
+            _ => None,
+        }
+    }
+
+    /// Who offers resources, prompts and completions.
+    pub(crate) fn sources(&self) -> &[Source] {
+        &self.sources
+    }
+
+    /// Whether there is a backend, whose lists may grow while it runs.
+    pub fn has_backends(&self) -> bool {
+        let mut sources = self.sources.iter();
+        sources.any(|source| matches!(source, Source::Backend { .. }))
+    }
+
+    /// What the model is told about the session's skill folders, and where tools work that work
+    /// elsewhere than in [`Snapshot::working_dir`].
+    pub fn skills_prompt(&self) -> &str {
+        &self.skills_prompt
+    }
+
+    /// What the backends say about their use, in their order.
+    pub(crate) fn instructions(&self) -> impl Iterator<Item = BackendInstructions> {
+        let backends = self.sources.iter().filter_map(|source| match source {
+            Source::Backend { name, catalog, .. } => Some((name, catalog)),
+            Source::Skill(_) => None,
+        });
+        backends.flat_map(|(name, catalog)| {
+            let own = catalog.instructions.iter().map(|text| (None, text));
+            let of_servers = catalog.server_instructions.iter();
+            let of_servers = of_servers.map(|said| (Some(said.server.as_str()), &said.text));
+            own.chain(of_servers)
+                .filter_map(|(server, text)| BackendInstructions::new(name, server, text))
+        })
+    }
+
+    /// The working directory as the model is told: a container's own path when all commands run
+    /// in containers.
+    pub fn working_dir(&self) -> &str {
+        &self.working_dir
+    }
+
+    pub(crate) fn look_up(&self, name: &str) -> Option<(&Route, &Target)> {
+        let (at, target) = self.targets.get(name)?;
+        Some((self.table.routes().get(*at)?, target))
+    }
+}

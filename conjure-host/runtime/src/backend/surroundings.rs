@@ -1,0 +1,211 @@
+//! What every request of a session says about it, and the bytes of a request.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use conjure_skill_sdk::protocol::ServedClient;
+use serde::Serialize;
+
+use conjure_plugins::CallMeta;
+
+/// What a request is expected to take beside the session's share.
+const EXPECTED: usize = 384;
+
+/// Where a session is, and the beginning of its requests, which is the same for all of them.
+#[derive(Debug, Clone)]
+pub struct Surroundings {
+    pub(crate) session: Arc<str>,
+    pub(crate) working_dir: PathBuf,
+    pub(crate) exchange_dir: PathBuf,
+    /// The program on the other side, and what it can be asked.
+    client: Option<ServedClient>,
+    /// A JSON object without its end.
+    beginning: Arc<[u8]>,
+}
+
+/// What a request is about, beside its session.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct About<'a> {
+    pub(crate) call_id: Option<&'a str>,
+    pub(crate) turn_id: Option<&'a str>,
+    pub(crate) skill_dir: Option<&'a str>,
+    /// The trace that it belongs to.
+    pub(crate) traceparent: Option<&'a str>,
+    /// 0: there is no deadline.
+    pub(crate) deadline_ms: u64,
+}
+
+/// The session's share of [`Request`].
+///
+/// [`Request`]: conjure_skill_sdk::protocol::Request
+#[derive(Serialize)]
+struct Beginning<'a> {
+    session: &'a str,
+    working_dir: &'a str,
+    exchange_dir: &'a str,
+}
+
+/// The rest of it.
+#[derive(Serialize)]
+struct Rest<'a, B> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    call_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    turn_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    skill_dir: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traceparent: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client: Option<ServedClient>,
+    deadline_ms: u64,
+    body: &'a B,
+}
+
+impl Surroundings {
+    pub(crate) fn new(session: &str, working_dir: PathBuf, exchange_dir: PathBuf) -> Self {
+        Self {
+            session: Arc::from(session),
+            beginning: beginning(session, &working_dir, &exchange_dir),
+            working_dir,
+            exchange_dir,
+            client: None,
+        }
+    }
+
+    /// The same with a program on the other side.
+    pub(crate) fn with_client(self, client: Option<ServedClient>) -> Self {
+        Self { client, ..self }
+    }
+
+    /// The program on the other side, and what it can be asked.
+    pub(crate) fn client(&self) -> Option<ServedClient> {
+        self.client
+    }
+
+    /// The bytes of a request, in the protocol's envelope.
+    pub(crate) fn request<B: Serialize>(
+        &self,
+        about: About<'_>,
+        body: &B,
+    ) -> serde_json::Result<Vec<u8>> {
+        let mut json = Vec::with_capacity(self.beginning.len() + EXPECTED);
+        self.request_into(&mut json, about, body)?;
+        Ok(json)
+    }
+
+    /// [`Surroundings::request`] into an empty buffer.
+    pub(crate) fn request_into<B: Serialize>(
+        &self,
+        json: &mut Vec<u8>,
+        about: About<'_>,
+        body: &B,
+    ) -> serde_json::Result<()> {
+        let About {
+            call_id,
+            turn_id,
+            skill_dir,
+            traceparent,
+            deadline_ms,
+        } = about;
+        let rest = Rest {
+            call_id,
+            turn_id,
+            skill_dir,
+            traceparent,
+            client: self.client,
+            deadline_ms,
+            body,
+        };
+        json.extend_from_slice(&self.beginning);
+        let seam = json.len();
+        serde_json::to_writer(&mut *json, &rest)?;
+        if let Some(brace) = json.get_mut(seam) {
+            *brace = b',';
+        }
+        Ok(())
+    }
+
+    pub(crate) fn meta(&self) -> CallMeta {
+        CallMeta {
+            session: Some(Arc::clone(&self.session)),
+            ..CallMeta::default()
+        }
+    }
+}
+
+/// The session's share as JSON, without the last brace.
+fn beginning(session: &str, working_dir: &Path, exchange_dir: &Path) -> Arc<[u8]> {
+    let share = Beginning {
+        session,
+        working_dir: &working_dir.to_string_lossy(),
+        exchange_dir: &exchange_dir.to_string_lossy(),
+    };
+    // Texts alone always serialise.
+    let mut json = serde_json::to_vec(&share).unwrap_or_default();
+    json.pop();
+    json.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use conjure_skill_sdk::protocol::Request;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn around() -> Surroundings {
+        Surroundings::new("s\"1", "/here/\u{e9}".into(), "/exchange".into())
+    }
+
+    fn read(about: About<'_>, body: &Value) -> Request<Value> {
+        serde_json::from_slice(&around().request(about, body).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_request_is_the_protocols() {
+        let text = |text: &str| Some(text.to_owned());
+        let body = json!({ "command": "a\"b" });
+        let about = About {
+            call_id: Some("c\n"),
+            turn_id: Some("t"),
+            skill_dir: Some("/skills/x"),
+            traceparent: Some("00-trace-span-01"),
+            deadline_ms: 30_000,
+        };
+        let expected = Request {
+            session: text("s\"1"),
+            call_id: text("c\n"),
+            turn_id: text("t"),
+            working_dir: text("/here/\u{e9}"),
+            skill_dir: text("/skills/x"),
+            traceparent: text("00-trace-span-01"),
+            exchange_dir: text("/exchange"),
+            deadline_ms: 30_000,
+            ..Request::new(body.clone())
+        };
+        assert_eq!(read(about, &body), expected);
+    }
+
+    #[test]
+    fn it_says_which_program_is_on_the_other_side_and_what_that_can_be_asked() {
+        let client = ServedClient {
+            form: true,
+            ..ServedClient::default()
+        };
+        for client in [None, Some(ServedClient::default()), Some(client)] {
+            let around = around().with_client(client);
+            let json = around.request(About::default(), &Value::Null).unwrap();
+            let request: Request<Value> = serde_json::from_slice(&json).unwrap();
+            assert_eq!(request.client, client);
+        }
+    }
+
+    #[test]
+    fn what_it_is_not_about_is_not_said() {
+        let request = read(About::default(), &Value::Null);
+        assert_eq!((request.call_id, request.turn_id), (None, None));
+        assert_eq!((request.skill_dir, request.deadline_ms), (None, 0));
+        assert_eq!(request.body, Value::Null);
+    }
+}

@@ -1,0 +1,541 @@
+//! The host as a library: plugins, providers, stores and sessions behind one builder.
+//!
+//! ```no_run
+//! use conjure_runtime::{Host, session::{BackendSpec, SessionSpec}};
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let host = Host::builder().plugin_file("plugins/liblog_fetcher.so").build().await?;
+//! let spec = SessionSpec {
+//!     provider: Some("anthropic".into()),
+//!     model: Some("claude-sonnet-4-5".into()),
+//!     ..SessionSpec::hybrid([BackendSpec::native(["log-fetcher"]), BackendSpec::local(["skills/log-analyzer"])])
+//! };
+//! let session = host.session(spec).await?;
+//! println!("{}", session.chat("What went wrong last night?").await?.text);
+//! # Ok(()) }
+//! ```
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use conjure_core::chat::FunctionCall;
+use conjure_core::cost::{Account, ThreadCost};
+use conjure_core::log::{Entry, EntryBody};
+use conjure_core::switch::SwitchReport;
+use conjure_skill_sdk::protocol::Create;
+use conjure_skill_sdk::{Executor, ExecutorPlugin, Exported, Setup, Skill};
+use secrecy::SecretString;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::artifacts::{Artifact, FileError, Writes};
+use crate::backend::lease::create_request;
+use crate::backend::questions::Client;
+use crate::backend::services::{KeyValues, LazyHttp, SERVED, ServicesShared};
+use crate::backend::{Asker, CallReport, Nobody, ToolboxError};
+use crate::session::{Calls, Recorder, Saved, Session, SessionError, sweep, unfolding};
+use crate::shared::Shared;
+use conjure_config::{BackendSpec, SessionSpec};
+use conjure_plugins::{
+    LoadedPlugin, Loader, LoaderOptions, PluginError, Registry, SearchPath, Store, WatchOptions,
+    Watcher,
+};
+use conjure_providers::Clients;
+use conjure_providers::auths::Auths;
+use conjure_providers::{ModelBook, ModelBookError, Provider};
+use conjure_store::{InMemory, Log, StoreError, ThreadId};
+
+/// A host: what is shared by its sessions. Cloning it is cheap.
+#[derive(Clone)]
+pub struct Host {
+    pub(crate) shared: Arc<Shared>,
+    _watcher: Arc<Option<Watcher>>,
+}
+
+/// Why there is no host.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// A plugin that is linked into the program is not right.
+    #[error("a plugin that is linked into this program does not load: {0}")]
+    Linked(Arc<PluginError>),
+    /// The person's file of models.
+    #[error(transparent)]
+    Models(#[from] ModelBookError),
+    /// The place for copies of plugins cannot be used.
+    #[error("{0}")]
+    Store(std::io::Error),
+}
+
+type Link = Box<dyn FnOnce() -> Result<LoadedPlugin, PluginError> + Send>;
+
+/// Builds a [`Host`].
+pub struct HostBuilder {
+    data_dir: PathBuf,
+    plugin_files: Vec<PathBuf>,
+    plugin_dirs: Vec<PathBuf>,
+    watch: bool,
+    linked: Vec<Link>,
+    log: Option<Arc<dyn Log>>,
+    auths: Option<Auths>,
+    asker: Arc<dyn Asker>,
+    providers: BTreeMap<String, Arc<dyn Provider>>,
+    secrets: BTreeMap<String, SecretString>,
+    plugin_configs: BTreeMap<String, Value>,
+}
+
+impl Host {
+    /// A builder with the defaults of an embedding program: no plugins, threads in memory, data
+    /// below [`conjure_config::env::data_dir`].
+    pub fn builder() -> HostBuilder {
+        HostBuilder {
+            data_dir: conjure_config::env::data_dir(),
+            plugin_files: Vec::new(),
+            plugin_dirs: Vec::new(),
+            watch: false,
+            linked: Vec::new(),
+            log: None,
+            auths: None,
+            asker: Arc::new(Nobody),
+            providers: BTreeMap::new(),
+            secrets: BTreeMap::new(),
+            plugin_configs: BTreeMap::new(),
+        }
+    }
+
+    /// The plugins.
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.shared.registry
+    }
+
+    /// What is known of models.
+    pub fn models(&self) -> &ModelBook {
+        &self.shared.models
+    }
+
+    /// The directory of everything that the host keeps.
+    pub fn data_dir(&self) -> &Path {
+        &self.shared.data_dir
+    }
+
+    /// The threads.
+    pub fn log(&self) -> &Arc<dyn Log> {
+        &self.shared.log
+    }
+
+    /// The same session with the provider that its saved auth is for, as every session that is
+    /// opened has it. Reads no credential.
+    ///
+    /// # Errors
+    /// [`SessionError::Provider`] when there is no such auth, or it is for another provider.
+    pub async fn settle(&self, spec: SessionSpec) -> Result<SessionSpec, SessionError> {
+        self.shared.with_auths(spec, false).await
+    }
+
+    /// Opens a session on a new thread.
+    ///
+    /// # Errors
+    /// [`SessionError`]; nothing stays open then.
+    pub async fn session(&self, spec: SessionSpec) -> Result<Session, SessionError> {
+        let spec = self.shared.with_auths(spec, true).await?;
+        // Behind a pointer: opening is large, and every future around it would be as large.
+        Box::pin(Session::open(Arc::clone(&self.shared), spec, None, None)).await
+    }
+
+    /// Opens a session on a thread that may exist already.
+    ///
+    /// # Errors
+    /// As [`Host::session`].
+    pub async fn resume(
+        &self,
+        spec: SessionSpec,
+        thread: ThreadId,
+    ) -> Result<Session, SessionError> {
+        let spec = self.shared.with_auths(spec, true).await?;
+        // Behind a pointer: opening is large, and every future around it would be as large.
+        Box::pin(Session::open(
+            Arc::clone(&self.shared),
+            spec,
+            Some(thread),
+            None,
+        ))
+        .await
+    }
+
+    /// Opens a saved session, whose thread is to know its settings.
+    ///
+    /// # Errors
+    /// As [`Host::session`].
+    pub(crate) async fn open_saved(
+        &self,
+        spec: SessionSpec,
+        thread: ThreadId,
+        saved: Saved,
+    ) -> Result<Session, SessionError> {
+        let spec = self.shared.with_auths(spec, true).await?;
+        // Behind a pointer: opening is large, and every future around it would be as large.
+        Box::pin(Session::open(
+            Arc::clone(&self.shared),
+            spec,
+            Some(thread),
+            Some(saved),
+        ))
+        .await
+    }
+
+    /// What sending a thread to the provider and the model of this specification would change:
+    /// see [`Session::check`]. Reads the thread and writes nothing.
+    ///
+    /// # Errors
+    /// [`SessionError`] when there is no such thread, nobody knows the provider, or the tools
+    /// cannot be made ready.
+    pub async fn check(
+        &self,
+        spec: SessionSpec,
+        thread: &ThreadId,
+    ) -> Result<SwitchReport, SessionError> {
+        let spec = self.shared.with_auths(spec, false).await?;
+        crate::session::check(Arc::clone(&self.shared), spec, thread).await
+    }
+
+    /// What a thread costs so far, and why, with the prices that are known now.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be read.
+    pub async fn cost(&self, thread: &ThreadId) -> Result<ThreadCost, StoreError> {
+        let entries = self.entries(thread).await?;
+        let models = &self.shared.models;
+        let price = |provider: &str, model: &str| Some(models.facts(provider, model)?.price);
+        Ok(Account::of(&entries, &price).cost().clone())
+    }
+
+    /// The entries of a thread.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be read.
+    pub async fn entries(&self, thread: &ThreadId) -> Result<Vec<Entry>, StoreError> {
+        self.shared.log.read_entries(thread).await
+    }
+
+    /// The files of a thread, in the order in which they were made; each has its path if it is on
+    /// this machine, where its log says.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the thread cannot be read.
+    pub async fn files(&self, thread: &ThreadId) -> Result<Vec<Artifact>, StoreError> {
+        Ok(crate::session::thread_files(&self.entries(thread).await?))
+    }
+
+    /// Fetches files of a thread that nobody has open, by handle, from the backends of this
+    /// specification; one that is here already stays where it is. Writes nothing to the log. Nobody
+    /// can open the thread meanwhile: backends know a session by its thread.
+    ///
+    /// # Errors
+    /// [`SessionError`] when there is no such thread, somebody has it open, or its backends cannot
+    /// be made ready. A file that is not to be had is an error of its own.
+    pub async fn fetch_files(
+        &self,
+        spec: SessionSpec,
+        thread: &ThreadId,
+        handles: &[String],
+    ) -> Result<BTreeMap<String, Result<PathBuf, FileError>>, SessionError> {
+        // Opening makes a thread that is not there.
+        let entries = self.entries(thread).await?;
+        let spec = self.shared.with_auths(spec, false).await?;
+        let shared = Arc::clone(&self.shared);
+        let _alone = self.shared.log.open(thread).await?;
+        crate::session::fetch_files(shared, spec, thread, &entries, handles).await
+    }
+
+    /// Takes a compaction of a thread back that nobody has open: see [`Session::unfold`].
+    ///
+    /// # Errors
+    /// [`SessionError::Unfold`] says what stands in the way; [`SessionError::Store`] when the thread cannot
+    /// be written.
+    pub async fn unfold(
+        &self,
+        thread: &ThreadId,
+        fold: Option<u64>,
+    ) -> Result<(u64, u64), SessionError> {
+        // Opening makes a thread that is not there.
+        self.shared.log.read_entries(thread).await?;
+        let mut recorder = Recorder::open(&*self.shared.log, thread).await?;
+        let (fold, tokens) = unfolding(recorder.entries(), fold)?;
+        recorder.entry(EntryBody::Unfolded { fold });
+        recorder.commit().await?;
+        Ok((fold, tokens))
+    }
+
+    /// Runs one call without a model: with these skill folders, on this executor.
+    ///
+    /// Native skills are always there. With no executor named there are no command tools, and a
+    /// call of one says how to name it.
+    ///
+    /// # Errors
+    /// [`SessionError`] when the tools cannot be made ready. A call that fails is a report.
+    pub async fn execute(
+        &self,
+        call: FunctionCall,
+        skills: &[PathBuf],
+        executor: Option<&str>,
+    ) -> Result<CallReport, SessionError> {
+        let calls = self.calls(SessionSpec::calls(skills, executor)).await?;
+        let report = calls.call(&call, &CancellationToken::new()).await;
+        calls.close().await;
+        report
+    }
+
+    /// Opens a session for calls without a model. The provider and the policy of the
+    /// specification are not looked at.
+    ///
+    /// # Errors
+    /// [`SessionError`] when the tools cannot be made ready; nothing stays open then.
+    pub async fn calls(&self, spec: SessionSpec) -> Result<Calls, SessionError> {
+        let spec = self.shared.with_auths(spec, false).await?;
+        Calls::open(Arc::clone(&self.shared), spec).await
+    }
+
+    /// The same for a program on the other side that plugins may ask. A model is there for them
+    /// too when the specification names its provider.
+    pub async fn calls_for(
+        &self,
+        spec: SessionSpec,
+        client: Arc<dyn Client>,
+    ) -> Result<Calls, SessionError> {
+        let spec = self.shared.with_auths(spec, true).await?;
+        Calls::open_for(Arc::clone(&self.shared), spec, Some(client)).await
+    }
+
+    /// Opens a session of several backends.
+    ///
+    /// # Errors
+    /// As [`Host::session`].
+    pub async fn hybrid(
+        &self,
+        backends: impl IntoIterator<Item = BackendSpec>,
+        options: SessionSpec,
+    ) -> Result<Session, SessionError> {
+        let backends = backends.into_iter().collect();
+        self.session(SessionSpec {
+            backends,
+            ..options
+        })
+        .await
+    }
+}
+
+impl HostBuilder {
+    /// Where copies of plugins, threads and values of plugins are kept.
+    #[must_use]
+    pub fn data_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.data_dir = dir.into();
+        self
+    }
+
+    /// Loads a plugin file. Naming it says that it may run in this process.
+    #[must_use]
+    pub fn plugin_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.plugin_files.push(path.into());
+        self
+    }
+
+    /// Loads the plugins of a directory.
+    #[must_use]
+    pub fn plugin_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.plugin_dirs.push(dir.into());
+        self
+    }
+
+    /// Loads the plugins of the usual places: `CONJURE_PLUGIN_PATH`, `plugins` beside the
+    /// program, and `plugins` in the data directory.
+    #[must_use]
+    pub fn usual_plugins(mut self) -> Self {
+        let path = std::env::var_os(conjure_config::env::PLUGIN_PATH);
+        let program = std::env::current_exe().ok();
+        let usual = SearchPath::new(
+            Vec::new(),
+            path.as_deref(),
+            program.as_deref(),
+            Some(&self.data_dir),
+        );
+        self.plugin_dirs.extend(usual.dirs);
+        self
+    }
+
+    /// Watches the plugin directories: what appears is loaded, what goes is removed.
+    #[must_use]
+    pub fn watch(mut self, watch: bool) -> Self {
+        self.watch = watch;
+        self
+    }
+
+    /// A skill of the program's own. `make` runs once a session, so what its closures capture
+    /// from outside is shared, and what it makes itself is the session's.
+    #[must_use]
+    pub fn skill(self, make: impl Fn() -> Skill + Send + Sync + 'static) -> Self {
+        self.link(make)
+    }
+
+    /// An executor of the program's own under a name: sessions use it as they use a plugin.
+    #[must_use]
+    pub fn executor<E: Executor>(
+        self,
+        name: impl Into<String>,
+        make: impl Fn(Setup) -> conjure_skill_sdk::Result<E> + Send + Sync + Clone + 'static,
+    ) -> Self {
+        let name = name.into();
+        self.link(move || {
+            ExecutorPlugin::new(
+                name.clone(),
+                "An executor of the embedding program",
+                make.clone(),
+            )
+        })
+    }
+
+    /// Anything that a library could export, linked into the program.
+    #[must_use]
+    pub fn link<E: Exported>(mut self, make: impl Fn() -> E + Send + Sync + 'static) -> Self {
+        self.linked.push(Box::new(move || {
+            LoadedPlugin::linked(make, env!("CARGO_PKG_VERSION"), Default::default())
+        }));
+        self
+    }
+
+    /// A provider of the program's own: sessions name it as they name a built-in one.
+    #[must_use]
+    pub fn provider(mut self, name: impl Into<String>, provider: impl Provider) -> Self {
+        self.providers.insert(name.into(), Arc::new(provider));
+        self
+    }
+
+    /// Where threads are kept; in memory without it.
+    #[must_use]
+    pub fn log(mut self, log: impl Log) -> Self {
+        self.log = Some(Arc::new(log));
+        self
+    }
+
+    /// The saved auths that sessions may name; none without it.
+    #[must_use]
+    pub fn auths(mut self, auths: Auths) -> Self {
+        self.auths = Some(auths);
+        self
+    }
+
+    /// Who answers questions of plugins; nobody without it.
+    #[must_use]
+    pub fn asker(mut self, asker: impl Asker) -> Self {
+        self.asker = Arc::new(asker);
+        self
+    }
+
+    /// A secret that plugins may ask for when their manifest names it.
+    #[must_use]
+    pub fn secret(mut self, name: impl Into<String>, value: SecretString) -> Self {
+        self.secrets.insert(name.into(), value);
+        self
+    }
+
+    /// The configuration of a plugin.
+    #[must_use]
+    pub fn plugin_config(mut self, plugin: impl Into<String>, config: Value) -> Self {
+        self.plugin_configs.insert(plugin.into(), config);
+        self
+    }
+
+    /// Loads the plugins and makes the host. A plugin that fails is listed by the registry and
+    /// takes nothing else down.
+    ///
+    /// # Errors
+    /// [`HostError`].
+    pub async fn build(self) -> Result<Host, HostError> {
+        let store = Store::open(self.data_dir.join("store")).map_err(HostError::Store)?;
+        sweep(&sessions_dir(&self.data_dir));
+        let operations = SERVED.iter().map(|op| (*op).to_owned()).collect();
+        let options = LoaderOptions {
+            operations,
+            ..LoaderOptions::default()
+        };
+        let registry = Arc::new(Registry::new(Loader::new(store, options)));
+        for link in self.linked {
+            let plugin = link().map_err(|error| HostError::Linked(Arc::new(error)))?;
+            registry.add_linked(plugin).map_err(HostError::Linked)?;
+        }
+        let search = SearchPath {
+            named: self.plugin_files,
+            dirs: self.plugin_dirs,
+        };
+        let loading = Arc::clone(&registry);
+        let dirs = search.dirs.clone();
+        let loaded = tokio::task::spawn_blocking(move || {
+            let (found, errors) = search.find();
+            for error in errors {
+                tracing::warn!("a plugin directory cannot be read: {error}");
+            }
+            loading.load_all(&found);
+        });
+        if let Err(error) = loaded.await {
+            tracing::error!("loading the plugins ended early: {error}");
+        }
+        let watcher = self
+            .watch
+            .then(|| Watcher::start(Arc::clone(&registry), dirs, WatchOptions::default()));
+        let mut secrets = conjure_config::env::provider_keys();
+        secrets.extend(conjure_config::env::secrets());
+        secrets.extend(self.secrets);
+        let services = ServicesShared {
+            key_values: KeyValues::new(self.data_dir.join("kv")),
+            secrets,
+            http: LazyHttp::default(),
+            temp: self.data_dir.join("tmp"),
+            sessions: Mutex::default(),
+            auths: self.auths.clone(),
+        };
+        let models = ModelBook::read(&self.data_dir)?;
+        Ok(Host {
+            shared: Arc::new(Shared {
+                registry,
+                models,
+                services: Arc::new(services),
+                log: self.log.unwrap_or_else(|| Arc::new(InMemory::default())),
+                wakes: Arc::default(),
+                writes: Arc::new(Writes::beside(&self.data_dir)),
+                data_dir: self.data_dir,
+                asker: self.asker,
+                providers: self.providers,
+                clients: Clients::default(),
+                auths: self.auths,
+                plugin_configs: self.plugin_configs,
+                instances: Mutex::default(),
+                shared_leases: Mutex::default(),
+            }),
+            _watcher: Arc::new(watcher),
+        })
+    }
+}
+
+impl From<ToolboxError> for SessionError {
+    fn from(error: ToolboxError) -> Self {
+        Self::Tools(error)
+    }
+}
+
+/// The host operations that this host serves, with their versions.
+pub fn host_operations() -> Vec<String> {
+    SERVED.iter().map(|op| (*op).to_owned()).collect()
+}
+
+/// What an instance outside any session is made with.
+pub fn plugin_create(instance: Option<&str>) -> Create {
+    create_request(None, instance.map(str::to_owned), json!({}), None)
+}
+
+/// Where a session's own files are.
+pub(crate) fn session_dir(data_dir: &Path, session: &str) -> PathBuf {
+    sessions_dir(data_dir).join(session)
+}
+
+fn sessions_dir(data_dir: &Path) -> PathBuf {
+    data_dir.join("sessions")
+}

@@ -1,0 +1,22 @@
+//! The running host: sessions, calls, files, and saved sessions that run.
+//!
+//! [`Host`] is the builder and the way in. [`session`] runs one conversation, [`backend`] finds who
+//! runs a call, [`artifacts`] knows every file of a session, [`manager`] keeps saved sessions going
+//! whether anybody looks or not. Stands on `conjure-core`, which decides, and on the crates for
+//! plugins, providers and the store. Knows no terminal and no server: those are faces, and use what
+//! is public here. Begin at `host.rs`, then `session/handle.rs`.
+
+pub mod artifacts;
+pub mod backend;
+pub mod describe;
+mod host;
+pub mod manager;
+pub mod mcp_status;
+pub mod outlook;
+pub mod replay;
+pub mod session;
+mod shared;
+mod spans;
+
+pub use host::{Host, HostBuilder, HostError, host_operations, plugin_create};
+pub use spans::TARGET as SPAN_TARGET;

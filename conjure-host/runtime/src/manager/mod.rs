@@ -1,0 +1,293 @@
+//! Saved sessions that run: each has one keeper, a task that takes what is asked of it in order,
+//! opens its thread when there is something to do, and closes it when there was nothing for a
+//! while. A run belongs to no client; whoever comes back finds in the log what they missed.
+//!
+//! ```no_run
+//! use conjure_core::chat::Message;
+//! use conjure_providers::auths::{Auths, Keys};
+//! use conjure_runtime::{Host, manager::{Manager, NewSession, Options}};
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let data_dir = conjure_config::env::data_dir();
+//! let store = conjure_store::open(&data_dir).await?;
+//! let auths = Auths::over(store.clone(), Keys::new(&data_dir));
+//! let host = Host::builder().usual_plugins().log(store.clone()).auths(auths).build().await?;
+//! let manager = Manager::start(host, store, Options::default()).await?;
+//! let session = manager.create(NewSession::new("work", "claude-sonnet-4-5", "/home/ada")).await?;
+//! let turn = manager.say(&session.id, Message::user("What is in this directory?"), None).await?;
+//! println!("{:?}", manager.wait(&turn.id).await?.state);
+//! # Ok(()) }
+//! ```
+
+mod approvals;
+mod changes;
+mod error;
+mod files;
+mod following;
+mod heartbeat;
+mod keeper;
+mod keeping;
+mod open;
+mod opening;
+mod questions;
+mod remote;
+mod requests;
+mod running;
+mod runs;
+mod saving;
+mod sealing;
+mod signals;
+mod spec;
+mod terms;
+mod threads;
+mod turn_ends;
+mod unbegun;
+mod view;
+mod word;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use approvals::{Approval, Scope};
+pub use changes::{Change, Changes};
+pub use error::ManagerError;
+pub use files::{FetchError, Fetched};
+pub use following::EventStream;
+pub use questions::{Question, QuestionReply};
+pub use remote::{RemoteError, RemoteErrorKind};
+pub use runs::Turn;
+pub use spec::spec_of;
+pub use terms::{Attendant, TurnRequest, TurnTerms};
+pub use view::{
+    Chat, NewSession, PersonaCopy, SessionPatch, SessionState, SessionView, ThreadChoice,
+    ThreadView,
+};
+
+use crate::Host;
+use changes::States;
+use conjure_store::{Store, ThreadId};
+use keeper::Keeper;
+use open::Live;
+use requests::Ask;
+use terms::Attendance;
+use word::Words;
+
+/// How long sessions have to end when the deadline of a shutdown has passed: each ends its turn in
+/// ten seconds where the database and the session answer.
+const LAST: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 15 });
+/// Messages that may wait at a keeper.
+const MAILBOX: usize = 64;
+
+/// How a manager works.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// After how long without anything to do a session's thread is closed; 10 minutes by default.
+    pub idle: Duration,
+    /// How long a call waits for a person's decision before it is denied, and a question for an
+    /// answer before it is cancelled; 10 minutes by default.
+    pub approval: Duration,
+    /// How often it is looked whether runs are alive; 5 s by default.
+    pub beat: Duration,
+    /// After how long without a sign of life a run is ended and marked as lost; a minute by
+    /// default.
+    pub silence: Duration,
+    /// How long a session waits for a thread that another one writes; 30 s by default.
+    pub patience: Duration,
+    /// The most follow-ups that wait in a session; 100 by default.
+    pub queued: usize,
+    /// Whether turns that waited in a process that is gone are run here as soon as that is known;
+    /// they are by default. Else they are when something is said in their session here.
+    pub adopts: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            idle: Duration::from_mins(10),
+            approval: Duration::from_mins(10),
+            beat: Duration::from_secs(5),
+            silence: Duration::from_mins(1),
+            patience: Duration::from_secs(30),
+            queued: 100,
+            adopts: true,
+        }
+    }
+}
+
+/// Keeps the sessions of a host. Cloning it is cheap.
+#[derive(Clone)]
+pub struct Manager {
+    inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    host: Host,
+    store: Store,
+    options: Options,
+    /// The keepers, by session.
+    keepers: Mutex<HashMap<String, mpsc::Sender<Box<Ask>>>>,
+    /// Threads that are open here.
+    live: Mutex<HashMap<ThreadId, Live>>,
+    /// Tells of changes of that.
+    words: Words,
+    states: States,
+    attendance: Attendance,
+    /// Somebody has a use for word of other processes.
+    listening: Arc<Notify>,
+    /// Nothing new is begun.
+    closing: CancellationToken,
+    /// What runs is ended.
+    ending: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Manager {
+    /// A manager for a host whose threads are in this store. Ends the runs that a process left
+    /// behind which is no more: they are interrupted, and nothing of them is repeated. Those that
+    /// waited there are run here, in their order and before what is said later.
+    ///
+    /// # Errors
+    /// [`ManagerError::Store`].
+    pub async fn start(host: Host, store: Store, options: Options) -> Result<Self, ManagerError> {
+        let inner = Arc::new(Inner {
+            host,
+            store,
+            options,
+            keepers: Mutex::default(),
+            live: Mutex::default(),
+            words: Words::default(),
+            states: States::default(),
+            attendance: Attendance::default(),
+            listening: Arc::default(),
+            closing: CancellationToken::new(),
+            ending: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        });
+        inner.take_over().await?;
+        inner.record_unbegun().await?;
+        inner.adopt().await?;
+        let beating = heartbeat::beat(Arc::downgrade(&inner), inner.closing.clone(), options.beat);
+        inner.tasks.spawn(beating);
+        // Not among the tasks that a shutdown waits for: it serves them to their end.
+        let listening = Arc::clone(&inner.listening);
+        tokio::spawn(signals::listen(Arc::downgrade(&inner), listening));
+        Ok(Self { inner })
+    }
+
+    /// The host.
+    pub fn host(&self) -> &Host {
+        &self.inner.host
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Store {
+        &self.inner.store
+    }
+
+    /// Says where this process serves the API: others that share the database name that place where
+    /// they cannot reach it themselves.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn announce(&self, address: &str) -> Result<(), ManagerError> {
+        Ok(self.inner.store.announce(address).await?)
+    }
+
+    /// Begins nothing any more, lets what runs come to its end for this long, ends the rest with
+    /// what came so far kept, and closes every session. A session that does not end within 15 s more
+    /// is left to the end of the process, as after a crash.
+    pub async fn shutdown(&self, deadline: Duration) {
+        self.inner.closing.cancel();
+        self.inner.tasks.close();
+        let ended = tokio::time::timeout(deadline, self.inner.tasks.wait()).await;
+        if ended.is_err() {
+            self.inner.ending.cancel();
+            let ended = tokio::time::timeout(LAST, self.inner.tasks.wait()).await;
+            if ended.is_err() {
+                let left = self.inner.tasks.len();
+                tracing::error!("{left} tasks of sessions did not end; they end with the process");
+            }
+        }
+    }
+
+    /// Asks a session's keeper, which is made when there is none.
+    async fn ask<T>(
+        &self,
+        session: &str,
+        ask: impl Fn(tokio::sync::oneshot::Sender<T>) -> Ask,
+    ) -> Result<T, ManagerError> {
+        // A keeper that ends while it is asked has taken nothing; the next one does.
+        loop {
+            if self.inner.closing.is_cancelled() {
+                return Err(ManagerError::Closing);
+            }
+            let keeper = self.inner.keeper(session).await?;
+            let (done, answer) = tokio::sync::oneshot::channel();
+            if keeper.send(Box::new(ask(done))).await.is_ok()
+                && let Ok(answer) = answer.await
+            {
+                return Ok(answer);
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Asks a session's keeper where there is one.
+    async fn ask_kept<T>(
+        &self,
+        session: &str,
+        ask: impl FnOnce(tokio::sync::oneshot::Sender<T>) -> Ask,
+    ) -> Option<T> {
+        let keeper = lock(&self.inner.keepers).get(session).cloned()?;
+        let (done, answer) = tokio::sync::oneshot::channel();
+        keeper.send(Box::new(ask(done))).await.ok()?;
+        answer.await.ok()
+    }
+}
+
+impl Inner {
+    /// A keeper is over; another one may have taken its place.
+    fn forget(&self, session: &str) {
+        let mut keepers = lock(&self.keepers);
+        if keepers.get(session).is_some_and(mpsc::Sender::is_closed) {
+            keepers.remove(session);
+        }
+    }
+
+    /// The keeper of a session.
+    async fn keeper(
+        self: &Arc<Self>,
+        session: &str,
+    ) -> Result<mpsc::Sender<Box<Ask>>, ManagerError> {
+        if let Some(keeper) = lock(&self.keepers).get(session).cloned()
+            && !keeper.is_closed()
+        {
+            return Ok(keeper);
+        }
+        let row = self.store.session(session).await?;
+        let mut keepers = lock(&self.keepers);
+        if let Some(keeper) = keepers.get(session)
+            && !keeper.is_closed()
+        {
+            return Ok(keeper.clone());
+        }
+        let (asks, mailbox) = mpsc::channel(MAILBOX);
+        let keeper = Box::new(Keeper::new(Arc::clone(self), row.id, mailbox));
+        self.tasks.spawn(keeper.supervised());
+        keepers.insert(session.to_owned(), asks.clone());
+        self.listening.notify_one();
+        Ok(asks)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

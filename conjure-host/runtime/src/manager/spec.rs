@@ -1,0 +1,168 @@
+//! From what is saved to what a session is opened with.
+
+use std::path::Path;
+
+use conjure_core::routing::Naming;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
+
+use super::view::PersonaCopy;
+use super::{Inner, ManagerError};
+use crate::Host;
+use conjure_config::{BackendSpec, PolicySpec, SessionSpec};
+use conjure_store::{SavedAuth, Session as Row};
+
+/// Fields of a session file that a saved session says elsewhere.
+const ELSEWHERE: [(&str, &str); 7] = [
+    ("provider", "it is the saved auth's"),
+    ("auth", "it is the session's own `auth`"),
+    ("model", "it is the session's own `model`"),
+    ("base_url", "it is the saved auth's"),
+    ("working_dir", "it is the session's own `working_dir`"),
+    ("persona", "it is the session's own `persona`"),
+    ("memory", "it is the session's own `memory`"),
+];
+/// The executor that a session has where it names no backends.
+const EXECUTOR: &str = "local";
+
+/// What a saved session was opened with, as digests: it is only ever compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct MadeOf {
+    place: Digest,
+    policy: Digest,
+    rest: Digest,
+    /// When its saved auth was last changed: a credential that was replaced is another one under
+    /// the same name.
+    auth_changed_ms: i64,
+}
+
+type Digest = [u8; 32];
+
+impl MadeOf {
+    pub(super) fn of(spec: &SessionSpec, auth: &SavedAuth) -> Self {
+        let rest = SessionSpec {
+            backends: Vec::new(),
+            routing: Naming::default(),
+            working_dir: None,
+            policy: PolicySpec::default(),
+            ..spec.clone()
+        };
+        Self {
+            place: digest(&(&spec.backends, &spec.routing, &spec.working_dir)),
+            policy: digest(&spec.policy),
+            rest: digest(&rest),
+            auth_changed_ms: auth.updated_at_ms,
+        }
+    }
+
+    /// Whether a running session can take these settings over, or has to be opened anew: its
+    /// backends, names and directory are made when it opens.
+    pub(super) fn is_same_place(&self, other: &Self) -> bool {
+        self.place == other.place
+    }
+
+    /// Takes note that it has another policy.
+    pub(super) fn has_policy(&mut self, policy: &PolicySpec) {
+        self.policy = digest(policy);
+    }
+}
+
+fn digest(value: &impl Serialize) -> Digest {
+    // What cannot be written is equal to nothing that can.
+    let json = serde_json::to_vec(value).unwrap_or_default();
+    Sha256::digest(json).into()
+}
+
+impl Inner {
+    /// What a saved session is opened with now.
+    pub(super) async fn made_of(&self, row: &Row) -> Result<(SessionSpec, MadeOf), ManagerError> {
+        let auth = self.store.auth(&row.auth_id).await?;
+        let spec = self.spec_with(row, &auth)?;
+        let made = MadeOf::of(&spec, &auth);
+        Ok((spec, made))
+    }
+
+    /// The same with its saved auth at hand.
+    pub(super) fn spec_with(
+        &self,
+        row: &Row,
+        auth: &SavedAuth,
+    ) -> Result<SessionSpec, ManagerError> {
+        spec_of(&self.host, row, auth)
+    }
+}
+
+/// What a saved session is opened with, its saved auth being this.
+pub fn spec_of(host: &Host, row: &Row, auth: &SavedAuth) -> Result<SessionSpec, ManagerError> {
+    let mut spec = tools(&row.tools.0)?;
+    if spec.backends.is_empty() {
+        spec.backends = usual_backends(host);
+    }
+    let mcps = object(&row.mcps.0);
+    if !mcps.is_empty() {
+        spec.backends.push(mcp_backend(&spec, mcps));
+    }
+    spec.auth = Some(auth.full_name().into());
+    spec.model = Some(row.model_id.clone());
+    spec.working_dir = Some(Path::new(&row.working_dir).to_owned());
+    let persona = persona(row);
+    spec.persona = Some(persona.persona_text).filter(|text| !text.trim().is_empty());
+    spec.memory = object(&row.memory.0).clone();
+    spec.check()?;
+    Ok(spec)
+}
+
+/// Every native skill, and the local shell with the user's own skill folders.
+fn usual_backends(host: &Host) -> Vec<BackendSpec> {
+    let mut backends = vec![BackendSpec::all_native()];
+    if host.registry().snapshot().get(EXECUTOR).is_some() {
+        let home = std::env::home_dir();
+        let found = conjure_config::skill_folders::discover(None, home.as_deref());
+        let skills = found.skills.iter();
+        let skills = skills.map(|found| found.path.display().to_string());
+        backends.push(BackendSpec::executor(EXECUTOR, skills));
+    }
+    backends
+}
+
+/// Reads what a session says of its tools.
+pub(super) fn tools(value: &Value) -> Result<SessionSpec, ManagerError> {
+    let fields = object(value);
+    for (field, why) in ELSEWHERE {
+        if fields.contains_key(field) {
+            return Err(ManagerError::Invalid {
+                message: format!("`tools` takes no `{field}`: {why}"),
+            });
+        }
+    }
+    let spec: SessionSpec =
+        serde_json::from_value(value.clone()).map_err(|error| ManagerError::Invalid {
+            message: format!("`tools` is not right: {error}"),
+        })?;
+    spec.check()?;
+    Ok(spec)
+}
+
+/// The backend of the session's MCP servers, beside what its tools name.
+fn mcp_backend(spec: &SessionSpec, servers: &Map<String, Value>) -> BackendSpec {
+    let is_taken = |name: &str| spec.backends.iter().any(|known| known.instance() == name);
+    let name = is_taken("mcp").then(|| "session-mcp".to_owned());
+    BackendSpec {
+        kind: "mcp".to_owned(),
+        name,
+        config: Some(json!({ "servers": servers })),
+        ..BackendSpec::default()
+    }
+}
+
+/// The persona that a session has a copy of.
+pub(super) fn persona(row: &Row) -> PersonaCopy {
+    serde_json::from_value(row.persona.0.clone()).unwrap_or_default()
+}
+
+/// An object that is saved; anything else is none.
+pub(super) fn object(value: &Value) -> &Map<String, Value> {
+    static NONE: std::sync::LazyLock<Map<String, Value>> = std::sync::LazyLock::new(Map::new);
+    value.as_object().unwrap_or(&NONE)
+}

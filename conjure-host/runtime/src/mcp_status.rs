@@ -1,0 +1,132 @@
+//! How MCP servers are, as the plugin tells it: started outside any session, looked at, ended.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value, json};
+
+use crate::Host;
+use crate::backend::Alone;
+use crate::session::SessionError;
+use conjure_config::BackendSpec;
+use conjure_plugins::CallFailure;
+
+/// The kind of the backends that have MCP servers.
+pub const KIND: &str = "mcp";
+
+/// How often it is looked how they are.
+const AGAIN: Duration = Duration::from_millis(50);
+/// How long a server may take to be ready when it says nothing of that itself, in milliseconds.
+const INITIALIZE: u64 = 10_000;
+const PROBE: u64 = 3_000;
+/// What finding a program and listing may take beside it.
+const FINDING: u64 = 10_000;
+const LISTING: u64 = 5_000;
+
+/// Why nobody knows how servers are.
+#[derive(Debug, thiserror::Error)]
+pub enum StatusError {
+    /// The backend cannot be opened, such as without its plugin.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// The plugin does not say it.
+    #[error("{0}")]
+    Call(CallFailure),
+}
+
+impl Host {
+    /// Starts the servers of a backend, says how each is once all have settled or the time is up,
+    /// and ends them. What is said has the members that [the catalog's](crate::backend) `servers`
+    /// have: `server`, `state`, `why`, `tools` and more.
+    ///
+    /// # Errors
+    /// [`StatusError`].
+    pub async fn mcp_status(
+        &self,
+        backend: &BackendSpec,
+        working_dir: Option<PathBuf>,
+        limit: Duration,
+    ) -> Result<Vec<Value>, StatusError> {
+        let alone = self.alone(backend, working_dir).await?;
+        let until = Instant::now() + limit;
+        let statuses = loop {
+            let statuses = statuses(&alone).await;
+            let is_settled = match &statuses {
+                Ok(statuses) => statuses.iter().all(is_settled),
+                Err(_) => true,
+            };
+            if is_settled || Instant::now() >= until {
+                break statuses;
+            }
+            tokio::time::sleep(AGAIN).await;
+        };
+        alone.close().await;
+        statuses.map_err(StatusError::Call)
+    }
+}
+
+/// Has all servers of a configuration started at once. Gives back how long that may take.
+pub fn start_all(servers: &mut Map<String, Value>) -> Duration {
+    let mut wait = 0;
+    for (_, server) in servers {
+        let ms = |name: &str, default| {
+            let own = server.get(name).and_then(Value::as_u64);
+            own.unwrap_or(default)
+        };
+        let initialize = ms("initialize_timeout_ms", INITIALIZE);
+        let takes = initialize
+            .saturating_mul(2)
+            .saturating_add(ms("probe_timeout_ms", PROBE));
+        wait = wait.max(takes.saturating_add(FINDING + LISTING));
+        if let Some(server) = server.as_object_mut() {
+            server.insert("start".to_owned(), json!("background"));
+        }
+    }
+    Duration::from_millis(wait)
+}
+
+/// What a backend says of its servers.
+async fn statuses(alone: &Alone) -> Result<Vec<Value>, CallFailure> {
+    let catalog = alone.catalog().await?;
+    let servers = catalog
+        .meta
+        .and_then(|mut meta| Some(meta.get_mut("servers")?.take()));
+    Ok(match servers {
+        Some(Value::Array(statuses)) => statuses,
+        _ => Vec::new(),
+    })
+}
+
+/// Whether a server has come as far as it does by itself.
+pub(crate) fn is_settled(status: &Value) -> bool {
+    match status.get("state").and_then(Value::as_str) {
+        Some("starting") => false,
+        // Tools of an earlier time are there at once.
+        Some("ready") => status.get("listing") != Some(&Value::Bool(true)),
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_has_settled_once_its_own_lists_were_read() {
+        for (status, settled) in [
+            (json!({ "state": "starting" }), false),
+            (
+                json!({ "state": "ready", "tools": 2, "listing": true }),
+                false,
+            ),
+            (json!({ "state": "ready", "tools": 2 }), true),
+            (
+                json!({ "state": "ready", "list_error": "it said so" }),
+                true,
+            ),
+            (json!({ "state": "failed", "tools": 2 }), true),
+        ] {
+            assert_eq!(is_settled(&status), settled, "{status}");
+        }
+    }
+}

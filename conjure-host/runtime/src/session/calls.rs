@@ -1,0 +1,540 @@
+//! Calls without a model, through the same routing and the same operations.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use conjure_abi::EmitKind;
+use conjure_core::chat::FunctionCall;
+use conjure_core::context::BackendInstructions;
+use conjure_core::routing::{Decision, Policy, PolicyCall, RoutingTable};
+use conjure_skill_sdk::protocol::{CatalogReply, ServedClient, op};
+use serde_json::Value;
+use tokio::sync::{broadcast, watch};
+use tokio::task::JoinHandle;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::derived::{call_timeout, instructions_told, most_bytes, whom};
+use super::following::{Follower, Known, Revision};
+use super::handle::SessionError;
+use super::place::Place;
+use crate::artifacts::Artifacts;
+use crate::backend::lease::ask;
+use crate::backend::questions::Client;
+use crate::backend::readers::Reader;
+use crate::backend::run::Runner;
+use crate::backend::sources::Source;
+use crate::backend::surroundings::Surroundings;
+use crate::backend::{CallReport, LiveOutput, Snapshot, Toolbox};
+use crate::mcp_status::is_settled;
+use crate::shared::Shared;
+use conjure_config::{BackendSpec, SessionSpec};
+use conjure_providers::Provider;
+use conjure_store::ThreadId;
+
+/// How long servers may take to say what they have, and how often it is looked.
+const STARTING: Duration = Duration::from_secs(120);
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// A session without a model: its state lasts from call to call. [`Calls::call`] asks no policy:
+/// whoever makes the call has decided about it.
+///
+/// Its tools follow the plugins and the backends: what is added to a running host is there for
+/// the next call. A call that runs keeps the table that it began with.
+pub struct Calls {
+    known: Arc<Known>,
+    place: Arc<Place>,
+    spec: SessionSpec,
+    policy: Policy,
+    live: LiveOutput,
+    end: CancellationToken,
+    follower: Mutex<Option<JoinHandle<()>>>,
+    _end: DropGuard,
+}
+
+/// How one call is run.
+pub struct CallWith<'a> {
+    /// The tools as they are for this call.
+    pub snapshot: &'a Snapshot,
+    /// Ends the call.
+    pub cancel: &'a CancellationToken,
+    /// Takes its output as it comes.
+    pub live: &'a LiveOutput,
+    /// What its requests say about the session, where that is not what all say.
+    pub around: Option<&'a Surroundings>,
+    /// Whether the report has what the plugin said word for word.
+    pub verbatim: bool,
+}
+
+impl Calls {
+    /// Attaches the backends.
+    pub(crate) async fn open(shared: Arc<Shared>, spec: SessionSpec) -> Result<Self, SessionError> {
+        Self::open_for(shared, spec, None).await
+    }
+
+    /// Attaches the backends, with a program on the other side that plugins may ask. A model is
+    /// there for plugins when the specification names its provider.
+    pub(crate) async fn open_for(
+        shared: Arc<Shared>,
+        spec: SessionSpec,
+        client: Option<Arc<dyn Client>>,
+    ) -> Result<Self, SessionError> {
+        let thread = ThreadId::fresh();
+        let provider = model_for_plugins(&shared, &spec, client.is_some())?;
+        let place = Place::make(&shared, &spec, &thread, provider.as_ref(), client)?;
+        // Before the first look at the plugins, so that no change is lost.
+        let registry = shared.registry.subscribe();
+        let mut toolbox = Toolbox::attach(
+            shared,
+            place.around.clone(),
+            whom(&spec),
+            place.services.clone(),
+            spec.routing.clone(),
+            BTreeMap::new(),
+            &spec.backends,
+        )
+        .await?;
+        let snapshot = match toolbox.snapshot() {
+            Ok(snapshot) => snapshot,
+            Err(error) => {
+                toolbox.close().await;
+                return Err(error.into());
+            }
+        };
+        let known = Arc::new(Known {
+            snapshot: ArcSwap::from_pointee(snapshot),
+            revision: watch::Sender::new(Revision::default()),
+            updated: broadcast::Sender::new(super::following::UPDATES),
+            notices: broadcast::Sender::new(super::following::NOTICES),
+            skills: Mutex::default(),
+            skills_changed: tokio::sync::Notify::new(),
+        });
+        let (place, end) = (Arc::new(place), CancellationToken::new());
+        let follower = Follower {
+            known: Arc::clone(&known),
+            place: Arc::clone(&place),
+            toolbox,
+            registry,
+        };
+        let follower = tokio::spawn(follower.run(end.clone()));
+        Ok(Self {
+            known,
+            place,
+            policy: spec.call_policy(),
+            spec,
+            live: Arc::new(|_, _| {}),
+            _end: end.clone().drop_guard(),
+            end,
+            follower: Mutex::new(Some(follower)),
+        })
+    }
+
+    /// The tools that there are now.
+    #[must_use]
+    pub fn table(&self) -> Arc<RoutingTable> {
+        Arc::clone(self.known.snapshot.load().table())
+    }
+
+    /// The tools that there are now, with what stands behind each.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.known.snapshot.load_full()
+    }
+
+    /// What the backends say about their use now.
+    pub fn instructions(&self) -> Vec<BackendInstructions> {
+        instructions_told(&self.policy, &self.snapshot())
+    }
+
+    /// Counts the changes of what there is.
+    pub fn revision(&self) -> watch::Receiver<Revision> {
+        self.known.revision.subscribe()
+    }
+
+    /// The URIs of resources that say something else now.
+    pub fn updated(&self) -> broadcast::Receiver<Arc<str>> {
+        self.known.updated.subscribe()
+    }
+
+    /// What whoever makes the calls should know: that a plugin is there in another version, or that
+    /// a tool is kept out.
+    pub fn notices(&self) -> broadcast::Receiver<Arc<str>> {
+        self.known.notices.subscribe()
+    }
+
+    /// The files of the calls.
+    pub fn artifacts(&self) -> &Arc<Artifacts> {
+        &self.place.services.artifacts
+    }
+
+    /// What the requests of a call say whose client declares something else than the session's
+    /// did; nothing where it is the same.
+    pub fn around_for(&self, client: ServedClient) -> Option<Surroundings> {
+        let around = &self.place.around;
+        let is_another = around.client() != Some(client);
+        is_another.then(|| around.clone().with_client(Some(client)))
+    }
+
+    /// The most bytes of texts of one result.
+    pub fn most_bytes(&self) -> usize {
+        most_bytes(&self.spec)
+    }
+
+    /// Waits until there is a tool of this name, or until every server behind a backend has said
+    /// what it has, or failed.
+    ///
+    /// # Errors
+    /// When the time is over, with the servers that are still starting.
+    pub async fn until_there(&self, name: &str) -> Result<(), SessionError> {
+        let until = Instant::now() + STARTING;
+        loop {
+            let snapshot = self.snapshot();
+            if snapshot.look_up(name).is_some() {
+                return Ok(());
+            }
+            let starting = self.starting(&snapshot).await;
+            if starting.is_empty() {
+                return Ok(());
+            }
+            if Instant::now() >= until {
+                let starting = starting.join(", ");
+                return Err(SessionError::Provider {
+                    message: format!(
+                        "there is no tool `{name}` yet: after {} s still starting: {starting}. \
+                         `conjure mcp doctor` says what keeps them",
+                        STARTING.as_secs()
+                    ),
+                });
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
+    /// The servers that have not said yet what they have, and the backends of which the snapshot
+    /// does not know the newest.
+    async fn starting(&self, snapshot: &Snapshot) -> Vec<String> {
+        let mut starting = Vec::new();
+        for source in snapshot.sources() {
+            let Source::Backend {
+                name,
+                lease,
+                catalog: known,
+            } = source
+            else {
+                continue;
+            };
+            let request = whom(&self.spec);
+            let asked = ask(
+                &lease.instance,
+                &self.place.around,
+                op::BACKEND_CATALOG,
+                request,
+            );
+            let Ok(catalog): Result<CatalogReply, _> = asked.await else {
+                continue;
+            };
+            let servers = catalog.meta.as_ref().and_then(|meta| meta.get("servers"));
+            let servers = servers.and_then(Value::as_array).into_iter().flatten();
+            let late: Vec<String> = servers
+                .filter(|status| !is_settled(status))
+                .filter_map(|status| status.get("server")?.as_str())
+                .map(|server| format!("`{server}`"))
+                .collect();
+            if late.is_empty() && catalog.tools.len() != known.tools.len() {
+                starting.push(format!("`{name}`"));
+            }
+            starting.extend(late);
+        }
+        starting
+    }
+
+    /// Runs one call. Calls may run at the same time; whoever needs an order waits.
+    ///
+    /// Cancelling gives the tool its grace and keeps what it had said. Dropping the future ends
+    /// the call too.
+    ///
+    /// # Errors
+    /// When there is no such tool. A call that fails is a report.
+    pub async fn call(
+        &self,
+        call: &FunctionCall,
+        cancel: &CancellationToken,
+    ) -> Result<CallReport, SessionError> {
+        let snapshot = self.known.snapshot.load_full();
+        let with = CallWith {
+            snapshot: &snapshot,
+            cancel,
+            live: &self.live,
+            around: None,
+            verbatim: false,
+        };
+        self.call_with(call, with).await
+    }
+
+    /// Runs one call on a snapshot.
+    pub async fn call_with(
+        &self,
+        call: &FunctionCall,
+        with: CallWith<'_>,
+    ) -> Result<CallReport, SessionError> {
+        let Some(found) = with.snapshot.look_up(&call.name) else {
+            return Err(self.unknown(&call.name));
+        };
+        let runner = Runner {
+            traceparent: None,
+            snapshot: with.snapshot,
+            around: with.around.unwrap_or(&self.place.around),
+            artifacts: &self.place.services.artifacts,
+            turn_id: None,
+            timeout: call_timeout(&self.spec),
+            timeouts: &self.spec.timeouts,
+            most_bytes: most_bytes(&self.spec),
+            verbatim: with.verbatim,
+            cancel: with.cancel,
+            live: with.live,
+        };
+        let report = runner.routed(call, found).await;
+        if let Some(text) = with.snapshot.take_outcome(&call.name) {
+            // As if the tool had said it, which is where its caller listens.
+            let notice = serde_json::json!({ "event": "notice", "level": "warn", "text": text });
+            (with.live)(EmitKind::Event, notice.to_string().as_bytes());
+        }
+        Ok(report)
+    }
+
+    /// Asks for what there is beside tools.
+    pub fn reader<'a>(&'a self, call_id: Option<&'a Arc<str>>, with: &CallWith<'a>) -> Reader<'a> {
+        Reader {
+            snapshot: with.snapshot,
+            around: with.around.unwrap_or(&self.place.around),
+            call_id,
+            timeout: call_timeout(&self.spec),
+            cancel: with.cancel,
+            live: with.live,
+        }
+    }
+
+    /// Takes note of an event of a call that concerns the session: that a skill offers something
+    /// else now, or that a resource changed.
+    pub fn heard(&self, kind: EmitKind, bytes: &[u8]) {
+        if kind == EmitKind::Event {
+            self.known.heard(bytes, &self.place.around.session);
+        }
+    }
+
+    /// What the session's rules say of a call; nothing where none fits it.
+    pub fn rule_for(&self, snapshot: &Snapshot, name: &str, arguments: &Value) -> Option<Decision> {
+        let (route, _) = snapshot.look_up(name)?;
+        let verdict = self.policy.decide(&PolicyCall {
+            name,
+            backend: &route.backend,
+            effects: route.definition.effects,
+            arguments,
+        });
+        verdict.rule.map(|_| verdict.decision)
+    }
+
+    fn unknown(&self, name: &str) -> SessionError {
+        let hint = if self.spec.backends.iter().all(BackendSpec::is_native) {
+            " No executor is named, so there are no command tools: name one, such as \
+             `--executor local`."
+        } else {
+            ""
+        };
+        let table = self.table();
+        let routes = table.routes().iter();
+        let names: Vec<&str> = routes.map(|route| route.name.as_str()).collect();
+        let known = if names.is_empty() {
+            "none".to_owned()
+        } else {
+            names.join(", ")
+        };
+        SessionError::Provider {
+            message: format!("there is no tool `{name}`; there are: {known}.{hint}"),
+        }
+    }
+
+    /// Ends what the calls started.
+    pub async fn close(self) {
+        self.end().await;
+    }
+
+    /// [`Calls::close`] for whoever shares it.
+    pub async fn end(&self) {
+        self.end.cancel();
+        let follower = {
+            let mut follower = self.follower.lock().unwrap_or_else(PoisonError::into_inner);
+            follower.take()
+        };
+        if let Some(follower) = follower {
+            // It ends by itself, also when nobody waits.
+            let _ = follower.await;
+        }
+    }
+}
+
+/// The model that plugins may ask, where the specification names one and a client is there that
+/// has none itself.
+fn model_for_plugins(
+    shared: &Shared,
+    spec: &SessionSpec,
+    has_client: bool,
+) -> Result<Option<Arc<dyn Provider>>, SessionError> {
+    if !has_client || spec.provider.is_none() {
+        return Ok(None);
+    }
+    shared.provider(spec).map(Some)
+}
+
+impl fmt::Debug for Calls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Calls")
+            .field("session", &self.place.around.session)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Arc, Mutex};
+
+    use conjure_core::log::CallEnd;
+    use conjure_skill_sdk::protocol::Execute;
+    use conjure_skill_sdk::{Error, Skill, ToolOptions};
+    use serde_json::json;
+
+    use super::*;
+    use crate::Host;
+    use conjure_config::TimeoutSpec;
+
+    /// Threads on which the skill ran, in the order of its calls.
+    type Ran = Arc<Mutex<Vec<std::thread::ThreadId>>>;
+
+    fn skill(ran: &Ran) -> Skill {
+        let (ran, calls) = (Arc::clone(ran), AtomicUsize::new(0));
+        Skill::new("quick", "Is quick")
+            .execute(
+                "count | fail | say TEXT | sleep",
+                move |cx, request: Execute| {
+                    ran.lock().unwrap().push(std::thread::current().id());
+                    let number = calls.fetch_add(1, Ordering::Relaxed) + 1;
+                    match request.command.as_str() {
+                        "fail" => Err(Error::new("it failed")),
+                        "sleep" => {
+                            while !cx.cancelled() {
+                                std::thread::yield_now();
+                            }
+                            cx.check().map(|()| String::new())
+                        }
+                        command => match command.strip_prefix("say ") {
+                            Some(text) => cx.stdout(text.as_bytes()).map(|()| "said".to_owned()),
+                            None => Ok(number.to_string()),
+                        },
+                    }
+                },
+            )
+            .with(ToolOptions::new().read_only().in_place())
+    }
+
+    async fn open(ran: &Ran, spec: SessionSpec) -> Calls {
+        let ran = Arc::clone(ran);
+        let data = tempfile::tempdir().unwrap();
+        let builder = Host::builder().data_dir(data.path());
+        let host = builder.skill(move || skill(&ran)).build().await.unwrap();
+        host.calls(spec).await.unwrap()
+    }
+
+    async fn execute(calls: &Calls, command: &str) -> CallReport {
+        let call = FunctionCall {
+            call_id: "c".to_owned(),
+            name: "quick_execute".to_owned(),
+            arguments: json!({ "command": command }),
+            arguments_text: None,
+        };
+        calls.call(&call, &CancellationToken::new()).await.unwrap()
+    }
+
+    /// Calls until one runs on this very thread; on a busy machine that takes some.
+    async fn earn(calls: &Calls, ran: &Ran) {
+        let own = std::thread::current().id();
+        for _ in 0..100_000 {
+            execute(calls, "count").await;
+            if ran.lock().unwrap().last() == Some(&own) {
+                return;
+            }
+        }
+        panic!("it was not earned");
+    }
+
+    #[tokio::test]
+    async fn a_call_in_place_is_a_call_like_any_other() {
+        let ran = Ran::default();
+        let calls = open(&ran, SessionSpec::calls(&[], None)).await;
+        let first = execute(&calls, "count").await;
+        assert_eq!(first.output.joined_text(), "1");
+        earn(&calls, &ran).await;
+
+        let report = execute(&calls, "fail").await;
+        assert!(report.output.is_error);
+        assert_eq!(report.end, CallEnd::Failed);
+        let told = report.output.joined_text();
+        assert!(
+            told.starts_with("it failed\n[The call of `quick_execute`"),
+            "{told}"
+        );
+
+        earn(&calls, &ran).await;
+        let count = ran.lock().unwrap().len();
+        let cancelled = CancellationToken::new();
+        cancelled.cancel();
+        let call = FunctionCall {
+            call_id: "c".to_owned(),
+            name: "quick_execute".to_owned(),
+            arguments: json!({ "command": "count" }),
+            arguments_text: None,
+        };
+        let report = calls.call(&call, &cancelled).await.unwrap();
+        assert_eq!(report.end, CallEnd::Cancelled);
+        assert_eq!(ran.lock().unwrap().len(), count, "it was not begun");
+        calls.close().await;
+    }
+
+    #[tokio::test]
+    async fn output_in_place_is_not_lost_and_ends_the_permission() {
+        let ran = Ran::default();
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let mut calls = open(&ran, SessionSpec::calls(&[], None)).await;
+        let heard = Arc::clone(&said);
+        calls.live =
+            Arc::new(move |_, bytes: &[u8]| heard.lock().unwrap().extend_from_slice(bytes));
+        earn(&calls, &ran).await;
+        let report = execute(&calls, "say hello").await;
+        assert_eq!(report.output.joined_text(), "said");
+        assert_eq!(said.lock().unwrap().as_slice(), b"hello");
+        for _ in 0..300 {
+            execute(&calls, "count").await;
+            let last = ran.lock().unwrap().last().copied();
+            assert_ne!(last, Some(std::thread::current().id()));
+        }
+        calls.close().await;
+    }
+
+    #[tokio::test]
+    async fn the_session_sets_the_time_of_some_calls() {
+        let ran = Ran::default();
+        let timeout = TimeoutSpec {
+            tools: "quick_execute(sleep)".parse().unwrap(),
+            ms: 50,
+        };
+        let spec = SessionSpec {
+            timeouts: vec![timeout],
+            ..SessionSpec::calls(&[], None)
+        };
+        let calls = open(&ran, spec).await;
+        assert_eq!(execute(&calls, "sleep").await.end, CallEnd::TimedOut);
+        assert_eq!(execute(&calls, "count").await.end, CallEnd::Done);
+        calls.close().await;
+    }
+}

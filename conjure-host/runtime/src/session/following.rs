@@ -1,0 +1,236 @@
+//! How a session without a model follows its plugins and backends.
+//!
+//! One task a session owns the toolbox. It makes a new snapshot when plugins come or go, when a
+//! backend says that its catalog is another one, and when a skill says so in a call; whoever runs
+//! a call goes on with the snapshot that it holds.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use conjure_core::routing::KeptOut;
+use conjure_skill_sdk::protocol::CatalogReply;
+use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::{Notify, broadcast, watch};
+use tokio::time::error::Elapsed;
+use tokio_util::sync::CancellationToken;
+
+use super::changes::plugin_notice;
+use super::place::Place;
+use super::skill_lists::{Kind, changed_lists, run_time_tools};
+use crate::backend::sources::Source;
+use crate::backend::watching::{Change, updated_resource};
+use crate::backend::{Snapshot, Toolbox};
+use conjure_plugins::CallFailure;
+
+/// Updates of resources that may wait for a subscriber; one that is slower loses the oldest.
+pub(super) const UPDATES: usize = 256;
+/// The same for notices.
+pub(super) const NOTICES: usize = 64;
+/// Time for a backend to say what it offers.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// How often each kind of thing has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Revision {
+    /// The tools.
+    pub tools: u64,
+    /// The resources and their templates.
+    pub resources: u64,
+    /// The prompts.
+    pub prompts: u64,
+}
+
+impl Revision {
+    /// All changes together.
+    pub fn sum(self) -> u64 {
+        self.tools + self.resources + self.prompts
+    }
+}
+
+/// What is known to all calls of the session.
+pub(super) struct Known {
+    pub(super) snapshot: ArcSwap<Snapshot>,
+    pub(super) revision: watch::Sender<Revision>,
+    pub(super) updated: broadcast::Sender<Arc<str>>,
+    /// What whoever made the calls should know.
+    pub(super) notices: broadcast::Sender<Arc<str>>,
+    /// What skills said about their lists: kinds that are others now.
+    pub(super) skills: Mutex<BTreeSet<Kind>>,
+    pub(super) skills_changed: Notify,
+}
+
+impl Known {
+    /// Takes note of an event of a call.
+    pub(super) fn heard(&self, event: &[u8], session: &str) {
+        if let Some(uri) = updated_resource(event, session) {
+            self.tell_updated(&uri);
+            return;
+        }
+        let Some(kinds) = changed_lists(event, session) else {
+            return;
+        };
+        let mut skills = self.skills.lock().unwrap_or_else(PoisonError::into_inner);
+        skills.extend(kinds);
+        drop(skills);
+        self.skills_changed.notify_one();
+    }
+
+    fn tell_updated(&self, uri: &str) {
+        // Nobody listens when nobody subscribed.
+        let _ = self.updated.send(Arc::from(uri));
+    }
+
+    fn tell(&self, notice: &str) {
+        let _ = self.notices.send(Arc::from(notice));
+    }
+
+    fn count(&self, kinds: &BTreeSet<Kind>) {
+        if kinds.is_empty() {
+            return;
+        }
+        self.revision.send_modify(|revision| {
+            for kind in kinds {
+                match kind {
+                    Kind::Tools => revision.tools += 1,
+                    Kind::Resources => revision.resources += 1,
+                    Kind::Prompts => revision.prompts += 1,
+                }
+            }
+        });
+    }
+}
+
+/// What a backend said that it offers, if it said so in time.
+type Listed = Result<Result<CatalogReply, CallFailure>, Elapsed>;
+
+/// Follows until it is told to end, and closes the backends then.
+pub(super) struct Follower {
+    pub(super) known: Arc<Known>,
+    pub(super) place: Arc<Place>,
+    pub(super) toolbox: Toolbox,
+    pub(super) registry: watch::Receiver<u64>,
+}
+
+impl Follower {
+    pub(super) async fn run(mut self, end: CancellationToken) {
+        let mut asked: FuturesUnordered<BoxFuture<'static, (String, Listed)>> =
+            FuturesUnordered::new();
+        let known = Arc::clone(&self.known);
+        loop {
+            let changes = Arc::clone(self.toolbox.changes());
+            tokio::select! {
+                biased;
+                () = end.cancelled() => break,
+                Ok(()) = self.registry.changed() => self.update(BTreeSet::new()),
+                Some((backend, answer)) = asked.next(), if !asked.is_empty() => {
+                    self.listed(&backend, answer);
+                }
+                () = changes.arrived.notified() => {
+                    for change in changes.take() {
+                        match change {
+                            Change::Notice { text } => {
+                                tracing::info!("{text}");
+                                self.known.tell(&text);
+                            }
+                            Change::Resource { uri } => self.known.tell_updated(&uri),
+                            Change::Catalog { backend } => {
+                                if let Some(answer) = self.toolbox.ask_catalog(&backend) {
+                                    asked.push(Box::pin(async move {
+                                        (backend, tokio::time::timeout(LIMIT, answer).await)
+                                    }));
+                                }
+                            }
+                        }
+                    }
+                }
+                () = known.skills_changed.notified() => self.skills_changed(&end).await,
+            }
+        }
+        drop(asked);
+        self.toolbox.close().await;
+        self.place.exchange.end();
+    }
+
+    fn listed(&mut self, backend: &str, answer: Listed) {
+        match answer {
+            Ok(Ok(catalog)) => {
+                let mut kinds = BTreeSet::new();
+                if let Some(before) = self.catalog(backend) {
+                    if before.resources != catalog.resources
+                        || before.resource_templates != catalog.resource_templates
+                    {
+                        kinds.insert(Kind::Resources);
+                    }
+                    if before.prompts != catalog.prompts {
+                        kinds.insert(Kind::Prompts);
+                    }
+                }
+                self.toolbox.set_catalog(backend, catalog);
+                self.update(kinds);
+            }
+            Ok(Err(error)) => tracing::warn!(backend, "keeps its catalog: {error}"),
+            Err(_) => tracing::warn!(backend, "keeps its catalog: no answer within {LIMIT:?}"),
+        }
+    }
+
+    fn catalog(&self, backend: &str) -> Option<Arc<CatalogReply>> {
+        let snapshot = self.known.snapshot.load();
+        snapshot.sources().iter().find_map(|source| match source {
+            Source::Backend { name, catalog, .. } if name == backend => Some(Arc::clone(catalog)),
+            _ => None,
+        })
+    }
+
+    /// Asks the skills again whose tools are not all in their manifest.
+    async fn skills_changed(&mut self, end: &CancellationToken) {
+        let kinds = {
+            let mut skills = self
+                .known
+                .skills
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *skills)
+        };
+        if kinds.contains(&Kind::Tools) {
+            let snapshot = self.known.snapshot.load_full();
+            for (skill, tools) in run_time_tools(&snapshot, &self.place.around, end).await {
+                self.toolbox.set_skill_tools(&skill, tools);
+            }
+        }
+        self.update(kinds);
+    }
+
+    /// Makes the next snapshot, and says what is another one in it.
+    fn update(&mut self, mut kinds: BTreeSet<Kind>) {
+        let before = self.known.snapshot.load_full();
+        let (snapshot, quarantined) = self.toolbox.update(&before);
+        for kept_out in KeptOut::of(&quarantined) {
+            tracing::warn!("{kept_out}");
+            self.known.tell(&kept_out.to_string());
+        }
+        for change in self.toolbox.changed_plugins(&before) {
+            self.known.tell(&plugin_notice(&change));
+        }
+        if snapshot.table().version() != before.table().version() {
+            kinds.insert(Kind::Tools);
+        }
+        let sources = |snapshot: &Snapshot| -> Vec<String> {
+            let sources = snapshot.sources().iter();
+            sources
+                .map(|source| match source {
+                    Source::Skill(lease) => lease.plugin.id().to_string(),
+                    Source::Backend { name, .. } => name.clone(),
+                })
+                .collect()
+        };
+        if sources(&snapshot) != sources(&before) {
+            kinds.extend([Kind::Resources, Kind::Prompts]);
+        }
+        self.known.snapshot.store(Arc::new(snapshot));
+        self.known.count(&kinds);
+    }
+}

@@ -1,0 +1,570 @@
+//! A session, as its clients hold it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use conjure_core::chat::{EventId, Message, Usage};
+use conjure_core::cost::ThreadCost;
+use conjure_core::log::{self, Entry, Outcome};
+use conjure_core::routing::{RoutingTable, Rule};
+use conjure_core::switch::SwitchReport;
+use conjure_core::turn::{Decision, When};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::AbortHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::actor::{Actor, Start};
+use super::asking::{ApprovalMode, PendingApproval};
+use super::budget::SpentBefore;
+use super::compaction::{CompactError, UnfoldError};
+use super::derived::{check_compact_at, whom};
+use super::hub::{Hub, Subscription};
+use super::mailbox::{Command, MAILBOX};
+use super::place::Place;
+use super::questions::Questions;
+use super::recorder::Recorder;
+use super::thread_files::known_files;
+use crate::Host;
+use crate::artifacts::{Artifact, Artifacts, FileError};
+use crate::backend::{BackendStatus, Snapshot, Toolbox, ToolboxError};
+use crate::outlook::Outlooks;
+use crate::shared::Shared;
+use conjure_config::{SessionSpec, SpecError};
+use conjure_providers::{Provider, UnusableProvider};
+use conjure_store::{Log, StoreError, ThreadId};
+
+/// A conversation with a model that has the tools of several backends.
+///
+/// A run belongs to no client: dropping what follows it ends nothing. Dropping the session ends
+/// it, with everything that it started.
+pub struct Session {
+    thread: ThreadId,
+    mailbox: mpsc::Sender<Box<Command>>,
+    hub: Arc<Hub>,
+    log: Arc<dyn Log>,
+    artifacts: Arc<Artifacts>,
+    snapshot: Arc<ArcSwap<Snapshot>>,
+    ended: CancellationToken,
+    epoch: u64,
+    questions: Option<Arc<Questions>>,
+    task: AbortHandle,
+    /// A host that nobody else holds.
+    host: Option<Host>,
+}
+
+impl Session {
+    pub(crate) async fn open(
+        shared: Arc<Shared>,
+        spec: SessionSpec,
+        thread: Option<ThreadId>,
+        saved: Option<Saved>,
+    ) -> Result<Self, SessionError> {
+        spec.check()?;
+        // Of a saved session it was looked at when it was set.
+        if saved.is_none() {
+            check_compact_at(&spec, &shared.models)?;
+        }
+        let spec = spec.with_base_url_at_its_provider();
+        let provider = shared.provider(&spec)?;
+        let thread = thread.unwrap_or_else(ThreadId::fresh);
+        let recorder = Recorder::open(&*shared.log, &thread).await?;
+        Self::start(shared, spec, saved, recorder, provider).await
+    }
+
+    async fn start(
+        shared: Arc<Shared>,
+        spec: SessionSpec,
+        saved: Option<Saved>,
+        recorder: Recorder,
+        provider: Arc<dyn Provider>,
+    ) -> Result<Self, SessionError> {
+        let thread = recorder.thread().clone();
+        let mut place = Place::make(&shared, &spec, &thread, Some(&provider), None)?;
+        // Who sits at this program answers there.
+        let questions = saved
+            .filter(|_| !shared.asker.is_there())
+            .and_then(Saved::questions);
+        if let Some(questions) = &questions {
+            place.answered_by(questions.asker());
+        }
+        let states = log::last_backend_states(recorder.entries())
+            .into_iter()
+            .map(|(backend, state)| (backend.to_owned(), state.clone()))
+            .collect();
+        let mut toolbox = Toolbox::attach(
+            Arc::clone(&shared),
+            place.around.clone(),
+            whom(&spec),
+            place.services.clone(),
+            spec.routing.clone(),
+            states,
+            &spec.backends,
+        )
+        .await?;
+        let snapshot = match toolbox.snapshot() {
+            Ok(snapshot) => Arc::new(snapshot),
+            Err(error) => {
+                toolbox.close().await;
+                return Err(error.into());
+            }
+        };
+        let files = known_files(recorder.entries());
+        let fetch = |backend: &str| toolbox.fetch(backend);
+        place.services.artifacts.restore(&files, fetch);
+        let hub = Arc::clone(recorder.hub());
+        let log = Arc::clone(&shared.log);
+        let epoch = recorder.epoch();
+        let artifacts = Arc::clone(&place.services.artifacts);
+        let current = Arc::new(ArcSwap::from(Arc::clone(&snapshot)));
+        let (mailbox, commands) = mpsc::channel(MAILBOX);
+        let ended = CancellationToken::new();
+        let start = Start {
+            shared,
+            spec,
+            place,
+            provider,
+            recorder,
+            toolbox,
+            snapshot,
+            current: Arc::clone(&current),
+            records: saved.is_some(),
+            approvals: saved.map_or(ApprovalMode::Unattended, |saved| saved.approvals),
+            spent_before: saved.map(|saved| saved.spent).unwrap_or_default(),
+            questions: questions.clone(),
+        };
+        let task = Actor::start(start, commands, ended.clone().drop_guard());
+        Ok(Self {
+            thread,
+            mailbox,
+            hub,
+            log,
+            artifacts,
+            snapshot: current,
+            ended,
+            epoch,
+            questions,
+            task,
+            host: None,
+        })
+    }
+
+    /// Keeps a host for as long as the session lives.
+    pub(super) fn keep(&mut self, host: Host) {
+        self.host = Some(host);
+    }
+
+    /// The thread that it writes.
+    pub fn thread(&self) -> &ThreadId {
+        &self.thread
+    }
+
+    /// Says something and waits for the answer. While a turn runs, it waits for its end first.
+    ///
+    /// # Errors
+    /// [`ChatError`]; the history is kept.
+    pub async fn chat(&self, text: impl Into<String>) -> Result<Answer, ChatError> {
+        self.say(Message::user(text)).await
+    }
+
+    /// [`Session::chat`] with a message of any parts.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn say(&self, message: Message) -> Result<Answer, ChatError> {
+        let turn_id = uuid::Uuid::now_v7().to_string();
+        self.begin(turn_id, Some(message)).await.await
+    }
+
+    /// Begins a turn of this id, in which this is said, or nothing new. What comes back is its
+    /// answer; whatever is asked of the session from here on comes behind it.
+    pub(crate) async fn begin(
+        &self,
+        turn_id: String,
+        message: Option<Message>,
+    ) -> impl Future<Output = Result<Answer, ChatError>> + Send + use<> {
+        let (done, answer) = oneshot::channel();
+        let command = match message {
+            Some(message) => Command::Say {
+                turn_id,
+                message,
+                done,
+            },
+            None => Command::GoOn { turn_id, done },
+        };
+        self.tell(command).await;
+        async {
+            let answer = answer.await;
+            answer.unwrap_or(Err(ChatError::Ended { reason: None }))
+        }
+    }
+
+    /// Lets the model go on from where the thread ends, with nothing new said, as after a turn
+    /// that was cancelled. Waits as [`Session::chat`] does.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn go_on(&self) -> Result<Answer, ChatError> {
+        let turn_id = uuid::Uuid::now_v7().to_string();
+        self.begin(turn_id, None).await.await
+    }
+
+    /// Follows the thread's events: behind `after`, or from its beginning.
+    pub fn events(&self, after: Option<EventId>) -> Subscription {
+        self.hub
+            .subscribe(after, Arc::clone(&self.log), self.thread.clone())
+    }
+
+    /// Follows the thread's events since this session was opened.
+    pub fn events_since_opened(&self) -> Subscription {
+        let before = EventId {
+            epoch: self.epoch.saturating_sub(1),
+            seq: u64::MAX,
+        };
+        self.events(Some(before))
+    }
+
+    /// Follows the thread's events from now on.
+    pub fn events_from_now(&self) -> Subscription {
+        self.hub
+            .subscribe_from_now(Arc::clone(&self.log), self.thread.clone())
+    }
+
+    /// Ends the running turn. What came so far is kept.
+    pub async fn cancel(&self, drop_queued: bool) {
+        self.tell(Command::Cancel { drop_queued }).await;
+    }
+
+    /// Decides about a call that waits.
+    pub async fn decide(&self, call_id: impl Into<String>, decision: Decision) {
+        self.tell(Command::Decide {
+            call_id: call_id.into(),
+            decision,
+        })
+        .await;
+    }
+
+    /// Says whether somebody is there to decide.
+    pub async fn attend(&self, mode: ApprovalMode) {
+        self.tell(Command::Attend(mode)).await;
+    }
+
+    /// Says what holds for the next turn: rules beside those of the session, and whether anybody
+    /// is there to decide.
+    pub(crate) async fn terms(&self, rules: Vec<Rule>, approvals: ApprovalMode) {
+        self.tell(Command::Terms { rules, approvals }).await;
+    }
+
+    /// Adds a rule to the session's policy.
+    pub async fn add_rule(&self, rule: Rule) {
+        self.tell(Command::Allow(rule)).await;
+    }
+
+    /// The calls that wait for a decision.
+    pub async fn pending(&self) -> Vec<PendingApproval> {
+        self.ask(Command::Pending).await.unwrap_or_default()
+    }
+
+    /// The questions that wait for a person, where somebody may come.
+    pub(crate) fn questions(&self) -> Option<&Arc<Questions>> {
+        self.questions.as_ref()
+    }
+
+    /// Changes settings, now or from the next turn on.
+    ///
+    /// # Errors
+    /// [`SessionError::Provider`] when the provider is not to be had; nothing changes then.
+    pub async fn change(&self, settings: Settings, when: When) -> Result<(), SessionError> {
+        self.ask(|done| Command::Change {
+            settings,
+            when,
+            done,
+        })
+        .await
+        .ok_or_else(ended)?
+    }
+
+    /// Uses another specification with the same backends, names and working directory, now or from
+    /// the next turn on.
+    ///
+    /// # Errors
+    /// As [`Session::change`]; the auths of the specification are open already.
+    pub(crate) async fn reconfigure(
+        &self,
+        spec: SessionSpec,
+        when: When,
+    ) -> Result<(), SessionError> {
+        let spec = Box::new(spec.with_base_url_at_its_provider());
+        self.ask(|done| Command::Reconfigure { spec, when, done })
+            .await
+            .ok_or_else(ended)?
+    }
+
+    /// Takes up less room, as long as there is nothing to do: whoever has not seen the newest
+    /// events reads them in the log. Where it has something to do, it does not matter.
+    pub(crate) fn rest(&self) {
+        let _ = self.mailbox.try_send(Box::new(Command::Rest));
+    }
+
+    /// Whether the session answers in this time.
+    pub(crate) async fn answers_within(&self, time: Duration) -> bool {
+        let answer = self.ask(Command::Pending);
+        tokio::time::timeout(time, answer).await.is_ok()
+    }
+
+    /// Lets the actor hang.
+    #[cfg(test)]
+    pub(crate) async fn stop_answering(&self) {
+        self.tell(Command::Hang).await;
+    }
+
+    /// Ends it without asking it: what it started ends with it, and nothing more is written.
+    pub(crate) fn abort(&self) {
+        self.task.abort();
+    }
+
+    /// What changing settings would change about the next request: parts left out or told
+    /// otherwise, ids renamed, tools that would not be offered, tokens, and whether what the
+    /// prompt cache holds would be lost. Sends nothing and needs no key.
+    ///
+    /// # Errors
+    /// [`SessionError::Provider`] when nobody knows the provider.
+    pub async fn check(&self, settings: Settings) -> Result<SwitchReport, SessionError> {
+        self.ask(|done| Command::Check { settings, done })
+            .await
+            .ok_or_else(ended)?
+    }
+
+    /// The conversation, as messages.
+    pub async fn messages(&self) -> Vec<Message> {
+        self.ask(Command::Messages).await.unwrap_or_default()
+    }
+
+    /// The entries of the thread: all that was said and done, also where a summary stands for it.
+    pub async fn entries(&self) -> Vec<Entry> {
+        self.ask(Command::Entries).await.unwrap_or_default()
+    }
+
+    /// What the thread costs so far, and why.
+    pub async fn cost(&self) -> ThreadCost {
+        self.ask(Command::Cost).await.unwrap_or_default()
+    }
+
+    /// Puts a summary in place of the older part of the conversation, as far as the model reads it,
+    /// while no turn runs. Gives back the compaction's entry, and how many tokens of the
+    /// conversation the model reads now, about. What is said meanwhile waits for it; a cancel ends
+    /// it.
+    ///
+    /// # Errors
+    /// [`CompactError`] says why nothing was summarised.
+    pub async fn compact(&self) -> Result<(u64, u64), CompactError> {
+        self.ask(Command::Compact)
+            .await
+            .unwrap_or(Err(CompactError::Ended))
+    }
+
+    /// Takes a compaction back, the one that stands or that of an entry: from the next request on
+    /// the model reads again what it hid. Gives back the compaction's entry, and how many tokens
+    /// of the conversation that makes, about. It holds until somebody asks for another compaction,
+    /// or the provider refuses the conversation as too long.
+    ///
+    /// # Errors
+    /// [`UnfoldError`] says what stands in the way.
+    pub async fn unfold(&self, fold: Option<u64>) -> Result<(u64, u64), UnfoldError> {
+        self.ask(|done| Command::Unfold { fold, done })
+            .await
+            .unwrap_or(Err(UnfoldError::Ended))
+    }
+
+    /// How the backends are.
+    pub async fn backends(&self) -> Vec<BackendStatus> {
+        self.ask(Command::Status).await.unwrap_or_default()
+    }
+
+    /// Every file that a call made, with the backend that made it.
+    pub fn created_files(&self) -> Vec<Artifact> {
+        self.artifacts.list()
+    }
+
+    /// Where a file is on this machine; a remote one is fetched first, once.
+    ///
+    /// # Errors
+    /// [`FileError::FileNotFound`] and [`FileError::DownloadFailed`].
+    pub async fn resolve(&self, file: &str) -> Result<PathBuf, FileError> {
+        self.artifacts.resolve(file).await
+    }
+
+    /// The routing table that the next request would use.
+    pub fn table(&self) -> Arc<RoutingTable> {
+        Arc::clone(self.snapshot.load().table())
+    }
+
+    /// The tools that the next request would have, those that run at the provider among them, and
+    /// what the rules say of each. None once the session has ended.
+    pub fn outlooks(&self) -> impl Future<Output = Option<Outlooks>> + Send + use<> {
+        let mailbox = self.mailbox.clone();
+        async move {
+            let (done, answer) = oneshot::channel();
+            let asked = Box::new(Command::Outlooks(done));
+            mailbox.send(asked).await.ok()?;
+            answer.await.ok()
+        }
+    }
+
+    /// Ends the session and everything that it started, and waits for that.
+    pub async fn close(self) {
+        self.end().await;
+    }
+
+    /// [`Session::close`] for whoever shares it.
+    pub(crate) async fn end(&self) {
+        self.tell(Command::End).await;
+        self.ended.cancelled().await;
+    }
+
+    /// A session that ended is told nothing.
+    async fn tell(&self, command: Command) {
+        let _ = self.mailbox.send(Box::new(command)).await;
+    }
+
+    async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Option<T> {
+        let (done, answer) = oneshot::channel();
+        self.mailbox.send(Box::new(command(done))).await.ok()?;
+        answer.await.ok()
+    }
+}
+
+/// What is known of a saved session beside its specification.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Saved {
+    /// What it used up before.
+    pub(crate) spent: SpentBefore,
+    pub(crate) approvals: ApprovalMode,
+}
+
+impl Saved {
+    /// Questions of plugins, where somebody may come: they wait as long as calls do.
+    fn questions(self) -> Option<Arc<Questions>> {
+        match self.approvals {
+            ApprovalMode::Within(patience) => Some(Questions::new(patience)),
+            ApprovalMode::Attended | ApprovalMode::Unattended => None,
+        }
+    }
+}
+
+/// What a turn came to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// The turn.
+    pub turn_id: String,
+    /// What the model said last.
+    pub text: String,
+    /// How the turn ended: completed, or cut short.
+    pub outcome: Outcome,
+    /// Tokens of all its rounds.
+    pub usage: Usage,
+    /// The stop reason as the provider gave it.
+    pub stop_reason: Option<String>,
+}
+
+/// Why a turn gave no answer. The history is kept in every case.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum ChatError {
+    /// A limit ended it.
+    #[error(
+        "the turn reached the limit {}; the history is kept, go on with another message",
+        log::limit_words(.limit, *.value)
+    )]
+    Limit {
+        /// Which.
+        limit: String,
+        /// Its value.
+        value: u64,
+    },
+    /// The provider failed.
+    #[error("{error}")]
+    Provider {
+        /// What failed, why, and what to do.
+        error: String,
+        /// A word for programs.
+        kind: String,
+    },
+    /// Somebody ended it.
+    #[error("the turn was cancelled")]
+    Cancelled,
+    /// The session ended.
+    #[error("the session ended{}", reason.as_deref().map(|r| format!(": {r}")).unwrap_or_default())]
+    Ended {
+        /// Why, when it was not asked for.
+        reason: Option<String>,
+    },
+}
+
+/// Why there is no session.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// The session file.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// The provider.
+    #[error("{message}")]
+    Provider {
+        /// What, and what to do.
+        message: String,
+    },
+    /// The tools.
+    #[error(transparent)]
+    Tools(ToolboxError),
+    /// The thread.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A compaction that is to be taken back.
+    #[error(transparent)]
+    Unfold(#[from] UnfoldError),
+    /// A summary that was asked for.
+    #[error(transparent)]
+    Compact(#[from] CompactError),
+    /// A directory.
+    #[error("the directory `{path}` cannot be used: {reason}")]
+    Directory {
+        /// Which.
+        path: String,
+        /// Why, and what to do.
+        reason: String,
+    },
+}
+
+/// Settings that can change while a session runs.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Settings {
+    /// The provider.
+    pub provider: Option<String>,
+    /// The model.
+    pub model: Option<String>,
+}
+
+impl Settings {
+    /// A specification with these settings in place of its own.
+    pub(super) fn applied_to(&self, spec: &SessionSpec) -> SessionSpec {
+        SessionSpec {
+            provider: self.provider.clone().or_else(|| spec.provider.clone()),
+            model: self.model.clone().or_else(|| spec.model.clone()),
+            ..spec.clone()
+        }
+    }
+}
+
+impl From<UnusableProvider> for SessionError {
+    fn from(error: UnusableProvider) -> Self {
+        Self::Provider {
+            message: error.message,
+        }
+    }
+}
+
+fn ended() -> SessionError {
+    SessionError::Provider {
+        message: "the session ended".to_owned(),
+    }
+}

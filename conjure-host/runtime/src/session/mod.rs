@@ -1,0 +1,64 @@
+//! Sessions: one conversation each, run by one actor.
+
+mod actor;
+mod after_log;
+mod asking;
+mod budget;
+mod calls;
+mod changes;
+mod compaction;
+mod derived;
+mod ending;
+mod exchange_dir;
+mod following;
+mod handle;
+mod history;
+mod hub;
+mod mailbox;
+mod model;
+mod naming;
+mod one_call;
+mod perform;
+mod place;
+mod preview;
+mod questions;
+mod reading;
+mod recorder;
+mod showing;
+mod skill_lists;
+mod switching;
+mod thread_files;
+mod wake_coalescer;
+
+pub(crate) use actor::passed;
+pub(crate) use budget::SpentBefore;
+pub use calls::CallWith;
+pub(crate) use compaction::unfolding;
+pub(crate) use derived::{
+    check_compact_at, compile_settings, instructions_told, room, turn_settings,
+};
+pub(crate) use exchange_dir::sweep;
+pub use following::Revision;
+pub(crate) use handle::Saved;
+pub(crate) use mailbox::{Internal, Reports};
+pub(crate) use place::Place;
+pub(crate) use preview::Preview;
+pub use preview::ServerTool;
+pub(crate) use questions::{NotTaken, Questions};
+pub use questions::{Question, QuestionReply};
+pub(crate) use reading::Thread;
+pub(crate) use recorder::Recorder;
+pub(crate) use switching::check;
+pub(crate) use thread_files::{fetch as fetch_files, files as thread_files};
+pub(crate) use wake_coalescer::WakeCoalescer;
+
+pub use asking::{ApprovalMode, PendingApproval};
+pub use calls::Calls;
+pub use compaction::{CompactError, UnfoldError};
+pub use conjure_config::{
+    BackendSpec, BudgetSpec, CompactAt, HttpSpec, LimitSpec, PolicySpec, ProviderSpec, SessionSpec,
+    SpecError, TimeoutSpec,
+};
+pub use handle::{Answer, ChatError, Session, SessionError, Settings};
+pub use hub::{Stamped, Subscription};
+pub use one_call::OpenError;

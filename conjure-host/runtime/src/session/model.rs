@@ -1,0 +1,243 @@
+//! One model request of a session, on a task of its own.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use conjure_core::chat::{Meta, Response, StreamEvent, Usage};
+use conjure_core::log::Spending;
+use conjure_core::request::ModelRequest;
+use conjure_core::turn::{Input, ModelFailure};
+use futures_util::FutureExt as _;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tracing::Span;
+
+use super::mailbox::{Internal, Reports};
+use super::wake_coalescer::WakeCoalescer;
+use crate::backend::contributors::Share;
+use crate::spans;
+use conjure_providers::{Provider, ProviderError, ReplySink};
+
+/// A request on its way.
+pub(crate) struct Request {
+    number: u64,
+    task: JoinHandle<()>,
+    pieces: Arc<Pieces>,
+    sink: Arc<ReplySink>,
+    meta: Meta,
+    begun: Instant,
+    span: Span,
+}
+
+/// What came and was not yet looked at. Pieces of one text are one piece, so the reply itself
+/// bounds it.
+pub(crate) struct Pieces {
+    waiting: Mutex<Vec<Piece>>,
+    arrived: Arc<Notify>,
+    wakes: Arc<WakeCoalescer>,
+}
+
+/// A piece of a reply, or word about it.
+pub(crate) enum Piece {
+    Stream(StreamEvent),
+    Notice(String),
+}
+
+impl Pieces {
+    fn new(wakes: Arc<WakeCoalescer>) -> Self {
+        Self {
+            waiting: Mutex::default(),
+            arrived: Arc::default(),
+            wakes,
+        }
+    }
+
+    fn push(&self, piece: Piece) {
+        let is_first = {
+            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_first = waiting.is_empty();
+            match (waiting.last_mut(), piece) {
+                (
+                    Some(Piece::Stream(StreamEvent::Content { delta })),
+                    Piece::Stream(StreamEvent::Content { delta: more }),
+                )
+                | (
+                    Some(Piece::Stream(StreamEvent::Thinking { delta })),
+                    Piece::Stream(StreamEvent::Thinking { delta: more }),
+                ) => delta.push_str(&more),
+                (_, piece) => waiting.push(piece),
+            }
+            is_first
+        };
+        // Whoever is woken takes all that waits by then.
+        if is_first {
+            self.wakes.wake(&self.arrived);
+        }
+    }
+
+    /// Resolves a moment after something came.
+    pub(crate) async fn arrived(&self) {
+        self.arrived.notified().await;
+    }
+
+    /// Everything that waits.
+    pub(crate) fn take(&self) -> Vec<Piece> {
+        std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Request {
+    /// Sends a request, with the share that backends have in it.
+    pub(crate) fn send(
+        number: u64,
+        provider: Arc<dyn Provider>,
+        meta: Meta,
+        share: Share,
+        span: Span,
+        done: Reports,
+        wakes: Arc<WakeCoalescer>,
+    ) -> Self {
+        let pieces = Arc::new(Pieces::new(wakes));
+        let (stream, notices) = (Arc::clone(&pieces), Arc::clone(&pieces));
+        let sink = Arc::new(ReplySink::new(
+            move |event| stream.push(Piece::Stream(event)),
+            move |text| notices.push(Piece::Notice(text)),
+        ));
+        let begun = Instant::now();
+        let task = tokio::spawn({
+            let (sink, meta, span) = (Arc::clone(&sink), meta.clone(), span.clone());
+            async move {
+                let mut answer = respond(&*provider, &share.prepared().await, &sink).await;
+                if let Err(error) = &answer
+                    && error.partial.is_none()
+                    && sink.partial().is_none()
+                    && share.is_renewed(error).await
+                {
+                    answer = respond(&*provider, &share.prepared().await, &sink).await;
+                }
+                let nothing_came = answer.as_ref().is_err_and(|error| error.partial.is_none())
+                    && sink.partial().is_none();
+                if let Some(lost) = lost(&meta, &sink, nothing_came) {
+                    let _ = done.send(Internal::Input(Box::new(lost))).await;
+                }
+                let input = match answer {
+                    Ok(response) => Input::ModelDone {
+                        request: number,
+                        meta: finished(meta, &response, begun, &sink),
+                        response,
+                    },
+                    Err(error) => {
+                        let partial = error.partial.clone().map(|p| *p).or_else(|| sink.partial());
+                        Input::ModelFailed {
+                            request: number,
+                            partial: partial.map(|response| {
+                                let meta = finished(meta, &response, begun, &sink);
+                                (response, meta)
+                            }),
+                            failure: ModelFailure {
+                                error: error.to_string(),
+                                kind: error.kind,
+                            },
+                        }
+                    }
+                };
+                spans::replied(&span, &input);
+                drop(span);
+                // Nobody listens any more when the session is gone.
+                let _ = done.send(Internal::Input(Box::new(input))).await;
+            }
+        });
+        Self {
+            number,
+            task,
+            pieces,
+            sink,
+            meta,
+            begun,
+            span,
+        }
+    }
+
+    /// The end of a request that was stopped before it left.
+    pub(crate) fn never_sent(number: u64) -> Input {
+        Input::ModelFailed {
+            request: number,
+            failure: ModelFailure {
+                error: "stopped".to_owned(),
+                kind: "stopped".to_owned(),
+            },
+            partial: None,
+        }
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(crate) fn pieces(&self) -> &Arc<Pieces> {
+        &self.pieces
+    }
+
+    /// What a request that is stopped now has cost without anything that is kept.
+    pub(crate) fn lost(&self) -> Option<Input> {
+        lost(&self.meta, &self.sink, self.sink.partial().is_none())
+    }
+
+    /// Ends the request; what came so far is kept.
+    pub(crate) fn stop(self) -> Input {
+        self.task.abort();
+        let partial = self.sink.partial().map(|response| {
+            let meta = finished(self.meta, &response, self.begun, &self.sink);
+            (response, meta)
+        });
+        let stopped = Input::ModelFailed {
+            request: self.number,
+            failure: ModelFailure {
+                error: "stopped".to_owned(),
+                kind: "stopped".to_owned(),
+            },
+            partial,
+        };
+        spans::replied(&self.span, &stopped);
+        stopped
+    }
+}
+
+/// Asks the provider, whose code may be anybody's.
+async fn respond(
+    provider: &dyn Provider,
+    request: &ModelRequest,
+    sink: &ReplySink,
+) -> Result<Response, ProviderError> {
+    let answer = AssertUnwindSafe(provider.respond(request, sink)).catch_unwind();
+    answer.await.unwrap_or_else(|_| {
+        Err(ProviderError::new(
+            provider.name(),
+            "panic",
+            "the provider's code panicked; this is a bug of it",
+        ))
+    })
+}
+
+/// What attempts have cost of which nothing is kept.
+fn lost(meta: &Meta, sink: &ReplySink, newest: bool) -> Option<Input> {
+    let usage = sink.lost(newest);
+    (usage != Usage::default()).then(|| Input::Spent {
+        on: Spending::Attempt,
+        meta: Meta {
+            usage,
+            ..meta.clone()
+        },
+    })
+}
+
+fn finished(mut meta: Meta, response: &Response, begun: Instant, sink: &ReplySink) -> Meta {
+    meta.retries = sink.retries();
+    meta.usage = response.usage;
+    meta.latency_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+    if !response.model.is_empty() {
+        meta.model.clone_from(&response.model);
+    }
+    meta
+}
