@@ -8,9 +8,9 @@ use std::collections::HashSet;
 use serde::{Deserialize, Serialize};
 
 use crate::chat::{Content, FunctionCallOutput, Message, OutputPart, Part, Role};
-use crate::context::request_tokens;
 use crate::repair::{self, Target, repair};
 use crate::request::ModelRequest;
+use crate::request::request_tokens;
 use crate::wire::{Endpoint, Quarantined, model_family};
 
 /// What would be sent otherwise to a target than the conversation has it.

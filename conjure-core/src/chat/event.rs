@@ -5,8 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::cost::TurnCost;
 use super::{ArtifactRef, Usage};
-use crate::cost::TurnCost;
 
 /// An event's number in its thread: `epoch.seq`, never used twice.
 ///

@@ -6,7 +6,8 @@
 mod account;
 mod price;
 
-pub use account::{Account, Average, Cause, CauseCost, Cost, MissReason, ThreadCost, TurnCost};
+pub use crate::chat::{Cause, CauseCost, Cost, MissReason, TurnCost};
+pub use account::{Account, Average, ThreadCost};
 pub use price::Price;
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::*;
 use crate::chat::{Content, FunctionCall, FunctionCallOutput, Message, Meta, Part, Role, Usage};
+use crate::turn::recover;
 use crate::turn::tests::random::{any_log, check_results};
 use crate::turn::tests::sendable;
 

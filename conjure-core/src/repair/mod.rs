@@ -11,7 +11,8 @@ mod thoughts;
 
 use crate::chat::{Message, Role};
 use crate::context::notes;
-use crate::wire::{Wire, model_family};
+use crate::model_family::model_family;
+use crate::wire_name::Wire;
 
 pub(crate) use recast::recast_part;
 

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::Target;
 use crate::chat::{Content, FunctionCall, FunctionCallOutput, Message, OutputPart, Part, Role};
 use crate::context::notes;
-use crate::wire::Wire;
+use crate::wire_name::Wire;
 
 /// The message with the parts that the target can take. Its results stay in it: pairing them with
 /// their calls is another step.

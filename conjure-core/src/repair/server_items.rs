@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{Target, is_paused, recast::belongs_to_tool};
 use crate::chat::{Content, Message, Part, Role};
 use crate::context::notes;
-use crate::wire::Wire;
+use crate::wire_name::Wire;
 
 /// Recasts the items that have no partner. True when there were any.
 pub(super) fn settle(messages: &mut [Message], target: &Target) -> bool {

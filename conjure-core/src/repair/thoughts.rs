@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{Target, is_paused};
 use crate::chat::{Content, Message, Part, Role};
-use crate::wire::Wire;
+use crate::wire_name::Wire;
 
 /// Leaves out the thoughts that cannot stand where they are. True when there were any.
 pub(super) fn settle(messages: &mut [Message], target: &Target) -> bool {

@@ -7,7 +7,8 @@
 use std::collections::HashMap;
 
 use crate::chat::{FunctionCall, FunctionCallOutput, Message, Role, StopReason};
-use crate::log::{CallEnd, Entry, EntryBody, Outcome, Spending, TableChange, recover, turn_usage};
+use crate::log::{CallEnd, Entry, EntryBody, Outcome, Spending, TableChange, turn_usage};
+use crate::turn::recover;
 use crate::turn::{Compaction, Settings, Verdict, words};
 
 /// Whether the host writes such an entry, and not the turn machine.

@@ -9,8 +9,8 @@ use super::ahead::{
 };
 use super::drive::{Asked, Drive, Stuck};
 use crate::chat::{FunctionCallOutput, Message, Meta, Response, Role, Stop, StopReason, Usage};
-use crate::context::view_tokens;
 use crate::log::{CallEnd, Entry, EntryBody, Outcome, turn_usage};
+use crate::request::view_tokens;
 use crate::turn::{Decision, Input, ModelFailure, When, words};
 
 impl Drive<'_, '_> {

@@ -5,9 +5,9 @@ use serde_json::Value;
 use super::cassette::{Exchange, ExchangeKind};
 use super::drive::Request;
 use super::setup::Recipient;
-use crate::context::summary_request;
 use crate::log::Entry;
 use crate::request::ModelRequest;
+use crate::request::summary_request;
 
 /// The request that leaves behind these entries.
 pub(super) fn compiled(request: &Request<'_>, script: &[Entry], whom: &Recipient) -> ModelRequest {

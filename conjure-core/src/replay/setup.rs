@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::chat::Meta;
-use crate::context::{CompileSettings, Room, compile};
 use crate::log::{Entry, EntryBody, TableChange};
 use crate::repair::Target;
 use crate::request::ModelRequest;
+use crate::request::{CompileSettings, Room, compile};
 use crate::routing::{CatalogTool, Policy, Route, RoutingTable, ToolName};
 use crate::turn::Settings;
 use crate::wire::{Endpoint, Wire};

@@ -8,10 +8,11 @@ use serde_json::json;
 
 use super::*;
 use crate::chat::{Content, FunctionCall, FunctionCallOutput, Message, Meta, Part, Role, Usage};
-use crate::log::{CallEnd, Entry, EntryBody, Outcome, recover, turn_usage};
+use crate::log::{CallEnd, Entry, EntryBody, Outcome, turn_usage};
 use crate::routing::{Catalog, CatalogTool, Decision, Effects, Mode, Naming, Policy, Prefix, Rule};
 use crate::routing::{Origin, RoutingTable};
 use crate::turn::Settings;
+use crate::turn::recover;
 use crate::turn::tests::random::any_log;
 use crate::wire::Wire;
 

@@ -6,6 +6,7 @@
 mod input;
 mod judge;
 mod machine;
+mod recover;
 mod settings;
 mod step;
 mod table_judge;
@@ -14,6 +15,7 @@ pub(crate) mod words;
 pub use input::{Action, Decision, Input, ModelFailure, When};
 pub use judge::{Judge, Verdict};
 pub use machine::Machine;
+pub use recover::recover;
 pub use settings::{Budget, Compaction, Settings};
 pub use table_judge::{TableJudge, no_such_tool};
 

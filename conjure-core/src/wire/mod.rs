@@ -14,14 +14,13 @@ mod added;
 pub mod anthropic;
 mod arguments;
 mod beginning;
+mod endpoint;
 mod failure;
-mod family;
 mod files;
 mod fill;
 mod fragments;
 mod gemini;
 mod ids;
-mod kind;
 mod openai;
 mod openai_chat;
 mod openai_responses;
@@ -35,9 +34,10 @@ mod test_kit;
 mod tests;
 mod tools;
 
+pub use crate::model_family::model_family;
+pub use crate::wire_name::{UnknownWire, Wire};
+pub use endpoint::Endpoint;
 pub use failure::REPLY_TOO_LARGE;
-pub use family::model_family;
-pub use kind::{Endpoint, UnknownWire, Wire};
 pub use openai_chat::{AnyTool, Dialect, Echo, Effort, Form, Limit};
 
 /// Decodes the body of one streaming reply.

@@ -15,8 +15,9 @@ use super::settings::Settings;
 use super::step::Step;
 use super::words;
 use crate::chat::{CallAnnounced, ErrorEvent, Event, FunctionCall, Message, Usage};
-use crate::context::{CallFailure, CallFailureKind, counted, entry_tokens, next_input_tokens};
+use crate::context::{CallFailure, CallFailureKind};
 use crate::log::{self, CallEnd, Entry, EntryBody, Outcome, TableChange, is_unfolded, limit_words};
+use crate::request::{counted, entry_tokens, next_input_tokens};
 
 /// The turn loop of one thread.
 #[derive(Debug)]

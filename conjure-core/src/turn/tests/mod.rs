@@ -14,10 +14,10 @@ use crate::chat::{
     Content, Event, FunctionCall, FunctionCallOutput, Message, Meta, Part, Response, Role, Stop,
     StopReason, Usage,
 };
-use crate::context::conversation;
 use crate::log::{CallEnd, Entry, EntryBody, Outcome, TableChange, messages};
 use crate::repair::tests::checker;
 use crate::repair::{Target, repair};
+use crate::request::conversation;
 
 /// A machine, the log that it writes and the events that it tells.
 pub(crate) struct Bench {

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use proptest::prelude::*;
 
 use super::*;
-use crate::context::{Room, cut_point, view_tokens};
+use crate::request::{Room, cut_point, view_tokens};
 
 /// Something that happens; which request, call or question it is about is found when it does.
 #[derive(Debug, Clone)]

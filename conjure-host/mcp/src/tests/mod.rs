@@ -13,8 +13,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::{HttpAccess, McpOptions, McpServer};
-use conjure_runtime::{Host, HostBuilder};
 use conjure_config::SessionSpec;
+use conjure_runtime::{Host, HostBuilder};
 
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(20);

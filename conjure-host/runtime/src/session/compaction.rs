@@ -2,9 +2,9 @@
 //! taking them back.
 
 use conjure_core::chat::{Meta, Part, Response, StopReason};
-use conjure_core::context::{Room, cut_point, summary_request, view_tokens};
 use conjure_core::log::{Entry, EntryBody, FoldState, Spending, folds, limit_words};
 use conjure_core::request::ToolChoice;
+use conjure_core::request::{Room, cut_point, summary_request, view_tokens};
 use conjure_core::turn::Input;
 use conjure_skill_sdk::protocol::Observe;
 use tokio::sync::oneshot;

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use conjure_core::context::{BackendInstructions, CompileSettings, Room, instructions};
+use conjure_core::context::{BackendInstructions, instructions};
 use conjure_core::repair::Target;
+use conjure_core::request::{CompileSettings, Room};
 use conjure_core::routing::{Decision as PolicyDecision, Policy};
 use conjure_core::turn;
 use conjure_skill_sdk::protocol::CatalogRequest;

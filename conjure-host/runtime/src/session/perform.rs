@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use conjure_abi::EmitKind;
 use conjure_core::chat::{Event, FunctionCall, Meta};
-use conjure_core::context::{compile, tool_tokens};
 use conjure_core::cost::Account;
 use conjure_core::log::EntryBody;
 use conjure_core::repair::Target;
 use conjure_core::request::ModelRequest;
+use conjure_core::request::{compile, tool_tokens};
 use conjure_core::turn::{Action, Input};
 use conjure_skill_sdk::protocol::Observe;
 use futures_util::FutureExt as _;

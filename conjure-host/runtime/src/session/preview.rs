@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use conjure_core::context::{BackendInstructions, compile};
+use conjure_core::context::BackendInstructions;
+use conjure_core::request::compile;
 use conjure_core::routing::{Policy, RoutingTable};
 use conjure_core::wire;
 use serde_json::Value;

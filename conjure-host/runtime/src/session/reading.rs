@@ -1,7 +1,8 @@
 //! What a thread's records hold: entries, events, and what closes a thread that its host left open.
 
 use conjure_core::chat::{Event, Message, Meta};
-use conjure_core::log::{Entry, EntryBody, recover};
+use conjure_core::log::{Entry, EntryBody};
+use conjure_core::turn::recover;
 
 use conjure_store::Record;
 

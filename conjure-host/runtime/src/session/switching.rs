@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use conjure_core::context::{compile, conversation};
+use conjure_core::request::{compile, conversation};
 use conjure_core::switch::{self, SwitchReport};
 
 use super::actor::Actor;

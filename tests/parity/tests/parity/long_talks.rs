@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use conjure_core::context::entry_tokens;
 use conjure_core::cost::Cause;
 use conjure_core::log::{FoldState, folds};
+use conjure_core::request::entry_tokens;
 use conjure_host::session::{CompactAt, SessionSpec, UnfoldError};
 use conjure_kit::Output;
 use conjure_mock_llm::{ErrorReply, Message, Reply, Request, Usage};

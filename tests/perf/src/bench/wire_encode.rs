@@ -6,9 +6,9 @@ use anyhow::{Result, ensure};
 use conjure_core::chat::{
     Content, FunctionCall, FunctionCallOutput, Message, Meta, Part, Role, Sidecar,
 };
-use conjure_core::context::{CompileSettings, compile};
 use conjure_core::log::{CallEnd, Entry, EntryBody};
 use conjure_core::repair::Target;
+use conjure_core::request::{CompileSettings, compile};
 use conjure_core::routing::{Naming, RoutingTable};
 use conjure_core::wire::{Endpoint, Wire, model_family};
 use serde_json::json;

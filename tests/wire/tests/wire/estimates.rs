@@ -1,6 +1,6 @@
 //! The estimate of tokens against what providers counted of recorded requests.
 
-use conjure_core::context::request_tokens;
+use conjure_core::request::request_tokens;
 use conjure_core::wire::Wire;
 
 use crate::recordings::exchanges;

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
 use conjure_core::chat::{FunctionCall, FunctionCallOutput, Message, Meta, Response};
-use conjure_core::log::{CallEnd, Entry, EntryBody, recover};
+use conjure_core::log::{CallEnd, Entry, EntryBody};
 use conjure_core::replay::{Cassette, Recipient, Setup, record, replay};
+use conjure_core::turn::recover;
 use conjure_core::turn::{Action, Input, Machine, Settings, Verdict};
 use conjure_core::wire::{Endpoint, Wire};
 use conjure_wire_tests::{Recorded, recorded};

@@ -5,10 +5,10 @@
 //! repaired and encoded for the provider that is next; a strict reader looks at the body.
 
 use conjure_core::chat::{Content, FunctionCallOutput, Message, Meta, Part, Role};
-use conjure_core::context::{Room, conversation, cut_point, summary_request};
 use conjure_core::log::{CallEnd, Entry, EntryBody};
 use conjure_core::repair::{Target, repair};
 use conjure_core::request::ModelRequest;
+use conjure_core::request::{Room, conversation, cut_point, summary_request};
 use conjure_core::wire::{Endpoint, Wire};
 use proptest::prelude::*;
 use serde_json::{Value, json};

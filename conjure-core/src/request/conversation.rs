@@ -1,7 +1,8 @@
 //! What a model reads of a log: the summary of what is folded, what is asked, and the rest as it is.
 
-use super::{message_tokens, notes};
+use super::message_tokens;
 use crate::chat::Message;
+use crate::context::notes;
 use crate::log::{Entry, Folded, fold, messages};
 
 /// The most tokens of a question that is repeated behind the summary; a longer one is only in it.

@@ -1,13 +1,14 @@
 //! How many tokens entries of a log are about, whatever the provider: what decides when a
 //! conversation is to be summarised, and where it may be cut.
 
+use super::ToolDefinition;
 use super::conversation::repeated;
 use super::estimate::value_tokens;
-use super::{notes, text_tokens};
+use super::text_tokens;
 use crate::chat::{Content, FunctionCallOutput, Message, OutputPart, Part, Usage};
+use crate::context::notes;
 use crate::log::{Entry, EntryBody, fold, view_changed_at};
-use crate::request::ToolDefinition;
-use crate::wire::Wire;
+use crate::wire_name::Wire;
 
 /// Tokens that an image or a file counts for; providers take 250 to 1,600.
 const MEDIA: u64 = 1_000;

@@ -1,4 +1,4 @@
-//! A model request in canonical form: what `context` compiles and a wire encodes.
+//! A model request in canonical form: what is compiled here and a wire encodes.
 
 use std::collections::BTreeMap;
 

@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-use crate::wire::Wire;
+use crate::wire_name::Wire;
 
 /// Tokens that an image or a page of a file counts for; providers take 250 to 1,600.
 const MEDIA: f64 = 1_000.0;

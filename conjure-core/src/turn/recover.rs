@@ -2,9 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{CallEnd, Entry, EntryBody, Outcome};
 use crate::chat::FunctionCallOutput;
 use crate::context::{CallFailure, CallFailureKind};
+use crate::log::{CallEnd, Entry, EntryBody, Outcome, turn_usage};
 
 /// The entries that close what was open when the host ended: each call without a result gets one,
 /// and the turn is marked. Nothing when nothing was open; the same for the same log.
@@ -60,7 +60,7 @@ pub fn recover(entries: &[Entry]) -> Vec<EntryBody> {
         closing.push(EntryBody::TurnEnded {
             turn_id,
             outcome: Outcome::Interrupted,
-            usage: super::turn_usage(entries_of_last_turn(entries)),
+            usage: turn_usage(entries_of_last_turn(entries)),
             stop_reason: None,
         });
     }

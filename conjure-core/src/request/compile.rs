@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::{conversation, memory};
-use crate::log::Entry;
-use crate::repair::{Target, repair};
-use crate::request::{
+use super::conversation;
+use super::{
     Attachment, ModelRequest, OutputFormat, ProviderFragments, ToolChoice, ToolDefinition,
 };
+use crate::context::memory;
+use crate::log::Entry;
+use crate::repair::{Target, repair};
 use crate::routing::RoutingTable;
 
 /// What a request is compiled with, apart from the log and the table.
@@ -22,13 +23,13 @@ pub struct CompileSettings {
     pub target: Target,
     /// Who the model is and how it works; the first system block.
     pub persona: Option<String>,
-    /// What the session remembers, which [`memory`](fn@super::memory) tells; the second.
+    /// What the session remembers, which [`memory`](fn@crate::context::memory) tells; the second.
     pub memory: Map<String, Value>,
     /// Where the session works; the third.
     pub working_dir: Option<String>,
-    /// What [`skills_prompt`](fn@super::skills_prompt) made; the fourth.
+    /// What [`skills_prompt`](fn@crate::context::skills_prompt) made; the fourth.
     pub skills_prompt: String,
-    /// What [`instructions`](fn@super::instructions) made of the words of backends; the fifth.
+    /// What [`instructions`](fn@crate::context::instructions) made of the words of backends; the fifth.
     pub instructions: String,
     /// What the model must know about its environments; a block each, behind the others.
     pub notes: Vec<String>,

@@ -3,8 +3,9 @@
 
 use serde_json::Value;
 
-use super::{message_tokens, notes};
+use super::message_tokens;
 use crate::chat::{Content, Message, OutputPart, Part};
+use crate::context::notes;
 
 /// Characters that one text may have: each limit is tried when the one before was not enough.
 const LIMITS: [usize; 7] = [32_000, 16_000, 8_000, 4_000, 2_000, 1_000, 500];
