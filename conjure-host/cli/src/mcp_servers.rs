@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use conjure_config::{BackendSpec, SessionSpec};
+use conjure_runtime::Alone;
 use conjure_runtime::Host;
-use conjure_runtime::backend::{Alone, Asker};
+use conjure_runtime::backend::Asker;
 pub(super) use conjure_runtime::mcp_status::KIND;
 use conjure_runtime::mcp_status::StatusError;
 use serde_json::{Map, Value, json};

@@ -3,7 +3,7 @@
 use conjure_config::PolicySpec;
 use conjure_core::routing::{Decision, Outlook, Rule};
 use conjure_runtime::describe::server_tools_json;
-use conjure_runtime::outlook::Outlooks;
+use conjure_runtime::session::Outlooks;
 use conjure_runtime::session::ServerTool;
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 
 use conjure_core::routing::{KeptOut, Route};
 use conjure_runtime::describe::{mode, outlooks_json};
-use conjure_runtime::outlook::Outlooks;
+use conjure_runtime::session::Outlooks;
 
 use super::args::{Global, SessionArgs};
 use super::exit::{Exit, Failure};

@@ -3,7 +3,7 @@
 use conjure_core::routing::{Mode, Route};
 use serde_json::{Value, json};
 
-use crate::outlook::Outlooks;
+use crate::session::Outlooks;
 use conjure_plugins::{FailedPlugin, LoadedPlugin, Pin, PluginSource};
 
 /// A loaded plugin.

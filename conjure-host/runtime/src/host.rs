@@ -30,12 +30,16 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::artifacts::{Artifact, FileError, Writes};
+use crate::backend::instances::Instances;
 use crate::backend::lease::create_request;
 use crate::backend::questions::Client;
 use crate::backend::services::{KeyValues, LazyHttp, SERVED, ServicesShared};
 use crate::backend::{Asker, CallReport, Nobody, ToolboxError};
-use crate::session::{Calls, Recorder, Saved, Session, SessionError, sweep, unfolding};
-use crate::shared::Shared;
+use crate::session::HostState;
+use crate::session::{
+    Calls, Outlooks, Preview, Recorder, Saved, Session, SessionError, sessions_dir, sweep,
+    unfolding,
+};
 use conjure_config::{BackendSpec, SessionSpec};
 use conjure_plugins::{
     LoadedPlugin, Loader, LoaderOptions, PluginError, Registry, SearchPath, Store, WatchOptions,
@@ -49,7 +53,7 @@ use conjure_store::{InMemory, Log, StoreError, ThreadId};
 /// A host: what is shared by its sessions. Cloning it is cheap.
 #[derive(Clone)]
 pub struct Host {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<HostState>,
     _watcher: Arc<Option<Watcher>>,
 }
 
@@ -105,7 +109,7 @@ impl Host {
 
     /// The plugins.
     pub fn registry(&self) -> &Arc<Registry> {
-        &self.shared.registry
+        &self.shared.instances.registry
     }
 
     /// What is known of models.
@@ -115,7 +119,7 @@ impl Host {
 
     /// The directory of everything that the host keeps.
     pub fn data_dir(&self) -> &Path {
-        &self.shared.data_dir
+        &self.shared.instances.data_dir
     }
 
     /// The threads.
@@ -181,6 +185,20 @@ impl Host {
             Some(saved),
         ))
         .await
+    }
+
+    /// What a session of this specification would begin with, and what its policy says of that.
+    /// Opens its backends and closes them again; asks no model and runs no call.
+    ///
+    /// # Errors
+    /// [`SessionError`] when the tools cannot be made ready.
+    pub async fn outlooks(&self, spec: SessionSpec) -> Result<Outlooks, SessionError> {
+        let spec = self.shared.with_auths(spec, false).await?;
+        let policy = spec.call_policy();
+        Ok(Outlooks::new(
+            Preview::of(&self.shared, spec).await?,
+            policy,
+        ))
     }
 
     /// What sending a thread to the provider and the model of this specification would change:
@@ -494,21 +512,23 @@ impl HostBuilder {
         };
         let models = ModelBook::read(&self.data_dir)?;
         Ok(Host {
-            shared: Arc::new(Shared {
-                registry,
+            shared: Arc::new(HostState {
+                instances: Arc::new(Instances {
+                    registry,
+                    services: Arc::new(services),
+                    data_dir: self.data_dir.clone(),
+                    plugin_configs: self.plugin_configs,
+                    shared: Mutex::default(),
+                    shared_leases: Mutex::default(),
+                }),
                 models,
-                services: Arc::new(services),
                 log: self.log.unwrap_or_else(|| Arc::new(InMemory::default())),
                 wakes: Arc::default(),
                 writes: Arc::new(Writes::beside(&self.data_dir)),
-                data_dir: self.data_dir,
                 asker: self.asker,
                 providers: self.providers,
                 clients: Clients::default(),
                 auths: self.auths,
-                plugin_configs: self.plugin_configs,
-                instances: Mutex::default(),
-                shared_leases: Mutex::default(),
             }),
             _watcher: Arc::new(watcher),
         })
@@ -529,13 +549,4 @@ pub fn host_operations() -> Vec<String> {
 /// What an instance outside any session is made with.
 pub fn plugin_create(instance: Option<&str>) -> Create {
     create_request(None, instance.map(str::to_owned), json!({}), None)
-}
-
-/// Where a session's own files are.
-pub(crate) fn session_dir(data_dir: &Path, session: &str) -> PathBuf {
-    sessions_dir(data_dir).join(session)
-}
-
-fn sessions_dir(data_dir: &Path) -> PathBuf {
-    data_dir.join("sessions")
 }

@@ -6,17 +6,19 @@
 //! plugins, providers and the store. Knows no terminal and no server: those are faces, and use what
 //! is public here. Begin at `host.rs`, then `session/handle.rs`.
 
+mod alone;
 pub mod artifacts;
 pub mod backend;
 pub mod describe;
 mod host;
 pub mod manager;
 pub mod mcp_status;
-pub mod outlook;
+mod one_call;
 pub mod replay;
 pub mod session;
-mod shared;
 mod spans;
 
+pub use alone::Alone;
 pub use host::{Host, HostBuilder, HostError, host_operations, plugin_create};
+pub use one_call::OpenError;
 pub use spans::TARGET as SPAN_TARGET;

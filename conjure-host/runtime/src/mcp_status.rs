@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
+use crate::Alone;
 use crate::Host;
-use crate::backend::Alone;
+use crate::backend::is_settled;
 use crate::session::SessionError;
 use conjure_config::BackendSpec;
 use conjure_plugins::CallFailure;
@@ -95,38 +96,4 @@ async fn statuses(alone: &Alone) -> Result<Vec<Value>, CallFailure> {
         Some(Value::Array(statuses)) => statuses,
         _ => Vec::new(),
     })
-}
-
-/// Whether a server has come as far as it does by itself.
-pub(crate) fn is_settled(status: &Value) -> bool {
-    match status.get("state").and_then(Value::as_str) {
-        Some("starting") => false,
-        // Tools of an earlier time are there at once.
-        Some("ready") => status.get("listing") != Some(&Value::Bool(true)),
-        _ => true,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_server_has_settled_once_its_own_lists_were_read() {
-        for (status, settled) in [
-            (json!({ "state": "starting" }), false),
-            (
-                json!({ "state": "ready", "tools": 2, "listing": true }),
-                false,
-            ),
-            (json!({ "state": "ready", "tools": 2 }), true),
-            (
-                json!({ "state": "ready", "list_error": "it said so" }),
-                true,
-            ),
-            (json!({ "state": "failed", "tools": 2 }), true),
-        ] {
-            assert_eq!(is_settled(&status), settled, "{status}");
-        }
-    }
 }

@@ -1,6 +1,6 @@
 //! Artifacts: the files that a thread's entries name.
 
-use crate::blobs::refer;
+use crate::blob_rows::refer;
 use crate::lineage::Shown;
 use crate::row::{column, number, text};
 use crate::{Blob, Store, StoreError, ThreadId};

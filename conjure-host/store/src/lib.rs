@@ -6,6 +6,7 @@
 
 mod artifacts;
 mod backup;
+mod blob_rows;
 mod blobs;
 mod body;
 mod check;
@@ -20,6 +21,7 @@ mod lineage;
 mod maestro;
 mod memory;
 mod migrations;
+mod opening;
 mod orphans;
 mod pages;
 mod place;
@@ -29,6 +31,7 @@ mod requests;
 mod row;
 mod runs;
 mod saved;
+mod schema;
 mod signals;
 mod store;
 mod threads;
@@ -37,7 +40,7 @@ mod usual;
 mod writer;
 
 pub use artifacts::Artifact;
-pub use blobs::{Blob, Quotas};
+pub use blob_rows::{Blob, Quotas};
 pub use check::Check;
 pub use error::StoreError;
 pub use id::ThreadId;

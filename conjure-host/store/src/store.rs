@@ -10,9 +10,8 @@ use futures_util::future::BoxFuture;
 use sea_orm::{ConnectionTrait as _, QueryResult, Value};
 
 use crate::database::{Database, now_ms};
-use crate::migrations::{self, Migrator};
 use crate::writer::Queue;
-use crate::{Log, Place, Quotas, Record, StoreError, ThreadId, ThreadLog};
+use crate::{Log, Quotas, Record, StoreError, ThreadId, ThreadLog};
 
 /// What is said of a failure.
 const READING: &str = "read the database";
@@ -36,21 +35,10 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens a database, makes it when it is not there, and brings it to the newest schema. Must
-    /// be called on a tokio runtime.
-    ///
-    /// # Errors
-    /// [`StoreError::Newer`] when a newer Conjure made the database, and what the database or the
-    /// file system says.
-    pub async fn open(place: &Place, options: &Options) -> Result<Self, StoreError> {
-        let db = Arc::new(Database::connect(place).await?);
-        migrations::migrate::<Migrator>(&db, place, options.backups.as_deref()).await?;
+    /// The store over a database of the newest schema.
+    pub(crate) fn over(db: Arc<Database>, quotas: Quotas) -> Result<Self, StoreError> {
         let queue = Queue::start(Arc::clone(&db))?;
-        Ok(Self {
-            db,
-            queue,
-            quotas: options.quotas,
-        })
+        Ok(Self { db, queue, quotas })
     }
 
     /// Writes what waits, gives all threads back and closes the database. What is asked of the

@@ -18,7 +18,6 @@ use tokio::time::Instant;
 use crate::cache::Cache;
 use crate::calls::{Call, arguments};
 use crate::config::Settings;
-use crate::connection::Trouble;
 use crate::failure::Failure;
 use crate::hub::Hub;
 use crate::oauth::LoggedOut;
@@ -27,6 +26,7 @@ use crate::result;
 use crate::rounds::Rounds;
 use crate::server::Server;
 use crate::session::Session;
+use crate::trouble::Trouble;
 
 /// The most bytes of a resource that becomes a file.
 const MOST_BYTES: usize = 64 * 1024 * 1024;

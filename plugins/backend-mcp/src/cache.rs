@@ -10,8 +10,9 @@ use std::sync::{Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 
 use crate::connection::Era;
+use crate::digest::digest;
 use crate::listing::{Listing, Remembered};
-use crate::server::{Server, digest};
+use crate::server::Server;
 
 /// The most bytes of what is kept of a server.
 const MOST: usize = 4 * 1024 * 1024;

@@ -12,13 +12,14 @@ use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, JsonObj
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-use crate::connection::{Connection, Era, Trouble};
+use crate::connection::{Connection, Era};
 use crate::failure::Failure;
 use crate::listing::Tool;
 use crate::registry::Entry;
 use crate::result::{self, Receiver};
 use crate::rounds::Rounds;
 use crate::session::Session;
+use crate::trouble::Trouble;
 
 /// How often the person is asked to log in for one call.
 const LOGINS: usize = 2;

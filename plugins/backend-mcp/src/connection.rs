@@ -33,6 +33,7 @@ use crate::link::{Answer, Course, Link, Noted};
 use crate::secrets::Secrets;
 use crate::server::Server;
 use crate::stdio::{Input, Process, Tail};
+use crate::trouble::Trouble;
 use crate::wire;
 
 /// Calls that may run on a connection at the same time.
@@ -131,47 +132,6 @@ impl How<'_> {
             trace: None,
             capabilities: None,
         }
-    }
-}
-
-/// How a request went wrong.
-#[derive(Debug)]
-pub(crate) enum Trouble {
-    /// The connection is gone, and with it whatever was to come.
-    Lost(String),
-    /// The request's way broke after it was sent. The connection goes on.
-    Broken(String),
-    /// It could not be sent. The connection goes on.
-    Unsent(String),
-    /// Anything else.
-    Failed(Failure),
-}
-
-impl Trouble {
-    /// The same without secrets.
-    pub(crate) fn hiding(self, secrets: &Secrets) -> Self {
-        match self {
-            Self::Lost(why) => Self::Lost(secrets.hide(why)),
-            Self::Broken(why) => Self::Broken(secrets.hide(why)),
-            Self::Unsent(why) => Self::Unsent(secrets.hide(why)),
-            Self::Failed(failure) => Self::Failed(failure.hiding(secrets)),
-        }
-    }
-
-    /// Why, for those who cannot do anything about it.
-    pub(crate) fn why(self) -> String {
-        match self {
-            Self::Lost(why) => format!("the connection went: {why}"),
-            Self::Broken(why) => format!("no answer came: {why}"),
-            Self::Unsent(why) => format!("nothing could be sent: {why}"),
-            Self::Failed(failure) => failure.to_string(),
-        }
-    }
-}
-
-impl From<Failure> for Trouble {
-    fn from(failure: Failure) -> Self {
-        Self::Failed(failure)
     }
 }
 

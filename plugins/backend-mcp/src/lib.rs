@@ -10,10 +10,12 @@ compile_error!("the MCP backend needs a Unix system");
 mod alarm;
 mod asking;
 mod backend;
+mod backoff;
 mod cache;
 mod calls;
 mod config;
 mod connection;
+mod digest;
 mod directory;
 mod expand;
 mod failure;
@@ -39,6 +41,8 @@ mod stdio;
 mod subscription;
 #[cfg(test)]
 mod tests;
+mod trouble;
+mod values;
 mod variables;
 mod wire;
 

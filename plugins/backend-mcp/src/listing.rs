@@ -14,10 +14,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::config::{Limits, ServerConfig};
-use crate::connection::{Connection, Era, How, Trouble};
+use crate::connection::{Connection, Era, How};
 use crate::failure::Failure;
 use crate::headers;
 use crate::server::Server;
+use crate::trouble::Trouble;
 
 /// The most pages of a list, and the most items.
 const PAGES: usize = 100;

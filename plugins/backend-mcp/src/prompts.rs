@@ -8,12 +8,12 @@ use rmcp::model::{ClientRequest, GetPromptRequest, GetPromptRequestParams};
 use serde_json::Value;
 
 use crate::backend::Mcp;
-use crate::connection::Trouble;
 use crate::directory::{self, NamedPrompt};
 use crate::failure::Failure;
 use crate::registry::Entry;
 use crate::resources::listings;
 use crate::result::Receiver;
+use crate::trouble::Trouble;
 
 impl Mcp {
     /// The prompts of these servers by the names that the host knows.

@@ -14,13 +14,13 @@ use rmcp::model::{
 use serde_json::{Value, json};
 
 use crate::backend::Mcp;
-use crate::connection::Trouble;
 use crate::directory::{self, Owner};
 use crate::failure::Failure;
 use crate::listing::Listing;
 use crate::registry::Entry;
 use crate::result::{self, Receiver};
 use crate::session::Session;
+use crate::trouble::Trouble;
 
 /// JSON-RPC codes by which a server says that it has no such resource: of the older era, and of
 /// the newer one.

@@ -9,9 +9,10 @@ use serde_json::Value;
 
 use crate::asking::{Policy, Refused};
 use crate::config::Limits;
-use crate::connection::{Connection, How, Trouble};
+use crate::connection::{Connection, How};
 use crate::failure::Failure;
 use crate::server::Server;
+use crate::trouble::Trouble;
 
 /// How often a request may be sent again with answers.
 const ROUNDS: usize = 10;

@@ -8,13 +8,14 @@ use conjure_skill_sdk::Cx;
 use conjure_skill_sdk::protocol::ServedClient;
 use http::header::AUTHORIZATION;
 use http::{HeaderName, HeaderValue};
-use sha2::{Digest as _, Sha256};
 use url::Url;
 
-use crate::config::{PlainSetting, ServerConfig, Setting, is_address};
+use crate::config::{ServerConfig, is_address};
+use crate::digest::digest;
 use crate::oauth::{Auth, Client};
 use crate::secrets::Secrets;
-use crate::variables::{expanded, provider_key};
+use crate::values::{plain, value};
+use crate::variables::provider_key;
 
 /// One server for those who have its credentials.
 pub(crate) struct Server {
@@ -128,45 +129,6 @@ fn in_url(url: &str) -> Vec<String> {
     found
 }
 
-impl PlainSetting {
-    /// The text that it stands for in a session.
-    async fn value(&self, cx: &Cx, secrets: &mut Vec<String>) -> Result<String, String> {
-        match self {
-            Self::Text(text) => Ok(text.clone()),
-            Self::Expanded { expand: text } => expanded(text, cx, secrets).await,
-        }
-    }
-}
-
-async fn plain(
-    setting: Option<&PlainSetting>,
-    cx: &Cx,
-    secrets: &mut Vec<String>,
-) -> Result<Option<String>, String> {
-    match setting {
-        Some(setting) => setting.value(cx, secrets).await.map(Some),
-        None => Ok(None),
-    }
-}
-
-/// A value, with the secrets in it noted.
-pub(crate) async fn value(
-    setting: &Setting,
-    cx: &Cx,
-    secrets: &mut Vec<String>,
-) -> Result<String, String> {
-    match setting {
-        Setting::Plain(text) => text.value(cx, secrets).await,
-        Setting::Secret(name) => {
-            let secret = cx.secret_async(&name.secret).await;
-            let secret = secret.map_err(|error| error.message().to_owned())?;
-            let text = format!("{}{secret}", name.prefix);
-            secrets.push(secret);
-            Ok(text)
-        }
-    }
-}
-
 /// What the server is: when it is started, and how long things may take, says nothing of it.
 fn hash(name: &str, config: &ServerConfig) -> String {
     let ServerConfig {
@@ -188,13 +150,4 @@ fn hash(name: &str, config: &ServerConfig) -> String {
         name, command, args, env, pass_env, cwd, confine, url, headers, oauth,
     );
     digest(format!("{what:?} {era:?} {mode:?} {tools:?}").as_bytes())
-}
-
-/// The first 16 hex digits of a SHA-256.
-pub(crate) fn digest(bytes: &[u8]) -> String {
-    let hash = Sha256::digest(bytes);
-    hash.iter()
-        .take(8)
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use rmcp::model::SubscriptionFilter;
 use tokio::task::JoinHandle;
 
+use crate::backoff::Backoff;
 use crate::connection::Connection;
-use crate::registry::Backoff;
 
 /// How long a subscription may take to be acknowledged.
 const ACKNOWLEDGED: Duration = Duration::from_secs(10);

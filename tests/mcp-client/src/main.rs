@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use conjure_host::Alone;
 use conjure_host::Host;
-use conjure_host::backend::{Alone, Asker};
+use conjure_host::backend::Asker;
 use conjure_host::session::BackendSpec;
 use conjure_skill_sdk::protocol::{BackendCall, Elicit, Elicited, ToolDecl, ToolResult};
 use futures_util::future::BoxFuture;

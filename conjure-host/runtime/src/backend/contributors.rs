@@ -13,10 +13,10 @@ use futures_util::future::{BoxFuture, Shared};
 use serde_json::{Map, Value};
 
 use super::lease::{BackendLease, ask};
+use super::reports::{Report, Reports};
 use super::results::fetch_with;
 use super::surroundings::Surroundings;
 use crate::artifacts::Artifacts;
-use crate::session::{Internal, Reports};
 use conjure_plugins::CallFailure;
 use conjure_providers::ProviderError;
 
@@ -97,16 +97,14 @@ impl Contributors {
             let backend = name.clone();
             if !files.is_empty() {
                 let _ = internal
-                    .send(Internal::Files {
+                    .send(Report::Files {
                         backend: backend.clone(),
                         files,
                     })
                     .await;
             }
             if let Some(state) = state {
-                let _ = internal
-                    .send(Internal::BackendState { backend, state })
-                    .await;
+                let _ = internal.send(Report::BackendState { backend, state }).await;
             }
         }
         renewed
@@ -208,7 +206,7 @@ impl Share {
                 "{name}: it has no part in this request, so the model is not offered what it \
                  brings: {error}"
             );
-            let _ = internal.send(Internal::Event(Event::Notice { text })).await;
+            let _ = internal.send(Report::Event(Event::Notice { text })).await;
         }
         ModelRequest {
             contribution: added.fragments(),

@@ -4,21 +4,23 @@
 //! behind each public name the instance that runs it. A snapshot never changes; a hot-added skill
 //! makes a new one.
 
-mod alone;
 mod brought;
 mod catalogs;
 pub(crate) mod contributors;
 mod executing;
 mod handed;
+pub(crate) mod instances;
 pub(crate) mod lease;
 mod offers;
 mod plain_words;
 pub mod questions;
 pub mod readers;
 mod report;
+pub(crate) mod reports;
 pub mod results;
 pub(crate) mod run;
 pub(crate) mod sampling;
+mod server_status;
 pub(crate) mod services;
 mod skills_prompt;
 mod snapshot;
@@ -29,9 +31,10 @@ mod underway;
 pub(crate) mod watching;
 mod working_dirs;
 
-pub use alone::Alone;
 pub use report::CallReport;
 pub use run::LiveOutput;
+pub(crate) use server_status::is_settled;
 pub use services::{Asker, Nobody};
 pub use snapshot::Snapshot;
+pub(crate) use toolbox::names;
 pub use toolbox::{BackendStatus, Toolbox, ToolboxError};

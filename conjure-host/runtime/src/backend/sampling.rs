@@ -11,7 +11,7 @@ use conjure_core::request::ModelRequest;
 use conjure_core::turn::Input;
 use conjure_skill_sdk::protocol::{Sample, Sampled};
 
-use crate::session::{Internal, Reports};
+use super::reports::{Report, Reports};
 use conjure_providers::{Provider, ReplySink};
 
 /// Who answers: the session's provider and model, whichever they are now; nobody without a model.
@@ -57,7 +57,7 @@ pub(crate) async fn sample(asked: &Asked, plugin: &str, sample: Sample) -> Resul
         let input = Box::new(Input::Spent { on, meta });
         if let Some(session) = &now.session {
             // Nobody listens any more when the session is gone.
-            let _ = session.send(Internal::Input(input)).await;
+            let _ = session.send(Report::Input(input)).await;
         }
     }
     let response = answer.map_err(|error| error.to_string())?;

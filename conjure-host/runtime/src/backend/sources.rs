@@ -60,7 +60,7 @@ impl Toolbox {
             match &attached.kind {
                 Kind::Native => {
                     let mut seen: Vec<String> = Vec::new();
-                    for plugin in self.shared.plugins("skill") {
+                    for plugin in self.instances.plugins("skill") {
                         let manifest = plugin.manifest();
                         let is_source = OPERATIONS.iter().any(|op| manifest.has(op));
                         if !is_source || !attached.has_skill(&manifest.name) {

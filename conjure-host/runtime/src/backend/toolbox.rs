@@ -14,6 +14,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::contributors::Contributors;
+use super::instances::Instances;
 use super::lease::{BackendLease, SkillLease, ask, create_request};
 use super::offers::{Offer, Offered, backend_tools, executor_tools, native_tools};
 use super::results::fetch_with;
@@ -23,7 +24,6 @@ use super::snapshot::{Snapshot, Target};
 use super::surroundings::Surroundings;
 use super::watching::{Changes, watch};
 use crate::artifacts::Fetch;
-use crate::shared::Shared;
 use conjure_config::BackendSpec;
 use conjure_config::skill_folders::{self, FolderError, LoadedFolder};
 use conjure_plugins::{CallFailure, HostServices, LoadedPlugin, PluginId};
@@ -33,7 +33,7 @@ const SHUTDOWN: Duration = Duration::from_secs(2);
 
 /// The backends of one session.
 pub struct Toolbox {
-    pub(super) shared: Arc<Shared>,
+    pub(super) instances: Arc<Instances>,
     pub(super) around: Surroundings,
     /// Whom the session talks to.
     pub(super) whom: CatalogRequest,
@@ -148,7 +148,7 @@ impl Toolbox {
     /// # Errors
     /// [`ToolboxError`], the first that is met. Nothing stays open then.
     pub(crate) async fn attach(
-        shared: Arc<Shared>,
+        instances: Arc<Instances>,
         around: Surroundings,
         whom: CatalogRequest,
         services: SessionServices,
@@ -157,7 +157,7 @@ impl Toolbox {
         specs: &[BackendSpec],
     ) -> Result<Self, ToolboxError> {
         let mut toolbox = Self {
-            shared,
+            instances,
             around,
             whom,
             services,
@@ -329,7 +329,7 @@ impl Toolbox {
 
     fn check_native(&self, spec: &BackendSpec) -> Result<(), ToolboxError> {
         for skill in spec.skills.iter().flatten() {
-            let loaded = self.shared.plugins("skill");
+            let loaded = self.instances.plugins("skill");
             if !loaded.iter().any(|plugin| plugin.manifest().name == *skill) {
                 return Err(ToolboxError::NoSkill {
                     backend: spec.instance().to_owned(),
@@ -347,9 +347,9 @@ impl Toolbox {
             backend: backend.clone(),
             reason,
         };
-        let Some(plugin) = self.shared.newest(&spec.kind, &["executor", "backend"]) else {
-            let mut loaded = self.shared.plugins("executor");
-            loaded.extend(self.shared.plugins("backend"));
+        let Some(plugin) = self.instances.newest(&spec.kind, &["executor", "backend"]) else {
+            let mut loaded = self.instances.plugins("executor");
+            loaded.extend(self.instances.plugins("backend"));
             return Err(ToolboxError::NoPlugin {
                 backend,
                 kind: spec.kind.clone(),
@@ -365,7 +365,7 @@ impl Toolbox {
             })
             .collect();
         let instance = self
-            .shared
+            .instances
             .instance(
                 &plugin,
                 spec.instance(),
@@ -441,7 +441,7 @@ impl Toolbox {
             let mut tools = Vec::new();
             match &attached.kind {
                 Kind::Native => {
-                    let skills = self.shared.plugins("skill");
+                    let skills = self.instances.plugins("skill");
                     let more = &self.at_run_time;
                     native_tools(&attached.spec, &skills, more, &mut tools, &mut offers);
                 }
@@ -508,7 +508,7 @@ impl Toolbox {
             return Arc::clone(lease);
         }
         if plugin.manifest().state == StateScope::Shared {
-            return self.shared.shared_lease(plugin);
+            return self.instances.shared_lease(plugin);
         }
         let before = self
             .leases
@@ -516,7 +516,7 @@ impl Toolbox {
             .find(|(id, _)| id.name == plugin.id().name)
             .map(|(_, lease)| Arc::clone(lease));
         let services: Arc<dyn HostServices> = Arc::new(Services {
-            shared: Arc::clone(&self.shared.services),
+            shared: Arc::clone(&self.instances.services),
             permissions: plugin.manifest().permissions.clone(),
             session: Some(self.services.clone()),
         });
@@ -524,7 +524,7 @@ impl Toolbox {
             Some(self.around.session.as_ref().to_owned()),
             None,
             self.skill_config(&plugin.manifest().name),
-            Some(self.shared.plugin_dir(&plugin.manifest().name)),
+            Some(self.instances.plugin_dir(&plugin.manifest().name)),
         );
         SkillLease::new(Arc::clone(plugin), services, create, before)
     }
@@ -582,11 +582,11 @@ impl Toolbox {
             .filter_map(|attached| attached.spec.config.as_ref()?.get(skill))
             .next()
             .cloned()
-            .unwrap_or_else(|| self.shared.plugin_config(skill))
+            .unwrap_or_else(|| self.instances.plugin_config(skill))
     }
 }
 
-pub(super) fn names(plugins: &[Arc<LoadedPlugin>]) -> String {
+pub(crate) fn names(plugins: &[Arc<LoadedPlugin>]) -> String {
     if plugins.is_empty() {
         return "none".to_owned();
     }

@@ -11,7 +11,7 @@ use super::approvals::{Approval, Scope};
 use super::runs::Turn;
 use super::terms::TurnTerms;
 use super::{ManagerError, SessionPatch};
-use crate::outlook::Outlooks;
+use crate::session::Outlooks;
 use crate::session::Session;
 use conjure_store::{Session as Row, ThreadId};
 

@@ -12,7 +12,7 @@ use super::requests::Ask;
 use super::spec::{object, persona};
 use super::view::{Chat, NewSession, SessionPatch, SessionState, SessionView, ThreadView};
 use super::{Inner, Manager, ManagerError};
-use crate::outlook::Outlooks;
+use crate::session::Outlooks;
 use crate::session::check_compact_at;
 use conjure_config::{PolicySpec, SessionSpec};
 use conjure_providers::auths::MCP_SECRETS;

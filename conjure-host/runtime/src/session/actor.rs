@@ -23,7 +23,8 @@ use super::budget::{Budget, OutOfTime, SpentBefore};
 use super::compaction::{Compacted, Compaction};
 use super::derived::turn_settings;
 use super::handle::{Answer, ChatError};
-use super::mailbox::{Command, Internal, Reports};
+use super::host_state::HostState;
+use super::mailbox::Command;
 use super::model::{Pieces, Request};
 use super::naming::ThreadName;
 use super::perform::Deferred;
@@ -32,10 +33,10 @@ use super::questions::Questions;
 use super::recorder::Recorder;
 use crate::artifacts::Artifacts;
 use crate::backend::contributors::Observed;
+use crate::backend::reports::{Report, Reports};
 use crate::backend::sampling::{Asked, AskedModel};
 use crate::backend::surroundings::Surroundings;
 use crate::backend::{CallReport, Snapshot, Toolbox};
-use crate::shared::Shared;
 use conjure_config::SessionSpec;
 use conjure_providers::Provider;
 
@@ -51,7 +52,7 @@ pub(super) struct Actor {
     /// Rules that hold for the running turn only.
     pub(super) turn_rules: Vec<Rule>,
     pub(super) registry: watch::Receiver<u64>,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<HostState>,
     pub(super) spec: SessionSpec,
     pub(super) provider: Arc<dyn Provider>,
     pub(super) recorder: Recorder,
@@ -66,7 +67,7 @@ pub(super) struct Actor {
     /// Ends with the actor.
     _exchange: Exchange,
     pub(super) internal: Reports,
-    pub(super) reports: mpsc::Receiver<Box<Internal>>,
+    pub(super) reports: mpsc::Receiver<Box<Report>>,
     pub(super) commands: mpsc::Receiver<Box<Command>>,
     pub(super) request: Option<Box<Request>>,
     pub(super) compaction: Option<Box<Compaction>>,
@@ -115,7 +116,7 @@ pub(super) struct Actor {
 
 /// What a session is started with.
 pub(super) struct Start {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<HostState>,
     pub(super) spec: SessionSpec,
     pub(super) place: Place,
     pub(super) provider: Arc<dyn Provider>,
@@ -174,7 +175,7 @@ impl Actor {
             policy: spec.call_policy(),
             allowed: Vec::new(),
             turn_rules: Vec::new(),
-            registry: shared.registry.subscribe(),
+            registry: shared.instances.registry.subscribe(),
             shared,
             spec,
             provider,
@@ -390,9 +391,9 @@ impl Actor {
         self.waiting_for_log.shrink_to_fit();
     }
 
-    pub(super) fn report(&mut self, report: Internal) {
+    pub(super) fn report(&mut self, report: Report) {
         match report {
-            Internal::Input(input) => {
+            Report::Input(input) => {
                 let (finished, compaction) = match &*input {
                     Input::ModelDone { request, .. } | Input::ModelFailed { request, .. } => (
                         self.request
@@ -414,33 +415,33 @@ impl Actor {
                 }
                 self.input(*input);
             }
-            Internal::Report(report) => self.call_ended(*report),
-            Internal::Output {
+            Report::CallDone(report) => self.call_ended(*report),
+            Report::Output {
                 call_id,
                 kind,
                 bytes,
             } => self.output(call_id, kind, &bytes),
             // An answer that a switch has overtaken is another model's.
-            Internal::Catalog { provider, .. } if provider != self.spec.provider => {}
-            Internal::Catalog {
+            Report::Catalog { provider, .. } if provider != self.spec.provider => {}
+            Report::Catalog {
                 backend, catalog, ..
             } => {
                 self.toolbox.set_catalog(&backend, catalog);
                 self.plugins_changed();
             }
-            Internal::SkillTools(listed) => {
+            Report::SkillTools(listed) => {
                 for (skill, tools) in listed {
                     self.toolbox.set_skill_tools(&skill, tools);
                 }
                 self.plugins_changed();
             }
-            Internal::BackendState { backend, state } => {
+            Report::BackendState { backend, state } => {
                 self.recorder
                     .entry(EntryBody::BackendState { backend, state });
             }
-            Internal::Event(event) => self.recorder.event(event),
-            Internal::Notice { text } => self.note(text),
-            Internal::Files { backend, files } => {
+            Report::Event(event) => self.recorder.event(event),
+            Report::Notice { text } => self.note(text),
+            Report::Files { backend, files } => {
                 for artifact in files {
                     self.file(&artifact, &backend, None);
                 }

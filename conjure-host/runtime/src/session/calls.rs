@@ -19,8 +19,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::derived::{call_timeout, instructions_told, most_bytes, whom};
 use super::following::{Follower, Known, Revision};
 use super::handle::SessionError;
+use super::host_state::HostState;
 use super::place::Place;
 use crate::artifacts::Artifacts;
+use crate::backend::is_settled;
 use crate::backend::lease::ask;
 use crate::backend::questions::Client;
 use crate::backend::readers::Reader;
@@ -28,8 +30,6 @@ use crate::backend::run::Runner;
 use crate::backend::sources::Source;
 use crate::backend::surroundings::Surroundings;
 use crate::backend::{CallReport, LiveOutput, Snapshot, Toolbox};
-use crate::mcp_status::is_settled;
-use crate::shared::Shared;
 use conjure_config::{BackendSpec, SessionSpec};
 use conjure_providers::Provider;
 use conjure_store::ThreadId;
@@ -70,14 +70,17 @@ pub struct CallWith<'a> {
 
 impl Calls {
     /// Attaches the backends.
-    pub(crate) async fn open(shared: Arc<Shared>, spec: SessionSpec) -> Result<Self, SessionError> {
+    pub(crate) async fn open(
+        shared: Arc<HostState>,
+        spec: SessionSpec,
+    ) -> Result<Self, SessionError> {
         Self::open_for(shared, spec, None).await
     }
 
     /// Attaches the backends, with a program on the other side that plugins may ask. A model is
     /// there for plugins when the specification names its provider.
     pub(crate) async fn open_for(
-        shared: Arc<Shared>,
+        shared: Arc<HostState>,
         spec: SessionSpec,
         client: Option<Arc<dyn Client>>,
     ) -> Result<Self, SessionError> {
@@ -85,9 +88,9 @@ impl Calls {
         let provider = model_for_plugins(&shared, &spec, client.is_some())?;
         let place = Place::make(&shared, &spec, &thread, provider.as_ref(), client)?;
         // Before the first look at the plugins, so that no change is lost.
-        let registry = shared.registry.subscribe();
+        let registry = shared.instances.registry.subscribe();
         let mut toolbox = Toolbox::attach(
-            shared,
+            Arc::clone(&shared.instances),
             place.around.clone(),
             whom(&spec),
             place.services.clone(),
@@ -377,7 +380,7 @@ impl Calls {
 /// The model that plugins may ask, where the specification names one and a client is there that
 /// has none itself.
 fn model_for_plugins(
-    shared: &Shared,
+    shared: &HostState,
     spec: &SessionSpec,
     has_client: bool,
 ) -> Result<Option<Arc<dyn Provider>>, SessionError> {

@@ -11,7 +11,7 @@ use super::actor::Actor;
 use super::derived::{turn_settings, whom};
 use super::handle::{SessionError, Settings};
 use super::history::Record;
-use super::mailbox::Internal;
+use crate::backend::reports::Report;
 use crate::backend::sampling::AskedModel;
 use crate::backend::watching::Change;
 use conjure_config::SessionSpec;
@@ -32,7 +32,7 @@ impl Actor {
                     tokio::spawn(async move {
                         match asked.await {
                             Ok(catalog) => {
-                                let renewed = Internal::Catalog {
+                                let renewed = Report::Catalog {
                                     backend,
                                     provider,
                                     catalog,

@@ -1,5 +1,6 @@
 //! A session, as its clients hold it.
 
+use std::any::Any;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,17 +21,16 @@ use super::asking::{ApprovalMode, PendingApproval};
 use super::budget::SpentBefore;
 use super::compaction::{CompactError, UnfoldError};
 use super::derived::{check_compact_at, whom};
+use super::host_state::HostState;
 use super::hub::{Hub, Subscription};
 use super::mailbox::{Command, MAILBOX};
+use super::outlook::Outlooks;
 use super::place::Place;
 use super::questions::Questions;
 use super::recorder::Recorder;
 use super::thread_files::known_files;
-use crate::Host;
 use crate::artifacts::{Artifact, Artifacts, FileError};
 use crate::backend::{BackendStatus, Snapshot, Toolbox, ToolboxError};
-use crate::outlook::Outlooks;
-use crate::shared::Shared;
 use conjure_config::{SessionSpec, SpecError};
 use conjure_providers::{Provider, UnusableProvider};
 use conjure_store::{Log, StoreError, ThreadId};
@@ -51,12 +51,13 @@ pub struct Session {
     questions: Option<Arc<Questions>>,
     task: AbortHandle,
     /// A host that nobody else holds.
-    host: Option<Host>,
+    /// What has to live as long as the session.
+    kept: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl Session {
     pub(crate) async fn open(
-        shared: Arc<Shared>,
+        shared: Arc<HostState>,
         spec: SessionSpec,
         thread: Option<ThreadId>,
         saved: Option<Saved>,
@@ -74,7 +75,7 @@ impl Session {
     }
 
     async fn start(
-        shared: Arc<Shared>,
+        shared: Arc<HostState>,
         spec: SessionSpec,
         saved: Option<Saved>,
         recorder: Recorder,
@@ -94,7 +95,7 @@ impl Session {
             .map(|(backend, state)| (backend.to_owned(), state.clone()))
             .collect();
         let mut toolbox = Toolbox::attach(
-            Arc::clone(&shared),
+            Arc::clone(&shared.instances),
             place.around.clone(),
             whom(&spec),
             place.services.clone(),
@@ -146,13 +147,13 @@ impl Session {
             epoch,
             questions,
             task,
-            host: None,
+            kept: None,
         })
     }
 
-    /// Keeps a host for as long as the session lives.
-    pub(super) fn keep(&mut self, host: Host) {
-        self.host = Some(host);
+    /// Keeps this, such as its host, for as long as the session lives.
+    pub(crate) fn keep(&mut self, what: Box<dyn Any + Send + Sync>) {
+        self.kept = Some(what);
     }
 
     /// The thread that it writes.

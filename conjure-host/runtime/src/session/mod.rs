@@ -13,11 +13,12 @@ mod exchange_dir;
 mod following;
 mod handle;
 mod history;
+mod host_state;
 mod hub;
 mod mailbox;
 mod model;
 mod naming;
-mod one_call;
+mod outlook;
 mod perform;
 mod place;
 mod preview;
@@ -40,8 +41,8 @@ pub(crate) use derived::{
 pub(crate) use exchange_dir::sweep;
 pub use following::Revision;
 pub(crate) use handle::Saved;
-pub(crate) use mailbox::{Internal, Reports};
-pub(crate) use place::Place;
+pub(crate) use host_state::HostState;
+pub(crate) use place::{Place, sessions_dir};
 pub(crate) use preview::Preview;
 pub use preview::ServerTool;
 pub(crate) use questions::{NotTaken, Questions};
@@ -50,7 +51,6 @@ pub(crate) use reading::Thread;
 pub(crate) use recorder::Recorder;
 pub(crate) use switching::check;
 pub(crate) use thread_files::{fetch as fetch_files, files as thread_files};
-pub(crate) use wake_coalescer::WakeCoalescer;
 
 pub use asking::{ApprovalMode, PendingApproval};
 pub use calls::Calls;
@@ -61,4 +61,4 @@ pub use conjure_config::{
 };
 pub use handle::{Answer, ChatError, Session, SessionError, Settings};
 pub use hub::{Stamped, Subscription};
-pub use one_call::OpenError;
+pub use outlook::Outlooks;

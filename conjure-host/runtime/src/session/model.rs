@@ -13,9 +13,9 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tracing::Span;
 
-use super::mailbox::{Internal, Reports};
 use super::wake_coalescer::WakeCoalescer;
 use crate::backend::contributors::Share;
+use crate::backend::reports::{Report, Reports};
 use crate::spans;
 use conjure_providers::{Provider, ProviderError, ReplySink};
 
@@ -119,7 +119,7 @@ impl Request {
                 let nothing_came = answer.as_ref().is_err_and(|error| error.partial.is_none())
                     && sink.partial().is_none();
                 if let Some(lost) = lost(&meta, &sink, nothing_came) {
-                    let _ = done.send(Internal::Input(Box::new(lost))).await;
+                    let _ = done.send(Report::Input(Box::new(lost))).await;
                 }
                 let input = match answer {
                     Ok(response) => Input::ModelDone {
@@ -145,7 +145,7 @@ impl Request {
                 spans::replied(&span, &input);
                 drop(span);
                 // Nobody listens any more when the session is gone.
-                let _ = done.send(Internal::Input(Box::new(input))).await;
+                let _ = done.send(Report::Input(Box::new(input))).await;
             }
         });
         Self {

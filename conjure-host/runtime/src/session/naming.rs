@@ -7,8 +7,8 @@ use std::time::Duration;
 use conjure_core::label::label;
 use tokio::task::JoinHandle;
 
+use super::host_state::HostState;
 use super::recorder::Recorder;
-use crate::shared::Shared;
 
 /// How long the end of a session waits for the name.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -21,7 +21,7 @@ pub(super) struct ThreadName {
 
 impl ThreadName {
     /// Gives the thread a name, as soon as enough was said for one. A name that it has stays.
-    pub(super) fn give(&mut self, shared: &Shared, recorder: &Recorder) {
+    pub(super) fn give(&mut self, shared: &HostState, recorder: &Recorder) {
         if self.given.is_some() {
             return;
         }

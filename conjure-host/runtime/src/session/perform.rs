@@ -21,11 +21,11 @@ use tracing::Span;
 use super::actor::Actor;
 use super::derived::{call_timeout, compile_settings, most_bytes};
 use super::handle::ChatError;
-use super::mailbox::{Internal, Reports};
 use super::model::Request;
 use super::showing::LIVE_BYTES;
 use super::skill_lists::{Kind, changed_lists, run_time_tools};
 use crate::backend::contributors::{Observed, Share};
+use crate::backend::reports::{Report, Reports};
 use crate::backend::run::Runner;
 use crate::backend::watching::updated_resource;
 use crate::backend::{CallReport, LiveOutput, Snapshot};
@@ -92,7 +92,7 @@ impl Actor {
                 let (observed, internal) = (self.observed.clone(), self.internal.clone());
                 tokio::spawn(async move {
                     observed.wait().await;
-                    let seen = Internal::Input(Box::new(Input::Observed));
+                    let seen = Report::Input(Box::new(Input::Observed));
                     let _ = internal.send(seen).await;
                 });
             }
@@ -280,14 +280,14 @@ impl Actor {
             // Live output stands before the result in the log.
             let _ = shown.await;
             if let Some(text) = snapshot.take_outcome(&call.name) {
-                let _ = internal.send(Internal::Notice { text }).await;
+                let _ = internal.send(Report::Notice { text }).await;
             }
             if tools_changed.load(Ordering::Relaxed) {
                 // Before the result: the next step has the tools that this call brought.
                 let listed = run_time_tools(&snapshot, &around, &CancellationToken::new()).await;
-                let _ = internal.send(Internal::SkillTools(listed)).await;
+                let _ = internal.send(Report::SkillTools(listed)).await;
             }
-            let _ = internal.send(Internal::Report(Box::new(report))).await;
+            let _ = internal.send(Report::CallDone(Box::new(report))).await;
         });
     }
 
@@ -351,7 +351,7 @@ async fn forward(
     while let Some((kind, bytes)) = pieces.recv().await {
         let call_id = call_id.clone();
         let sent = internal
-            .send(Internal::Output {
+            .send(Report::Output {
                 call_id,
                 kind,
                 bytes,

@@ -7,13 +7,12 @@ use arc_swap::ArcSwapOption;
 
 use super::exchange_dir::ExchangeDir;
 use super::handle::SessionError;
+use super::host_state::HostState;
 use crate::artifacts::Artifacts;
 use crate::backend::questions::Client;
 use crate::backend::sampling::{Asked, AskedModel};
 use crate::backend::services::{Asker, SessionServices};
 use crate::backend::surroundings::Surroundings;
-use crate::host::session_dir;
-use crate::shared::Shared;
 use conjure_config::SessionSpec;
 use conjure_providers::Provider;
 use conjure_store::ThreadId;
@@ -31,7 +30,7 @@ pub(crate) struct Place {
 pub(crate) struct Exchange {
     dir: ExchangeDir,
     own: PathBuf,
-    shared: Arc<Shared>,
+    shared: Arc<HostState>,
     session: String,
     artifacts: Arc<Artifacts>,
 }
@@ -39,7 +38,10 @@ pub(crate) struct Exchange {
 impl Exchange {
     /// Ends it before its last holder goes. Doing so again does no harm.
     pub(crate) fn end(&self) {
-        self.shared.services.forget(&self.session, &self.artifacts);
+        self.shared
+            .instances
+            .services
+            .forget(&self.session, &self.artifacts);
         self.dir.remove();
         remove_what_is_empty(&self.own);
     }
@@ -61,13 +63,13 @@ pub(super) fn remove_what_is_empty(own: &Path) {
 
 impl Place {
     pub(crate) fn make(
-        shared: &Arc<Shared>,
+        shared: &Arc<HostState>,
         spec: &SessionSpec,
         thread: &ThreadId,
         provider: Option<&Arc<dyn Provider>>,
         client: Option<Arc<dyn Client>>,
     ) -> Result<Self, SessionError> {
-        let own = session_dir(&shared.data_dir, thread.as_str());
+        let own = session_dir(&shared.instances.data_dir, thread.as_str());
         let working_dir = match &spec.working_dir {
             Some(dir) => dir
                 .canonicalize()
@@ -84,7 +86,7 @@ impl Place {
             own.join("files"),
         );
         let artifacts = artifacts
-            .beside(&shared.data_dir)
+            .beside(&shared.instances.data_dir)
             .among(&shared.writes, thread.as_str())
             .moving_out_of(&exchange_dir);
         let artifacts = Arc::new(artifacts);
@@ -106,7 +108,10 @@ impl Place {
             client,
         };
         let session = thread.as_str().to_owned();
-        shared.services.remember(&session, services.clone());
+        shared
+            .instances
+            .services
+            .remember(&session, services.clone());
         Ok(Self {
             around: Surroundings::new(&session, working_dir, exchange_dir).with_client(declared),
             services,
@@ -124,7 +129,7 @@ impl Place {
     /// From here on this one answers what plugins ask the person.
     pub(crate) fn answered_by(&mut self, asker: Arc<dyn Asker>) {
         self.services.asker = asker;
-        let services = &self.exchange.shared.services;
+        let services = &self.exchange.shared.instances.services;
         services.remember(&self.exchange.session, self.services.clone());
     }
 }
@@ -139,4 +144,14 @@ fn failed(dir: &Path) -> impl Fn(std::io::Error) -> SessionError {
         path: dir.display().to_string(),
         reason: error.to_string(),
     }
+}
+
+/// Where a session's own files are.
+fn session_dir(data_dir: &Path, session: &str) -> PathBuf {
+    sessions_dir(data_dir).join(session)
+}
+
+/// Where the own files of all sessions are.
+pub(crate) fn sessions_dir(data_dir: &Path) -> PathBuf {
+    data_dir.join("sessions")
 }

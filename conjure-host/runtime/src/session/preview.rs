@@ -17,12 +17,12 @@ use tokio::sync::oneshot;
 use super::actor::Actor;
 use super::derived::{compile_settings, instructions_told, whom};
 use super::handle::SessionError;
+use super::host_state::HostState;
+use super::outlook::Outlooks;
 use super::place::Place;
 use crate::backend::contributors::Contributors;
 use crate::backend::surroundings::Surroundings;
 use crate::backend::{Snapshot, Toolbox};
-use crate::outlook::Outlooks;
-use crate::shared::Shared;
 use conjure_config::SessionSpec;
 use conjure_providers::spoken;
 use conjure_store::ThreadId;
@@ -60,12 +60,15 @@ pub(crate) struct Preview {
 
 impl Preview {
     /// Looks at a session that would be opened with this specification.
-    pub(crate) async fn of(shared: &Arc<Shared>, spec: SessionSpec) -> Result<Self, SessionError> {
+    pub(crate) async fn of(
+        shared: &Arc<HostState>,
+        spec: SessionSpec,
+    ) -> Result<Self, SessionError> {
         spec.check()?;
         let spec = spec.with_base_url_at_its_provider();
         let place = Place::make(shared, &spec, &ThreadId::fresh(), None, None)?;
         let toolbox = Toolbox::attach(
-            Arc::clone(shared),
+            Arc::clone(&shared.instances),
             place.around.clone(),
             whom(&spec),
             place.services.clone(),
@@ -96,7 +99,7 @@ impl Preview {
     }
 
     async fn look(
-        shared: &Shared,
+        shared: &HostState,
         spec: &SessionSpec,
         policy: &Policy,
         around: &Surroundings,

@@ -18,8 +18,8 @@ use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::mailbox::{Internal, Reports};
 use crate::backend::Asker;
+use crate::backend::reports::{Report, Reports};
 
 /// Questions that may wait in one session; one more is cancelled.
 const MOST: usize = 32;
@@ -189,7 +189,7 @@ impl Asker for Asking {
                 questions: Arc::clone(&questions),
                 actor: actor.clone(),
             };
-            let told = Internal::Event(Event::Question(asked));
+            let told = Report::Event(Event::Question(asked));
             if !actor.send(told).await {
                 return ended("cancel");
             }
@@ -216,7 +216,7 @@ struct Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         self.questions.lock().remove(&self.id);
-        let over = Internal::Event(Event::QuestionOver {
+        let over = Report::Event(Event::QuestionOver {
             id: std::mem::take(&mut self.id),
             action: std::mem::take(&mut self.action),
         });
@@ -370,7 +370,7 @@ mod tests {
         let (actor, mut told) = Reports::channel();
         questions.tell(actor);
         let asking = tokio::spawn(questions.asker().elicit("p".to_owned(), elicit()));
-        let Some(Internal::Event(Event::Question(asked))) = told.recv().await.map(|told| *told)
+        let Some(Report::Event(Event::Question(asked))) = told.recv().await.map(|told| *told)
         else {
             panic!("nobody was told");
         };
@@ -381,8 +381,8 @@ mod tests {
         let second = questions.answer(&asked.id, QuestionReply::Cancel);
         assert_eq!(second, Err(NotTaken::Gone));
         assert_eq!(asking.await.unwrap().action, "decline");
-        let over = |told: Option<Box<Internal>>| match told.map(|told| *told) {
-            Some(Internal::Event(Event::QuestionOver { id, action })) => (id, action),
+        let over = |told: Option<Box<Report>>| match told.map(|told| *told) {
+            Some(Report::Event(Event::QuestionOver { id, action })) => (id, action),
             _ => panic!("it is not over"),
         };
         let declined = (asked.id, "decline".to_owned());

@@ -12,7 +12,7 @@ use super::handle::{SessionError, Settings};
 use super::reading::Thread;
 use conjure_config::SessionSpec;
 
-use crate::shared::Shared;
+use super::host_state::HostState;
 use conjure_store::ThreadId;
 
 impl Actor {
@@ -36,7 +36,7 @@ impl Actor {
 /// The same for a thread that nobody has open: with the tools that a session of this specification
 /// would have. Writes nothing.
 pub(crate) async fn check(
-    shared: Arc<Shared>,
+    shared: Arc<HostState>,
     spec: SessionSpec,
     thread: &ThreadId,
 ) -> Result<SwitchReport, SessionError> {

@@ -8,10 +8,10 @@ use conjure_core::log::{Entry, EntryBody, last_backend_states};
 
 use super::derived::whom;
 use super::handle::SessionError;
+use super::host_state::HostState;
 use super::place::Place;
 use crate::artifacts::{Artifact, FileError, KnownFile};
 use crate::backend::Toolbox;
-use crate::shared::Shared;
 use conjure_config::SessionSpec;
 use conjure_store::ThreadId;
 
@@ -65,7 +65,7 @@ pub(crate) fn files(entries: &[Entry]) -> Vec<Artifact> {
 /// # Errors
 /// When the backends cannot be made ready. A file that is not to be had is an error of its own.
 pub(crate) async fn fetch(
-    shared: Arc<Shared>,
+    shared: Arc<HostState>,
     spec: SessionSpec,
     thread: &ThreadId,
     entries: &[Entry],
@@ -77,7 +77,7 @@ pub(crate) async fn fetch(
         .map(|(backend, state)| (backend.to_owned(), state.clone()))
         .collect();
     let mut toolbox = Toolbox::attach(
-        shared,
+        Arc::clone(&shared.instances),
         place.around.clone(),
         whom(&spec),
         place.services.clone(),

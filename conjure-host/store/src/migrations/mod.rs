@@ -11,11 +11,11 @@ pub(crate) mod rollback;
 
 use std::path::Path;
 
-use sea_orm::{ConnectionTrait as _, DatabaseTransaction, DbBackend};
+use sea_orm::DbBackend;
 use sea_orm_migration::{MigrationTrait, MigratorTrait};
 
-use crate::database::{Database, statement};
-use crate::row::column;
+use crate::database::Database;
+use crate::schema::applied;
 use crate::{Place, StoreError, backup};
 
 const MIGRATING: &str = "bring the database to the newest schema";
@@ -32,13 +32,6 @@ impl MigratorTrait for Migrator {
             Box::new(m0004_terms::Migration),
         ]
     }
-}
-
-/// Whether this Conjure knows a step.
-pub(crate) fn is_known(migration: &str) -> bool {
-    Migrator::migrations()
-        .iter()
-        .any(|known| known.name() == migration)
 }
 
 /// Brings a database to the newest schema, all steps or none. Backups go to `backups`, or beside
@@ -72,25 +65,4 @@ pub(crate) async fn migrate<M: MigratorTrait>(
         .await
         .map_err(StoreError::of(MIGRATING))?;
     tx.commit().await
-}
-
-/// The steps that a database has, the oldest first.
-pub(crate) async fn applied(tx: &DatabaseTransaction) -> Result<Vec<String>, StoreError> {
-    let backend = tx.get_database_backend();
-    let all = async |sql| {
-        let rows = tx.query_all_raw(statement(backend, sql, [])).await;
-        rows.map_err(StoreError::of(MIGRATING))
-    };
-    let is_there = match backend {
-        DbBackend::Postgres => {
-            "SELECT 1 AS one FROM information_schema.tables \
-             WHERE table_schema = current_schema() AND table_name = 'seaql_migrations'"
-        }
-        _ => "SELECT 1 AS one FROM sqlite_master WHERE name = 'seaql_migrations'",
-    };
-    if all(is_there).await?.is_empty() {
-        return Ok(Vec::new());
-    }
-    let rows = all("SELECT version FROM seaql_migrations ORDER BY version").await?;
-    rows.iter().map(|row| column(row, "version")).collect()
 }

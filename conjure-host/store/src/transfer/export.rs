@@ -43,7 +43,7 @@ pub(crate) async fn write_all(
     secrets: Secrets,
 ) -> Result<(), StoreError> {
     let tx = db.snapshot(EXPORTING).await?;
-    let migration = crate::migrations::applied(&tx).await?.pop();
+    let migration = crate::schema::applied(&tx).await?.pop();
     let file = crate::files::create_private(path)?;
     let mut to = BufWriter::new(tokio::fs::File::from_std(file));
     let migration = migration.unwrap_or_default();

@@ -164,7 +164,7 @@ async fn delete(
     }
     for blob in blobs {
         let sha256: String = column(&blob, "blob_sha256")?;
-        crate::blobs::drop_unused(tx, &sha256).await?;
+        crate::blob_rows::drop_unused(tx, &sha256).await?;
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use sea_orm::{ConnectionTrait as _, DbBackend, Value};
 use tokio::time::Instant;
 
-use crate::blobs;
+use crate::blob_rows;
 use crate::body;
 use crate::database::{Database, Transaction, now_ms};
 use crate::{StoreError, ThreadId, row};
@@ -414,7 +414,7 @@ async fn insert_files(
             .and_then(|place| place.strip_prefix(BLOB_PLACE))
             .map(clean);
         if let Some(blob) = &blob {
-            blobs::refer(tx, blob).await?;
+            blob_rows::refer(tx, blob).await?;
         }
         values.extend([
             thread.as_str().into(),

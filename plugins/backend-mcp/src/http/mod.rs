@@ -34,7 +34,7 @@ use crate::oauth::{Auth, Token};
 use answers::Answers;
 use pace::Pace;
 use post::Post;
-pub(crate) use trouble::{chain, judge};
+pub(crate) use trouble::judge;
 
 /// How long a connection is kept that nothing runs on: common servers close theirs after 5 s, and
 /// a request that meets that is lost.

@@ -5,8 +5,8 @@ use std::error::Error as StdError;
 use rmcp::transport::streamable_http_client::{InsufficientScopeError, StreamableHttpError};
 
 use super::Failed;
-use crate::connection::Trouble;
-use crate::failure::Failure;
+use crate::failure::{Failure, chain};
+use crate::trouble::Trouble;
 
 /// What it means. A request that failed says nothing of the others on its connection; only a
 /// session that the server has forgotten ends that.
@@ -73,19 +73,4 @@ pub(crate) fn judge(server: &str, error: &(dyn StdError + 'static)) -> Trouble {
 fn lacks_scope(challenge: &InsufficientScopeError) -> bool {
     let said = &challenge.www_authenticate_header;
     challenge.can_upgrade() || said.contains("insufficient_scope")
-}
-
-/// An error with its causes.
-pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        source = cause.source();
-    }
-    text
 }

@@ -17,10 +17,10 @@ use url::Url;
 use super::callback::{Callback, Loopback, port_of, read};
 use super::store::Grant;
 use super::{Auth, Live, TOLD, issuer_of, lock, store_failed};
+use crate::digest::digest;
+use crate::failure::chain;
 use crate::failure::rights;
-use crate::http::chain;
 use crate::secrets::beginning;
-use crate::server::digest;
 
 /// How long the person may take.
 const PATIENCE: Duration = Duration::from_secs(5 * 60);

@@ -24,8 +24,9 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::config::OAuthConfig;
+use crate::digest::digest;
 use crate::secrets::beginning;
-use crate::server::{digest, value};
+use crate::values::value;
 use store::{Grant, Kept, Stamp, Store};
 
 /// The most bytes of a reason.

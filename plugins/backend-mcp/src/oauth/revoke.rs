@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::login::is_fit;
 use super::store::Grant;
 use super::{Live, issuer_of};
-use crate::http::chain;
+use crate::failure::chain;
 
 /// How long the authorization server may take, for everything.
 const PATIENCE: Duration = Duration::from_secs(15);

@@ -20,7 +20,8 @@ use rmcp::transport::StreamableHttpClientTransport;
 
 use crate::asking::Policy;
 use crate::config::EraChoice;
-use crate::connection::{Connection, Era, Trouble};
+use crate::connection::{Connection, Era};
+use crate::failure::chain;
 use crate::handler::{Handler, Standing};
 use crate::http;
 use crate::link::Link;
@@ -28,6 +29,7 @@ use crate::outside::Outside;
 use crate::secrets::beginning;
 use crate::server::Server;
 use crate::stdio::{Guardian, Launch, LoginShell, Pipe, Process, Program, Tail, launch};
+use crate::trouble::Trouble;
 
 /// How long the last words of a server that failed may take to arrive.
 const LAST_WORDS: Duration = Duration::from_millis(100);
@@ -183,7 +185,7 @@ impl Opening<'_> {
             Peer::Endpoint(url) => {
                 let auth = self.server.auth.clone();
                 let client = http::Client::new(Arc::clone(&link), auth, config.max_message_bytes)
-                    .map_err(|error| OpenError::Permanent(http::chain(&error)))?;
+                    .map_err(|error| OpenError::Permanent(chain(&error)))?;
                 let settings =
                     http::transport(url, self.server.headers.clone(), config.max_message_bytes);
                 let transport = StreamableHttpClientTransport::with_client(client, settings);

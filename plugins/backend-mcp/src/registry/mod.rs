@@ -4,7 +4,6 @@
 //! 2026-07-28 whose tools are all stateless is shared by sessions: there is nothing that one could
 //! see of another.
 
-mod backoff;
 mod connect;
 mod entry;
 mod state;
@@ -24,7 +23,6 @@ use crate::hub::Hub;
 use crate::server::Server;
 use crate::stdio::{Guardian, LoginShell};
 
-pub(crate) use backoff::Backoff;
 pub(crate) use entry::Entry;
 pub(crate) use state::{NotThere, State};
 pub(crate) use status::Status;

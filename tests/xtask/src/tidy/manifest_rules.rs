@@ -115,6 +115,11 @@ fn manifests(tree: &Tree, wanted: impl Fn(&str) -> bool) -> impl Iterator<Item =
         .filter(move |file| file.path.ends_with("Cargo.toml") && wanted(&file.path))
 }
 
+/// What a package needs to be built.
+pub(super) fn dependencies_of(file: &File) -> Vec<String> {
+    dependencies(file, &["dependencies", "build-dependencies"])
+}
+
 /// The packages in these sections, also those for one target only, by their real names.
 fn dependencies(file: &File, sections: &[&str]) -> Vec<String> {
     let Ok(manifest) = file.text.parse::<Table>() else {

@@ -5,6 +5,7 @@
 //! them. Rules are about text and manifests: none needs a build.
 
 mod code_rules;
+mod folders;
 mod manifest_rules;
 mod promises;
 mod text_rules;
@@ -21,6 +22,9 @@ pub(crate) struct Args {
     /// Print the rules, each with its reason, and check nothing
     #[arg(long)]
     list: bool,
+    /// Print the figures of the tree's structure, and check nothing
+    #[arg(long)]
+    figures: bool,
 }
 
 /// One house rule.
@@ -107,6 +111,16 @@ const RULES: &[Rule] = &[
         check: code_rules::wire_types_stay_home,
     },
     Rule {
+        name: "no-folder-cycles",
+        why: "A reader takes a crate folder by folder; two that know each other are one.",
+        check: folders::no_folder_cycles,
+    },
+    Rule {
+        name: "host-layers",
+        why: "Arrows between the crates of the host go down only, and the faces are leaves.",
+        check: folders::host_layers,
+    },
+    Rule {
         name: "sdk-stands-alone",
         why: "A plugin's author gets neither the core nor the host, and no plugin needs the host.",
         check: manifest_rules::sdk_stands_alone,
@@ -144,6 +158,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         RULES
             .iter()
             .for_each(|rule| println!("{}\n    {}", rule.name, rule.why));
+        return Ok(());
+    }
+    if args.figures {
+        let tree = Tree::read(&repo::root())?;
+        let (folders, source) = folders::largest_cycle(&tree);
+        println!("folders of a crate in one cycle, largest: {folders} ({source})");
         return Ok(());
     }
     check()

@@ -7,15 +7,16 @@ use std::time::Duration;
 use conjure_skill_sdk::protocol::PluginEvent;
 use tokio::sync::watch;
 
-use super::super::backoff::Backoff;
 use super::super::connect::{self, OpenError, Opening, Peer};
 use super::super::{Registry, State};
 use super::{Entry, Listed, is_stateful};
+use crate::backoff::Backoff;
 use crate::config::Start;
-use crate::connection::{Connection, Era, Trouble};
+use crate::connection::{Connection, Era};
 use crate::listing::Listing;
 use crate::outside::Outside;
 use crate::subscription;
+use crate::trouble::Trouble;
 
 /// Changes that come together are one.
 const TOGETHER: Duration = Duration::from_millis(10);

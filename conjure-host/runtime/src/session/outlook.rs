@@ -7,9 +7,7 @@ use conjure_core::routing::{Outlook, Policy, Route, RoutingTable, Verdict};
 use conjure_core::wire;
 use serde_json::Value;
 
-use crate::Host;
-use crate::session::{Preview, ServerTool, SessionError};
-use conjure_config::SessionSpec;
+use super::preview::{Preview, ServerTool};
 
 /// The tools that a session would have, and its rules beside them.
 #[derive(Debug, Clone)]
@@ -79,21 +77,5 @@ impl Outlooks {
     pub fn of_call(&self, name: &str, arguments: &Value) -> Option<Verdict> {
         let route = self.preview.table.route(name)?;
         Some(self.policy.verdict_for(route, arguments))
-    }
-}
-
-impl Host {
-    /// What a session of this specification would begin with, and what its policy says of that.
-    /// Opens its backends and closes them again; asks no model and runs no call.
-    ///
-    /// # Errors
-    /// [`SessionError`] when the tools cannot be made ready.
-    pub async fn outlooks(&self, spec: SessionSpec) -> Result<Outlooks, SessionError> {
-        let spec = self.shared.with_auths(spec, false).await?;
-        let policy = spec.call_policy();
-        Ok(Outlooks::new(
-            Preview::of(&self.shared, spec).await?,
-            policy,
-        ))
     }
 }

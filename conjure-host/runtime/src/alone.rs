@@ -14,10 +14,9 @@ use conjure_skill_sdk::protocol::{
 };
 use serde_json::{Value, json};
 
-use super::lease::ask;
-use super::services::Asker;
-use super::toolbox::{ToolboxError, names};
 use crate::Host;
+use crate::backend::lease::ask;
+use crate::backend::{Asker, ToolboxError, names};
 use crate::session::{Place, SessionError};
 use conjure_config::{BackendSpec, SessionSpec};
 use conjure_plugins::{CallFailure, Instance};
@@ -61,11 +60,11 @@ impl Host {
             backend: backend.instance().to_owned(),
             reason,
         };
-        let Some(plugin) = shared.newest(&backend.kind, &["backend"]) else {
+        let Some(plugin) = shared.instances.newest(&backend.kind, &["backend"]) else {
             return Err(ToolboxError::NoPlugin {
                 backend: backend.instance().to_owned(),
                 kind: backend.kind.clone(),
-                loaded: names(&shared.plugins("backend")),
+                loaded: names(&shared.instances.plugins("backend")),
             }
             .into());
         };
@@ -76,7 +75,9 @@ impl Host {
         let mut place = Place::make(shared, &spec, &ThreadId::fresh(), None, None)?;
         place.answered_by(asker);
         let config = backend.config.clone().unwrap_or(Value::Null);
-        let instance = shared.instance(&plugin, backend.instance(), config);
+        let instance = shared
+            .instances
+            .instance(&plugin, backend.instance(), config);
         let instance = instance.await.map_err(not_ready)?;
         let open = Open {
             options: backend.config.clone().unwrap_or_else(|| json!({})),

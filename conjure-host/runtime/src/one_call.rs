@@ -1,8 +1,8 @@
 //! Sessions in one call, for a program that needs no host of its own: the plugins are those of
 //! the usual places, and the session keeps its host.
 
-use super::handle::{Session, SessionError};
 use crate::host::{Host, HostError};
+use crate::session::{Session, SessionError};
 use conjure_config::{BackendSpec, SessionSpec};
 
 /// Why there is no session.
@@ -28,7 +28,7 @@ impl Session {
     ) -> Result<Self, OpenError> {
         let host = Host::builder().usual_plugins().build().await?;
         let mut session = host.hybrid(backends, options).await?;
-        session.keep(host);
+        session.keep(Box::new(host));
         Ok(session)
     }
 

@@ -1,0 +1,76 @@
+//! What the tasks of a session report to whoever runs it: results of calls, output as it comes, new
+//! catalogs, words for a person.
+
+use conjure_abi::EmitKind;
+use conjure_core::chat::Event;
+use conjure_core::turn::Input;
+use conjure_skill_sdk::protocol::{CatalogReply, ToolDecl};
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use super::report::CallReport;
+use crate::artifacts::Artifact;
+use conjure_plugins::PluginId;
+
+/// Reports that may wait.
+const WAITING: usize = 256;
+
+/// The way on which tasks of a session report to it.
+#[derive(Debug, Clone)]
+pub(crate) struct Reports(mpsc::Sender<Box<Report>>);
+
+impl Reports {
+    pub(crate) fn channel() -> (Self, mpsc::Receiver<Box<Report>>) {
+        let (reports, received) = mpsc::channel(WAITING);
+        (Self(reports), received)
+    }
+
+    /// Sends it without waiting: where the mailbox is full, as soon as it is not.
+    pub(crate) fn post(&self, report: Report) {
+        if let Err(mpsc::error::TrySendError::Full(report)) = self.0.try_send(Box::new(report))
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            let reports = self.0.clone();
+            runtime.spawn(async move { reports.send(report).await });
+        }
+    }
+
+    /// Whether the session still listens.
+    pub(crate) async fn send(&self, report: Report) -> bool {
+        self.0.send(Box::new(report)).await.is_ok()
+    }
+}
+
+/// What tasks of a session report.
+pub(crate) enum Report {
+    Input(Box<Input>),
+    /// A call is over.
+    CallDone(Box<CallReport>),
+    Output {
+        call_id: String,
+        kind: EmitKind,
+        bytes: Vec<u8>,
+    },
+    Catalog {
+        backend: String,
+        /// Whose catalog it is: of a session that talked to this provider.
+        provider: Option<String>,
+        catalog: CatalogReply,
+    },
+    /// What skills have at run time only.
+    SkillTools(Vec<(PluginId, Vec<ToolDecl>)>),
+    BackendState {
+        backend: String,
+        state: Value,
+    },
+    /// Something to be shown.
+    Event(Event),
+    /// Something to be shown, and to be found in the thread later.
+    Notice {
+        text: String,
+    },
+    Files {
+        backend: String,
+        files: Vec<Artifact>,
+    },
+}

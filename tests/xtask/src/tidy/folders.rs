@@ -1,0 +1,363 @@
+//! Rules about who may know whom: the folders of a crate among each other, and the crates of the
+//! host.
+//!
+//! A folder knows another one where a file of it names that folder by a path from the crate's root,
+//! also through what the root exports. Names that come in by a macro or a glob go past this.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Finding;
+use super::manifest_rules::dependencies_of;
+use super::tree::{File, Tree};
+use super::words::{bracketed, occurrences};
+
+/// The crates of the host and how high each stands: it depends on lower ones only.
+const LAYERS: [(&str, u8); 13] = [
+    ("conjure-import", 0),
+    ("conjure-vault", 0),
+    ("conjure-config", 1),
+    ("conjure-http-server", 2),
+    ("conjure-plugins", 2),
+    ("conjure-store", 2),
+    ("conjure-providers", 3),
+    ("conjure-runtime", 4),
+    ("conjure-client", 5),
+    ("conjure-host", 5),
+    ("conjure-http", 5),
+    ("conjure-mcp", 5),
+    ("conjure-cli", 6),
+];
+
+/// Where a module of a crate names another one: module, named module, places.
+type Edges = BTreeMap<String, BTreeMap<String, Vec<String>>>;
+
+/// The top-level modules of a crate, and how they name each other.
+struct Modules<'a> {
+    source: String,
+    root: Option<&'a File>,
+    files: Vec<(&'a File, String)>,
+    folders: BTreeSet<String>,
+}
+
+pub(crate) fn no_folder_cycles(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for modules in crates(tree) {
+        let edges = modules.edges();
+        for circle in circles(&edges) {
+            if circle
+                .iter()
+                .filter(|name| modules.folders.contains(*name))
+                .count()
+                < 2
+            {
+                continue;
+            }
+            for (from, to, place) in inner_edges(&edges, &circle) {
+                let message = format!(
+                    "`{from}` knows `{to}`, which knows `{from}` again, directly or through others; \
+                     move what both need into a lower one"
+                );
+                findings.push(Finding::new(place, message));
+            }
+        }
+    }
+    findings
+}
+
+pub(crate) fn host_layers(tree: &Tree) -> Vec<Finding> {
+    let level = |name: &str| LAYERS.iter().find(|(known, _)| *known == name);
+    let mut findings = Vec::new();
+    for file in tree
+        .files
+        .iter()
+        .filter(|file| file.path.starts_with("conjure-host/") && file.path.ends_with("/Cargo.toml"))
+    {
+        let name = package(&file.text);
+        let Some((_, own)) = level(&name) else {
+            let message = format!("`{name}` has no layer; give it one in `LAYERS`");
+            findings.push(Finding::new(&file.path, message));
+            continue;
+        };
+        for used in dependencies_of(file) {
+            if let Some((_, other)) = level(&used)
+                && other >= own
+            {
+                let message = format!("depends on `{used}`, which stands no lower");
+                findings.push(Finding::new(&file.path, message));
+            }
+        }
+    }
+    findings
+}
+
+/// The most folders of a crate that are in one cycle, and the crate's source; one where there is no
+/// cycle.
+pub(crate) fn largest_cycle(tree: &Tree) -> (usize, String) {
+    let mut largest = (1, String::from("no crate"));
+    for modules in crates(tree) {
+        for circle in circles(&modules.edges()) {
+            let folders = circle
+                .iter()
+                .filter(|name| modules.folders.contains(*name))
+                .count();
+            if folders > largest.0 {
+                largest = (folders, modules.source.clone());
+            }
+        }
+    }
+    largest
+}
+
+fn package(manifest: &str) -> String {
+    let line = manifest
+        .lines()
+        .find_map(|line| line.strip_prefix("name = \""));
+    line.and_then(|rest| rest.split('"').next())
+        .unwrap_or_default()
+        .to_owned()
+}
+
+fn crates(tree: &Tree) -> impl Iterator<Item = Modules<'_>> {
+    let manifests = tree
+        .files
+        .iter()
+        .filter(|file| file.path.ends_with("/Cargo.toml"));
+    manifests.map(|manifest| {
+        let source = manifest.path.replace("Cargo.toml", "src/");
+        let mut modules = Modules {
+            source: source.clone(),
+            root: None,
+            files: Vec::new(),
+            folders: BTreeSet::new(),
+        };
+        for file in tree.rust() {
+            let Some(inner) = file.path.strip_prefix(&source) else {
+                continue;
+            };
+            if matches!(inner, "lib.rs" | "main.rs") {
+                modules.root = Some(file);
+                continue;
+            }
+            let is_test = file.is_test() || inner.contains("tests/") || inner.ends_with("tests.rs");
+            let name = match inner.split_once('/') {
+                Some((folder, _)) => {
+                    modules.folders.insert(folder.to_owned());
+                    folder
+                }
+                None => inner.trim_end_matches(".rs"),
+            };
+            if !is_test {
+                modules.files.push((file, name.to_owned()));
+            }
+        }
+        modules
+    })
+}
+
+impl Modules<'_> {
+    /// What the root exports, by name, and in which module each is.
+    fn exports(&self, known: &BTreeSet<&str>) -> BTreeMap<String, String> {
+        let mut exports = BTreeMap::new();
+        let code = self
+            .root
+            .map(|root| root.shipped.as_str())
+            .unwrap_or_default();
+        for at in occurrences(code, "use ") {
+            let path = code.get(at + 4..).unwrap_or_default();
+            let path = path.split(';').next().unwrap_or_default();
+            let Some((module, names)) = path.split_once("::") else {
+                continue;
+            };
+            if known.contains(module.trim()) {
+                for name in names.split(|sign: char| !(sign.is_alphanumeric() || sign == '_')) {
+                    exports.insert(name.to_owned(), module.trim().to_owned());
+                }
+            }
+        }
+        exports
+    }
+
+    fn edges(&self) -> Edges {
+        let known: BTreeSet<&str> = self.files.iter().map(|(_, name)| name.as_str()).collect();
+        let exports = self.exports(&known);
+        let mut edges = Edges::new();
+        for (file, own) in &self.files {
+            for (at, name) in named(file, &self.source) {
+                let name = exports.get(&name).map_or(name.as_str(), String::as_str);
+                if name != own && known.contains(name) {
+                    let to = edges.entry(own.clone()).or_default();
+                    to.entry(name.to_owned()).or_default().push(file.place(at));
+                }
+            }
+        }
+        edges
+    }
+}
+
+/// What a file names by a path from its crate's root: where, and the path's first name.
+fn named(file: &File, source: &str) -> Vec<(usize, String)> {
+    let inner = file.path.strip_prefix(source).unwrap_or_default();
+    let is_root_of_folder = inner.ends_with("/mod.rs");
+    let depth = inner.matches('/').count() + usize::from(!is_root_of_folder);
+    let from_below = "super::".repeat(depth);
+    let mut found = Vec::new();
+    for start in ["crate::", from_below.as_str()] {
+        for at in occurrences(&file.shipped, start) {
+            // A longer chain leads elsewhere, and `a::super::` is none.
+            if file
+                .shipped
+                .get(..at)
+                .is_some_and(|before| before.ends_with("::"))
+            {
+                continue;
+            }
+            let behind = at + start.len();
+            let rest = file.shipped.get(behind..).unwrap_or_default();
+            let texts = if rest.starts_with('{') {
+                first_level(bracketed(&file.shipped, behind))
+            } else {
+                vec![rest]
+            };
+            for text in texts {
+                let end = text.find(|sign: char| !(sign.is_alphanumeric() || sign == '_'));
+                let name = text.get(..end.unwrap_or(text.len())).unwrap_or_default();
+                if !matches!(name, "" | "super" | "self") {
+                    found.push((at, name.to_owned()));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// The parts of a group between its outermost commas.
+fn first_level(group: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let (mut depth, mut start) = (0_u32, 0);
+    let group = group.trim_start_matches('{').trim_end_matches('}');
+    for (at, sign) in group.char_indices() {
+        match sign {
+            '{' => depth += 1,
+            '}' => depth = depth.saturating_sub(1),
+            ',' if depth == 0 => {
+                parts.push(group.get(start..at).unwrap_or_default().trim());
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(group.get(start..).unwrap_or_default().trim());
+    parts
+}
+
+fn reaches<'a>(edges: &'a Edges, from: &'a str) -> BTreeSet<&'a str> {
+    let mut reached = BTreeSet::new();
+    let mut open = vec![from];
+    while let Some(module) = open.pop() {
+        for next in edges.get(module).into_iter().flat_map(BTreeMap::keys) {
+            if reached.insert(next.as_str()) {
+                open.push(next);
+            }
+        }
+    }
+    reached
+}
+
+/// The largest sets of modules of which each leads to each.
+fn circles(edges: &Edges) -> Vec<BTreeSet<String>> {
+    let mut circles: Vec<BTreeSet<String>> = Vec::new();
+    for module in edges.keys() {
+        let reached = reaches(edges, module);
+        if !reached.contains(module.as_str()) || circles.iter().any(|one| one.contains(module)) {
+            continue;
+        }
+        let back = reached
+            .into_iter()
+            .filter(|other| reaches(edges, other).contains(module.as_str()));
+        circles.push(back.map(str::to_owned).collect());
+    }
+    circles
+}
+
+/// The first place of each edge inside a circle.
+fn inner_edges<'a>(
+    edges: &'a Edges,
+    circle: &'a BTreeSet<String>,
+) -> impl Iterator<Item = (&'a str, &'a str, &'a str)> {
+    circle.iter().flat_map(move |from| {
+        let to = edges.get(from).into_iter().flatten();
+        to.filter(|(to, _)| circle.contains(*to))
+            .filter_map(move |(to, places)| {
+                Some((from.as_str(), to.as_str(), places.first()?.as_str()))
+            })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_that_know_each_other_are_found_also_through_a_file_and_an_export() {
+        let tree = Tree::of(&[
+            ("x/Cargo.toml", "[package]\nname = \"x\"\n"),
+            (
+                "x/src/lib.rs",
+                "//! X.\nmod a;\nmod b;\nmod c;\npub use c::Thing;\n",
+            ),
+            ("x/src/a/mod.rs", "//! A.\nuse crate::{c, Thing};\n"),
+            ("x/src/b/mod.rs", "//! B.\nuse super::a::One;\n"),
+            (
+                "x/src/c.rs",
+                "//! C.\nfn f() -> crate::b::Two {}\n#[cfg(test)]\nmod tests { use crate::d; }\n",
+            ),
+            ("x/src/d/mod.rs", "//! D.\nuse crate::a;\n"),
+        ]);
+        let places: Vec<String> = no_folder_cycles(&tree)
+            .into_iter()
+            .map(|finding| finding.place)
+            .collect();
+        assert_eq!(
+            places,
+            ["x/src/a/mod.rs:2", "x/src/b/mod.rs:2", "x/src/c.rs:2"]
+        );
+        assert_eq!(largest_cycle(&tree), (2, "x/src/".to_owned()));
+    }
+
+    #[test]
+    fn a_crate_of_the_host_depends_on_lower_ones_only() {
+        let manifest = |name: &str, used: &str| {
+            format!("[package]\nname = \"{name}\"\n[dependencies]\n{used}.workspace = true\n")
+        };
+        let tree = Tree::of(&[
+            (
+                "conjure-host/store/Cargo.toml",
+                &manifest("conjure-store", "conjure-runtime"),
+            ),
+            (
+                "conjure-host/http/Cargo.toml",
+                &manifest("conjure-http", "conjure-mcp"),
+            ),
+            (
+                "conjure-host/cli/Cargo.toml",
+                &manifest("conjure-cli", "conjure-http"),
+            ),
+            (
+                "conjure-host/new/Cargo.toml",
+                &manifest("conjure-new", "conjure-core"),
+            ),
+        ]);
+        let places: Vec<String> = host_layers(&tree)
+            .into_iter()
+            .map(|finding| finding.place)
+            .collect();
+        assert_eq!(
+            places,
+            [
+                "conjure-host/store/Cargo.toml",
+                "conjure-host/http/Cargo.toml",
+                "conjure-host/new/Cargo.toml"
+            ]
+        );
+    }
+}
