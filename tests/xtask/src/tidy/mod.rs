@@ -5,6 +5,7 @@
 //! them. Rules are about text and manifests: none needs a build.
 
 mod code_rules;
+mod docs;
 mod folders;
 mod manifest_rules;
 mod promises;
@@ -84,6 +85,16 @@ const RULES: &[Rule] = &[
         name: "links-resolve",
         why: "Documentation that points nowhere is worse than none.",
         check: text_rules::links_resolve,
+    },
+    Rule {
+        name: "pages-name-what-is-there",
+        why: "A page that names a file which is gone sends its reader looking.",
+        check: docs::named_files_are_there,
+    },
+    Rule {
+        name: "decisions-are-listed",
+        why: "A decision that no page lists is made a second time.",
+        check: docs::decisions_are_listed,
     },
     Rule {
         name: "lints-silenced-with-reason",
