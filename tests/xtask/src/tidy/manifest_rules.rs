@@ -5,6 +5,7 @@ use toml::{Table, Value};
 use super::{
     Finding,
     tree::{File, Tree},
+    words::occurrences,
 };
 
 /// What conjure-core must not use: runtimes, network, files, processes, randomness.
@@ -86,6 +87,54 @@ pub(crate) fn abi_is_small(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
+pub(crate) fn dependencies_are_used(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let members: Vec<&File> = manifests(tree, |path| path != "Cargo.toml").collect();
+    let sections = ["dependencies", "build-dependencies", "dev-dependencies"];
+    let taken: Vec<String> = members
+        .iter()
+        .flat_map(|file| keys(file, &sections))
+        .collect();
+    for file in manifests(tree, |path| path == "Cargo.toml") {
+        let workspace = file.text.parse::<Table>().unwrap_or_default();
+        let declared = workspace
+            .get("workspace")
+            .and_then(|workspace| workspace.get("dependencies"))
+            .and_then(Value::as_table);
+        for name in declared.into_iter().flat_map(Table::keys) {
+            if !taken.contains(name) {
+                let message =
+                    format!("declares `{name}`, which no package depends on; take it out");
+                findings.push(Finding::new(&file.path, message));
+            }
+        }
+    }
+    // Fuzz targets are made of macros and of sources that are somewhere else.
+    for file in members
+        .into_iter()
+        .filter(|file| file.path != "tests/fuzz/Cargo.toml")
+    {
+        let directory = file.path.trim_end_matches("Cargo.toml");
+        let sources: Vec<&File> = tree
+            .rust()
+            .filter(|source| source.path.starts_with(directory))
+            .collect();
+        for name in keys(file, &["dependencies"]) {
+            let ident = name.replace('-', "_");
+            let mut code = sources.iter().map(|source| &source.code);
+            // The runner of a fuzz target is named by a macro's expansion only.
+            if ident != "libfuzzer_sys"
+                && !code.any(|code| occurrences(code, &ident).next().is_some())
+            {
+                let message =
+                    format!("depends on `{name}`, which no code of it names; take it out");
+                findings.push(Finding::new(&file.path, message));
+            }
+        }
+    }
+    findings
+}
+
 pub(crate) fn readme_names_rust(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     let readme = tree.files.iter().find(|file| file.path == "README.md");
@@ -118,6 +167,22 @@ fn manifests(tree: &Tree, wanted: impl Fn(&str) -> bool) -> impl Iterator<Item =
 /// What a package needs to be built.
 pub(super) fn dependencies_of(file: &File) -> Vec<String> {
     dependencies(file, &["dependencies", "build-dependencies"])
+}
+
+/// The names in these sections, as the code of the package knows them.
+fn keys(file: &File, sections: &[&str]) -> Vec<String> {
+    let manifest = file.text.parse::<Table>().unwrap_or_default();
+    let targets = manifest.get("target").and_then(Value::as_table);
+    let targets = targets.into_iter().flat_map(Table::values);
+    let tables = std::iter::once(&manifest).chain(targets.filter_map(Value::as_table));
+    let mut names = Vec::new();
+    for table in tables {
+        for section in sections {
+            let section = table.get(*section).and_then(Value::as_table);
+            names.extend(section.into_iter().flat_map(Table::keys).cloned());
+        }
+    }
+    names
 }
 
 /// The packages in these sections, also those for one target only, by their real names.
@@ -185,6 +250,28 @@ mod tests {
             .map(|finding| finding.place)
             .collect();
         assert_eq!(places, ["plugins/a/Cargo.toml", "skill-sdk/Cargo.toml"]);
+    }
+
+    #[test]
+    fn a_dependency_that_nothing_uses_is_found() {
+        let tree = Tree::of(&[
+            (
+                "Cargo.toml",
+                "[workspace.dependencies]\nserde = \"1\"\ntoml = \"1\"\nidle-one = \"1\"\n",
+            ),
+            (
+                "x/Cargo.toml",
+                "[dependencies]\nserde.workspace = true\n[target.'cfg(unix)'.dependencies]\ntoml.workspace = true\n",
+            ),
+            ("x/src/lib.rs", "//! toml\nuse serde::Serialize;\n"),
+        ]);
+        let messages: Vec<_> = dependencies_are_used(&tree)
+            .into_iter()
+            .map(|finding| (finding.place, finding.message))
+            .collect();
+        assert_eq!(messages.len(), 2, "{messages:?}");
+        assert!(messages[0].0 == "Cargo.toml" && messages[0].1.contains("`idle-one`"));
+        assert!(messages[1].0 == "x/Cargo.toml" && messages[1].1.contains("`toml`"));
     }
 
     #[test]

@@ -142,6 +142,11 @@ const RULES: &[Rule] = &[
         check: manifest_rules::abi_is_small,
     },
     Rule {
+        name: "dependencies-are-used",
+        why: "A dependency that nothing uses is built, checked and updated for nothing.",
+        check: manifest_rules::dependencies_are_used,
+    },
+    Rule {
         name: "readme-names-rust",
         why: "The README, Cargo.toml and CI have one answer to which Rust is needed.",
         check: manifest_rules::readme_names_rust,
