@@ -1,7 +1,10 @@
 //! Rules about the pages: what they name is there, and every decision is listed.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::Finding;
 use super::tree::{File, Tree};
+use super::words::occurrences;
 
 /// The directories of the top level that a page may name files of.
 const TOP: [&str; 5] = [
@@ -53,6 +56,52 @@ pub(crate) fn decisions_are_listed(tree: &Tree) -> Vec<Finding> {
         .collect()
 }
 
+/// The page that lists the numbered cases, and what their numbers begin with.
+const CASES: (&str, [&str; 5]) = ("tests/parity/CASES.md", ["p", "b", "h", "w", "trap"]);
+
+pub(crate) fn cases_have_tests(tree: &Tree) -> Vec<Finding> {
+    let (page, kinds) = CASES;
+    let list = tree.files.iter().find(|file| file.path == page);
+    let lines = list.into_iter().flat_map(|list| list.text.lines());
+    let listed: BTreeSet<String> = lines
+        .filter_map(|line| line.strip_prefix("- **")?.split("**").next())
+        .map(str::to_ascii_lowercase)
+        .collect();
+    let mut tested = BTreeMap::new();
+    for file in tree.rust() {
+        for at in occurrences(&file.code, "fn ") {
+            let rest = file.code.get(at + 3..).unwrap_or_default();
+            let name = rest.split(['(', '<']).next().unwrap_or_default();
+            // A test may be of several cases.
+            for part in name.split('_') {
+                let Some(case) = case(part, &kinds) else {
+                    break;
+                };
+                tested.entry(case).or_insert_with(|| file.place(at));
+            }
+        }
+    }
+    let without_test = listed.iter().filter(|case| !tested.contains_key(*case));
+    let findings = without_test.map(|case| {
+        let message = format!("lists the case {case}, which no test is named after");
+        Finding::new(page, message)
+    });
+    let unknown = tested.iter().filter(|(case, _)| !listed.contains(*case));
+    let unknown = unknown.map(|(case, place)| {
+        let message = format!("is named after the case {case}, which {page} does not list");
+        Finding::new(place, message)
+    });
+    findings.chain(unknown).collect()
+}
+
+/// The case that a part of a name stands for, with its number as it is listed: `w5` of `w05`.
+fn case(part: &str, kinds: &[&str]) -> Option<String> {
+    let digits = part.find(|sign: char| sign.is_ascii_digit())?;
+    let (kind, number) = part.split_at(digits);
+    let number: u32 = number.parse().ok()?;
+    kinds.contains(&kind).then(|| format!("{kind}{number}"))
+}
+
 /// Whether a file's path ends with this, at a boundary between names.
 fn ends_a_path(tree: &Tree, name: &str) -> bool {
     let below = format!("/{name}");
@@ -101,6 +150,24 @@ mod tests {
             .map(|finding| finding.place)
             .collect();
         assert_eq!(places, ["page.md:6", "page.md:6", "page.md:7"]);
+    }
+
+    #[test]
+    fn a_case_without_a_test_and_a_test_without_a_case_are_found() {
+        let tree = Tree::of(&[
+            (
+                CASES.0,
+                "# Cases\n- **P1** One.\n- **W5** Five.\n- **H2** Two.\n",
+            ),
+            (
+                "a.rs",
+                "//! A.\nfn p1_w05_x() {}\nasync fn b3_y() {}\nfn w_5() {}\nfn u8_z() {}\n",
+            ),
+        ]);
+        let findings = cases_have_tests(&tree);
+        let places: Vec<&str> = findings.iter().map(|one| one.place.as_str()).collect();
+        assert_eq!(places, [CASES.0, "a.rs:3"], "{findings:?}");
+        assert!(findings[0].message.contains("h2") && findings[1].message.contains("b3"));
     }
 
     #[test]

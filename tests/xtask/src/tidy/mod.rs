@@ -97,6 +97,11 @@ const RULES: &[Rule] = &[
         check: docs::decisions_are_listed,
     },
     Rule {
+        name: "cases-have-tests",
+        why: "Tests are found by the numbers of the cases that they are named after.",
+        check: docs::cases_have_tests,
+    },
+    Rule {
         name: "lints-silenced-with-reason",
         why: "A silenced lint without a reason cannot be judged later.",
         check: code_rules::lints_silenced_with_reason,

@@ -438,7 +438,7 @@ done
         fs::create_dir_all(&folder).unwrap();
         fs::copy(&library, folder.join(library.file_name().unwrap())).unwrap();
     }
-    fs::create_dir_all(packages.join("conjure-host")).unwrap();
+    fs::create_dir_all(packages.join("conjure-cli")).unwrap();
     program(&packages.join("conjure-host/conjure"), &conjure);
 }
 
