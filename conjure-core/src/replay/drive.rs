@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::ahead::{closing, is_outside, may_be_outside, reply};
+use super::lookahead::{closing, is_outside, may_be_outside, reply};
 use super::setup::{Frame, Setup};
 use crate::chat::{FunctionCall, OutputPart};
 use crate::log::{CallEnd, Entry, EntryBody};

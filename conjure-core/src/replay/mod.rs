@@ -4,13 +4,13 @@
 //! it, what the rules say of each call. [`replay`] drives the turn machine along it once more and
 //! names the first thing that is otherwise. Sends nothing and runs no tool.
 
-mod ahead;
 mod cassette;
 mod check;
-mod cues;
 mod diff;
 mod drive;
 mod exchange;
+mod lookahead;
+mod machine_inputs;
 mod record;
 mod rules;
 mod setup;

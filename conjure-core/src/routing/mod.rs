@@ -7,29 +7,29 @@ mod catalog;
 mod clash;
 mod command_pattern;
 mod command_tools;
-mod kept_out;
+mod excluded_tools;
 mod name;
 mod naming;
-mod outlook;
 mod paths;
 mod pattern;
 mod policy;
 mod resolve;
 mod shell;
 mod table;
+mod tool_policy;
 mod versions;
 mod warnings;
 
 pub use catalog::{Catalog, CatalogTool, Effects, Mode, Origin, Prefix, Source};
 pub use clash::{Clash, RoutingError};
 pub use command_tools::{CommandTool, SkillCallback, command_tools};
-pub use kept_out::KeptOut;
+pub use excluded_tools::ExcludedTools;
 pub use name::{MAX_TOOL_NAME, ToolName, ToolNameError};
 pub use naming::{Alias, Naming};
-pub use outlook::Outlook;
 pub use pattern::{Pattern, PatternError};
 pub use policy::{Decision, Defaults, Policy, PolicyCall, Rule, Verdict};
 pub use table::{Quarantined, Route, RoutingTable, ShadowReason, Shadowed, TableDiff};
+pub use tool_policy::ToolPolicy;
 pub use warnings::PolicyWarning;
 
 #[cfg(test)]

@@ -135,8 +135,8 @@ async fn host_command(session: &Session, command: &str, transcript: &mut Transcr
         .unwrap_or((command, ""));
     match (name, rest.trim()) {
         ("/tools", "") => {
-            if let Some(outlooks) = session.outlooks().await {
-                super::routes::print(&outlooks);
+            if let Some(tool_preview) = session.tool_preview().await {
+                super::routes::print(&tool_preview);
             }
         }
         ("/files", "") => transcript.files(&session.created_files()),

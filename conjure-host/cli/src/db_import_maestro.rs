@@ -302,7 +302,7 @@ fn notes(report: &MaestroReport, taken: &Taken) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use conjure_providers::auths::Keys;
-    use conjure_store::{Options, Place, Session, Store};
+    use conjure_store::{Location, Options, Session, Store};
     use serde_json::json;
 
     use super::*;
@@ -318,7 +318,7 @@ mod tests {
     }
 
     async fn auths(dir: &std::path::Path) -> (Store, Auths) {
-        let store = Store::open(&Place::Memory, &Options::default())
+        let store = Store::open(&Location::Memory, &Options::default())
             .await
             .unwrap();
         let keys = Keys {

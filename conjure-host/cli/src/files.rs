@@ -11,7 +11,7 @@ use super::args::{Global, SessionArgs};
 use super::exit::{Exit, Failure};
 use super::files_remote;
 use super::output::{self, Table, aside, clean, line, size};
-use super::thread::{id, keeper};
+use super::thread::{id, store_host};
 
 /// Lists the files of a thread, or saves copies of them.
 #[derive(clap::Args)]
@@ -63,7 +63,7 @@ struct Save {
 pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
     match args.verb {
         Verb::List { thread } => {
-            let files = keeper(global).await?.files(&id(&thread)?).await?;
+            let files = store_host(global).await?.files(&id(&thread)?).await?;
             list(global, &files);
             Ok(Exit::Fine)
         }

@@ -1,10 +1,10 @@
 //! `conjure policy check`: what could ask a person, told before a run.
 
 use conjure_config::PolicySpec;
-use conjure_core::routing::{Decision, Outlook, Rule};
+use conjure_core::routing::{Decision, Rule, ToolPolicy};
 use conjure_runtime::describe::server_tools_json;
-use conjure_runtime::session::Outlooks;
 use conjure_runtime::session::ServerTool;
+use conjure_runtime::session::ToolPreview;
 use serde_json::{Value, json};
 
 use super::args::{Global, SessionArgs};
@@ -34,7 +34,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
         [name, arguments] => Some((name.clone(), object(arguments)?)),
         _ => None,
     };
-    let outlooks = match &args.saved {
+    let tool_preview = match &args.saved {
         Some(session) => of_saved(global, session, &args.session.policy()).await?,
         None => {
             let host = global
@@ -43,11 +43,11 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
                 .await
                 .map_err(|error| Failure::host(error.to_string()))?;
             let spec = args.session.spec(&host, global).await?;
-            host.outlooks(spec).await?
+            host.tool_preview(spec).await?
         }
     };
     if let Some((name, arguments)) = call {
-        let Some(verdict) = outlooks.of_call(&name, &arguments) else {
+        let Some(verdict) = tool_preview.of_call(&name, &arguments) else {
             return Err(Failure::usage(format!(
                 "there is no tool `{name}`; `conjure routes` lists the tools"
             )));
@@ -59,9 +59,9 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
         }
         return Ok(ended(verdict.decision == Decision::Ask));
     }
-    let tools = outlooks.tools();
+    let tools = tool_preview.tools();
     let asks = tools.iter().any(|tool| tool.reaches(Decision::Ask));
-    let shown: Vec<&Outlook> = tools
+    let shown: Vec<&ToolPolicy> = tools
         .iter()
         .filter(|tool| args.all || tool.reaches(Decision::Ask))
         .collect();
@@ -69,30 +69,30 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
         output::json(&json!({
             "could_ask": asks,
             "tools": shown.iter().map(|tool| as_json(tool)).collect::<Vec<_>>(),
-            "server_tools": server_tools_json(&outlooks),
+            "server_tools": server_tools_json(&tool_preview),
         }));
     } else {
         let server_tools = if args.all {
-            outlooks.server_tools()
+            tool_preview.server_tools()
         } else {
             &[]
         };
         print(&shown, server_tools, asks);
-        super::routes::not_sent(&outlooks);
+        super::routes::not_sent(&tool_preview);
     }
     Ok(ended(asks))
 }
 
-/// The outlook of a saved session's next turn, under these rules beside its own.
+/// The preview of a saved session's next turn, under these rules beside its own.
 async fn of_saved(
     global: &Global,
     session: &str,
     policy: &PolicySpec,
-) -> Result<Outlooks, Failure> {
+) -> Result<ToolPreview, Failure> {
     let sessions = Sessions::open(global).await?;
-    let outlooks = sessions.manager().outlooks(session, policy).await;
+    let tool_preview = sessions.manager().tool_preview(session, policy).await;
     sessions.close().await;
-    Ok(outlooks?)
+    Ok(tool_preview?)
 }
 
 fn ended(asks: bool) -> Exit {
@@ -113,7 +113,7 @@ fn object(text: &str) -> Result<Value, Failure> {
     }
 }
 
-fn as_json(tool: &Outlook) -> Value {
+fn as_json(tool: &ToolPolicy) -> Value {
     let mut value = serde_json::to_value(tool).unwrap_or_default();
     if let Some(fields) = value.as_object_mut() {
         let asks = tool.reaches(Decision::Ask);
@@ -122,7 +122,7 @@ fn as_json(tool: &Outlook) -> Value {
     value
 }
 
-fn print(tools: &[&Outlook], server_tools: &[ServerTool], asks: bool) {
+fn print(tools: &[&ToolPolicy], server_tools: &[ServerTool], asks: bool) {
     if !tools.is_empty() || !server_tools.is_empty() {
         let mut table = Table::new(["TOOL", "BACKEND", "DECISION", "BECAUSE OF", "OTHERWISE FOR"]);
         for tool in tools {

@@ -1,8 +1,8 @@
 //! `conjure routes`: the routing table of a session.
 
-use conjure_core::routing::{KeptOut, Route};
-use conjure_runtime::describe::{mode, outlooks_json};
-use conjure_runtime::session::Outlooks;
+use conjure_core::routing::{ExcludedTools, Route};
+use conjure_runtime::describe::{mode, tool_preview_json};
+use conjure_runtime::session::ToolPreview;
 
 use super::args::{Global, SessionArgs};
 use super::exit::{Exit, Failure};
@@ -24,12 +24,12 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
         .await
         .map_err(|error| Failure::host(error.to_string()))?;
     let spec = args.session.spec(&host, global).await?;
-    let outlooks = host.outlooks(spec).await?;
+    let tool_preview = host.tool_preview(spec).await?;
     if global.json {
-        output::json(&outlooks_json(&outlooks));
+        output::json(&tool_preview_json(&tool_preview));
     } else {
-        print(&outlooks);
-        for said in outlooks.instructions() {
+        print(&tool_preview);
+        for said in tool_preview.instructions() {
             let text = said.text.replace('\n', "\n  ");
             let server = said.server.as_deref();
             let server = server.map(|server| format!(", server `{server}`"));
@@ -44,15 +44,15 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
 }
 
 /// Prints the tools of a request for people.
-pub(crate) fn print(outlooks: &Outlooks) {
-    let (table, server_tools) = (outlooks.table(), outlooks.server_tools());
+pub(crate) fn print(tool_preview: &ToolPreview) {
+    let (table, server_tools) = (tool_preview.table(), tool_preview.server_tools());
     if table.routes().is_empty() && server_tools.is_empty() {
         output::line(
             "There are no tools. Put plugins into a plugin directory, or name one with `--plugin`.",
         );
     } else {
         let mut rows = Table::new(["TOOL", "BACKEND", "SKILL", "PLUGIN", "MODE", "TOKENS"]);
-        for route in outlooks.routes() {
+        for route in tool_preview.routes() {
             rows.row([
                 route.name.as_str().to_owned(),
                 route.backend.to_string(),
@@ -80,21 +80,21 @@ pub(crate) fn print(outlooks: &Outlooks) {
             shadowed.name, shadowed.source
         ));
     }
-    for kept_out in KeptOut::of(table.quarantined()) {
+    for kept_out in ExcludedTools::of(table.quarantined()) {
         output::aside(kept_out);
     }
-    not_sent(outlooks);
+    not_sent(tool_preview);
 }
 
 /// Says what a request goes without.
-pub(crate) fn not_sent(outlooks: &Outlooks) {
-    for tool in outlooks.left_out() {
+pub(crate) fn not_sent(tool_preview: &ToolPreview) {
+    for tool in tool_preview.left_out() {
         output::aside(format_args!(
             "the provider does not take: {}: {}",
             tool.tool, tool.reason
         ));
     }
-    for (backend, reason) in outlooks.failed() {
+    for (backend, reason) in tool_preview.failed() {
         output::aside(format_args!(
             "backend `{backend}` could not say what it adds to a request: {reason}"
         ));

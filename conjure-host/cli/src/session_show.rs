@@ -71,11 +71,11 @@ pub(crate) async fn tools(
     sessions: &Sessions,
     session: &str,
 ) -> Result<Exit, Failure> {
-    let outlooks = sessions.manager().tools(session).await?;
+    let tool_preview = sessions.manager().tools(session).await?;
     if global.json {
-        output::json(&conjure_runtime::describe::outlooks_json(&outlooks));
+        output::json(&conjure_runtime::describe::tool_preview_json(&tool_preview));
     } else {
-        super::routes::print(&outlooks);
+        super::routes::print(&tool_preview);
     }
     Ok(Exit::Fine)
 }

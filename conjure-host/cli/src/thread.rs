@@ -98,12 +98,12 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
         Verb::Export(args) => thread_transfer::export(global, *args).await,
         Verb::Import(args) => thread_transfer::import(global, &args).await,
         Verb::Show(args) => {
-            let host = keeper(global).await?;
+            let host = store_host(global).await?;
             thread_show::run(global, &host, &args).await
         }
         Verb::Check(args) => thread_check::run(global, *args).await,
         Verb::Cost { thread, last } => {
-            let host = keeper(global).await?;
+            let host = store_host(global).await?;
             let cost = host.cost(&id(&thread)?).await?;
             let last = usize::try_from(last).unwrap_or(usize::MAX);
             let averages = [cost.average(usize::MAX), cost.average(last)];
@@ -154,7 +154,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
 }
 
 /// A host that has the threads and nothing else.
-pub(crate) async fn keeper(global: &Global) -> Result<Host, Failure> {
+pub(crate) async fn store_host(global: &Global) -> Result<Host, Failure> {
     Host::builder()
         .data_dir(global.data_dir())
         .log(global.store().await?)

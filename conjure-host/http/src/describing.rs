@@ -9,7 +9,7 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement
 use utoipa::openapi::{ContentBuilder, HeaderBuilder, OpenApi, Ref, RefOr, ResponseBuilder, Tag};
 
 use super::document;
-use super::door::OPEN;
+use super::middleware::OPEN;
 use super::problem::{Described, MEDIA_TYPE};
 
 /// Set to 1: the file is written anew.

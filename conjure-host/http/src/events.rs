@@ -16,9 +16,9 @@ use futures_util::{Stream, stream};
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
-use super::door::Client;
 use super::extract::{Id, Named, Params};
 use super::metrics::OpenStream;
+use super::middleware::Client;
 use super::operations::{Operations, routes};
 use super::problem::Problem;
 use super::state::App;

@@ -9,7 +9,6 @@ mod auths;
 mod browsers;
 #[cfg(test)]
 mod describing;
-mod door;
 mod entries;
 mod events;
 mod extract;
@@ -17,10 +16,11 @@ mod fetching;
 mod files;
 mod folds;
 mod health;
+mod idempotency;
 mod mcp_logins;
 mod mcp_servers;
 mod metrics;
-mod once;
+mod middleware;
 mod openapi;
 mod operations;
 mod pages;
@@ -57,8 +57,8 @@ use conjure_http_server::Tokens;
 use conjure_http_server::connections::{self, Bounds};
 use conjure_providers::auths::Auths;
 use conjure_runtime::manager::Manager;
-use door::Door;
 use metrics::Metrics;
+use middleware::Middleware;
 use operations::Operations;
 use problem::Problem;
 use state::{App, Parts};
@@ -192,7 +192,7 @@ impl ApiServer {
             tracing::warn!("other processes do not know where this server is: {error}");
         }
         let (hosts, origins) = self.access.names(self.address);
-        let door = Arc::new(Door {
+        let door = Arc::new(Middleware {
             hosts,
             origins,
             tokens: self.tokens,
@@ -204,7 +204,7 @@ impl ApiServer {
             headers: options.header_timeout,
             when_full: Some(router_when_full(app.clone(), door)),
         };
-        let forgetting = tokio::spawn(once::forget(app));
+        let forgetting = tokio::spawn(idempotency::forget(app));
         let serving = connections::serve(self.listener, router, bounds, closing.clone());
         tokio::pin!(serving);
         tokio::select! {
@@ -237,13 +237,13 @@ impl ApiServer {
 
 /// What is still answered when there are as many connections as there may be: a supervisor that
 /// hears nothing would end a server that is only busy.
-fn router_when_full(app: App, door: Arc<Door>) -> Router {
+fn router_when_full(app: App, door: Arc<Middleware>) -> Router {
     Operations::new()
         .merge(health::supervised())
         .into_router()
         .fallback(full)
         .method_not_allowed_fallback(full)
-        .layer(from_fn_with_state(door, door::admit))
+        .layer(from_fn_with_state(door, middleware::admit))
         .with_state(app)
 }
 
@@ -256,14 +256,14 @@ async fn full() -> Problem {
     .header(axum::http::header::RETRY_AFTER, soon)
 }
 
-fn router(app: App, door: Arc<Door>) -> Router {
+fn router(app: App, door: Arc<Middleware>) -> Router {
     routes()
         .into_router()
         .merge(openapi::router())
         .fallback(unknown)
         .method_not_allowed_fallback(not_allowed)
-        .layer(from_fn_with_state(app.clone(), once::once))
-        .layer(from_fn_with_state(door, door::admit))
+        .layer(from_fn_with_state(app.clone(), idempotency::once))
+        .layer(from_fn_with_state(door, middleware::admit))
         .with_state(app)
 }
 

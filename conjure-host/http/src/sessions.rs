@@ -16,7 +16,7 @@ use super::problem::Problem;
 use super::state::App;
 use super::threads::Tokens;
 use super::versions::{IfMatch, Tagged, Wanted};
-use conjure_runtime::describe::outlooks_json;
+use conjure_runtime::describe::tool_preview_json;
 use conjure_runtime::manager::{self, SessionState, SessionView};
 use conjure_store::ThreadId;
 
@@ -430,8 +430,8 @@ async fn check(
         (status = 409, description = "The tools are not to be had")))]
 async fn tools(State(app): State<App>, Named(Ref(id)): Named<Ref>) -> Result<Json<Value>, Problem> {
     let _trial = app.trial().await?;
-    let outlooks = app.manager.tools(&id).await?;
-    Ok(Json(outlooks_json(&outlooks)))
+    let tool_preview = app.manager.tools(&id).await?;
+    Ok(Json(tool_preview_json(&tool_preview)))
 }
 
 /// Go on with another thread: a new chat, one that there is, or a fork

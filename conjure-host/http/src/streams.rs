@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::door::Client;
+use super::middleware::Client;
 use super::problem::Problem;
 
 /// The streams that are open. Clones share it.

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::extract::{Named, Params, Ref, Sent, line, text};
-use super::once::Once;
+use super::idempotency::Idempotency;
 use super::operations::{Operations, routes};
 use super::pages::{self, Page};
 use super::problem::Problem;
@@ -232,7 +232,7 @@ async fn list(
 async fn say(
     State(app): State<App>,
     Named(Ref(id)): Named<Ref>,
-    once: Option<Extension<Once>>,
+    once: Option<Extension<Idempotency>>,
     Sent(body): Sent<NewTurn>,
 ) -> Result<Response, Problem> {
     let turn_id = match body.turn_id {

@@ -52,7 +52,7 @@ pub(super) async fn complete(
         snapshot: &snapshot,
         cancel,
         live: &live,
-        around: None,
+        request_context: None,
         verbatim: true,
     };
     let reader = calls.reader(None, &with);

@@ -193,7 +193,7 @@ pub(super) async fn listed(calls: &Calls, cancel: &CancellationToken, of: ListOf
         snapshot: &snapshot,
         cancel,
         live: &live,
-        around: None,
+        request_context: None,
         verbatim: true,
     };
     let reader = calls.reader(None, &with);
@@ -211,7 +211,7 @@ pub(super) async fn tell_sources(calls: &Calls, uri: &str, on: bool) {
         snapshot: &snapshot,
         cancel: &cancel,
         live: &live,
-        around: None,
+        request_context: None,
         verbatim: true,
     };
     calls.reader(None, &with).subscribe(uri, on).await;

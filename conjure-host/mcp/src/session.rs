@@ -20,7 +20,7 @@ use super::tools::Tools;
 use conjure_config::SessionSpec;
 use conjure_runtime::Host;
 use conjure_runtime::backend::questions::Client;
-use conjure_runtime::backend::surroundings::Surroundings;
+use conjure_runtime::backend::request_context::RequestContext;
 use conjure_runtime::backend::{LiveOutput, Snapshot};
 use conjure_runtime::session::{CallWith, Calls, SessionError};
 
@@ -77,7 +77,7 @@ pub(super) struct Work {
     pub(super) live: LiveOutput,
     /// What its requests say about the session, where its client declares something else than the
     /// session's did.
-    around: Option<Surroundings>,
+    request_context: Option<RequestContext>,
 }
 
 impl Work {
@@ -87,7 +87,7 @@ impl Work {
             snapshot,
             cancel: &self.cancel,
             live: &self.live,
-            around: self.around.as_ref(),
+            request_context: self.request_context.as_ref(),
             verbatim: true,
         }
     }
@@ -210,7 +210,7 @@ impl ClientSession {
         let (call, rounds) = self.asking.begin(&id, can, start.ready);
         let lane = start.lane.map(|lane| self.lane(lane));
         let work = work(Work {
-            around: calls.around_for(can.served()),
+            request_context: calls.around_for(can.served()),
             calls,
             id: Arc::clone(&id),
             asking: Arc::clone(&self.asking),

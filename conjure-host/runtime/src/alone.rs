@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::Host;
 use crate::backend::lease::ask;
 use crate::backend::{Asker, ToolboxError, names};
-use crate::session::{Place, SessionError};
+use crate::session::{SessionDirs, SessionError};
 use conjure_config::{BackendSpec, SessionSpec};
 use conjure_plugins::{CallFailure, Instance};
 use conjure_store::ThreadId;
@@ -27,7 +27,7 @@ const CLOSING: Duration = Duration::from_secs(15);
 
 /// A backend that is open on its own.
 pub struct Alone {
-    place: Place,
+    place: SessionDirs,
     instance: Arc<Instance>,
 }
 
@@ -72,7 +72,7 @@ impl Host {
             working_dir,
             ..SessionSpec::default()
         };
-        let mut place = Place::make(shared, &spec, &ThreadId::fresh(), None, None)?;
+        let mut place = SessionDirs::make(shared, &spec, &ThreadId::fresh(), None, None)?;
         place.answered_by(asker);
         let config = backend.config.clone().unwrap_or(Value::Null);
         let instance = shared
@@ -83,7 +83,7 @@ impl Host {
             options: backend.config.clone().unwrap_or_else(|| json!({})),
             ..Open::default()
         };
-        let opened = ask(&instance, &place.around, op::BACKEND_OPEN, open).await;
+        let opened = ask(&instance, &place.request_context, op::BACKEND_OPEN, open).await;
         let _: Empty = opened.map_err(|error| not_ready(error.to_string()))?;
         Ok(Alone { place, instance })
     }
@@ -98,7 +98,7 @@ impl Alone {
         let request = CatalogRequest::default();
         ask(
             &self.instance,
-            &self.place.around,
+            &self.place.request_context,
             op::BACKEND_CATALOG,
             request,
         )
@@ -111,14 +111,20 @@ impl Alone {
     /// # Errors
     /// [`CallFailure`]. A call that fails may also be a result that says so.
     pub async fn call(&self, call: BackendCall) -> Result<ToolResult, CallFailure> {
-        ask(&self.instance, &self.place.around, op::BACKEND_CALL, call).await
+        ask(
+            &self.instance,
+            &self.place.request_context,
+            op::BACKEND_CALL,
+            call,
+        )
+        .await
     }
 
     /// Ends what it started.
     pub async fn close(self) {
         let closing = ask(
             &self.instance,
-            &self.place.around,
+            &self.place.request_context,
             op::BACKEND_CLOSE,
             Empty {},
         );

@@ -3,7 +3,7 @@
 use conjure_core::routing::{Mode, Route};
 use serde_json::{Value, json};
 
-use crate::session::Outlooks;
+use crate::session::ToolPreview;
 use conjure_plugins::{FailedPlugin, LoadedPlugin, Pin, PluginSource};
 
 /// A loaded plugin.
@@ -70,9 +70,9 @@ fn pin_words(pin: &Pin) -> &'static str {
 
 /// The tools of a session's next request: those of its table, those that run at the provider, and
 /// what the request goes without.
-pub fn outlooks_json(outlooks: &Outlooks) -> Value {
-    let table = outlooks.table();
-    let routes: Vec<Value> = outlooks.routes().map(route_json).collect();
+pub fn tool_preview_json(tool_preview: &ToolPreview) -> Value {
+    let table = tool_preview.table();
+    let routes: Vec<Value> = tool_preview.routes().map(route_json).collect();
     let shadowed: Vec<Value> = table
         .shadowed()
         .iter()
@@ -83,17 +83,17 @@ pub fn outlooks_json(outlooks: &Outlooks) -> Value {
         .iter()
         .map(|q| json!({ "name": q.name.as_str(), "reason": q.error.to_string() }))
         .collect();
-    let left_out: Vec<Value> = outlooks
+    let left_out: Vec<Value> = tool_preview
         .left_out()
         .iter()
         .map(|tool| json!({ "name": tool.tool, "reason": tool.reason }))
         .collect();
-    let failed: Vec<Value> = outlooks
+    let failed: Vec<Value> = tool_preview
         .failed()
         .iter()
         .map(|(backend, reason)| json!({ "backend": backend, "reason": reason }))
         .collect();
-    let instructions: Vec<Value> = outlooks
+    let instructions: Vec<Value> = tool_preview
         .instructions()
         .iter()
         .map(|said| json!({ "backend": said.backend, "server": said.server, "text": said.text }))
@@ -103,7 +103,7 @@ pub fn outlooks_json(outlooks: &Outlooks) -> Value {
         "routes": routes,
         "shadowed": shadowed,
         "quarantined": quarantined,
-        "server_tools": server_tools_json(outlooks),
+        "server_tools": server_tools_json(tool_preview),
         "instructions": instructions,
         "left_out": left_out,
         "failed_backends": failed,
@@ -111,8 +111,8 @@ pub fn outlooks_json(outlooks: &Outlooks) -> Value {
 }
 
 /// The tools of a request that run at the provider.
-pub fn server_tools_json(outlooks: &Outlooks) -> Value {
-    let tools = outlooks.server_tools().iter();
+pub fn server_tools_json(tool_preview: &ToolPreview) -> Value {
+    let tools = tool_preview.server_tools().iter();
     tools
         .map(|tool| json!({ "name": tool.name(), "backend": tool.backend, "definition": tool.definition }))
         .collect()

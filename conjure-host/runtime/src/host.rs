@@ -37,7 +37,7 @@ use crate::backend::services::{KeyValues, LazyHttp, SERVED, ServicesShared};
 use crate::backend::{Asker, CallReport, Nobody, ToolboxError};
 use crate::session::HostState;
 use crate::session::{
-    Calls, Outlooks, Preview, Recorder, Saved, Session, SessionError, sessions_dir, sweep,
+    Calls, Preview, Recorder, Saved, Session, SessionError, ToolPreview, sessions_dir, sweep,
     unfolding,
 };
 use conjure_config::{BackendSpec, SessionSpec};
@@ -192,10 +192,10 @@ impl Host {
     ///
     /// # Errors
     /// [`SessionError`] when the tools cannot be made ready.
-    pub async fn outlooks(&self, spec: SessionSpec) -> Result<Outlooks, SessionError> {
+    pub async fn tool_preview(&self, spec: SessionSpec) -> Result<ToolPreview, SessionError> {
         let spec = self.shared.with_auths(spec, false).await?;
         let policy = spec.call_policy();
-        Ok(Outlooks::new(
+        Ok(ToolPreview::new(
             Preview::of(&self.shared, spec).await?,
             policy,
         ))

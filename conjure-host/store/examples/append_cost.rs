@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 
 use conjure_core::chat::{Event, EventId};
 use conjure_core::log::{Entry, EntryBody};
-use conjure_store::{Log as _, Options, Place, Record, Store, ThreadId, ThreadLog, Window};
+use conjure_store::{Location, Log as _, Options, Record, Store, ThreadId, ThreadLog, Window};
 use rustix::time::{ClockId, clock_gettime};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
     let place = match std::env::args().nth(1) {
-        Some(place) => Place::parse(&place)?,
-        None => Place::File(dir.path().join("conjure.db")),
+        Some(place) => Location::parse(&place)?,
+        None => Location::File(dir.path().join("conjure.db")),
     };
     let store = Store::open(&place, &Options::default()).await?;
     let asked: Vec<usize> = std::env::args()

@@ -6,7 +6,7 @@ use secrecy::ExposeSecret as _;
 
 use crate::database::Database;
 use crate::transfer::{Secrets, write_all};
-use crate::{Place, Store, StoreError, files};
+use crate::{Location, Store, StoreError, files};
 
 const COPYING: &str = "back the database up";
 
@@ -26,11 +26,11 @@ impl Store {
 /// A backup before the schema changes from `migration` on.
 pub(crate) async fn before(
     db: &Database,
-    place: &Place,
+    place: &Location,
     backups: Option<&Path>,
     migration: &str,
 ) -> Result<(), StoreError> {
-    if matches!(place, Place::Memory) {
+    if matches!(place, Location::Memory) {
         return Ok(());
     }
     let (dir, prefix) = home(place, backups)?;
@@ -40,7 +40,7 @@ pub(crate) async fn before(
 }
 
 /// The newest backup from before a change of the schema.
-pub(crate) fn newest(place: &Place, backups: Option<&Path>) -> Result<PathBuf, StoreError> {
+pub(crate) fn newest(place: &Location, backups: Option<&Path>) -> Result<PathBuf, StoreError> {
     let (dir, prefix) = home(place, backups)?;
     let none = || StoreError::NotFound {
         kind: "backup in",
@@ -65,15 +65,15 @@ pub(crate) fn newest(place: &Place, backups: Option<&Path>) -> Result<PathBuf, S
 }
 
 /// Where backups of a database are, and how their names begin.
-fn home(place: &Place, backups: Option<&Path>) -> Result<(PathBuf, String), StoreError> {
+fn home(place: &Location, backups: Option<&Path>) -> Result<(PathBuf, String), StoreError> {
     let (beside, name) = match place {
-        Place::File(path) => {
+        Location::File(path) => {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let dir = path.parent().unwrap_or(Path::new("."));
             (Some(dir.join("backups")), name.into_owned())
         }
-        Place::Memory => (None, "memory".to_owned()),
-        Place::Postgres(url) => {
+        Location::Memory => (None, "memory".to_owned()),
+        Location::Postgres(url) => {
             let url = url.expose_secret();
             let before = url.split(['?', '#']).next().unwrap_or_default();
             let name = before.rsplit('/').next().unwrap_or_default();

@@ -21,7 +21,7 @@ use sqlx::{ConnectOptions as _, Connection as _};
 use tokio::sync::{Mutex, MutexGuard, Semaphore};
 
 use crate::signals::Watching;
-use crate::{Place, StoreError, files};
+use crate::{Location, StoreError, files};
 
 /// How long a statement waits for another program's transaction.
 const BUSY: Duration = Duration::from_secs(5);
@@ -66,10 +66,10 @@ struct Writing {
 }
 
 impl Database {
-    pub(crate) async fn connect(place: &Place) -> Result<Self, StoreError> {
+    pub(crate) async fn connect(place: &Location) -> Result<Self, StoreError> {
         let mut server = None;
         let (backend, read, write) = match place {
-            Place::File(path) => {
+            Location::File(path) => {
                 prepare(path)?;
                 let readers = whole(SqlitePoolOptions::new())
                     .max_connections(READERS)
@@ -83,7 +83,7 @@ impl Database {
                     .map_err(connecting)?;
                 (DbBackend::Sqlite, readers.into(), write.into())
             }
-            Place::Memory => {
+            Location::Memory => {
                 let only: DatabaseConnection = one_connection()
                     .connect_with(sqlite().in_memory(true))
                     .await
@@ -91,7 +91,7 @@ impl Database {
                     .into();
                 (DbBackend::Sqlite, only.clone(), only)
             }
-            Place::Postgres(url) => {
+            Location::Postgres(url) => {
                 let options = PgConnectOptions::from_str(url.expose_secret())
                     .map_err(|error| StoreError::BadPlace {
                         place: place.to_string(),
@@ -114,8 +114,8 @@ impl Database {
             }
         };
         let file = match place {
-            Place::File(path) => Some(path.clone()),
-            Place::Memory | Place::Postgres(_) => None,
+            Location::File(path) => Some(path.clone()),
+            Location::Memory | Location::Postgres(_) => None,
         };
         Ok(Self {
             backend,

@@ -18,13 +18,13 @@ mod idempotency;
 mod labels;
 mod ledger;
 mod lineage;
+mod location;
 mod maestro;
 mod memory;
 mod migrations;
 mod opening;
 mod orphans;
 mod pages;
-mod place;
 mod platform;
 mod record;
 mod requests;
@@ -46,12 +46,12 @@ pub use error::StoreError;
 pub use id::ThreadId;
 pub use idempotency::{Answer, Begun};
 pub use ledger::{CallState, ToolCall};
+pub use location::Location;
 pub use maestro::{
     Left, LeftOut, Maestro, MaestroAuth, MaestroChoices, MaestroReport, MaestroSecret,
 };
 pub use memory::InMemory;
 pub use pages::{EntryPage, Window};
-pub use place::Place;
 pub use record::{Committed, Log, Record, ThreadLog};
 pub use requests::{Owner, Reply, Request};
 pub use runs::{Run, RunState, RunsOf, SessionTotals, Spent};

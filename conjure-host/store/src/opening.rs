@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::database::Database;
 use crate::migrations::{self, Migrator};
-use crate::{Options, Place, Store, StoreError};
+use crate::{Location, Options, Store, StoreError};
 
 impl Store {
     /// Opens a database, makes it when it is not there, and brings it to the newest schema. Must
@@ -13,7 +13,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Newer`] when a newer Conjure made the database, and what the database or the
     /// file system says.
-    pub async fn open(place: &Place, options: &Options) -> Result<Self, StoreError> {
+    pub async fn open(place: &Location, options: &Options) -> Result<Self, StoreError> {
         let db = Arc::new(Database::connect(place).await?);
         migrations::migrate::<Migrator>(&db, place, options.backups.as_deref()).await?;
         Self::over(db, options.quotas)

@@ -5,24 +5,24 @@ use std::sync::Arc;
 
 use conjure_config::env;
 
-use crate::{Options, Place, Store, StoreError};
+use crate::{Location, Options, Store, StoreError};
 
 /// Where the database of a host with this directory of data is: where
 /// [`DATABASE`](env::DATABASE) says, else in that directory.
 ///
 /// # Errors
 /// [`StoreError::BadPlace`] when the environment names no place.
-pub fn place(data_dir: &Path) -> Result<Place, StoreError> {
+pub fn place(data_dir: &Path) -> Result<Location, StoreError> {
     match env::var(env::DATABASE) {
-        Some(place) => Place::parse(&place),
-        None => Ok(Place::File(data_dir.join("conjure.db"))),
+        Some(place) => Location::parse(&place),
+        None => Ok(Location::File(data_dir.join("conjure.db"))),
     }
 }
 
 /// How the database of a host with this directory of data is opened: a server's backups are in
 /// `backups` there, a file's beside it.
-pub fn options(place: &Place, data_dir: &Path) -> Options {
-    let is_served = matches!(place, Place::Postgres(_));
+pub fn options(place: &Location, data_dir: &Path) -> Options {
+    let is_served = matches!(place, Location::Postgres(_));
     Options {
         backups: is_served.then(|| data_dir.join("backups")),
         ..Options::default()

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use conjure_core::chat::EventId;
 use conjure_host::auths::NewAuth;
 use conjure_host::manager::NewSession;
-use conjure_host::store::{Options as StoreOptions, Place, Store, ThreadId};
+use conjure_host::store::{Location, Options as StoreOptions, Store, ThreadId};
 use conjure_kit::{Engine, Workspace};
 use conjure_mock_llm::MockLlm;
 use conjure_vault::Credential;
@@ -113,7 +113,7 @@ impl Shard {
             .worker_threads(1)
             .enable_all()
             .build()?;
-        let place = Place::parse(&start.database)?;
+        let place = Location::parse(&start.database)?;
         let base_url = mock.base_url();
         let store = runtime.block_on(async {
             let store = Store::open(&place, &StoreOptions::default()).await?;

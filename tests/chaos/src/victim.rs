@@ -10,7 +10,7 @@ use conjure_core::chat::{EventId, Message};
 use conjure_host::Host;
 use conjure_host::auths::{Auths, Keys};
 use conjure_host::manager::{Manager, NewSession, Options};
-use conjure_host::store::{Options as StoreOptions, Place, Store, ThreadId};
+use conjure_host::store::{Location, Options as StoreOptions, Store, ThreadId};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::said::{Order, Said};
@@ -54,7 +54,7 @@ pub(crate) fn auths(store: &Store, data_dir: &Path) -> Auths {
 }
 
 async fn work(args: &Args) -> Result<()> {
-    let store = Store::open(&Place::parse(&args.database)?, &StoreOptions::default()).await?;
+    let store = Store::open(&Location::parse(&args.database)?, &StoreOptions::default()).await?;
     let host = Host::builder()
         .data_dir(&args.data_dir)
         .plugin_dir(&args.plugins)

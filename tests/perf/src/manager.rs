@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result};
 use conjure_host::Host;
 use conjure_host::auths::{Auths, Keys, NewAuth};
 use conjure_host::manager::{Manager, NewSession, Options};
-use conjure_host::store::{Options as StoreOptions, Place, Store, ThreadId};
+use conjure_host::store::{Location, Options as StoreOptions, Store, ThreadId};
 use conjure_vault::Credential;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Map, json};
@@ -26,7 +26,7 @@ pub(crate) struct Saved {
 impl Managed {
     pub(crate) async fn new(base_url: &str) -> Result<Self> {
         let dir = tempfile::tempdir()?;
-        let place = Place::File(dir.path().join("conjure.db"));
+        let place = Location::File(dir.path().join("conjure.db"));
         let store = Store::open(&place, &StoreOptions::default()).await?;
         let keys = Keys {
             key: Some("03".repeat(32).into()),

@@ -376,7 +376,7 @@ fn what_is_kept_out_for_one_reason_is_told_once() {
     let all = ["/a/notes", "/b/notes", "/c/notes"].map(|path| folder("notes", path));
     let (_, fresh) = first.update(&[skills("local", all.concat())], &naming);
     assert_eq!(fresh.len(), 8);
-    let told = KeptOut::of(&fresh);
+    let told = ExcludedTools::of(&fresh);
     let [told] = told.as_slice() else {
         panic!("{told:?}")
     };

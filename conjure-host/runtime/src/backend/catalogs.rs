@@ -27,7 +27,7 @@ impl Toolbox {
     /// Asks the backends with a share in requests what they offer now, all at the same time. One
     /// that fails keeps its catalog, and the person is told.
     pub(crate) async fn renew_catalogs(&mut self) {
-        let (around, whom, changes) = (&self.around, &self.whom, &self.changes);
+        let (request_context, whom, changes) = (&self.request_context, &self.whom, &self.changes);
         let asking = self.attached.iter_mut().filter_map(|attached| {
             let Kind::Backend { lease, catalog } = &mut attached.kind else {
                 return None;
@@ -35,7 +35,12 @@ impl Toolbox {
             let contributes = lease.plugin.manifest().has("backend.contribute/1");
             let name = &attached.name;
             contributes.then_some(async move {
-                let asked = ask(&lease.instance, around, op::BACKEND_CATALOG, whom.clone());
+                let asked = ask(
+                    &lease.instance,
+                    request_context,
+                    op::BACKEND_CATALOG,
+                    whom.clone(),
+                );
                 let asked = tokio::time::timeout(LIMIT, asked).await;
                 let why = match asked {
                     Ok(Ok(now)) => {

@@ -14,8 +14,8 @@ use serde_json::{Map, Value};
 
 use super::lease::{BackendLease, ask};
 use super::reports::{Report, Reports};
+use super::request_context::RequestContext;
 use super::results::fetch_with;
-use super::surroundings::Surroundings;
 use crate::artifacts::Artifacts;
 use conjure_plugins::CallFailure;
 use conjure_providers::ProviderError;
@@ -37,7 +37,7 @@ impl Contributors {
     /// What the backends add to a request to this model. One that fails has no part in it.
     pub(crate) async fn contribute(
         &self,
-        around: &Surroundings,
+        request_context: &RequestContext,
         provider: &str,
         model: &str,
     ) -> Contributed {
@@ -47,7 +47,12 @@ impl Contributors {
                 provider: provider.to_owned(),
                 model: model.to_owned(),
             };
-            let asked = ask(&lease.instance, around, op::BACKEND_CONTRIBUTE, body);
+            let asked = ask(
+                &lease.instance,
+                request_context,
+                op::BACKEND_CONTRIBUTE,
+                body,
+            );
             match in_time(asked).await {
                 Ok(contribution) => contributed.take(name, contribution),
                 Err(error) => {
@@ -63,7 +68,7 @@ impl Contributors {
     /// has other fragments now, with which a request that failed may do better.
     pub(crate) async fn show(
         &self,
-        around: &Surroundings,
+        request_context: &RequestContext,
         artifacts: &Artifacts,
         observe: Observe,
         internal: &Reports,
@@ -71,7 +76,13 @@ impl Contributors {
         let mut renewed = false;
         for (name, lease) in &self.0 {
             let body = observe.clone();
-            let seen = in_time(ask(&lease.instance, around, op::BACKEND_OBSERVE, body)).await;
+            let seen = in_time(ask(
+                &lease.instance,
+                request_context,
+                op::BACKEND_OBSERVE,
+                body,
+            ))
+            .await;
             let Observation {
                 files,
                 state,
@@ -84,7 +95,7 @@ impl Contributors {
                 }
             };
             renewed |= retry;
-            let fetch = fetch_with(lease, around);
+            let fetch = fetch_with(lease, request_context);
             let files: Vec<_> = files
                 .iter()
                 .filter_map(|file| {
@@ -181,7 +192,7 @@ impl Observed {
 /// A request, and the share that backends have in it.
 pub(crate) struct Share {
     pub(crate) contributors: Contributors,
-    pub(crate) around: Surroundings,
+    pub(crate) request_context: RequestContext,
     pub(crate) artifacts: Arc<Artifacts>,
     pub(crate) observed: Observed,
     pub(crate) internal: Reports,
@@ -194,12 +205,12 @@ impl Share {
         self.observed.clone().wait().await;
         let Self {
             contributors,
-            around,
+            request_context,
             internal,
             request,
             ..
         } = self;
-        let added = contributors.contribute(around, &request.provider, &request.model);
+        let added = contributors.contribute(request_context, &request.provider, &request.model);
         let added = added.await;
         for (name, error) in &added.failed {
             let text = format!(
@@ -228,13 +239,13 @@ impl Share {
         };
         let Self {
             contributors,
-            around,
+            request_context,
             artifacts,
             internal,
             ..
         } = self;
         contributors
-            .show(around, artifacts, observe, internal)
+            .show(request_context, artifacts, observe, internal)
             .await
     }
 }

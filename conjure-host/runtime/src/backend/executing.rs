@@ -11,10 +11,10 @@ use conjure_skill_sdk::protocol::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::active_call::{ActiveCall, Command, Failed, Ran, arguments, command_result, decode};
 use super::lease::BackendLease;
 use super::results::Output;
 use super::run::Runner;
-use super::underway::{Command, Failed, Ran, Underway, arguments, command_result, decode};
 use conjure_config::skill_folders::LoadedFolder;
 use conjure_plugins::Instance;
 
@@ -24,7 +24,7 @@ const ENDING: Duration = Duration::from_secs(3);
 impl Runner<'_> {
     pub(super) async fn executor(
         &self,
-        underway: &Underway<'_>,
+        active_call: &ActiveCall<'_>,
         lease: &BackendLease,
         folders: &[Arc<LoadedFolder>],
         output: &mut Output<'_>,
@@ -35,14 +35,16 @@ impl Runner<'_> {
         };
         let call = Operation {
             runner: self,
-            underway,
+            active_call,
             instance: &lease.instance,
             skill_dir,
         };
-        match underway.route.op() {
+        match active_call.route.op() {
             op::EXECUTOR_BASH => {
-                let Command { command } = arguments(underway)?;
-                let command = self.with_files_in(underway, command, Some(lease)).await?;
+                let Command { command } = arguments(active_call)?;
+                let command = self
+                    .with_files_in(active_call, command, Some(lease))
+                    .await?;
                 let command = self.with_skill_paths(command, lease, folders);
                 let body = Bash {
                     command,
@@ -50,20 +52,20 @@ impl Runner<'_> {
                     ..Bash::default()
                 };
                 let reply: BashOutput = call.ask(op::EXECUTOR_BASH, &body).await?;
-                Ok(command_result(&reply, underway.timeout, output))
+                Ok(command_result(&reply, active_call.timeout, output))
             }
             op::EXECUTOR_VIEW => {
-                let mut body: View = arguments(underway)?;
+                let mut body: View = arguments(active_call)?;
                 let files = self.files();
                 if files.is_handle(&body.path) {
                     let handle = BTreeSet::from([body.path.clone()]);
-                    let mut paths = self.brought(underway, handle, Some(lease)).await?;
+                    let mut paths = self.staged_paths(active_call, handle, Some(lease)).await?;
                     body.path = paths.remove(&body.path).unwrap_or(body.path);
                 }
                 body.path = folders.iter().fold(body.path, |path, folder| {
                     match lease.skill_dir(folder.folder.name.as_str()) {
                         Some(dir) => absolute_skill_path(&path, &folder.paths, dir, |path| {
-                            self.around.working_dir.join(path).exists()
+                            self.request_context.working_dir.join(path).exists()
                         }),
                         None => path,
                     }
@@ -76,7 +78,7 @@ impl Runner<'_> {
                 Ok(Ran::well())
             }
             op::EXECUTOR_CREATE_FILE => {
-                let body: CreateFile = arguments(underway)?;
+                let body: CreateFile = arguments(active_call)?;
                 let written: Written = call.ask(op::EXECUTOR_CREATE_FILE, &body).await?;
                 let verb = if written.replaced {
                     "Replaced"
@@ -88,13 +90,13 @@ impl Runner<'_> {
                 Ok(Ran::well())
             }
             op::EXECUTOR_STR_REPLACE => {
-                let body: StrReplace = arguments(underway)?;
+                let body: StrReplace = arguments(active_call)?;
                 let written: Written = call.ask(op::EXECUTOR_STR_REPLACE, &body).await?;
                 output.text(&format!("Replaced the passage in {}.", body.path));
                 output.keep(&written.file);
                 Ok(Ran::well())
             }
-            other => Err(underway.not_ready(&format!("executors have no operation `{other}`"))),
+            other => Err(active_call.not_ready(&format!("executors have no operation `{other}`"))),
         }
     }
 
@@ -109,7 +111,7 @@ impl Runner<'_> {
         folders.iter().fold(text, |text, folder| {
             match lease.skill_dir(folder.folder.name.as_str()) {
                 Some(dir) => absolute_skill_paths(&text, &folder.paths, dir, |path| {
-                    self.around.working_dir.join(path).exists()
+                    self.request_context.working_dir.join(path).exists()
                 }),
                 None => text,
             }
@@ -120,7 +122,7 @@ impl Runner<'_> {
 /// An operation of an executor.
 struct Operation<'a> {
     runner: &'a Runner<'a>,
-    underway: &'a Underway<'a>,
+    active_call: &'a ActiveCall<'a>,
     instance: &'a Instance,
     skill_dir: Option<&'a str>,
 }
@@ -131,12 +133,14 @@ impl Operation<'_> {
         op: &str,
         body: &B,
     ) -> Result<R, Failed> {
-        let json = self.runner.envelope(self.underway, body, self.skill_dir)?;
-        let deadline = self.underway.left() + ENDING;
+        let json = self
+            .runner
+            .envelope(self.active_call, body, self.skill_dir)?;
+        let deadline = self.active_call.left() + ENDING;
         let reply = self
             .runner
-            .request(self.instance, self.underway, op, json, deadline)
+            .request(self.instance, self.active_call, op, json, deadline)
             .await?;
-        decode(self.underway, op, &reply)
+        decode(self.active_call, op, &reply)
     }
 }

@@ -13,14 +13,14 @@ use serde_json::Value;
 use tokio::sync::{OnceCell, RwLock};
 use tokio_util::sync::DropGuard;
 
+use super::request_context::{About, RequestContext};
 use super::services::SERVED;
-use super::surroundings::{About, Surroundings};
 use conjure_plugins::{CallFailure, CallOptions, HostServices, Instance, LoadedPlugin};
 
 /// Asks an instance for an operation outside any tool call.
 pub(crate) async fn ask<B: Serialize, R: DeserializeOwned>(
     instance: &Instance,
-    surroundings: &Surroundings,
+    surroundings: &RequestContext,
     op: &str,
     body: B,
 ) -> Result<R, CallFailure> {
@@ -140,7 +140,10 @@ impl SkillLease {
 
     /// The instance. The first use makes it and takes the state of the version before over; when
     /// that fails, the version before goes on.
-    pub(crate) async fn instance(&self, around: &Surroundings) -> Result<Arc<Instance>, String> {
+    pub(crate) async fn instance(
+        &self,
+        request_context: &RequestContext,
+    ) -> Result<Arc<Instance>, String> {
         if let Some(instance) = self.made() {
             return Ok(Arc::clone(instance));
         }
@@ -148,7 +151,7 @@ impl SkillLease {
             .instance
             .get_or_try_init(|| async {
                 let before = lock(&self.before).clone();
-                let made = self.take_over(before.as_deref(), around).await;
+                let made = self.take_over(before.as_deref(), request_context).await;
                 if made.is_ok() {
                     lock(&self.before).take();
                 }
@@ -161,11 +164,11 @@ impl SkillLease {
     async fn take_over(
         &self,
         before: Option<&SkillLease>,
-        around: &Surroundings,
+        request_context: &RequestContext,
     ) -> Result<Arc<Instance>, String> {
         let old = before.and_then(|lease| Some((lease, Arc::clone(lease.made()?))));
         let Some((before, old)) = old else {
-            return self.make(None, around).await;
+            return self.make(None, request_context).await;
         };
         // Calls on shared state drain, and new ones wait, while it moves.
         let _moving = match &before.gate {
@@ -177,9 +180,9 @@ impl SkillLease {
             self.became(format!(
                 "{new_id} begins without the state of {old_id}, which is in quarantine: {reason}"
             ));
-            return self.make(None, around).await;
+            return self.make(None, request_context).await;
         }
-        match self.make(Some(&old), around).await {
+        match self.make(Some(&old), request_context).await {
             Ok(instance) => {
                 if self.takes_state_of(old.plugin()) {
                     self.became(format!("{new_id} has taken over the state of {old_id}."));
@@ -201,7 +204,7 @@ impl SkillLease {
     async fn make(
         &self,
         old: Option<&Arc<Instance>>,
-        around: &Surroundings,
+        request_context: &RequestContext,
     ) -> Result<Arc<Instance>, String> {
         let instance = self
             .plugin
@@ -211,11 +214,11 @@ impl SkillLease {
         if let Some(old) = old
             && self.takes_state_of(old.plugin())
         {
-            let mut state: State = ask(old, around, op::STATE_EXPORT, Empty {})
+            let mut state: State = ask(old, request_context, op::STATE_EXPORT, Empty {})
                 .await
                 .map_err(|e| e.to_string())?;
             state.version.clone_from(&old.plugin().manifest().version);
-            let _: Empty = ask(&instance, around, op::STATE_IMPORT, state)
+            let _: Empty = ask(&instance, request_context, op::STATE_IMPORT, state)
                 .await
                 .map_err(|e| e.to_string())?;
         }
@@ -260,14 +263,14 @@ impl BackendLease {
     pub(crate) async fn executor(
         plugin: Arc<LoadedPlugin>,
         instance: Arc<Instance>,
-        around: &Surroundings,
+        request_context: &RequestContext,
         skills: Vec<SkillMount>,
     ) -> Result<Self, String> {
         let init = ExecutorInit {
             skills,
             ..ExecutorInit::default()
         };
-        let ready = ask(&instance, around, op::EXECUTOR_INIT, init)
+        let ready = ask(&instance, request_context, op::EXECUTOR_INIT, init)
             .await
             .map_err(|e| e.to_string())?;
         Ok(Self {

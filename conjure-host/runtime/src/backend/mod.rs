@@ -4,11 +4,11 @@
 //! behind each public name the instance that runs it. A snapshot never changes; a hot-added skill
 //! makes a new one.
 
-mod brought;
+mod active_call;
+mod attached_files;
 mod catalogs;
 pub(crate) mod contributors;
 mod executing;
-mod handed;
 pub(crate) mod instances;
 pub(crate) mod lease;
 mod offers;
@@ -17,6 +17,7 @@ pub mod questions;
 pub mod readers;
 mod report;
 pub(crate) mod reports;
+pub mod request_context;
 pub mod results;
 pub(crate) mod run;
 pub(crate) mod sampling;
@@ -25,9 +26,9 @@ pub(crate) mod services;
 mod skills_prompt;
 mod snapshot;
 pub(crate) mod sources;
-pub mod surroundings;
+mod staged_files;
 mod toolbox;
-mod underway;
+mod toolbox_error;
 pub(crate) mod watching;
 mod working_dirs;
 
@@ -36,5 +37,6 @@ pub use run::LiveOutput;
 pub(crate) use server_status::is_settled;
 pub use services::{Asker, Nobody};
 pub use snapshot::Snapshot;
-pub(crate) use toolbox::names;
-pub use toolbox::{BackendStatus, Toolbox, ToolboxError};
+pub use toolbox::{BackendStatus, Toolbox};
+pub use toolbox_error::ToolboxError;
+pub(crate) use toolbox_error::names;

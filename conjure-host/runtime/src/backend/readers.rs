@@ -19,10 +19,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use super::request_context::{About, RequestContext};
 use super::run::LiveOutput;
 use super::snapshot::Snapshot;
 use super::sources::Source;
-use super::surroundings::{About, Surroundings};
 use conjure_plugins::{CallFailure, CallMeta, CallOptions, Emit, Instance, emit_channel};
 
 /// Time for a source to say what it has.
@@ -39,7 +39,7 @@ const SKILL_TOOLS: &str = "skill.tools";
 /// Asks the sources of a snapshot.
 pub struct Reader<'a> {
     pub(crate) snapshot: &'a Snapshot,
-    pub(crate) around: &'a Surroundings,
+    pub(crate) request_context: &'a RequestContext,
     /// Whom host operations of the source find.
     pub(crate) call_id: Option<&'a Arc<str>>,
     /// For reading a resource, filling in a prompt, completing.
@@ -258,7 +258,7 @@ impl Reader<'_> {
         let instance = match source {
             Source::Skill(lease) => {
                 let made = lease
-                    .instance(self.around)
+                    .instance(self.request_context)
                     .await
                     .map_err(ReadError::Failed)?;
                 entered = lease.enter().await;
@@ -287,7 +287,7 @@ impl Reader<'_> {
             deadline_ms: u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX),
             ..About::default()
         };
-        let json = self.around.request(about, body);
+        let json = self.request_context.request(about, body);
         let json = json.map_err(|error| ReadError::Failed(error.to_string()))?;
         let (sink, mut stream) = emit_channel();
         let options = CallOptions {
@@ -295,7 +295,7 @@ impl Reader<'_> {
             sink: Some(sink),
             cancel: self.cancel.clone(),
             meta: CallMeta {
-                session: Some(Arc::clone(&self.around.session)),
+                session: Some(Arc::clone(&self.request_context.session)),
                 call_id: self.call_id.cloned(),
                 turn_id: None,
             },

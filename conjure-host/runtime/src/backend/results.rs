@@ -274,7 +274,7 @@ impl Output<'_> {
 /// A way to fetch the files of a backend, if it has one.
 pub(crate) fn fetch_with(
     lease: &Arc<super::lease::BackendLease>,
-    around: &super::surroundings::Surroundings,
+    request_context: &super::request_context::RequestContext,
 ) -> Option<Fetch> {
     use conjure_skill_sdk::protocol::{FilesGet, op};
     use futures_util::FutureExt as _;
@@ -283,20 +283,20 @@ pub(crate) fn fetch_with(
         return None;
     }
     let instance = Arc::clone(&lease.instance);
-    let around = around.clone();
+    let request_context = request_context.clone();
     Some(Arc::new(move |id, to| {
         let instance = Arc::clone(&instance);
-        let around = around.clone();
+        let request_context = request_context.clone();
         async move {
             // The exchange directory is where both sides may write.
-            let crossing = around
+            let crossing = request_context
                 .exchange_dir
                 .join(format!("get-{}", uuid::Uuid::now_v7()));
             let request = FilesGet {
                 id,
                 to: crossing.display().to_string(),
             };
-            super::lease::ask::<_, FileRef>(&instance, &around, op::FILES_GET, request)
+            super::lease::ask::<_, FileRef>(&instance, &request_context, op::FILES_GET, request)
                 .await
                 .map_err(|error| error.to_string())?;
             let written = crossing

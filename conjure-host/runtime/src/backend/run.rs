@@ -23,14 +23,14 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::brought::Files;
-use super::handed::handed;
+use super::active_call::{ActiveCall, Failed, Ran, take, tool_result};
+use super::attached_files::attached_files;
 use super::lease::{BackendLease, SkillLease};
 use super::report::CallReport;
+use super::request_context::{About, RequestContext};
 use super::results::{Output, fetch_with};
 use super::snapshot::{Snapshot, Target};
-use super::surroundings::{About, Surroundings};
-use super::underway::{Failed, Ran, Underway, take, tool_result};
+use super::staged_files::StagedFiles;
 use crate::artifacts::Artifacts;
 use conjure_config::TimeoutSpec;
 use conjure_plugins::{CallFailure, CallOptions, Emit, Instance, emit_channel};
@@ -49,7 +49,7 @@ pub type LiveOutput = Arc<dyn Fn(EmitKind, &[u8]) + Send + Sync>;
 /// What a call is run with.
 pub(crate) struct Runner<'a> {
     pub(crate) snapshot: &'a Snapshot,
-    pub(crate) around: &'a Surroundings,
+    pub(crate) request_context: &'a RequestContext,
     pub(crate) artifacts: &'a Artifacts,
     pub(crate) turn_id: Option<&'a Arc<str>>,
     /// The trace that its calls belong to.
@@ -87,7 +87,7 @@ impl Runner<'_> {
             .set_for(call, route)
             .or(route.definition.timeout_ms)
             .map_or(self.timeout, Duration::from_millis);
-        let underway = Underway {
+        let active_call = ActiveCall {
             call,
             route,
             timeout,
@@ -100,13 +100,13 @@ impl Runner<'_> {
             backend: &route.backend,
             fetch: match target {
                 Target::Backend(lease) | Target::Executor(lease, _) => {
-                    fetch_with(lease, self.around)
+                    fetch_with(lease, self.request_context)
                 }
                 Target::Skill(_) => None,
             },
             window: None,
             finds_files: matches!(target, Target::Executor(..)),
-            working_dir: &self.around.working_dir,
+            working_dir: &self.request_context.working_dir,
             most_bytes: self.most_bytes,
             used: 0,
             refused: 0,
@@ -116,17 +116,17 @@ impl Runner<'_> {
             verbatim: self.verbatim,
             said: None,
         };
-        let ran = match self.at_once(&underway, target, &mut output) {
+        let ran = match self.at_once(&active_call, target, &mut output) {
             Some(ran) => ran,
             None => {
                 // Whatever a tool says of its effects: what it wrote is not another one's.
                 let finds_files = output.finds_files;
                 output.window = Some(self.artifacts.begin(&route.backend, finds_files));
                 // Behind a pointer, so that a call at once moves next to nothing.
-                Box::pin(self.elsewhere(&underway, target, &mut output)).await
+                Box::pin(self.elsewhere(&active_call, target, &mut output)).await
             }
         };
-        self.report(underway, output, ran, begun.elapsed())
+        self.report(active_call, output, ran, begun.elapsed())
     }
 
     /// The time that the session sets for such calls, in milliseconds.
@@ -147,36 +147,36 @@ impl Runner<'_> {
     /// Runs a call that has earned it on this very thread.
     fn at_once(
         &self,
-        underway: &Underway<'_>,
+        active_call: &ActiveCall<'_>,
         target: &Target,
         output: &mut Output<'_>,
     ) -> Option<Result<Ran, Failed>> {
         let Target::Skill(lease) = target else {
             return None;
         };
-        if !underway.route.definition.in_place || self.cancel.is_cancelled() {
+        if !active_call.route.definition.in_place || self.cancel.is_cancelled() {
             return None;
         }
-        if self.names_files(underway) {
+        if self.names_files(active_call) {
             return None;
         }
         let _entered = lease.try_enter()?;
         let instance = lease.made()?;
-        let op = underway.route.op();
+        let op = active_call.route.op();
         if !instance.has_earned(op) {
             return None;
         }
         let mut json = REQUEST.take();
         json.clear();
-        let written = self.around.request_into(
+        let written = self.request_context.request_into(
             &mut json,
-            self.about(underway, None),
-            &underway.call.arguments,
+            self.about(active_call, None),
+            &active_call.call.arguments,
         );
         if let Err(error) = written {
-            return Some(Err(underway.not_json(&error)));
+            return Some(Err(active_call.not_json(&error)));
         }
-        let window = self.artifacts.begin_in_place(&underway.route.backend);
+        let window = self.artifacts.begin_in_place(&active_call.route.backend);
         let reply = instance.request_in_place(op, &json);
         drop(window);
         if json.capacity() <= KEPT {
@@ -185,12 +185,12 @@ impl Runner<'_> {
         let ran = match reply? {
             Ok(reply) => {
                 for emit in reply.output() {
-                    underway.note(emit.kind, &emit.bytes);
+                    active_call.note(emit.kind, &emit.bytes);
                     (self.live)(emit.kind, &emit.bytes);
                 }
-                tool_result(underway, op, &reply).map(|result| take(output, result))
+                tool_result(active_call, op, &reply).map(|result| take(output, result))
             }
-            Err(fault) => Err(underway.plugin_failed(&CallFailure::Fault {
+            Err(fault) => Err(active_call.plugin_failed(&CallFailure::Fault {
                 plugin: instance.plugin().id().to_string(),
                 code: fault.code,
                 message: fault.text().into_owned(),
@@ -202,16 +202,16 @@ impl Runner<'_> {
     /// Runs a call on a thread of the plugin pool, or wherever its plugin does.
     async fn elsewhere(
         &self,
-        underway: &Underway<'_>,
+        active_call: &ActiveCall<'_>,
         target: &Target,
         output: &mut Output<'_>,
     ) -> Result<Ran, Failed> {
         let ran = match target {
-            Target::Skill(lease) => self.skill(underway, lease, output).await,
+            Target::Skill(lease) => self.skill(active_call, lease, output).await,
             Target::Executor(lease, folders) => {
-                self.executor(underway, lease, folders, output).await
+                self.executor(active_call, lease, folders, output).await
             }
-            Target::Backend(lease) => self.backend(underway, lease, output).await,
+            Target::Backend(lease) => self.backend(active_call, lease, output).await,
         };
         match ran {
             Ok(ran) if self.cancel.is_cancelled() => Ok(Ran {
@@ -224,23 +224,23 @@ impl Runner<'_> {
 
     fn report(
         &self,
-        underway: Underway<'_>,
+        active_call: ActiveCall<'_>,
         mut output: Output<'_>,
         ran: Result<Ran, Failed>,
         duration: Duration,
     ) -> CallReport {
-        let backend = &underway.route.backend;
+        let backend = &active_call.route.backend;
         let (mut state, mut spent) = (None, Vec::new());
         let (is_error, end, structured) = match ran {
             Ok(ran) => {
-                let (failure, end) = ended(&underway, &ran);
+                let (failure, end) = ended(&active_call, &ran);
                 let told = match end {
                     CallEnd::Cancelled => Some(CallFailureKind::Cancelled),
                     _ => failure,
                 };
                 if let Some(kind) = told {
                     let has_said = !output.parts.is_empty();
-                    output.note(underway.failure(kind).note(has_said));
+                    output.note(active_call.failure(kind).note(has_said));
                 }
                 state = ran.state.map(|state| (backend.to_string(), state));
                 spent.extend(ran.spent.into_iter().map(|it| (backend.to_string(), it)));
@@ -251,8 +251,8 @@ impl Runner<'_> {
                 (true, failed.end, None)
             }
         };
-        let call_id = underway.call.call_id.clone();
-        output.more_files(&underway.into_files());
+        let call_id = active_call.call.call_id.clone();
+        output.more_files(&active_call.into_files());
         if output.parts.is_empty() {
             output.text("(no output)");
         }
@@ -275,22 +275,22 @@ impl Runner<'_> {
 
     async fn skill(
         &self,
-        underway: &Underway<'_>,
+        active_call: &ActiveCall<'_>,
         lease: &SkillLease,
         output: &mut Output<'_>,
     ) -> Result<Ran, Failed> {
         let instance = match lease.made() {
             Some(instance) => Arc::clone(instance),
-            None => self.first_use(underway, lease).await?,
+            None => self.first_use(active_call, lease).await?,
         };
         let _entered = self
-            .within(underway, || not_ready(lease), lease.enter())
+            .within(active_call, || not_ready(lease), lease.enter())
             .await?;
         // Shared state may have moved on while this call waited.
         let instance = lease.made().map_or(instance, Arc::clone);
-        let body = self.with_files(underway).await?;
+        let body = self.with_files(active_call).await?;
         let result = self
-            .tool_result(&instance, underway, underway.route.op(), &body, None)
+            .tool_result(&instance, active_call, active_call.route.op(), &body, None)
             .await?;
         Ok(take(output, result))
     }
@@ -298,20 +298,24 @@ impl Runner<'_> {
     /// Makes the instance.
     async fn first_use(
         &self,
-        underway: &Underway<'_>,
+        active_call: &ActiveCall<'_>,
         lease: &SkillLease,
     ) -> Result<Arc<Instance>, Failed> {
         let made = self
-            .within(underway, || not_ready(lease), lease.instance(self.around))
+            .within(
+                active_call,
+                || not_ready(lease),
+                lease.instance(self.request_context),
+            )
             .await?;
-        made.map_err(|reason| underway.not_ready(&reason))
+        made.map_err(|reason| active_call.not_ready(&reason))
     }
 
     /// Waits for what a call needs, within the call's own limit; `not_there` begins the sentence
     /// that says that it did not come.
     async fn within<T>(
         &self,
-        underway: &Underway<'_>,
+        active_call: &ActiveCall<'_>,
         not_there: impl FnOnce() -> String,
         ready: impl Future<Output = T>,
     ) -> Result<T, Failed> {
@@ -319,13 +323,13 @@ impl Runner<'_> {
             biased;
             ready = ready => Ok(ready),
             () = self.cancel.cancelled() => {
-                Err(underway.failed(CallFailureKind::CancelledBefore))
+                Err(active_call.failed(CallFailureKind::CancelledBefore))
             }
-            () = tokio::time::sleep(underway.left()) => {
-                let reason = format!("{} within {:?}", not_there(), underway.timeout);
+            () = tokio::time::sleep(active_call.left()) => {
+                let reason = format!("{} within {:?}", not_there(), active_call.timeout);
                 Err(Failed {
                     end: CallEnd::TimedOut,
-                    ..underway.not_ready(&reason)
+                    ..active_call.not_ready(&reason)
                 })
             }
         }
@@ -333,58 +337,62 @@ impl Runner<'_> {
 
     async fn backend(
         &self,
-        underway: &Underway<'_>,
+        active_call: &ActiveCall<'_>,
         lease: &BackendLease,
         output: &mut Output<'_>,
     ) -> Result<Ran, Failed> {
-        let mut arguments = Cow::Borrowed(&underway.call.arguments);
+        let mut arguments = Cow::Borrowed(&active_call.call.arguments);
         let takes_files = lease.plugin.manifest().has("call.files/1");
         let files = if takes_files && arguments.get("files").is_some() {
-            let handed = handed(self.artifacts, &self.around.working_dir, &arguments);
+            let attached = attached_files(
+                self.artifacts,
+                &self.request_context.working_dir,
+                &arguments,
+            );
             let not_there = || "its files were not there".to_owned();
-            self.within(underway, not_there, handed)
+            self.within(active_call, not_there, attached)
                 .await?
-                .map_err(|reason| underway.not_ready(&reason))?
+                .map_err(|reason| active_call.not_ready(&reason))?
         } else {
-            arguments = self.with_files(underway).await?;
+            arguments = self.with_files(active_call).await?;
             Vec::new()
         };
         let body = BackendCall {
-            name: underway.route.tool().to_owned(),
-            skill: underway.route.skill().map(str::to_owned),
+            name: active_call.route.tool().to_owned(),
+            skill: active_call.route.skill().map(str::to_owned),
             arguments: arguments.into_owned(),
             files,
         };
         let result = self
-            .tool_result(&lease.instance, underway, op::BACKEND_CALL, &body, None)
+            .tool_result(&lease.instance, active_call, op::BACKEND_CALL, &body, None)
             .await?;
         Ok(take(output, result))
     }
 
-    pub(super) fn files(&self) -> Files<'_> {
-        Files {
+    pub(super) fn files(&self) -> StagedFiles<'_> {
+        StagedFiles {
             artifacts: self.artifacts,
-            around: self.around,
+            request_context: self.request_context,
         }
     }
 
     /// Whether a call of a skill names files by their handles.
-    fn names_files(&self, underway: &Underway<'_>) -> bool {
+    fn names_files(&self, active_call: &ActiveCall<'_>) -> bool {
         if self.artifacts.is_empty() {
             return false;
         }
         let files = self.files();
         let is_handle = |word: &str| files.is_handle(word);
-        let arguments = &underway.call.arguments;
-        command_of(underway, arguments)
+        let arguments = &active_call.call.arguments;
+        command_of(active_call, arguments)
             .is_some_and(|command| !handles_of_command(command, is_handle).is_empty())
             || !handles_of_arguments(arguments, is_handle).is_empty()
     }
 
     /// Where files are that a call names by their handles, within the call's limit.
-    pub(super) async fn brought(
+    pub(super) async fn staged_paths(
         &self,
-        underway: &Underway<'_>,
+        active_call: &ActiveCall<'_>,
         handles: BTreeSet<String>,
         to: Option<&BackendLease>,
     ) -> Result<FilePaths, Failed> {
@@ -393,15 +401,15 @@ impl Runner<'_> {
         }
         let not_there = || "its files were not there".to_owned();
         let bringing = self.files();
-        self.within(underway, not_there, bringing.paths(handles, to))
+        self.within(active_call, not_there, bringing.paths(handles, to))
             .await?
-            .map_err(|reason| underway.not_ready(&reason))
+            .map_err(|reason| active_call.not_ready(&reason))
     }
 
     /// A command with the paths of the files that it names by their handles.
     pub(super) async fn with_files_in(
         &self,
-        underway: &Underway<'_>,
+        active_call: &ActiveCall<'_>,
         command: String,
         to: Option<&BackendLease>,
     ) -> Result<String, Failed> {
@@ -410,7 +418,7 @@ impl Runner<'_> {
         }
         let files = self.files();
         let handles = handles_of_command(&command, |word| files.is_handle(word));
-        let paths = self.brought(underway, handles, to).await?;
+        let paths = self.staged_paths(active_call, handles, to).await?;
         Ok(match paths.is_empty() {
             true => command,
             false => with_command_paths(&command, &paths),
@@ -418,14 +426,14 @@ impl Runner<'_> {
     }
 
     /// A call's arguments with the paths of the files that they name by their handles.
-    async fn with_files<'v>(&self, underway: &Underway<'v>) -> Result<Cow<'v, Value>, Failed> {
-        let mut arguments = Cow::Borrowed(&underway.call.arguments);
+    async fn with_files<'v>(&self, active_call: &ActiveCall<'v>) -> Result<Cow<'v, Value>, Failed> {
+        let mut arguments = Cow::Borrowed(&active_call.call.arguments);
         if self.artifacts.is_empty() {
             return Ok(arguments);
         }
-        if let Some(command) = command_of(underway, &arguments) {
+        if let Some(command) = command_of(active_call, &arguments) {
             let with_paths = self
-                .with_files_in(underway, command.to_owned(), None)
+                .with_files_in(active_call, command.to_owned(), None)
                 .await?;
             if with_paths != command {
                 arguments.to_mut()["command"] = with_paths.into();
@@ -433,7 +441,7 @@ impl Runner<'_> {
         }
         let files = self.files();
         let handles = handles_of_arguments(&arguments, |word| files.is_handle(word));
-        let paths = self.brought(underway, handles, None).await?;
+        let paths = self.staged_paths(active_call, handles, None).await?;
         Ok(match paths.is_empty() {
             true => arguments,
             false => Cow::Owned(with_argument_paths(&arguments, &paths)),
@@ -443,43 +451,43 @@ impl Runner<'_> {
     async fn tool_result<B: Serialize>(
         &self,
         instance: &Instance,
-        underway: &Underway<'_>,
+        active_call: &ActiveCall<'_>,
         op: &str,
         body: &B,
         skill_dir: Option<&str>,
     ) -> Result<ToolResult, Failed> {
-        let json = self.envelope(underway, body, skill_dir)?;
+        let json = self.envelope(active_call, body, skill_dir)?;
         let reply = self
-            .request(instance, underway, op, json, underway.left())
+            .request(instance, active_call, op, json, active_call.left())
             .await?;
-        tool_result(underway, op, &reply)
+        tool_result(active_call, op, &reply)
     }
 
     pub(super) fn envelope<B: Serialize>(
         &self,
-        underway: &Underway<'_>,
+        active_call: &ActiveCall<'_>,
         body: &B,
         skill_dir: Option<&str>,
     ) -> Result<Vec<u8>, Failed> {
-        self.around
-            .request(self.about(underway, skill_dir), body)
-            .map_err(|error| underway.not_json(&error))
+        self.request_context
+            .request(self.about(active_call, skill_dir), body)
+            .map_err(|error| active_call.not_json(&error))
     }
 
-    fn about<'r>(&'r self, underway: &Underway<'r>, skill_dir: Option<&'r str>) -> About<'r> {
+    fn about<'r>(&'r self, active_call: &ActiveCall<'r>, skill_dir: Option<&'r str>) -> About<'r> {
         About {
-            call_id: Some(&underway.call.call_id),
+            call_id: Some(&active_call.call.call_id),
             turn_id: self.turn_id.map(AsRef::as_ref),
             skill_dir,
             traceparent: self.traceparent,
-            deadline_ms: u64::try_from(underway.left().as_millis()).unwrap_or(u64::MAX),
+            deadline_ms: u64::try_from(active_call.left().as_millis()).unwrap_or(u64::MAX),
         }
     }
 
     pub(super) async fn request(
         &self,
         instance: &Instance,
-        underway: &Underway<'_>,
+        active_call: &ActiveCall<'_>,
         op: &str,
         json: Vec<u8>,
         deadline: Duration,
@@ -491,8 +499,8 @@ impl Runner<'_> {
             sink: Some(sink),
             cancel: self.cancel.clone(),
             meta: conjure_plugins::CallMeta {
-                session: Some(Arc::clone(&self.around.session)),
-                call_id: Some(Arc::from(underway.call.call_id.as_str())),
+                session: Some(Arc::clone(&self.request_context.session)),
+                call_id: Some(Arc::from(active_call.call.call_id.as_str())),
                 turn_id: self.turn_id.cloned(),
             },
         };
@@ -502,14 +510,14 @@ impl Runner<'_> {
             tokio::select! {
                 biased;
                 Some(Emit { kind, bytes }) = stream.next() => {
-                    underway.note(kind, &bytes);
+                    active_call.note(kind, &bytes);
                     live(kind, &bytes);
                 }
                 answer = &mut answer => break answer,
             }
         };
         while let Some(Emit { kind, bytes }) = stream.try_next() {
-            underway.note(kind, &bytes);
+            active_call.note(kind, &bytes);
             live(kind, &bytes);
         }
         match answer {
@@ -523,23 +531,23 @@ impl Runner<'_> {
             }) if tells_of_its_end(op) => {
                 // An executor says itself that its time was over.
                 let overdue = is_backend_call(op);
-                underway.overdue.fetch_or(overdue, Ordering::Relaxed);
+                active_call.overdue.fetch_or(overdue, Ordering::Relaxed);
                 Ok(reply)
             }
-            Err(error) => Err(underway.plugin_failed(&error)),
+            Err(error) => Err(active_call.plugin_failed(&error)),
         }
     }
 }
 
 /// Why a call that gave an answer is an error, if it is one, and how it ended.
-fn ended<'u>(underway: &'u Underway<'_>, ran: &Ran) -> (Option<CallFailureKind<'u>>, CallEnd) {
-    let is_overdue = underway.overdue.load(Ordering::Relaxed);
+fn ended<'u>(active_call: &'u ActiveCall<'_>, ran: &Ran) -> (Option<CallFailureKind<'u>>, CallEnd) {
+    let is_overdue = active_call.overdue.load(Ordering::Relaxed);
     match (ran.stopped, ran.failure) {
         (Some(CallEnd::Cancelled), failure) => (failure, CallEnd::Cancelled),
         (_, _) if is_overdue => {
             let failure = CallFailureKind::TimedOut {
-                limit_ms: underway.limit_ms(),
-                plugin: Some(underway.plugin()),
+                limit_ms: active_call.limit_ms(),
+                plugin: Some(active_call.plugin()),
             };
             (Some(failure), CallEnd::TimedOut)
         }
@@ -549,8 +557,8 @@ fn ended<'u>(underway: &'u Underway<'_>, ran: &Ran) -> (Option<CallFailureKind<'
 }
 
 /// The command among the arguments of a skill's `execute`.
-fn command_of<'v>(underway: &Underway<'_>, arguments: &'v Value) -> Option<&'v str> {
-    (underway.route.op() == op::SKILL_EXECUTE)
+fn command_of<'v>(active_call: &ActiveCall<'_>, arguments: &'v Value) -> Option<&'v str> {
+    (active_call.route.op() == op::SKILL_EXECUTE)
         .then(|| arguments.get("command").and_then(Value::as_str))
         .flatten()
 }

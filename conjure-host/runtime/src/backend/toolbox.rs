@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_core::log::PluginChange;
-use conjure_core::routing::{Catalog, Naming, Quarantined, RoutingError, RoutingTable};
+use conjure_core::routing::{Catalog, Naming, Quarantined, RoutingTable};
 use conjure_skill_sdk::protocol::{
     CatalogReply, CatalogRequest, Empty, Open, SkillMount, StateScope, ToolDecl, op,
 };
@@ -17,15 +17,16 @@ use super::contributors::Contributors;
 use super::instances::Instances;
 use super::lease::{BackendLease, SkillLease, ask, create_request};
 use super::offers::{Offer, Offered, backend_tools, executor_tools, native_tools};
+use super::request_context::RequestContext;
 use super::results::fetch_with;
 use super::services::{Services, SessionServices};
 use super::skills_prompt::prompt;
 use super::snapshot::{Snapshot, Target};
-use super::surroundings::Surroundings;
+use super::toolbox_error::{ToolboxError, names};
 use super::watching::{Changes, watch};
 use crate::artifacts::Fetch;
 use conjure_config::BackendSpec;
-use conjure_config::skill_folders::{self, FolderError, LoadedFolder};
+use conjure_config::skill_folders::{self, LoadedFolder};
 use conjure_plugins::{CallFailure, HostServices, LoadedPlugin, PluginId};
 
 /// Time for an instance to take note of its end.
@@ -34,7 +35,7 @@ const SHUTDOWN: Duration = Duration::from_secs(2);
 /// The backends of one session.
 pub struct Toolbox {
     pub(super) instances: Arc<Instances>,
-    pub(super) around: Surroundings,
+    pub(super) request_context: RequestContext,
     /// Whom the session talks to.
     pub(super) whom: CatalogRequest,
     services: SessionServices,
@@ -90,58 +91,6 @@ pub struct BackendStatus {
     pub plugin: Option<String>,
 }
 
-/// Why a session has no tools.
-#[derive(Debug, thiserror::Error)]
-pub enum ToolboxError {
-    /// Names clash, or a wish about names cannot be met.
-    #[error(transparent)]
-    Routing(#[from] RoutingError),
-    /// A skill folder cannot be used.
-    #[error("backend `{backend}`: {source}")]
-    Folder {
-        /// The backend instance.
-        backend: String,
-        /// Why.
-        source: FolderError,
-    },
-    /// A native skill that the session names is not loaded.
-    #[error(
-        "backend `{backend}`: there is no native skill `{skill}`; loaded are: {loaded}. Load it \
-         with `--plugin FILE`, or put it into a plugin directory (`conjure plugin list` shows \
-         them)"
-    )]
-    NoSkill {
-        /// The backend instance.
-        backend: String,
-        /// The name.
-        skill: String,
-        /// Those that there are.
-        loaded: String,
-    },
-    /// No plugin has the kind that a backend asks for.
-    #[error(
-        "backend `{backend}`: no executor or backend plugin is called `{kind}`; loaded are: \
-         {loaded}. Load it with `--plugin FILE`, or put it into a plugin directory (`conjure \
-         plugin list` shows them)"
-    )]
-    NoPlugin {
-        /// The backend instance.
-        backend: String,
-        /// The kind.
-        kind: String,
-        /// Those that there are.
-        loaded: String,
-    },
-    /// The plugin could not be made ready.
-    #[error("backend `{backend}`: {reason}")]
-    NotReady {
-        /// The backend instance.
-        backend: String,
-        /// Why, with the plugin's name.
-        reason: String,
-    },
-}
-
 impl Toolbox {
     /// Attaches a session's backends, in their order.
     ///
@@ -149,7 +98,7 @@ impl Toolbox {
     /// [`ToolboxError`], the first that is met. Nothing stays open then.
     pub(crate) async fn attach(
         instances: Arc<Instances>,
-        around: Surroundings,
+        request_context: RequestContext,
         whom: CatalogRequest,
         services: SessionServices,
         naming: Naming,
@@ -158,7 +107,7 @@ impl Toolbox {
     ) -> Result<Self, ToolboxError> {
         let mut toolbox = Self {
             instances,
-            around,
+            request_context,
             whom,
             services,
             naming,
@@ -251,9 +200,9 @@ impl Toolbox {
         let Kind::Backend { lease, .. } = &attached.kind else {
             return None;
         };
-        let (lease, around) = (Arc::clone(lease), self.around.clone());
+        let (lease, request_context) = (Arc::clone(lease), self.request_context.clone());
         let whom = self.whom.clone();
-        Some(async move { ask(&lease.instance, &around, op::BACKEND_CATALOG, whom).await })
+        Some(async move { ask(&lease.instance, &request_context, op::BACKEND_CATALOG, whom).await })
     }
 
     /// From the next snapshot on the backend offers this.
@@ -298,7 +247,7 @@ impl Toolbox {
         let attached = self.attached.iter().find(|it| it.name == backend)?;
         match &attached.kind {
             Kind::Executor { lease, .. } | Kind::Backend { lease, .. } => {
-                fetch_with(lease, &self.around)
+                fetch_with(lease, &self.request_context)
             }
             Kind::Native => None,
         }
@@ -324,7 +273,7 @@ impl Toolbox {
     pub(crate) async fn close(&mut self) {
         let attached = std::mem::take(&mut self.attached);
         let leases = std::mem::take(&mut self.leases);
-        end(attached, leases, self.around.clone()).await;
+        end(attached, leases, self.request_context.clone()).await;
     }
 
     fn check_native(&self, spec: &BackendSpec) -> Result<(), ToolboxError> {
@@ -374,7 +323,7 @@ impl Toolbox {
             .await
             .map_err(not_ready)?;
         if plugin.manifest().kind == "executor" {
-            let lease = BackendLease::executor(plugin, instance, &self.around, mounts)
+            let lease = BackendLease::executor(plugin, instance, &self.request_context, mounts)
                 .await
                 .map_err(not_ready)?;
             return Ok(Kind::Executor {
@@ -387,23 +336,33 @@ impl Toolbox {
             skills: mounts,
             state: self.states.get(spec.instance()).cloned(),
         };
-        let _: Empty = ask(&instance, &self.around, op::BACKEND_OPEN, open)
+        let _: Empty = ask(&instance, &self.request_context, op::BACKEND_OPEN, open)
             .await
             .map_err(|error| not_ready(error.to_string()))?;
         let whom = self.whom.clone();
-        let catalog = ask(&instance, &self.around, op::BACKEND_CATALOG, whom).await;
+        let catalog = ask(&instance, &self.request_context, op::BACKEND_CATALOG, whom).await;
         let catalog: CatalogReply = match catalog {
             Ok(catalog) => catalog,
             Err(error) => {
-                let closed = ask(&instance, &self.around, op::BACKEND_CLOSE, Empty {}).await;
+                let closed = ask(
+                    &instance,
+                    &self.request_context,
+                    op::BACKEND_CLOSE,
+                    Empty {},
+                )
+                .await;
                 let _: Result<Empty, _> = closed;
                 return Err(not_ready(error.to_string()));
             }
         };
-        let watched = plugin
-            .manifest()
-            .has("backend.watch/1")
-            .then(|| watch(spec.instance(), &instance, &self.around, &self.changes));
+        let watched = plugin.manifest().has("backend.watch/1").then(|| {
+            watch(
+                spec.instance(),
+                &instance,
+                &self.request_context,
+                &self.changes,
+            )
+        });
         let lease = BackendLease {
             plugin,
             instance,
@@ -417,7 +376,7 @@ impl Toolbox {
     }
 
     fn folders(&self, spec: &BackendSpec) -> Result<Vec<Arc<LoadedFolder>>, ToolboxError> {
-        let unpack_to = self.around.exchange_dir.join("skills");
+        let unpack_to = self.request_context.exchange_dir.join("skills");
         let mut folders = Vec::new();
         for path in spec.skills.iter().flatten() {
             let loaded = skill_folders::load(Path::new(path), &unpack_to).map_err(|source| {
@@ -496,7 +455,7 @@ impl Toolbox {
         let sources = self.sources(&mut used);
         self.leases = used;
         let prompt = prompt(&table, &targets);
-        let host_dir = &self.around.working_dir;
+        let host_dir = &self.request_context.working_dir;
         Snapshot::new(Arc::new(table), targets, sources, prompt, host_dir)
     }
 
@@ -521,7 +480,7 @@ impl Toolbox {
             session: Some(self.services.clone()),
         });
         let create = create_request(
-            Some(self.around.session.as_ref().to_owned()),
+            Some(self.request_context.session.as_ref().to_owned()),
             None,
             self.skill_config(&plugin.manifest().name),
             Some(self.instances.plugin_dir(&plugin.manifest().name)),
@@ -539,7 +498,7 @@ impl Drop for Toolbox {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let attached = std::mem::take(&mut self.attached);
             let leases = std::mem::take(&mut self.leases);
-            runtime.spawn(end(attached, leases, self.around.clone()));
+            runtime.spawn(end(attached, leases, self.request_context.clone()));
         }
     }
 }
@@ -548,7 +507,7 @@ impl Drop for Toolbox {
 async fn end(
     attached: Vec<Attached>,
     leases: HashMap<PluginId, Arc<SkillLease>>,
-    around: Surroundings,
+    request_context: RequestContext,
 ) {
     for attached in attached {
         let (lease, operation) = match &attached.kind {
@@ -556,7 +515,8 @@ async fn end(
             Kind::Backend { lease, .. } => (lease, op::BACKEND_CLOSE),
             Kind::Native => continue,
         };
-        let ended: Result<Empty, _> = ask(&lease.instance, &around, operation, Empty {}).await;
+        let ended: Result<Empty, _> =
+            ask(&lease.instance, &request_context, operation, Empty {}).await;
         if let Err(error) = ended {
             tracing::warn!(backend = attached.name, "could not clean up: {error}");
         }
@@ -584,15 +544,4 @@ impl Toolbox {
             .cloned()
             .unwrap_or_else(|| self.instances.plugin_config(skill))
     }
-}
-
-pub(crate) fn names(plugins: &[Arc<LoadedPlugin>]) -> String {
-    if plugins.is_empty() {
-        return "none".to_owned();
-    }
-    let names: Vec<&str> = plugins
-        .iter()
-        .map(|plugin| plugin.manifest().name.as_str())
-        .collect();
-    names.join(", ")
 }

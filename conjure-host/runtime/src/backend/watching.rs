@@ -11,7 +11,7 @@ use serde::Deserialize;
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::surroundings::{About, Surroundings};
+use super::request_context::{About, RequestContext};
 use conjure_plugins::{CallOptions, Emit, Instance, emit_channel};
 
 /// Changes that may wait; of more the oldest are forgotten, and a catalog is asked for anyway.
@@ -70,7 +70,7 @@ impl Changes {
 pub(crate) fn watch(
     backend: &str,
     instance: &Arc<Instance>,
-    around: &Surroundings,
+    request_context: &RequestContext,
     changes: &Arc<Changes>,
 ) -> DropGuard {
     let cancel = CancellationToken::new();
@@ -79,9 +79,9 @@ pub(crate) fn watch(
         deadline: None,
         sink: Some(sink),
         cancel: cancel.clone(),
-        meta: around.meta(),
+        meta: request_context.meta(),
     };
-    let json = around
+    let json = request_context
         .request(About::default(), &Empty {})
         .unwrap_or_default();
     let instance = Arc::clone(instance);
@@ -91,7 +91,7 @@ pub(crate) fn watch(
             tracing::debug!(backend = name, "is watched no more: {error}");
         }
     });
-    let (backend, session) = (backend.to_owned(), Arc::clone(&around.session));
+    let (backend, session) = (backend.to_owned(), Arc::clone(&request_context.session));
     let changes = Arc::clone(changes);
     tokio::spawn(async move {
         while let Some(Emit { kind, bytes }) = events.next().await {

@@ -44,7 +44,7 @@ pub enum Change {
     Missed,
 }
 
-/// What is known of a session that has a keeper.
+/// What is known of a session that has an actor.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Status {
     pub(super) state: SessionState,

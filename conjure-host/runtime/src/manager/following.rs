@@ -8,7 +8,7 @@ use std::time::Duration;
 use conjure_core::chat::EventId;
 
 use super::open::Live;
-use super::word::Word;
+use super::thread_watch::ThreadWatch;
 use super::{Inner, Manager, ManagerError, lock};
 use crate::session::{Session, Stamped, Subscription};
 use conjure_store::{StoreError, ThreadId};
@@ -27,7 +27,7 @@ pub struct EventStream {
     live: Option<Subscription>,
     /// What was followed last.
     followed: Weak<Session>,
-    word: Word,
+    word: ThreadWatch,
 }
 
 impl Manager {

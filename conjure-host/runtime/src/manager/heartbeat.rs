@@ -30,8 +30,8 @@ impl Inner {
             return Ok(());
         }
         for session in self.store.orphaned_sessions().await? {
-            match self.keeper(&session).await {
-                Ok(keeper) => drop(keeper.send(Box::new(Ask::Adopt)).await),
+            match self.actor(&session).await {
+                Ok(actor) => drop(actor.send(Box::new(Ask::Adopt)).await),
                 Err(error) => tracing::warn!(session, "what waits in it is not begun: {error}"),
             }
         }

@@ -1,4 +1,4 @@
-//! Saved sessions that run: each has one keeper, a task that takes what is asked of it in order,
+//! Saved sessions that run: each has one actor, a task that takes what is asked of it in order,
 //! opens its thread when there is something to do, and closes it when there was nothing for a
 //! while. A run belongs to no client; whoever comes back finds in the log what they missed.
 //!
@@ -19,14 +19,15 @@
 //! # Ok(()) }
 //! ```
 
+mod abandoned_turns;
+mod actor;
 mod approvals;
 mod changes;
+mod changing_settings;
 mod error;
 mod files;
 mod following;
 mod heartbeat;
-mod keeper;
-mod keeping;
 mod open;
 mod opening;
 mod questions;
@@ -39,11 +40,10 @@ mod sealing;
 mod signals;
 mod spec;
 mod terms;
+mod thread_watch;
 mod threads;
 mod turn_ends;
-mod unbegun;
 mod view;
-mod word;
 
 #[cfg(test)]
 mod tests;
@@ -72,18 +72,18 @@ pub use view::{
 };
 
 use crate::Host;
+use actor::SavedSessionActor;
 use changes::States;
 use conjure_store::{Store, ThreadId};
-use keeper::Keeper;
 use open::Live;
 use requests::Ask;
 use terms::Attendance;
-use word::Words;
+use thread_watch::ThreadWatches;
 
 /// How long sessions have to end when the deadline of a shutdown has passed: each ends its turn in
 /// ten seconds where the database and the session answer.
 const LAST: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 15 });
-/// Messages that may wait at a keeper.
+/// Messages that may wait at an actor.
 const MAILBOX: usize = 64;
 
 /// How a manager works.
@@ -132,12 +132,12 @@ pub(crate) struct Inner {
     host: Host,
     store: Store,
     options: Options,
-    /// The keepers, by session.
-    keepers: Mutex<HashMap<String, mpsc::Sender<Box<Ask>>>>,
+    /// The actors, by session.
+    actors: Mutex<HashMap<String, mpsc::Sender<Box<Ask>>>>,
     /// Threads that are open here.
     live: Mutex<HashMap<ThreadId, Live>>,
     /// Tells of changes of that.
-    words: Words,
+    words: ThreadWatches,
     states: States,
     attendance: Attendance,
     /// Somebody has a use for word of other processes.
@@ -161,9 +161,9 @@ impl Manager {
             host,
             store,
             options,
-            keepers: Mutex::default(),
+            actors: Mutex::default(),
             live: Mutex::default(),
-            words: Words::default(),
+            words: ThreadWatches::default(),
             states: States::default(),
             attendance: Attendance::default(),
             listening: Arc::default(),
@@ -218,20 +218,20 @@ impl Manager {
         }
     }
 
-    /// Asks a session's keeper, which is made when there is none.
+    /// Asks a session's actor, which is made when there is none.
     async fn ask<T>(
         &self,
         session: &str,
         ask: impl Fn(tokio::sync::oneshot::Sender<T>) -> Ask,
     ) -> Result<T, ManagerError> {
-        // A keeper that ends while it is asked has taken nothing; the next one does.
+        // A actor that ends while it is asked has taken nothing; the next one does.
         loop {
             if self.inner.closing.is_cancelled() {
                 return Err(ManagerError::Closing);
             }
-            let keeper = self.inner.keeper(session).await?;
+            let actor = self.inner.actor(session).await?;
             let (done, answer) = tokio::sync::oneshot::channel();
-            if keeper.send(Box::new(ask(done))).await.is_ok()
+            if actor.send(Box::new(ask(done))).await.is_ok()
                 && let Ok(answer) = answer.await
             {
                 return Ok(answer);
@@ -240,49 +240,49 @@ impl Manager {
         }
     }
 
-    /// Asks a session's keeper where there is one.
+    /// Asks a session's actor where there is one.
     async fn ask_kept<T>(
         &self,
         session: &str,
         ask: impl FnOnce(tokio::sync::oneshot::Sender<T>) -> Ask,
     ) -> Option<T> {
-        let keeper = lock(&self.inner.keepers).get(session).cloned()?;
+        let actor = lock(&self.inner.actors).get(session).cloned()?;
         let (done, answer) = tokio::sync::oneshot::channel();
-        keeper.send(Box::new(ask(done))).await.ok()?;
+        actor.send(Box::new(ask(done))).await.ok()?;
         answer.await.ok()
     }
 }
 
 impl Inner {
-    /// A keeper is over; another one may have taken its place.
+    /// A actor is over; another one may have taken its place.
     fn forget(&self, session: &str) {
-        let mut keepers = lock(&self.keepers);
-        if keepers.get(session).is_some_and(mpsc::Sender::is_closed) {
-            keepers.remove(session);
+        let mut actors = lock(&self.actors);
+        if actors.get(session).is_some_and(mpsc::Sender::is_closed) {
+            actors.remove(session);
         }
     }
 
-    /// The keeper of a session.
-    async fn keeper(
+    /// The actor of a session.
+    async fn actor(
         self: &Arc<Self>,
         session: &str,
     ) -> Result<mpsc::Sender<Box<Ask>>, ManagerError> {
-        if let Some(keeper) = lock(&self.keepers).get(session).cloned()
-            && !keeper.is_closed()
+        if let Some(actor) = lock(&self.actors).get(session).cloned()
+            && !actor.is_closed()
         {
-            return Ok(keeper);
+            return Ok(actor);
         }
         let row = self.store.session(session).await?;
-        let mut keepers = lock(&self.keepers);
-        if let Some(keeper) = keepers.get(session)
-            && !keeper.is_closed()
+        let mut actors = lock(&self.actors);
+        if let Some(actor) = actors.get(session)
+            && !actor.is_closed()
         {
-            return Ok(keeper.clone());
+            return Ok(actor.clone());
         }
         let (asks, mailbox) = mpsc::channel(MAILBOX);
-        let keeper = Box::new(Keeper::new(Arc::clone(self), row.id, mailbox));
-        self.tasks.spawn(keeper.supervised());
-        keepers.insert(session.to_owned(), asks.clone());
+        let actor = Box::new(SavedSessionActor::new(Arc::clone(self), row.id, mailbox));
+        self.tasks.spawn(actor.supervised());
+        actors.insert(session.to_owned(), asks.clone());
         self.listening.notify_one();
         Ok(asks)
     }

@@ -97,11 +97,11 @@ impl Inner {
     /// Has a thread closed that is open here, where nothing runs on it.
     pub(super) async fn release(&self, thread: &ThreadId) {
         let owner = lock(&self.live).get(thread).map(|live| live.owner.clone());
-        let keeper = owner.and_then(|owner| lock(&self.keepers).get(&owner).cloned());
-        if let Some(keeper) = keeper {
+        let actor = owner.and_then(|owner| lock(&self.actors).get(&owner).cloned());
+        if let Some(actor) = actor {
             let (done, released) = tokio::sync::oneshot::channel();
             let thread = thread.clone();
-            if keeper
+            if actor
                 .try_send(Box::new(Ask::Release { thread, done }))
                 .is_ok()
             {

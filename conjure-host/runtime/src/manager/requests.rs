@@ -1,4 +1,4 @@
-//! What is asked of a session's keeper.
+//! What is asked of a session's actor.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use super::approvals::{Approval, Scope};
 use super::runs::Turn;
 use super::terms::TurnTerms;
 use super::{ManagerError, SessionPatch};
-use crate::session::Outlooks;
 use crate::session::Session;
+use crate::session::ToolPreview;
 use conjure_store::{Session as Row, ThreadId};
 
 /// An answer to give.
@@ -28,7 +28,7 @@ pub(super) struct CancelRequest {
     pub(super) drop_queued: bool,
 }
 
-/// What is asked of a session's keeper.
+/// What is asked of a session's actor.
 pub(super) enum Ask {
     /// Say something, or go on where there is no message.
     Say {
@@ -76,7 +76,7 @@ pub(super) enum Ask {
         thread: ThreadId,
         done: Done<()>,
     },
-    Tools(Done<Option<Outlooks>>),
+    Tools(Done<Option<ToolPreview>>),
     /// End everything, for good.
     End(Done<()>),
 }

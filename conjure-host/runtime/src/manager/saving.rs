@@ -12,7 +12,7 @@ use super::requests::Ask;
 use super::spec::{object, persona};
 use super::view::{Chat, NewSession, SessionPatch, SessionState, SessionView, ThreadView};
 use super::{Inner, Manager, ManagerError};
-use crate::session::Outlooks;
+use crate::session::ToolPreview;
 use crate::session::check_compact_at;
 use conjure_config::{PolicySpec, SessionSpec};
 use conjure_providers::auths::MCP_SECRETS;
@@ -139,12 +139,12 @@ impl Manager {
     ///
     /// # Errors
     /// [`ManagerError::NotFound`], and when the tools cannot be made ready.
-    pub async fn tools(&self, session: &str) -> Result<Outlooks, ManagerError> {
+    pub async fn tools(&self, session: &str) -> Result<ToolPreview, ManagerError> {
         let row = self.inner.row(session).await?;
-        if let Some(Some(outlooks)) = self.ask_kept(&row.id, Ask::Tools).await {
-            return Ok(outlooks);
+        if let Some(Some(tool_preview)) = self.ask_kept(&row.id, Ask::Tools).await {
+            return Ok(tool_preview);
         }
-        self.outlooks(session, &PolicySpec::default()).await
+        self.tool_preview(session, &PolicySpec::default()).await
     }
 
     /// What the rules would decide in the session's next turn, with these beside its own. Its
@@ -152,17 +152,17 @@ impl Manager {
     ///
     /// # Errors
     /// As [`Manager::tools`].
-    pub async fn outlooks(
+    pub async fn tool_preview(
         &self,
         session: &str,
         policy: &PolicySpec,
-    ) -> Result<Outlooks, ManagerError> {
+    ) -> Result<ToolPreview, ManagerError> {
         let row = self.inner.row(session).await?;
         let (mut spec, _) = self.inner.made_of(&row).await?;
         spec.policy.allow.extend_from_slice(&policy.allow);
         spec.policy.ask.extend_from_slice(&policy.ask);
         spec.policy.deny.extend_from_slice(&policy.deny);
-        Ok(self.inner.host.outlooks(spec).await?)
+        Ok(self.inner.host.tool_preview(spec).await?)
     }
 
     /// Deletes a session; what runs in it is ended first. Its threads stay, or the active one is

@@ -1,4 +1,4 @@
-//! Word of other processes that share the store: what they ask of sessions that run here, and what
+//! Messages of other processes that share the store: what they ask of sessions that run here, and what
 //! they write to threads that somebody follows here. Nobody listens while there is neither.
 
 use std::sync::{Arc, Weak};
@@ -43,7 +43,7 @@ pub(super) async fn listen(inner: Weak<Inner>, wanted: Arc<Notify>) {
 
 /// Takes what other processes ask; each is done beside the others.
 async fn take(inner: &Arc<Inner>) {
-    if lock(&inner.keepers).is_empty() {
+    if lock(&inner.actors).is_empty() {
         return;
     }
     match inner.store.take_requests().await {
@@ -61,6 +61,6 @@ async fn take(inner: &Arc<Inner>) {
 
 impl Inner {
     fn is_listening(&self) -> bool {
-        !lock(&self.keepers).is_empty() || self.words.is_followed()
+        !lock(&self.actors).is_empty() || self.words.is_followed()
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::keeper::{Keeper, Opening, Waiting};
+use super::actor::{Opening, SavedSessionActor, Waiting};
 use super::requests::CancelRequest;
 use super::runs::end_of;
 use crate::session::{Answer, ApprovalMode, ChatError};
@@ -14,7 +14,7 @@ use conjure_store::{RunState, Spent, ThreadId};
 /// How long a turn that is ended may take to come to its end.
 const ENDING: Duration = Duration::from_secs(10);
 
-impl Keeper {
+impl SavedSessionActor {
     /// The session ended by itself; the answer of its turn says why.
     pub(super) async fn ended(&mut self) {
         if self.running.is_none() {

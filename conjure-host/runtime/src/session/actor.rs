@@ -28,14 +28,14 @@ use super::mailbox::Command;
 use super::model::{Pieces, Request};
 use super::naming::ThreadName;
 use super::perform::Deferred;
-use super::place::{Exchange, Place};
 use super::questions::Questions;
 use super::recorder::Recorder;
+use super::session_dirs::{Exchange, SessionDirs};
 use crate::artifacts::Artifacts;
 use crate::backend::contributors::Observed;
 use crate::backend::reports::{Report, Reports};
+use crate::backend::request_context::RequestContext;
 use crate::backend::sampling::{Asked, AskedModel};
-use crate::backend::surroundings::Surroundings;
 use crate::backend::{CallReport, Snapshot, Toolbox};
 use conjure_config::SessionSpec;
 use conjure_providers::Provider;
@@ -62,7 +62,7 @@ pub(super) struct Actor {
     /// The snapshot of the running step.
     pub(super) current: Arc<ArcSwap<Snapshot>>,
     pub(super) artifacts: Arc<Artifacts>,
-    pub(super) around: Surroundings,
+    pub(super) request_context: RequestContext,
     pub(super) asked_by_plugins: Asked,
     /// Ends with the actor.
     _exchange: Exchange,
@@ -118,7 +118,7 @@ pub(super) struct Actor {
 pub(super) struct Start {
     pub(super) shared: Arc<HostState>,
     pub(super) spec: SessionSpec,
-    pub(super) place: Place,
+    pub(super) place: SessionDirs,
     pub(super) provider: Arc<dyn Provider>,
     pub(super) recorder: Recorder,
     pub(super) toolbox: Toolbox,
@@ -184,7 +184,7 @@ impl Actor {
             newest: snapshot,
             current,
             artifacts: place.services.artifacts,
-            around: place.around,
+            request_context: place.request_context,
             asked_by_plugins: place.asked,
             _exchange: place.exchange,
             internal,
@@ -337,7 +337,7 @@ impl Actor {
             Command::Status(done) => {
                 let _ = done.send(self.toolbox.status());
             }
-            Command::Outlooks(done) => self.look_ahead(done),
+            Command::ToolPreview(done) => self.look_ahead(done),
             Command::Check { settings, done } => {
                 let _ = done.send(self.check(&settings));
             }

@@ -20,15 +20,15 @@ use super::derived::{call_timeout, instructions_told, most_bytes, whom};
 use super::following::{Follower, Known, Revision};
 use super::handle::SessionError;
 use super::host_state::HostState;
-use super::place::Place;
+use super::session_dirs::SessionDirs;
 use crate::artifacts::Artifacts;
 use crate::backend::is_settled;
 use crate::backend::lease::ask;
 use crate::backend::questions::Client;
 use crate::backend::readers::Reader;
+use crate::backend::request_context::RequestContext;
 use crate::backend::run::Runner;
 use crate::backend::sources::Source;
-use crate::backend::surroundings::Surroundings;
 use crate::backend::{CallReport, LiveOutput, Snapshot, Toolbox};
 use conjure_config::{BackendSpec, SessionSpec};
 use conjure_providers::Provider;
@@ -45,7 +45,7 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// the next call. A call that runs keeps the table that it began with.
 pub struct Calls {
     known: Arc<Known>,
-    place: Arc<Place>,
+    place: Arc<SessionDirs>,
     spec: SessionSpec,
     policy: Policy,
     live: LiveOutput,
@@ -63,7 +63,7 @@ pub struct CallWith<'a> {
     /// Takes its output as it comes.
     pub live: &'a LiveOutput,
     /// What its requests say about the session, where that is not what all say.
-    pub around: Option<&'a Surroundings>,
+    pub request_context: Option<&'a RequestContext>,
     /// Whether the report has what the plugin said word for word.
     pub verbatim: bool,
 }
@@ -86,12 +86,12 @@ impl Calls {
     ) -> Result<Self, SessionError> {
         let thread = ThreadId::fresh();
         let provider = model_for_plugins(&shared, &spec, client.is_some())?;
-        let place = Place::make(&shared, &spec, &thread, provider.as_ref(), client)?;
+        let place = SessionDirs::make(&shared, &spec, &thread, provider.as_ref(), client)?;
         // Before the first look at the plugins, so that no change is lost.
         let registry = shared.instances.registry.subscribe();
         let mut toolbox = Toolbox::attach(
             Arc::clone(&shared.instances),
-            place.around.clone(),
+            place.request_context.clone(),
             whom(&spec),
             place.services.clone(),
             spec.routing.clone(),
@@ -173,10 +173,10 @@ impl Calls {
 
     /// What the requests of a call say whose client declares something else than the session's
     /// did; nothing where it is the same.
-    pub fn around_for(&self, client: ServedClient) -> Option<Surroundings> {
-        let around = &self.place.around;
-        let is_another = around.client() != Some(client);
-        is_another.then(|| around.clone().with_client(Some(client)))
+    pub fn around_for(&self, client: ServedClient) -> Option<RequestContext> {
+        let request_context = &self.place.request_context;
+        let is_another = request_context.client() != Some(client);
+        is_another.then(|| request_context.clone().with_client(Some(client)))
     }
 
     /// The most bytes of texts of one result.
@@ -230,7 +230,7 @@ impl Calls {
             let request = whom(&self.spec);
             let asked = ask(
                 &lease.instance,
-                &self.place.around,
+                &self.place.request_context,
                 op::BACKEND_CATALOG,
                 request,
             );
@@ -269,7 +269,7 @@ impl Calls {
             snapshot: &snapshot,
             cancel,
             live: &self.live,
-            around: None,
+            request_context: None,
             verbatim: false,
         };
         self.call_with(call, with).await
@@ -287,7 +287,7 @@ impl Calls {
         let runner = Runner {
             traceparent: None,
             snapshot: with.snapshot,
-            around: with.around.unwrap_or(&self.place.around),
+            request_context: with.request_context.unwrap_or(&self.place.request_context),
             artifacts: &self.place.services.artifacts,
             turn_id: None,
             timeout: call_timeout(&self.spec),
@@ -310,7 +310,7 @@ impl Calls {
     pub fn reader<'a>(&'a self, call_id: Option<&'a Arc<str>>, with: &CallWith<'a>) -> Reader<'a> {
         Reader {
             snapshot: with.snapshot,
-            around: with.around.unwrap_or(&self.place.around),
+            request_context: with.request_context.unwrap_or(&self.place.request_context),
             call_id,
             timeout: call_timeout(&self.spec),
             cancel: with.cancel,
@@ -322,7 +322,7 @@ impl Calls {
     /// else now, or that a resource changed.
     pub fn heard(&self, kind: EmitKind, bytes: &[u8]) {
         if kind == EmitKind::Event {
-            self.known.heard(bytes, &self.place.around.session);
+            self.known.heard(bytes, &self.place.request_context.session);
         }
     }
 
@@ -393,7 +393,7 @@ fn model_for_plugins(
 impl fmt::Debug for Calls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Calls")
-            .field("session", &self.place.around.session)
+            .field("session", &self.place.request_context.session)
             .finish_non_exhaustive()
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use conjure_core::chat::Event;
 use conjure_core::log::{self, EntryBody, PluginChange, StateHandover, TableChange, VersionStep};
-use conjure_core::routing::{KeptOut, ToolName};
+use conjure_core::routing::{ExcludedTools, ToolName};
 use conjure_core::turn::{self, Input, When};
 
 use super::actor::Actor;
@@ -51,7 +51,7 @@ impl Actor {
 
     pub(super) fn plugins_changed(&mut self) {
         let (snapshot, quarantined) = self.toolbox.update(&self.newest);
-        for kept_out in KeptOut::of(&quarantined) {
+        for kept_out in ExcludedTools::of(&quarantined) {
             self.note(kept_out.to_string());
         }
         let diff = self.newest.table().diff(snapshot.table());
@@ -140,7 +140,7 @@ impl Actor {
         when: When,
     ) -> Result<(), SessionError> {
         self.shared.provider(&spec)?;
-        let entry = Record::of(&spec, &self.around.working_dir).entry();
+        let entry = Record::of(&spec, &self.request_context.working_dir).entry();
         let mut settings = turn_settings(&spec, &self.shared.models);
         self.revision += 1;
         settings.revision = self.revision;

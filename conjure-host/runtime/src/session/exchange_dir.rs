@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 
-use super::place::remove_what_is_empty;
+use super::session_dirs::remove_what_is_empty;
 
 /// Its name in the session's own directory.
 const NAME: &str = "exchange";

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use conjure_core::routing::KeptOut;
+use conjure_core::routing::ExcludedTools;
 use conjure_skill_sdk::protocol::CatalogReply;
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
@@ -19,7 +19,7 @@ use tokio::time::error::Elapsed;
 use tokio_util::sync::CancellationToken;
 
 use super::changes::plugin_notice;
-use super::place::Place;
+use super::session_dirs::SessionDirs;
 use super::skill_lists::{Kind, changed_lists, run_time_tools};
 use crate::backend::sources::Source;
 use crate::backend::watching::{Change, updated_resource};
@@ -110,7 +110,7 @@ type Listed = Result<Result<CatalogReply, CallFailure>, Elapsed>;
 /// Follows until it is told to end, and closes the backends then.
 pub(super) struct Follower {
     pub(super) known: Arc<Known>,
-    pub(super) place: Arc<Place>,
+    pub(super) place: Arc<SessionDirs>,
     pub(super) toolbox: Toolbox,
     pub(super) registry: watch::Receiver<u64>,
 }
@@ -197,7 +197,8 @@ impl Follower {
         };
         if kinds.contains(&Kind::Tools) {
             let snapshot = self.known.snapshot.load_full();
-            for (skill, tools) in run_time_tools(&snapshot, &self.place.around, end).await {
+            for (skill, tools) in run_time_tools(&snapshot, &self.place.request_context, end).await
+            {
                 self.toolbox.set_skill_tools(&skill, tools);
             }
         }
@@ -208,7 +209,7 @@ impl Follower {
     fn update(&mut self, mut kinds: BTreeSet<Kind>) {
         let before = self.known.snapshot.load_full();
         let (snapshot, quarantined) = self.toolbox.update(&before);
-        for kept_out in KeptOut::of(&quarantined) {
+        for kept_out in ExcludedTools::of(&quarantined) {
             tracing::warn!("{kept_out}");
             self.known.tell(&kept_out.to_string());
         }

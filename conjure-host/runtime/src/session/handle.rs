@@ -24,11 +24,11 @@ use super::derived::{check_compact_at, whom};
 use super::host_state::HostState;
 use super::hub::{Hub, Subscription};
 use super::mailbox::{Command, MAILBOX};
-use super::outlook::Outlooks;
-use super::place::Place;
 use super::questions::Questions;
 use super::recorder::Recorder;
+use super::session_dirs::SessionDirs;
 use super::thread_files::known_files;
+use super::tool_preview::ToolPreview;
 use crate::artifacts::{Artifact, Artifacts, FileError};
 use crate::backend::{BackendStatus, Snapshot, Toolbox, ToolboxError};
 use conjure_config::{SessionSpec, SpecError};
@@ -82,7 +82,7 @@ impl Session {
         provider: Arc<dyn Provider>,
     ) -> Result<Self, SessionError> {
         let thread = recorder.thread().clone();
-        let mut place = Place::make(&shared, &spec, &thread, Some(&provider), None)?;
+        let mut place = SessionDirs::make(&shared, &spec, &thread, Some(&provider), None)?;
         // Who sits at this program answers there.
         let questions = saved
             .filter(|_| !shared.asker.is_there())
@@ -96,7 +96,7 @@ impl Session {
             .collect();
         let mut toolbox = Toolbox::attach(
             Arc::clone(&shared.instances),
-            place.around.clone(),
+            place.request_context.clone(),
             whom(&spec),
             place.services.clone(),
             spec.routing.clone(),
@@ -403,11 +403,11 @@ impl Session {
 
     /// The tools that the next request would have, those that run at the provider among them, and
     /// what the rules say of each. None once the session has ended.
-    pub fn outlooks(&self) -> impl Future<Output = Option<Outlooks>> + Send + use<> {
+    pub fn tool_preview(&self) -> impl Future<Output = Option<ToolPreview>> + Send + use<> {
         let mailbox = self.mailbox.clone();
         async move {
             let (done, answer) = oneshot::channel();
-            let asked = Box::new(Command::Outlooks(done));
+            let asked = Box::new(Command::ToolPreview(done));
             mailbox.send(asked).await.ok()?;
             answer.await.ok()
         }

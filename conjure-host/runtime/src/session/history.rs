@@ -55,7 +55,7 @@ impl Actor {
     /// Says in the log what the settings are, where they are not those that it says already. A
     /// working directory that changed is told to the model too.
     pub(super) fn record_settings(&mut self) {
-        let now = Record::of(&self.spec, &self.around.working_dir);
+        let now = Record::of(&self.spec, &self.request_context.working_dir);
         let before = Record::last(self.recorder.entries());
         if before.as_ref() == Some(&now) {
             return;

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::asking::{ApprovalMode, PendingApproval};
 use super::compaction::{CompactError, UnfoldError};
 use super::handle::{Answer, ChatError, SessionError, Settings};
-use super::outlook::Outlooks;
+use super::tool_preview::ToolPreview;
 use crate::backend::BackendStatus;
 use conjure_config::SessionSpec;
 
@@ -67,7 +67,7 @@ pub(crate) enum Command {
     Cost(oneshot::Sender<ThreadCost>),
     Entries(oneshot::Sender<Vec<Entry>>),
     Status(oneshot::Sender<Vec<BackendStatus>>),
-    Outlooks(oneshot::Sender<Outlooks>),
+    ToolPreview(oneshot::Sender<ToolPreview>),
     Allow(Rule),
     /// Give room back that was for work.
     Rest,

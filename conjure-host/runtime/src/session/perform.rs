@@ -158,7 +158,7 @@ impl Actor {
     pub(super) fn begin(&self, number: u64, request: ModelRequest, meta: Meta) -> Request {
         let share = Share {
             contributors: self.toolbox.contributors(),
-            around: self.around.clone(),
+            request_context: self.request_context.clone(),
             artifacts: Arc::clone(&self.artifacts),
             observed: self.observed.clone(),
             internal: self.internal.clone(),
@@ -234,7 +234,8 @@ impl Actor {
             return;
         };
         let snapshot = self.current.load_full();
-        let (around, artifacts) = (self.around.clone(), Arc::clone(&self.artifacts));
+        let (request_context, artifacts) =
+            (self.request_context.clone(), Arc::clone(&self.artifacts));
         let internal = self.internal.clone();
         let turn_id = self.turn_id.clone();
         let (timeout, most_bytes) = (call_timeout(&self.spec), most_bytes(&self.spec));
@@ -251,11 +252,11 @@ impl Actor {
             let tools_changed = Arc::new(AtomicBool::new(false));
             let shown = tokio::spawn(forward(call.call_id.clone(), pieces, internal.clone()));
             let running = async {
-                let session = Arc::clone(&around.session);
+                let session = Arc::clone(&request_context.session);
                 let live = live_output(outputs, session, Arc::clone(&tools_changed));
                 let runner = Runner {
                     snapshot: &snapshot,
-                    around: &around,
+                    request_context: &request_context,
                     artifacts: &artifacts,
                     turn_id: turn_id.as_ref(),
                     traceparent: traceparent.as_deref(),
@@ -284,7 +285,8 @@ impl Actor {
             }
             if tools_changed.load(Ordering::Relaxed) {
                 // Before the result: the next step has the tools that this call brought.
-                let listed = run_time_tools(&snapshot, &around, &CancellationToken::new()).await;
+                let listed =
+                    run_time_tools(&snapshot, &request_context, &CancellationToken::new()).await;
                 let _ = internal.send(Report::SkillTools(listed)).await;
             }
             let _ = internal.send(Report::CallDone(Box::new(report))).await;
@@ -298,13 +300,14 @@ impl Actor {
         if contributors.is_empty() {
             return false;
         }
-        let (around, artifacts) = (self.around.clone(), Arc::clone(&self.artifacts));
+        let (request_context, artifacts) =
+            (self.request_context.clone(), Arc::clone(&self.artifacts));
         let internal = self.internal.clone();
         let before = self.observed.clone();
         self.observed = Observed::by(async move {
             before.wait().await;
             contributors
-                .show(&around, &artifacts, reply, &internal)
+                .show(&request_context, &artifacts, reply, &internal)
                 .await;
         });
         true

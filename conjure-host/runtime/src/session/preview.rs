@@ -18,10 +18,10 @@ use super::actor::Actor;
 use super::derived::{compile_settings, instructions_told, whom};
 use super::handle::SessionError;
 use super::host_state::HostState;
-use super::outlook::Outlooks;
-use super::place::Place;
+use super::session_dirs::SessionDirs;
+use super::tool_preview::ToolPreview;
 use crate::backend::contributors::Contributors;
-use crate::backend::surroundings::Surroundings;
+use crate::backend::request_context::RequestContext;
 use crate::backend::{Snapshot, Toolbox};
 use conjure_config::SessionSpec;
 use conjure_providers::spoken;
@@ -66,10 +66,10 @@ impl Preview {
     ) -> Result<Self, SessionError> {
         spec.check()?;
         let spec = spec.with_base_url_at_its_provider();
-        let place = Place::make(shared, &spec, &ThreadId::fresh(), None, None)?;
+        let place = SessionDirs::make(shared, &spec, &ThreadId::fresh(), None, None)?;
         let toolbox = Toolbox::attach(
             Arc::clone(&shared.instances),
-            place.around.clone(),
+            place.request_context.clone(),
             whom(&spec),
             place.services.clone(),
             spec.routing.clone(),
@@ -85,7 +85,7 @@ impl Preview {
                     shared,
                     &spec,
                     &policy,
-                    &place.around,
+                    &place.request_context,
                     &contributors,
                     &snapshot,
                 );
@@ -102,7 +102,7 @@ impl Preview {
         shared: &HostState,
         spec: &SessionSpec,
         policy: &Policy,
-        around: &Surroundings,
+        request_context: &RequestContext,
         contributors: &Contributors,
         snapshot: &Snapshot,
     ) -> Self {
@@ -116,7 +116,9 @@ impl Preview {
         let (Some(provider), Some(model)) = (&spec.provider, &spec.model) else {
             return preview;
         };
-        let added = contributors.contribute(around, provider, model).await;
+        let added = contributors
+            .contribute(request_context, provider, model)
+            .await;
         let tools = added.tools.into_iter();
         preview.server_tools = tools
             .map(|(backend, definition)| ServerTool {
@@ -141,15 +143,22 @@ impl Preview {
 impl Actor {
     /// The tools of the next request, and what the rules of now say of them. Asked on a task of its
     /// own: backends are asked what they add.
-    pub(super) fn look_ahead(&self, done: oneshot::Sender<Outlooks>) {
+    pub(super) fn look_ahead(&self, done: oneshot::Sender<ToolPreview>) {
         let (shared, spec) = (Arc::clone(&self.shared), self.spec.clone());
-        let (around, policy) = (self.around.clone(), self.policy.clone());
+        let (request_context, policy) = (self.request_context.clone(), self.policy.clone());
         let contributors = self.toolbox.contributors();
         let snapshot = Arc::clone(&self.newest);
         tokio::spawn(async move {
-            let looked = Preview::look(&shared, &spec, &policy, &around, &contributors, &snapshot);
+            let looked = Preview::look(
+                &shared,
+                &spec,
+                &policy,
+                &request_context,
+                &contributors,
+                &snapshot,
+            );
             let looked = looked.await;
-            let _ = done.send(Outlooks::new(looked, policy));
+            let _ = done.send(ToolPreview::new(looked, policy));
         });
     }
 }

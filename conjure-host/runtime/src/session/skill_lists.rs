@@ -8,8 +8,8 @@ use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::backend::readers::Reader;
+use crate::backend::request_context::RequestContext;
 use crate::backend::sources::Source;
-use crate::backend::surroundings::Surroundings;
 use crate::backend::{LiveOutput, Snapshot};
 use conjure_plugins::PluginId;
 
@@ -54,13 +54,13 @@ pub(super) fn changed_lists(event: &[u8], session: &str) -> Option<Vec<Kind>> {
 /// Asks the skills that are in use for the tools that they have at run time only.
 pub(super) async fn run_time_tools(
     snapshot: &Snapshot,
-    around: &Surroundings,
+    request_context: &RequestContext,
     cancel: &CancellationToken,
 ) -> Vec<(PluginId, Vec<ToolDecl>)> {
     let live: LiveOutput = Arc::new(|_, _| {});
     let reader = Reader {
         snapshot,
-        around,
+        request_context,
         call_id: None,
         timeout: LIMIT,
         cancel,

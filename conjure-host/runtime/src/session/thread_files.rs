@@ -9,7 +9,7 @@ use conjure_core::log::{Entry, EntryBody, last_backend_states};
 use super::derived::whom;
 use super::handle::SessionError;
 use super::host_state::HostState;
-use super::place::Place;
+use super::session_dirs::SessionDirs;
 use crate::artifacts::{Artifact, FileError, KnownFile};
 use crate::backend::Toolbox;
 use conjure_config::SessionSpec;
@@ -71,14 +71,14 @@ pub(crate) async fn fetch(
     entries: &[Entry],
     handles: &[String],
 ) -> Result<BTreeMap<String, Result<PathBuf, FileError>>, SessionError> {
-    let place = Place::make(&shared, &spec, thread, None, None)?;
+    let place = SessionDirs::make(&shared, &spec, thread, None, None)?;
     let states = last_backend_states(entries)
         .into_iter()
         .map(|(backend, state)| (backend.to_owned(), state.clone()))
         .collect();
     let mut toolbox = Toolbox::attach(
         Arc::clone(&shared.instances),
-        place.around.clone(),
+        place.request_context.clone(),
         whom(&spec),
         place.services.clone(),
         spec.routing.clone(),

@@ -17,7 +17,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use crate::database::{connecting, statement};
 use crate::row::{column, text};
-use crate::{Place, StoreError};
+use crate::{Location, StoreError};
 
 /// What is said of a failure.
 pub(super) const READING: &str = "read the-maestro's database";
@@ -70,12 +70,12 @@ pub(super) struct Source {
 
 impl Source {
     pub(super) async fn open(url: &SecretString) -> Result<Self, StoreError> {
-        let place = Place::parse(url.expose_secret())?;
+        let place = Location::parse(url.expose_secret())?;
         let bad = |reason: &str| StoreError::BadPlace {
             place: place.to_string(),
             reason: reason.to_owned(),
         };
-        if !matches!(place, Place::Postgres(_)) {
+        if !matches!(place, Location::Postgres(_)) {
             return Err(bad(
                 "the-maestro keeps its data in PostgreSQL: give its URL",
             ));

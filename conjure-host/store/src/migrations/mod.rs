@@ -16,7 +16,7 @@ use sea_orm_migration::{MigrationTrait, MigratorTrait};
 
 use crate::database::Database;
 use crate::schema::applied;
-use crate::{Place, StoreError, backup};
+use crate::{Location, StoreError, backup};
 
 const MIGRATING: &str = "bring the database to the newest schema";
 
@@ -38,7 +38,7 @@ impl MigratorTrait for Migrator {
 /// the database.
 pub(crate) async fn migrate<M: MigratorTrait>(
     db: &Database,
-    place: &Place,
+    place: &Location,
     backups: Option<&Path>,
 ) -> Result<(), StoreError> {
     let known = M::migrations();

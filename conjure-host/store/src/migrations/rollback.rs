@@ -7,7 +7,7 @@ use sea_orm_migration::MigratorTrait;
 
 use crate::database::Database;
 use crate::row::column;
-use crate::{Options, Place, Store, StoreError, backup, transfer};
+use crate::{Location, Options, Store, StoreError, backup, transfer};
 
 use super::Migrator;
 
@@ -22,26 +22,26 @@ impl Store {
     /// [`StoreError::NotFound`] when there is no backup, [`StoreError::Locked`] when some program
     /// has the database open, [`StoreError::Io`], and what the database says. The database is as
     /// it was then.
-    pub async fn roll_back(place: &Place, options: &Options) -> Result<PathBuf, StoreError> {
+    pub async fn roll_back(place: &Location, options: &Options) -> Result<PathBuf, StoreError> {
         restore_newest::<Migrator>(place, options.backups.as_deref()).await
     }
 }
 
 /// Restores the newest backup. Which file it was.
 pub(crate) async fn restore_newest<M: MigratorTrait>(
-    place: &Place,
+    place: &Location,
     backups: Option<&Path>,
 ) -> Result<PathBuf, StoreError> {
     let from = backup::newest(place, backups)?;
     match place {
-        Place::File(path) => restore_file(place, path, &from).await?,
-        Place::Memory => {}
-        Place::Postgres(_) => restore_rows::<M>(place, &from).await?,
+        Location::File(path) => restore_file(place, path, &from).await?,
+        Location::Memory => {}
+        Location::Postgres(_) => restore_rows::<M>(place, &from).await?,
     }
     Ok(from)
 }
 
-async fn restore_file(place: &Place, path: &Path, from: &Path) -> Result<(), StoreError> {
+async fn restore_file(place: &Location, path: &Path, from: &Path) -> Result<(), StoreError> {
     // The write-ahead log ends only where nobody else has the file open.
     let db = Database::connect(place).await?;
     let mode = db
@@ -70,7 +70,7 @@ async fn restore_file(place: &Place, path: &Path, from: &Path) -> Result<(), Sto
 }
 
 /// Drops all tables, makes those of the backup's schema, and fills them, in one transaction.
-async fn restore_rows<M: MigratorTrait>(place: &Place, from: &Path) -> Result<(), StoreError> {
+async fn restore_rows<M: MigratorTrait>(place: &Location, from: &Path) -> Result<(), StoreError> {
     let migration = transfer::migration_of(from).await?;
     let steps = M::migrations()
         .iter()

@@ -8,7 +8,7 @@ use conjure_core::log::{Entry, EntryBody};
 use sea_orm::{ConnectionTrait as _, Database, TransactionTrait as _};
 use secrecy::ExposeSecret as _;
 
-use crate::{Log as _, Options, Place, Record, Store, StoreError, Window};
+use crate::{Location, Log as _, Options, Record, Store, StoreError, Window};
 
 use super::postgres::Server;
 use super::{Bed, entry, id, open, read, runtime};
@@ -54,7 +54,7 @@ impl Drop for Small {
 }
 
 async fn open_file(path: &Path) -> Result<Store, StoreError> {
-    Store::open(&Place::File(path.to_owned()), &Options::default()).await
+    Store::open(&Location::File(path.to_owned()), &Options::default()).await
 }
 
 /// An entry of 100,000 bytes that cannot be compressed.
@@ -195,7 +195,7 @@ fn a_database_that_became_read_only_is_said_and_written_again_later() {
 
 pub(super) fn url(bed: &Bed) -> String {
     match &bed.place {
-        Place::Postgres(url) => url.expose_secret().to_owned(),
+        Location::Postgres(url) => url.expose_secret().to_owned(),
         other => format!("sqlite://{other}"),
     }
 }
@@ -222,7 +222,7 @@ async fn locked(bed: &Bed, statements: &[&str]) {
 #[test]
 fn another_programs_lock_is_said_and_it_goes_on_when_that_is_gone_over_sqlite() {
     let dir = tempfile::tempdir().unwrap();
-    let place = Place::File(dir.path().join("conjure.db"));
+    let place = Location::File(dir.path().join("conjure.db"));
     // In the write-ahead mode a lock for writing is what keeps writers away, exclusive or not.
     let statements = ["DELETE FROM runs"];
     runtime().block_on(locked(&Bed { place }, &statements));
@@ -283,7 +283,7 @@ fn a_damaged_file_is_said_and_what_is_sound_is_still_read() {
 #[test]
 fn a_server_that_is_not_there_is_said() {
     runtime().block_on(async {
-        let place = Place::parse("postgres://nobody:hidden@127.0.0.1:1/none").unwrap();
+        let place = Location::parse("postgres://nobody:hidden@127.0.0.1:1/none").unwrap();
         let error = Store::open(&place, &Options::default())
             .await
             .err()

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use secrecy::ExposeSecret as _;
 
-use crate::{Log as _, Options, Place, Record, Store};
+use crate::{Location, Log as _, Options, Record, Store};
 
 use super::postgres::Server;
 use super::{Bed, entry, event, id, runtime};
@@ -16,7 +16,7 @@ const KILLS: usize = 30;
 #[test]
 fn what_a_killed_process_was_told_is_written_is_there_over_sqlite() {
     let dir = tempfile::tempdir().unwrap();
-    let place = Place::File(dir.path().join("conjure.db"));
+    let place = Location::File(dir.path().join("conjure.db"));
     kill(&Bed { place });
 }
 
@@ -28,7 +28,7 @@ fn what_a_killed_process_was_told_is_written_is_there_over_postgres() {
 
 fn kill(bed: &Bed) {
     let place = match &bed.place {
-        Place::Postgres(url) => url.expose_secret().to_owned(),
+        Location::Postgres(url) => url.expose_secret().to_owned(),
         other => other.to_string(),
     };
     let mut random = 0x2545_f491_4f6c_dd1d_u64;
@@ -104,7 +104,7 @@ async fn compare(bed: &Bed, told: &[u64], round: usize) {
 #[test]
 #[ignore = "runs in a child process"]
 fn child_that_appends() {
-    let place = Place::parse(&std::env::var(PLACE).unwrap()).unwrap();
+    let place = Location::parse(&std::env::var(PLACE).unwrap()).unwrap();
     runtime().block_on(async {
         let store = Store::open(&place, &Options::default()).await.unwrap();
         let mut log = store.open(&id("t")).await.unwrap();

@@ -14,7 +14,7 @@ use sea_orm_migration::prelude::{
 
 use crate::migrations::rollback::restore_newest;
 use crate::migrations::{m0001_first, m0002_said, m0003_requests, m0004_terms};
-use crate::{Options, Place, Record, Store, StoreError};
+use crate::{Location, Options, Record, Store, StoreError};
 
 use super::postgres::Server;
 use super::threads::{began, ended};
@@ -215,7 +215,7 @@ fn a_database_of_version_1_comes_to_this_version_over_sqlite() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("conjure.db");
     let url = format!("sqlite://{}?mode=rwc", path.display());
-    let place = Place::File(path);
+    let place = Location::File(path);
     runtime().block_on(from_version_1(Bed { place }, &url, "v1-sqlite.sql"));
 }
 
@@ -314,7 +314,7 @@ async fn there_and_back(bed: Bed) {
         store.auths(None, 9).await.unwrap()[0].sealed,
         b"sealed-secret-bytes"
     );
-    let whole = Store::open(&Place::Memory, &Options::default())
+    let whole = Store::open(&Location::Memory, &Options::default())
         .await
         .unwrap();
     let copy = backups.path().join("copy.jsonl");
@@ -323,7 +323,7 @@ async fn there_and_back(bed: Bed) {
     same_threads(&store, &whole).await;
     let check = store.check().await.unwrap();
     assert!(check.is_sound(), "{check:?}");
-    if matches!(bed.place, Place::File(_)) {
+    if matches!(bed.place, Location::File(_)) {
         // Not under the feet of somebody who has it open.
         let error = Store::roll_back(&bed.place, &options).await.unwrap_err();
         assert!(matches!(error, StoreError::Locked { .. }), "{error}");
@@ -331,7 +331,7 @@ async fn there_and_back(bed: Bed) {
     store.close().await;
 }
 
-async fn migrate<const FAILS: bool>(place: &Place, options: &Options) -> Result<(), StoreError> {
+async fn migrate<const FAILS: bool>(place: &Location, options: &Options) -> Result<(), StoreError> {
     let db = crate::database::Database::connect(place).await?;
     let done = crate::migrations::migrate::<Three<FAILS>>(&db, place, options.backups.as_deref());
     let done = done.await;
@@ -342,7 +342,7 @@ async fn migrate<const FAILS: bool>(place: &Place, options: &Options) -> Result<
 #[test]
 fn a_change_is_backed_up_before_and_rolled_back_over_sqlite() {
     let dir = tempfile::tempdir().unwrap();
-    let place = Place::File(dir.path().join("conjure.db"));
+    let place = Location::File(dir.path().join("conjure.db"));
     runtime().block_on(there_and_back(Bed { place }));
 }
 

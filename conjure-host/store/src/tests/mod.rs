@@ -25,12 +25,12 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use conjure_core::chat::{Event, EventId};
 use conjure_core::log::{Entry, EntryBody};
 
-use crate::{Log as _, Options, Place, Record, Store, StoreError, ThreadId, ThreadLog};
+use crate::{Location, Log as _, Options, Record, Store, StoreError, ThreadId, ThreadLog};
 
 /// Where a case's database is. Opening it again is what another process would do.
 #[derive(Clone)]
 pub(crate) struct Bed {
-    pub(crate) place: Place,
+    pub(crate) place: Location,
 }
 
 impl Bed {
@@ -92,7 +92,7 @@ use cases;
 fn over_sqlite((_, case): Case) {
     let dir = tempfile::tempdir().unwrap();
     let bed = Bed {
-        place: Place::File(dir.path().join("conjure").join("conjure.db")),
+        place: Location::File(dir.path().join("conjure").join("conjure.db")),
     };
     runtime().block_on(case(bed));
 }

@@ -423,7 +423,7 @@ fn any_operations_over_sqlite_come_to_what_the_model_says() {
         next.set(next.get() + 1);
         let path = dir.path().join(next.get().to_string()).join("conjure.db");
         Bed {
-            place: crate::Place::File(path),
+            place: crate::Location::File(path),
         }
     });
 }

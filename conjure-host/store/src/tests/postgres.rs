@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use conjure_kit::Postgres;
 use sea_orm::{ConnectionTrait as _, Database};
 
-use crate::Place;
+use crate::Location;
 
 use super::{
     Bed, idempotency, keeping, labels, orphans, requests, runs, runtime, threads, transfer, writing,
@@ -47,7 +47,7 @@ impl Server {
         server.close().await.unwrap();
         let url = self.0.url_of(&name);
         Bed {
-            place: Place::parse(&url).unwrap(),
+            place: Location::parse(&url).unwrap(),
         }
     }
 }

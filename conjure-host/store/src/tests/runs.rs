@@ -8,7 +8,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use crate::{Begun, Place, Run, RunState, RunsOf, SavedAuth, Session, Spent, Store, StoreError};
+use crate::{Begun, Location, Run, RunState, RunsOf, SavedAuth, Session, Spent, Store, StoreError};
 
 use super::postgres::Server;
 use super::{Bed, cases, id, open, runtime};
@@ -428,7 +428,7 @@ async fn runs_go_into_an_export_and_are_interrupted_where_they_come_out(bed: Bed
     let path = dir.path().join("export.jsonl");
     store.export(&path).await.unwrap();
 
-    let place = Place::File(dir.path().join("other.db"));
+    let place = Location::File(dir.path().join("other.db"));
     let other = Bed { place }.open().await;
     // Another session has the name already.
     let theirs = self::session(&other).await;
@@ -578,7 +578,7 @@ fn any_operations_on_runs_over_sqlite_come_to_what_the_model_says() {
         next.set(next.get() + 1);
         let path = dir.path().join(next.get().to_string()).join("conjure.db");
         Bed {
-            place: Place::File(path),
+            place: Location::File(path),
         }
     });
 }

@@ -6,7 +6,7 @@ use conjure_core::log::CallEnd;
 use serde_json::json;
 
 use crate::{
-    Imported, JsonText, Log as _, Options, Place, Record, SavedAuth, Session, Store, StoreError,
+    Imported, JsonText, Location, Log as _, Options, Record, SavedAuth, Session, Store, StoreError,
     Window,
 };
 
@@ -88,7 +88,7 @@ async fn an_export_holds_everything_but_secrets_and_comes_back_in_another_databa
     );
 
     // Into the other kind of database, where this is PostgreSQL.
-    let place = Place::File(dir.path().join("other.db"));
+    let place = Location::File(dir.path().join("other.db"));
     let other = Store::open(&place, &Options::default()).await.unwrap();
     other.import(&path).await.unwrap();
     same_threads(&store, &other).await;
@@ -131,7 +131,7 @@ async fn an_export_that_was_cut_or_altered_is_refused_whole(bed: Bed) {
     store.export(&path).await.unwrap();
     let whole = std::fs::read_to_string(&path).unwrap();
     let lines: Vec<_> = whole.lines().collect();
-    let other = Store::open(&Place::Memory, &Options::default())
+    let other = Store::open(&Location::Memory, &Options::default())
         .await
         .unwrap();
     let import = |text: String| {
@@ -179,8 +179,8 @@ async fn a_backup_is_the_whole_database(bed: Bed) {
         assert_eq!(mode & 0o777, 0o600);
     }
     let (place, is_rows) = match &bed.place {
-        Place::Postgres(_) => (Place::Memory, true),
-        _ => (Place::File(path.clone()), false),
+        Location::Postgres(_) => (Location::Memory, true),
+        _ => (Location::File(path.clone()), false),
     };
     let copy = Store::open(&place, &Options::default()).await.unwrap();
     if is_rows {

@@ -7,7 +7,7 @@ use conjure_core::chat::{Event, Message as Said};
 use conjure_host::Host;
 use conjure_host::auths::{Auths, Keys, NewAuth};
 use conjure_host::manager::{Manager, NewSession, Options};
-use conjure_host::store::{Options as StoreOptions, Place, RunState, Store, ThreadId};
+use conjure_host::store::{Location, Options as StoreOptions, RunState, Store, ThreadId};
 use conjure_mock_llm::{Message, MockLlm, Reply, Script, Step};
 use conjure_vault::Credential;
 use serde_json::{Map, json};
@@ -21,7 +21,7 @@ const TURNS: usize = 2;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 async fn manager(dir: &tempfile::TempDir, model: &MockLlm) -> Manager {
-    let place = Place::File(dir.path().join("conjure.db"));
+    let place = Location::File(dir.path().join("conjure.db"));
     let store = Store::open(&place, &StoreOptions::default()).await.unwrap();
     let keys = Keys {
         key: Some("02".repeat(32).into()),

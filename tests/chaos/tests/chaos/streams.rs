@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use conjure_chaos::{Api, Postgres, Random, TOKEN};
-use conjure_host::store::{Options as StoreOptions, Place, Store, ThreadId};
+use conjure_host::store::{Location, Options as StoreOptions, Store, ThreadId};
 use conjure_kit::{Running, Signal, Workspace, cli};
 use conjure_mock_llm::{Message, MockLlm, Reply, Script, Step};
 use serde_json::{Value, json};
@@ -119,7 +119,7 @@ fn every_client_sees_every_event_once(database: &str, workspace: &Workspace) {
     server.signal(Signal::TERM);
     assert_eq!(server.wait().unwrap().code, Some(143));
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let place = Place::parse(database).unwrap();
+    let place = Location::parse(database).unwrap();
     let options = StoreOptions::default();
     let store = runtime.block_on(Store::open(&place, &options)).unwrap();
     let mut returns = 0;

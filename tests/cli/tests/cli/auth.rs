@@ -1,6 +1,6 @@
 //! `conjure auth`, and sessions that ask with a saved auth. Mostly about what must never be seen.
 
-use conjure_host::store::{Options, Place, Store};
+use conjure_host::store::{Location, Options, Store};
 use conjure_kit::{Cli, Model, Output, Signal, Workspace, search, thread_ids, thread_log};
 use conjure_mock_llm::{ErrorReply, Message};
 use insta::assert_snapshot;
@@ -129,7 +129,7 @@ async fn a_secret_put_in_in_each_way_is_nowhere_to_be_seen() {
         assert!(!thread_log(&workspace, thread).unwrap().contains(SECRET));
     }
     let data = workspace.home().join(DATA);
-    let (place, options) = (Place::File(data.join("conjure.db")), Options::default());
+    let (place, options) = (Location::File(data.join("conjure.db")), Options::default());
     let store = Store::open(&place, &options).await.unwrap();
     store.backup(&data.join("a-backup.db")).await.unwrap();
     store.export(&data.join("an-export")).await.unwrap();

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use conjure_core::chat::{Event, EventId, Message, Usage};
 use conjure_core::log::{Entry, EntryBody, Outcome};
 use conjure_host::store::{
-    Log as _, Options as StoreOptions, Place, Record, Store, ThreadId, Window,
+    Location, Log as _, Options as StoreOptions, Record, Store, ThreadId, Window,
 };
 
 use super::on_runtime;
@@ -97,7 +97,7 @@ pub(super) fn run(_: &Shipped) -> Result<Vec<Figure>> {
 }
 
 async fn open(file: &Path) -> Result<Store> {
-    let place = Place::File(file.to_owned());
+    let place = Location::File(file.to_owned());
     Ok(Store::open(&place, &StoreOptions::default()).await?)
 }
 

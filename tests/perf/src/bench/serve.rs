@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use conjure_host::store::{Options as StoreOptions, Place, Store, ThreadId};
+use conjure_host::store::{Location, Options as StoreOptions, Store, ThreadId};
 
 use super::on_runtime;
 use crate::figure::Figure;
@@ -32,7 +32,7 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
         for part in ["home", "data", "plugins"] {
             conjure_host::fs::create_private_dir(dir.path().join(part))?;
         }
-        let place = Place::File(dir.path().join("data/conjure.db"));
+        let place = Location::File(dir.path().join("data/conjure.db"));
         let store = Store::open(&place, &StoreOptions::default()).await?;
         for number in 0..THREADS {
             let label = format!("Thread {number}");

@@ -1,5 +1,6 @@
 //! Saved sessions with a real store, a real provider over loopback, and skills of the program's.
 
+mod abandoned_turns;
 mod approvals;
 mod basics;
 mod changing;
@@ -7,4 +8,3 @@ mod elsewhere;
 mod ending;
 mod stage;
 mod threads;
-mod unbegun;

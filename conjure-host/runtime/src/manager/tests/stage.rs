@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::Host;
 use crate::manager::{Manager, NewSession, Options, SessionView};
 use conjure_providers::auths::{Auths, Keys, NewAuth};
-use conjure_store::{Place, Run, Store, ThreadId};
+use conjure_store::{Location, Run, Store, ThreadId};
 
 /// How long anything may take.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
@@ -138,7 +138,7 @@ impl Stage {
 }
 
 async fn manager(data_dir: &Path, options: Options) -> (Manager, Auths) {
-    let place = Place::File(data_dir.join("conjure.db"));
+    let place = Location::File(data_dir.join("conjure.db"));
     let store = Store::open(&place, &conjure_store::Options::default())
         .await
         .unwrap();

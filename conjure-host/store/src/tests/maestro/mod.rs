@@ -13,7 +13,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value as Json, json};
 
 use crate::{
-    Maestro, MaestroChoices, MaestroReport, MaestroSecret, Place, SavedAuth, Store, ThreadId,
+    Location, Maestro, MaestroChoices, MaestroReport, MaestroSecret, SavedAuth, Store, ThreadId,
     Window,
 };
 
@@ -82,7 +82,7 @@ struct Row<'a> {
 
 impl There {
     async fn new(server: &Server, tables: &str) -> Self {
-        let Place::Postgres(url) = server.bed().await.place else {
+        let Location::Postgres(url) = server.bed().await.place else {
             panic!("a server's place is PostgreSQL");
         };
         let db = Database::connect(url.expose_secret()).await.unwrap();
@@ -252,6 +252,6 @@ async fn said(store: &Store, thread: &ThreadId) -> (Vec<String>, Vec<u64>) {
 
 async fn sqlite() -> (tempfile::TempDir, Store) {
     let dir = tempfile::tempdir().unwrap();
-    let place = Place::File(dir.path().join("conjure.db"));
+    let place = Location::File(dir.path().join("conjure.db"));
     (dir, Bed { place }.open().await)
 }

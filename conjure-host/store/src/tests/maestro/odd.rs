@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 
 use crate::tests::postgres::Server;
 use crate::tests::{entry, open, runtime};
-use crate::{Left, Maestro, Place, StoreError};
+use crate::{Left, Location, Maestro, StoreError};
 
 use super::{Row, TABLES, There, assistant, import, said, sqlite, thread, user, uuid};
 
@@ -264,7 +264,7 @@ fn a_database_of_another_application_is_refused() {
         // Conjure's own has sessions and saved authentications, too.
         let bed = server.bed().await;
         bed.open().await.close().await;
-        let Place::Postgres(url) = &bed.place else {
+        let Location::Postgres(url) = &bed.place else {
             panic!("a server's place is PostgreSQL");
         };
         let error = read(url.expose_secret()).await;

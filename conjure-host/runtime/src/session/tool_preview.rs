@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use conjure_core::context::BackendInstructions;
-use conjure_core::routing::{Outlook, Policy, Route, RoutingTable, Verdict};
+use conjure_core::routing::{Policy, Route, RoutingTable, ToolPolicy, Verdict};
 use conjure_core::wire;
 use serde_json::Value;
 
@@ -11,26 +11,26 @@ use super::preview::{Preview, ServerTool};
 
 /// The tools that a session would have, and its rules beside them.
 #[derive(Debug, Clone)]
-pub struct Outlooks {
+pub struct ToolPreview {
     preview: Preview,
     policy: Policy,
 }
 
-impl Outlooks {
+impl ToolPreview {
     pub(crate) fn new(preview: Preview, policy: Policy) -> Self {
         Self { preview, policy }
     }
 
-    /// The outlook of every tool of the routing table that a request has, in its order.
+    /// What the rules say of every tool of the routing table that a request has, in its order.
     #[must_use]
-    pub fn tools(&self) -> Vec<Outlook> {
-        let mut tools = self.policy.outlook(&self.preview.table);
+    pub fn tools(&self) -> Vec<ToolPolicy> {
+        let mut tools = self.policy.tool_policies(&self.preview.table);
         tools.retain(|tool| self.is_sent(&tool.name));
         tools
     }
 
     /// The tools of the routing table that a request has, in its order: all but those of
-    /// [`Outlooks::left_out`].
+    /// [`ToolPreview::left_out`].
     pub fn routes(&self) -> impl Iterator<Item = &Route> {
         let routes = self.preview.table.routes().iter();
         routes.filter(|route| self.is_sent(route.name.as_str()))

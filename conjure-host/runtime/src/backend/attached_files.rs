@@ -16,7 +16,7 @@ use crate::artifacts::{Artifacts, digest_aside};
 ///
 /// # Errors
 /// What the model should know about the first that is not to be had.
-pub(super) async fn handed(
+pub(super) async fn attached_files(
     artifacts: &Artifacts,
     working_dir: &Path,
     arguments: &Value,
@@ -85,7 +85,7 @@ mod tests {
             .unwrap();
         let named = |names: Value| {
             let (artifacts, work) = (&artifacts, &work);
-            async move { handed(artifacts, work, &json!({ "files": names })).await }
+            async move { attached_files(artifacts, work, &json!({ "files": names })).await }
         };
         let files = named(json!([made.id, "a.csv", "b.csv"])).await.unwrap();
         let names: Vec<_> = files.iter().map(|file| file.name.as_str()).collect();

@@ -1,4 +1,4 @@
-//! The keeper of one session: takes what is asked of it in order, and runs one turn at a time.
+//! The actor of one session: takes what is asked of it in order, and runs one turn at a time.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::panic::AssertUnwindSafe;
@@ -30,7 +30,7 @@ const REST: Duration = Duration::from_secs(1);
 const GOING_DOWN: &str = "the host went down before it began";
 
 /// Keeps one session.
-pub(super) struct Keeper {
+pub(super) struct SavedSessionActor {
     pub(super) inner: Arc<Inner>,
     /// The session.
     pub(super) id: String,
@@ -75,7 +75,7 @@ pub(super) struct Opening {
     task: AbortOnDropHandle<Result<Opened, ManagerError>>,
 }
 
-impl Keeper {
+impl SavedSessionActor {
     pub(super) fn new(inner: Arc<Inner>, id: String, mailbox: mpsc::Receiver<Box<Ask>>) -> Self {
         Self {
             inner,
@@ -94,12 +94,12 @@ impl Keeper {
     pub(super) async fn supervised(mut self: Box<Self>) {
         let done = AssertUnwindSafe(self.run()).catch_unwind().await;
         if done.is_err() {
-            tracing::error!(session = self.id, "its keeper broke; its turns are lost");
+            tracing::error!(session = self.id, "its actor broke; its turns are lost");
         }
         if self.running.is_none() {
             self.inner.states.set(&self.id, Status::default());
         }
-        // From here on another keeper may begin.
+        // From here on another actor may begin.
         self.mailbox.close();
         let left = if done.is_err() {
             RunState::Lost
@@ -125,7 +125,7 @@ impl Keeper {
     }
 
     async fn run(&mut self) {
-        // What is seldom waited for is boxed, so that it takes no room in a keeper that is idle.
+        // What is seldom waited for is boxed, so that it takes no room in an actor that is idle.
         let (closing, ending) = (self.inner.closing.clone(), self.inner.ending.clone());
         // Pieces of an answer come by the thousand and change nothing about how it is.
         let mut is_told = false;
@@ -236,13 +236,13 @@ impl Keeper {
             Ask::Tools(done) => {
                 let fits = |open: &&Open| !open.is_outdated;
                 let open = self.open.as_ref().filter(fits);
-                let outlooks = open.map(|open| open.opened.live.session.outlooks());
+                let tool_preview = open.map(|open| open.opened.live.session.tool_preview());
                 tokio::spawn(async move {
-                    let outlooks = match outlooks {
-                        Some(outlooks) => outlooks.await,
+                    let tool_preview = match tool_preview {
+                        Some(tool_preview) => tool_preview.await,
                         None => None,
                     };
-                    let _ = done.send(outlooks);
+                    let _ = done.send(tool_preview);
                 });
             }
             Ask::End(done) => {

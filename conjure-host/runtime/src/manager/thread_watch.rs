@@ -1,4 +1,4 @@
-//! Word of a thread to those who follow it: that it was opened or closed here, or written by
+//! Tells those who follow a thread that it was opened or closed here, or written by
 //! somebody else than the session that has it open.
 
 use std::collections::HashMap;
@@ -9,12 +9,12 @@ use tokio::sync::watch;
 use super::lock;
 use conjure_store::ThreadId;
 
-/// Who follows which thread. Word goes to those of the thread that it is of, and costs the others
+/// Who follows which thread. A change wakes those of its own thread, and costs the others
 /// nothing.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Words(Arc<Mutex<HashMap<ThreadId, watch::Sender<()>>>>);
+pub(super) struct ThreadWatches(Arc<Mutex<HashMap<ThreadId, watch::Sender<()>>>>);
 
-impl Words {
+impl ThreadWatches {
     /// Tells those who follow a thread to look again.
     pub(super) fn tell(&self, thread: &ThreadId) {
         if let Some(followed) = lock(&self.0).get(thread) {
@@ -35,10 +35,10 @@ impl Words {
     }
 
     /// Follows a thread.
-    pub(super) fn follow(&self, thread: &ThreadId) -> Word {
+    pub(super) fn follow(&self, thread: &ThreadId) -> ThreadWatch {
         let mut threads = lock(&self.0);
         let followed = threads.entry(thread.clone()).or_default();
-        Word {
+        ThreadWatch {
             told: Some(followed.subscribe()),
             thread: thread.clone(),
             words: self.clone(),
@@ -48,14 +48,14 @@ impl Words {
 
 /// Follows a thread.
 #[derive(Debug)]
-pub(super) struct Word {
+pub(super) struct ThreadWatch {
     /// Nothing only while it is dropped.
     told: Option<watch::Receiver<()>>,
     thread: ThreadId,
-    words: Words,
+    words: ThreadWatches,
 }
 
-impl Word {
+impl ThreadWatch {
     /// What was told so far is known.
     pub(super) fn mark_known(&mut self) {
         if let Some(told) = &mut self.told {
@@ -76,7 +76,7 @@ impl Word {
     }
 }
 
-impl Drop for Word {
+impl Drop for ThreadWatch {
     fn drop(&mut self) {
         let mut threads = lock(&self.words.0);
         self.told = None;
@@ -95,7 +95,11 @@ mod tests {
 
     #[tokio::test]
     async fn word_goes_to_those_who_follow_the_thread_and_waits_for_them() {
-        let (words, one, two) = (Words::default(), ThreadId::fresh(), ThreadId::fresh());
+        let (words, one, two) = (
+            ThreadWatches::default(),
+            ThreadId::fresh(),
+            ThreadId::fresh(),
+        );
         let (mut first, mut second) = (words.follow(&one), words.follow(&one));
         let mut other = words.follow(&two);
         words.tell(&one);
@@ -108,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_nobody_follows_is_forgotten() {
-        let (words, thread) = (Words::default(), ThreadId::fresh());
+        let (words, thread) = (ThreadWatches::default(), ThreadId::fresh());
         words.tell(&thread);
         let (first, second) = (words.follow(&thread), words.follow(&thread));
         drop(first);

@@ -13,7 +13,7 @@ const EXPECTED: usize = 384;
 
 /// Where a session is, and the beginning of its requests, which is the same for all of them.
 #[derive(Debug, Clone)]
-pub struct Surroundings {
+pub struct RequestContext {
     pub(crate) session: Arc<str>,
     pub(crate) working_dir: PathBuf,
     pub(crate) exchange_dir: PathBuf,
@@ -62,7 +62,7 @@ struct Rest<'a, B> {
     body: &'a B,
 }
 
-impl Surroundings {
+impl RequestContext {
     pub(crate) fn new(session: &str, working_dir: PathBuf, exchange_dir: PathBuf) -> Self {
         Self {
             session: Arc::from(session),
@@ -94,7 +94,7 @@ impl Surroundings {
         Ok(json)
     }
 
-    /// [`Surroundings::request`] into an empty buffer.
+    /// [`RequestContext::request`] into an empty buffer.
     pub(crate) fn request_into<B: Serialize>(
         &self,
         json: &mut Vec<u8>,
@@ -154,12 +154,12 @@ mod tests {
 
     use super::*;
 
-    fn around() -> Surroundings {
-        Surroundings::new("s\"1", "/here/\u{e9}".into(), "/exchange".into())
+    fn request_context() -> RequestContext {
+        RequestContext::new("s\"1", "/here/\u{e9}".into(), "/exchange".into())
     }
 
     fn read(about: About<'_>, body: &Value) -> Request<Value> {
-        serde_json::from_slice(&around().request(about, body).unwrap()).unwrap()
+        serde_json::from_slice(&request_context().request(about, body).unwrap()).unwrap()
     }
 
     #[test]
@@ -194,8 +194,10 @@ mod tests {
             ..ServedClient::default()
         };
         for client in [None, Some(ServedClient::default()), Some(client)] {
-            let around = around().with_client(client);
-            let json = around.request(About::default(), &Value::Null).unwrap();
+            let request_context = request_context().with_client(client);
+            let json = request_context
+                .request(About::default(), &Value::Null)
+                .unwrap();
             let request: Request<Value> = serde_json::from_slice(&json).unwrap();
             assert_eq!(request.client, client);
         }

@@ -5,14 +5,14 @@ use super::{Quarantined, RoutingError, ToolName};
 
 /// Tools that are kept out of a table for one reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeptOut<'a> {
+pub struct ExcludedTools<'a> {
     /// The names that they would have, each once.
     pub names: Vec<&'a ToolName>,
     /// Why, and how to resolve it.
     pub error: &'a RoutingError,
 }
 
-impl<'a> KeptOut<'a> {
+impl<'a> ExcludedTools<'a> {
     /// Puts those together that have one reason, in the order of the first of each.
     #[must_use]
     pub fn of(quarantined: &'a [Quarantined]) -> Vec<Self> {
@@ -38,7 +38,7 @@ impl<'a> KeptOut<'a> {
     }
 }
 
-impl std::fmt::Display for KeptOut<'_> {
+impl std::fmt::Display for ExcludedTools<'_> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (tools, are) = match self.names.as_slice() {
             [_] => ("tool", "is"),

@@ -1,4 +1,4 @@
-//! What a keeper changes about its session: what is saved, the thread, and what calls may do.
+//! What an actor changes about its session: what is saved, the thread, and what calls may do.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use conjure_core::turn::{Decision, When};
 use serde_json::{Value, json};
 
 use super::ManagerError;
+use super::actor::SavedSessionActor;
 use super::approvals::{Approval, Scope};
-use super::keeper::Keeper;
 use super::spec::MadeOf;
 use super::view::SessionPatch;
 use conjure_config::SessionSpec;
@@ -18,7 +18,7 @@ use conjure_store::{Session as Row, StoreError, ThreadId};
 /// How often a change is tried that others overtake.
 const TRIES: usize = 5;
 
-impl Keeper {
+impl SavedSessionActor {
     pub(super) async fn approvals(&self) -> Vec<Approval> {
         let Some(open) = self.open.as_ref().filter(|_| self.running.is_some()) else {
             return Vec::new();

@@ -14,8 +14,8 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use sha2::{Digest as _, Sha256};
 
-use super::door::Client;
 use super::extract::{BODY, IMPORT, ImportRoom, whole};
+use super::middleware::Client;
 use super::problem::Problem;
 use super::state::App;
 use conjure_store::{Answer, Begun};
@@ -35,11 +35,11 @@ const FORGETTING: Duration = Duration::from_secs(60 * 60);
 
 /// A request that is done once, for whoever can use a name of it.
 #[derive(Debug, Clone)]
-pub(super) struct Once {
+pub(super) struct Idempotency {
     name: String,
 }
 
-impl Once {
+impl Idempotency {
     /// An id that this request has whenever it comes.
     pub(super) fn id(&self) -> String {
         format!("once-{}", self.name.get(..32).unwrap_or_default())
@@ -120,7 +120,7 @@ async fn done(
         }
         Begun::Replay(answer) => return again(answer),
     }
-    request.extensions_mut().insert(Once {
+    request.extensions_mut().insert(Idempotency {
         name: digest(format!("{scope}\n{key}").as_bytes()),
     });
     let held = Held::new(app, key, scope);

@@ -11,7 +11,7 @@ use super::{Effects, Route, RoutingTable};
 
 /// What the calls of one tool can come to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Outlook {
+pub struct ToolPolicy {
     /// The tool's public name.
     pub name: String,
     /// The backend instance that runs it.
@@ -31,7 +31,7 @@ pub struct Outlook {
     pub asks_in_doubt: bool,
 }
 
-impl Outlook {
+impl ToolPolicy {
     /// Whether a call of the tool may get this decision.
     #[must_use]
     pub fn reaches(&self, decision: Decision) -> bool {
@@ -43,9 +43,9 @@ impl Outlook {
 }
 
 impl Policy {
-    /// The outlook of every tool of a table, in the table's order.
+    /// What the rules say of every tool of a table, in the table's order.
     #[must_use]
-    pub fn outlook(&self, table: &RoutingTable) -> Vec<Outlook> {
+    pub fn tool_policies(&self, table: &RoutingTable) -> Vec<ToolPolicy> {
         let routes = table.routes().iter();
         routes.map(|route| self.outlook_of(route)).collect()
     }
@@ -61,7 +61,7 @@ impl Policy {
         })
     }
 
-    fn outlook_of(&self, route: &Route) -> Outlook {
+    fn outlook_of(&self, route: &Route) -> ToolPolicy {
         let (name, backend) = (route.name.as_str(), &*route.backend);
         let effects = route.definition.effects;
         let about: Vec<&Rule> = self
@@ -101,7 +101,7 @@ impl Policy {
         let may_be_denied = |rule: &&Rule| {
             rule.decision == Decision::Deny && rule.pattern.has_arguments() && !fits_always(rule)
         };
-        Outlook {
+        ToolPolicy {
             name: name.to_owned(),
             backend: backend.to_owned(),
             effects,
@@ -158,15 +158,18 @@ mod tests {
     fn told(policy: &Policy) -> Vec<String> {
         let pattern = |rule: &Rule| rule.pattern.to_string();
         policy
-            .outlook(&table())
+            .tool_policies(&table())
             .iter()
-            .map(|outlook| {
-                let rule = outlook.rule.as_ref().map_or("default".to_owned(), pattern);
-                let depends: Vec<String> = outlook.depends_on.iter().map(pattern).collect();
+            .map(|tool_policies| {
+                let rule = tool_policies
+                    .rule
+                    .as_ref()
+                    .map_or("default".to_owned(), pattern);
+                let depends: Vec<String> = tool_policies.depends_on.iter().map(pattern).collect();
                 format!(
                     "{} {} by {rule}, depends on [{}]",
-                    outlook.name,
-                    outlook.decision,
+                    tool_policies.name,
+                    tool_policies.decision,
                     depends.join(" ")
                 )
             })
@@ -224,9 +227,9 @@ mod tests {
     #[test]
     fn a_tool_that_is_allowed_by_default_can_reach_ask_through_its_arguments() {
         let policy = policy(&[(Decision::Ask, "a_look(/etc/*)")]);
-        let outlook = &policy.outlook(&table())[0];
-        assert_eq!(outlook.decision, Decision::Allow);
-        assert!(outlook.reaches(Decision::Ask) && !outlook.reaches(Decision::Deny));
+        let tool_policies = &policy.tool_policies(&table())[0];
+        assert_eq!(tool_policies.decision, Decision::Allow);
+        assert!(tool_policies.reaches(Decision::Ask) && !tool_policies.reaches(Decision::Deny));
     }
 
     fn any_rule() -> impl Strategy<Value = (Decision, String)> {
@@ -267,7 +270,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_call_gets_what_its_outlook_does_not_name(
+        fn no_call_gets_what_the_preview_of_its_tool_does_not_name(
             rules in prop::collection::vec(any_rule(), 0..6),
             arguments in any_arguments(),
         ) {
@@ -275,16 +278,16 @@ mod tests {
                 rules.iter().map(|(decision, text)| (*decision, text.as_str())).collect();
             let policy = policy(&rules);
             let table = table();
-            for (route, outlook) in table.routes().iter().zip(policy.outlook(&table)) {
+            for (route, tool) in table.routes().iter().zip(policy.tool_policies(&table)) {
                 let verdict = policy.verdict_for(route, &arguments);
-                prop_assert!(outlook.reaches(verdict.decision), "{outlook:?}: {verdict}");
+                prop_assert!(tool.reaches(verdict.decision), "{tool:?}: {verdict}");
                 let by = verdict.rule.as_ref();
-                let named = outlook.depends_on.iter().any(|rule| Some(&rule.pattern) == by);
+                let named = tool.depends_on.iter().any(|rule| Some(&rule.pattern) == by);
                 if !named && verdict.doubt.is_none() {
-                    prop_assert_eq!(outlook.decision, verdict.decision);
+                    prop_assert_eq!(tool.decision, verdict.decision);
                 }
                 if by.is_none_or(|pattern| !pattern.has_arguments()) {
-                    prop_assert_eq!(outlook.rule.as_ref().map(|rule| &rule.pattern), by);
+                    prop_assert_eq!(tool.rule.as_ref().map(|rule| &rule.pattern), by);
                 }
             }
         }

@@ -9,7 +9,7 @@ use crate::StoreError;
 
 /// Where a database is.
 #[derive(Clone)]
-pub enum Place {
+pub enum Location {
     /// An SQLite file. It is made, readable by its owner only, when it is not there.
     File(PathBuf),
     /// SQLite in memory: ends with the store. Nobody else can open it.
@@ -18,7 +18,7 @@ pub enum Place {
     Postgres(SecretString),
 }
 
-impl Place {
+impl Location {
     /// A place that somebody wrote: `postgres://…` or `postgresql://…`, `memory`, or the path of a
     /// file.
     ///
@@ -46,7 +46,7 @@ impl Place {
 }
 
 /// Without the password.
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => write!(f, "{}", path.display()),
@@ -56,9 +56,9 @@ impl fmt::Display for Place {
     }
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Place({self})")
+        write!(f, "Location({self})")
     }
 }
 
@@ -78,14 +78,14 @@ mod tests {
 
     #[test]
     fn a_place_is_a_path_or_a_url_and_shows_no_password() {
-        let shown = |text: &str| Place::parse(text).unwrap().to_string();
+        let shown = |text: &str| Location::parse(text).unwrap().to_string();
         assert_eq!(shown("/a/b.db"), "/a/b.db");
         assert_eq!(shown("memory"), "memory");
         let url = "postgres://me:hidden@host:5432/db?password=hidden";
         assert_eq!(shown(url), "postgres://host:5432/db");
-        assert!(!format!("{:?}", Place::parse(url).unwrap()).contains("hidden"));
-        assert!(Place::parse("").is_err());
-        let error = Place::parse("mysql://me:hidden@host/db").unwrap_err();
+        assert!(!format!("{:?}", Location::parse(url).unwrap()).contains("hidden"));
+        assert!(Location::parse("").is_err());
+        let error = Location::parse("mysql://me:hidden@host/db").unwrap_err();
         assert!(!error.to_string().contains("hidden"), "{error}");
     }
 }

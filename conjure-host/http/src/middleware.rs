@@ -31,7 +31,7 @@ const READ: &str = "location, idempotency-replayed, content-range, etag, retry-a
 pub(super) struct Client(pub(super) Option<Arc<str>>);
 
 /// Who is let in.
-pub(super) struct Door {
+pub(super) struct Middleware {
     pub(super) hosts: AllowedHosts,
     pub(super) origins: Vec<String>,
     pub(super) tokens: Tokens,
@@ -39,7 +39,11 @@ pub(super) struct Door {
 }
 
 /// Lets a request in, and counts how it was answered.
-pub(super) async fn admit(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
+pub(super) async fn admit(
+    State(door): State<Arc<Middleware>>,
+    request: Request,
+    next: Next,
+) -> Response {
     let begun = Instant::now();
     let route = request.extensions().get::<MatchedPath>();
     let route = route.map_or("none", MatchedPath::as_str).to_owned();
@@ -79,7 +83,7 @@ pub(super) async fn admit(State(door): State<Arc<Door>>, request: Request, next:
     response
 }
 
-impl Door {
+impl Middleware {
     async fn answer(&self, mut request: Request, next: Next) -> Response {
         if let Err(problem) = self.checked_host(request.headers(), request.uri()) {
             return problem.into_response();

@@ -10,22 +10,23 @@ use conjure_core::context::FilePaths;
 use conjure_skill_sdk::protocol::{FileRef, FilesPut, op};
 
 use super::lease::{BackendLease, ask};
-use super::surroundings::Surroundings;
+use super::request_context::RequestContext;
 use crate::artifacts::{Arriving, Artifacts, digest_aside};
 use conjure_config::platform::copy_mark;
 
 /// The files of a session, for one call.
 #[derive(Clone, Copy)]
-pub(super) struct Files<'a> {
+pub(super) struct StagedFiles<'a> {
     pub(super) artifacts: &'a Artifacts,
-    pub(super) around: &'a Surroundings,
+    pub(super) request_context: &'a RequestContext,
 }
 
-impl Files<'_> {
+impl StagedFiles<'_> {
     /// Whether a word of a call stands for a file: a handle, or what the file's backend calls it.
     /// What the working directory has itself is meant as it is.
     pub(super) fn is_handle(&self, word: &str) -> bool {
-        self.artifacts.handle_of(word).is_some() && !self.around.working_dir.join(word).exists()
+        self.artifacts.handle_of(word).is_some()
+            && !self.request_context.working_dir.join(word).exists()
     }
 
     /// Brings files to a backend; without one, to the working directory.
@@ -54,21 +55,21 @@ impl Files<'_> {
         let name = format!("{handle}-{name}");
         let arriving = self.artifacts.expect_copy(&name);
         let elsewhere = to.filter(|lease| lease.plugin.manifest().has("files.put/1"));
-        let brought = match elsewhere {
+        let staged = match elsewhere {
             Some(lease) => self.put(lease, from.clone(), name).await,
             None => self.here(from.clone(), name).await,
         };
-        let brought = brought
+        let staged = staged
             .map_err(|reason| format!("the file {handle} could not be brought there: {reason}"))?;
-        self.mark(arriving, from, &brought).await;
-        Ok(brought)
+        self.mark(arriving, from, &staged).await;
+        Ok(staged)
     }
 
     /// Remembers a copy, and marks it where it lies in the working directory, which other processes
     /// may look at too.
-    async fn mark(&self, arriving: Arriving<'_>, from: PathBuf, brought: &str) {
-        let name = Path::new(brought).file_name();
-        let copy = name.map(|name| self.around.working_dir.join(name));
+    async fn mark(&self, arriving: Arriving<'_>, from: PathBuf, staged: &str) {
+        let name = Path::new(staged).file_name();
+        let copy = name.map(|name| self.request_context.working_dir.join(name));
         let marked = tokio::task::spawn_blocking(move || {
             let sha256 = digest(&from)?;
             // The bytes that lie there are what counts; a file of a container may be none of these.
@@ -88,7 +89,7 @@ impl Files<'_> {
     /// A path in the working directory: the file's own, or that of a copy. A copy that somebody
     /// changed is somebody's work, and stays.
     async fn here(&self, from: PathBuf, name: String) -> Result<String, String> {
-        let dir = &self.around.working_dir;
+        let dir = &self.request_context.working_dir;
         let path = match from.starts_with(dir) {
             true => from,
             false => copy(from, dir.clone(), name).await?,
@@ -103,9 +104,9 @@ impl Files<'_> {
         from: PathBuf,
         name: String,
     ) -> Result<String, String> {
-        let dir = &self.around.exchange_dir;
+        let dir = &self.request_context.exchange_dir;
         // A plugin reads the host's files in the working and the exchange directory only.
-        let is_there = from.starts_with(dir) || from.starts_with(&self.around.working_dir);
+        let is_there = from.starts_with(dir) || from.starts_with(&self.request_context.working_dir);
         let path = match is_there {
             true => from,
             false => {
@@ -119,7 +120,8 @@ impl Files<'_> {
             ..FileRef::default()
         };
         let put = FilesPut { file };
-        let there = ask::<_, FileRef>(&lease.instance, self.around, op::FILES_PUT, put).await;
+        let there =
+            ask::<_, FileRef>(&lease.instance, self.request_context, op::FILES_PUT, put).await;
         if !is_there {
             conjure_config::fs::remove_file(&path);
         }

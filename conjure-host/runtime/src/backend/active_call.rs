@@ -22,7 +22,7 @@ use crate::artifacts::Artifact;
 const MOST_FILES: usize = 10_000;
 
 /// A call on its way.
-pub(super) struct Underway<'a> {
+pub(super) struct ActiveCall<'a> {
     pub(super) call: &'a FunctionCall,
     pub(super) route: &'a Route,
     /// Its limit, waits for what it needs included.
@@ -34,7 +34,7 @@ pub(super) struct Underway<'a> {
     pub(super) files: Mutex<Vec<FileRef>>,
 }
 
-impl Underway<'_> {
+impl ActiveCall<'_> {
     /// What is left of its limit.
     pub(super) fn left(&self) -> Duration {
         self.timeout.saturating_sub(self.begun.elapsed())
@@ -221,29 +221,29 @@ pub(super) struct Command {
     pub(super) command: String,
 }
 
-pub(super) fn arguments<T: DeserializeOwned>(underway: &Underway<'_>) -> Result<T, Failed> {
-    serde_json::from_value(underway.call.arguments.clone())
-        .map_err(|error| underway.not_json(&error))
+pub(super) fn arguments<T: DeserializeOwned>(active_call: &ActiveCall<'_>) -> Result<T, Failed> {
+    serde_json::from_value(active_call.call.arguments.clone())
+        .map_err(|error| active_call.not_json(&error))
 }
 
 pub(super) fn decode<R: DeserializeOwned>(
-    underway: &Underway<'_>,
+    active_call: &ActiveCall<'_>,
     op: &str,
     reply: &[u8],
 ) -> Result<R, Failed> {
-    decode_with(underway, op, reply, |text| serde_json::from_str(text))
+    decode_with(active_call, op, reply, |text| serde_json::from_str(text))
 }
 
 pub(super) fn tool_result(
-    underway: &Underway<'_>,
+    active_call: &ActiveCall<'_>,
     op: &str,
     reply: &[u8],
 ) -> Result<ToolResult, Failed> {
-    decode_with(underway, op, reply, ToolResult::from_json)
+    decode_with(active_call, op, reply, ToolResult::from_json)
 }
 
 fn decode_with<R>(
-    underway: &Underway<'_>,
+    active_call: &ActiveCall<'_>,
     op: &str,
     reply: &[u8],
     read: impl Fn(&str) -> serde_json::Result<R>,
@@ -254,9 +254,9 @@ fn decode_with<R>(
         Err(error) => Err(format!("it is not UTF-8 ({error})")),
     };
     decoded.map_err(|error| {
-        let plugin = underway.plugin();
+        let plugin = active_call.plugin();
         let error = plain_words(&error);
         let reason = format!("the reply of the plugin `{plugin}` to {op} does not fit: {error}");
-        underway.failed(CallFailureKind::BadReply { reason: &reason })
+        active_call.failed(CallFailureKind::BadReply { reason: &reason })
     })
 }

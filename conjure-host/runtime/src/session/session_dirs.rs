@@ -10,16 +10,16 @@ use super::handle::SessionError;
 use super::host_state::HostState;
 use crate::artifacts::Artifacts;
 use crate::backend::questions::Client;
+use crate::backend::request_context::RequestContext;
 use crate::backend::sampling::{Asked, AskedModel};
 use crate::backend::services::{Asker, SessionServices};
-use crate::backend::surroundings::Surroundings;
 use conjure_config::SessionSpec;
 use conjure_providers::Provider;
 use conjure_store::ThreadId;
 
 /// A session's directories and services.
-pub(crate) struct Place {
-    pub(crate) around: Surroundings,
+pub(crate) struct SessionDirs {
+    pub(crate) request_context: RequestContext,
     pub(crate) services: SessionServices,
     pub(crate) exchange: Exchange,
     /// Who answers plugins that ask the model.
@@ -61,7 +61,7 @@ pub(super) fn remove_what_is_empty(own: &Path) {
     }
 }
 
-impl Place {
+impl SessionDirs {
     pub(crate) fn make(
         shared: &Arc<HostState>,
         spec: &SessionSpec,
@@ -113,7 +113,8 @@ impl Place {
             .services
             .remember(&session, services.clone());
         Ok(Self {
-            around: Surroundings::new(&session, working_dir, exchange_dir).with_client(declared),
+            request_context: RequestContext::new(&session, working_dir, exchange_dir)
+                .with_client(declared),
             services,
             asked,
             exchange: Exchange {

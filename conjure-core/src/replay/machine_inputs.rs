@@ -2,12 +2,12 @@
 //!
 //! An entry says what was written; a cue is the input after which the machine writes it.
 
-use super::ahead::{
+use super::drive::{Asked, Drive, Stuck};
+use super::lookahead::{
     after_reply, all_refused_with, by_machine, closing, compaction, ends_the_turn, is_cut_here,
     is_ended, is_last_reply, is_limit, is_outside, limits, reason, reply, table_change, turn_end,
     until_closing, verdicts,
 };
-use super::drive::{Asked, Drive, Stuck};
 use crate::chat::{FunctionCallOutput, Message, Meta, Response, Role, Stop, StopReason, Usage};
 use crate::log::{CallEnd, Entry, EntryBody, Outcome, turn_usage};
 use crate::request::view_tokens;
