@@ -439,7 +439,7 @@ done
         fs::copy(&library, folder.join(library.file_name().unwrap())).unwrap();
     }
     fs::create_dir_all(packages.join("conjure-cli")).unwrap();
-    program(&packages.join("conjure-host/conjure"), &conjure);
+    program(&packages.join("conjure-cli/conjure"), &conjure);
 }
 
 fn program(path: &Path, text: &str) {
