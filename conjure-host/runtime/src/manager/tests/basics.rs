@@ -19,7 +19,7 @@ async fn a_session_is_made_asked_and_found_again() {
     assert_eq!(session.state, SessionState::Idle);
     assert_eq!(session.auth.provider, "anthropic");
     let run = stage
-        .say(&session, "Please greet the lighthouse actor")
+        .say(&session, "Please greet the lighthouse keeper")
         .await;
     assert_eq!(run.state, RunState::Completed, "{run:?}");
     assert_eq!(run.session_id.as_deref(), Some(session.id.as_str()));
@@ -36,7 +36,7 @@ async fn a_session_is_made_asked_and_found_again() {
     assert_eq!(
         stage.said(&thread.id).await,
         [
-            "User: Please greet the lighthouse actor",
+            "User: Please greet the lighthouse keeper",
             "Assistant: ",
             "Tool: ",
             "Assistant: Done."
