@@ -39,7 +39,7 @@ impl BackendInstructions {
         Some(Self {
             backend: backend.to_owned(),
             server: server.map(str::to_owned),
-            text: cut(&clean(text), MOST_BYTES),
+            text: clean(&cut(text, MOST_BYTES)).into_owned(),
         })
     }
 }

@@ -47,7 +47,7 @@ impl Policy {
     #[must_use]
     pub fn tool_policies(&self, table: &RoutingTable) -> Vec<ToolPolicy> {
         let routes = table.routes().iter();
-        routes.map(|route| self.outlook_of(route)).collect()
+        routes.map(|route| self.policy_of(route)).collect()
     }
 
     /// What one call of a tool would get.
@@ -61,7 +61,7 @@ impl Policy {
         })
     }
 
-    fn outlook_of(&self, route: &Route) -> ToolPolicy {
+    fn policy_of(&self, route: &Route) -> ToolPolicy {
         let (name, backend) = (route.name.as_str(), &*route.backend);
         let effects = route.definition.effects;
         let about: Vec<&Rule> = self
@@ -160,16 +160,13 @@ mod tests {
         policy
             .tool_policies(&table())
             .iter()
-            .map(|tool_policies| {
-                let rule = tool_policies
-                    .rule
-                    .as_ref()
-                    .map_or("default".to_owned(), pattern);
-                let depends: Vec<String> = tool_policies.depends_on.iter().map(pattern).collect();
+            .map(|tool| {
+                let rule = tool.rule.as_ref().map_or("default".to_owned(), pattern);
+                let depends: Vec<String> = tool.depends_on.iter().map(pattern).collect();
                 format!(
                     "{} {} by {rule}, depends on [{}]",
-                    tool_policies.name,
-                    tool_policies.decision,
+                    tool.name,
+                    tool.decision,
                     depends.join(" ")
                 )
             })
@@ -227,9 +224,9 @@ mod tests {
     #[test]
     fn a_tool_that_is_allowed_by_default_can_reach_ask_through_its_arguments() {
         let policy = policy(&[(Decision::Ask, "a_look(/etc/*)")]);
-        let tool_policies = &policy.tool_policies(&table())[0];
-        assert_eq!(tool_policies.decision, Decision::Allow);
-        assert!(tool_policies.reaches(Decision::Ask) && !tool_policies.reaches(Decision::Deny));
+        let tool = &policy.tool_policies(&table())[0];
+        assert_eq!(tool.decision, Decision::Allow);
+        assert!(tool.reaches(Decision::Ask) && !tool.reaches(Decision::Deny));
     }
 
     fn any_rule() -> impl Strategy<Value = (Decision, String)> {

@@ -173,10 +173,10 @@ async fn check(global: &Global) -> Result<Exit, Failure> {
 
 async fn roll_back(global: &Global, yes: bool) -> Result<Exit, Failure> {
     let data_dir = global.data_dir();
-    let place = conjure_store::place(&data_dir)?;
+    let location = conjure_store::location(&data_dir)?;
     if !yes {
         aside(format_args!(
-            "This puts the newest backup in the place of {place}. What was written since it was made \
+            "This puts the newest backup in the place of {location}. What was written since it was made \
              is lost."
         ));
         let agreed = agrees("Restore it?").await;
@@ -188,7 +188,7 @@ async fn roll_back(global: &Global, yes: bool) -> Result<Exit, Failure> {
             return Ok(Exit::Interrupted);
         }
     }
-    let from = Store::roll_back(&place, &conjure_store::options(&place, &data_dir)).await?;
+    let from = Store::roll_back(&location, &conjure_store::options(&location, &data_dir)).await?;
     if global.json {
         output::json(&json!({ "restored": from }));
     } else {

@@ -85,7 +85,7 @@ impl From<SessionError> for Failure {
             | SessionError::Store(
                 StoreError::NoThread { .. }
                 | StoreError::BadId { .. }
-                | StoreError::BadPlace { .. }
+                | StoreError::BadLocation { .. }
                 | StoreError::ThreadExists { .. }
                 | StoreError::NoEntry { .. }
                 | StoreError::NotFound { .. }

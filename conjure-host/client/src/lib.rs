@@ -2,7 +2,8 @@
 //! such as saying something, is asked of it; what is only read is read from the store.
 //!
 //! A server holds a lock in its directory of data for as long as it lives, and says beside it where
-//! it is.
+//! it is. Touches loopback and two files of that directory. Begin at `announced.rs`, which finds the
+//! server.
 
 mod announced;
 mod events;

@@ -1,8 +1,10 @@
 //! The HTTP API: the host for programs and pages, versioned under `/api/v1`.
 //!
 //! Everything that a person can do with sessions, threads and saved things, as requests. Listens on this
-//! machine unless told otherwise, lets nobody in without a token, checks `Host` and `Origin`, bounds bodies, connections and waits.
-//! What each operation takes and gives is in `docs/openapi.json`; [`document`] is the same text.
+//! machine unless told otherwise, lets nobody in without a token, checks `Host` and `Origin`, bounds
+//! bodies, connections and waits. What each operation takes and gives is in `docs/openapi.json`; [`document`] is the same text.
+//! A face: uses what the runtime has in public, and nothing below knows it. Begin at `middleware.rs`,
+//! then at the file of a kind of thing, such as `sessions.rs`.
 
 mod approvals;
 mod auths;
@@ -64,7 +66,7 @@ use problem::Problem;
 use state::{App, Parts};
 use streams::Streams;
 
-pub use conjure_http_server::HttpAccess;
+pub use conjure_http_server::{HttpAccess, UserTokenError, user_token, user_token_file};
 pub use openapi::document;
 pub use state::ApiOptions;
 
@@ -91,7 +93,7 @@ pub enum ApiError {
     /// Nothing would keep anybody out.
     #[error(
         "a server needs a token, also on 127.0.0.1, where other users of this machine are: give it \
-         one, such as that of `conjure_http_server::user_token`"
+         one, such as that of `conjure_http::user_token`"
     )]
     NeedsToken,
     /// The address cannot be had.
@@ -192,17 +194,17 @@ impl ApiServer {
             tracing::warn!("other processes do not know where this server is: {error}");
         }
         let (hosts, origins) = self.access.names(self.address);
-        let door = Arc::new(Middleware {
+        let middleware = Arc::new(Middleware {
             hosts,
             origins,
             tokens: self.tokens,
             app: app.clone(),
         });
-        let router = router(app.clone(), Arc::clone(&door));
+        let router = router(app.clone(), Arc::clone(&middleware));
         let bounds = Bounds {
             connections: options.max_connections,
             headers: options.header_timeout,
-            when_full: Some(router_when_full(app.clone(), door)),
+            when_full: Some(router_when_full(app.clone(), middleware)),
         };
         let forgetting = tokio::spawn(idempotency::forget(app));
         let serving = connections::serve(self.listener, router, bounds, closing.clone());
@@ -237,13 +239,13 @@ impl ApiServer {
 
 /// What is still answered when there are as many connections as there may be: a supervisor that
 /// hears nothing would end a server that is only busy.
-fn router_when_full(app: App, door: Arc<Middleware>) -> Router {
+fn router_when_full(app: App, checks: Arc<Middleware>) -> Router {
     Operations::new()
         .merge(health::supervised())
         .into_router()
         .fallback(full)
         .method_not_allowed_fallback(full)
-        .layer(from_fn_with_state(door, middleware::admit))
+        .layer(from_fn_with_state(checks, middleware::admit))
         .with_state(app)
 }
 
@@ -256,14 +258,14 @@ async fn full() -> Problem {
     .header(axum::http::header::RETRY_AFTER, soon)
 }
 
-fn router(app: App, door: Arc<Middleware>) -> Router {
+fn router(app: App, checks: Arc<Middleware>) -> Router {
     routes()
         .into_router()
         .merge(openapi::router())
         .fallback(unknown)
         .method_not_allowed_fallback(not_allowed)
         .layer(from_fn_with_state(app.clone(), idempotency::once))
-        .layer(from_fn_with_state(door, middleware::admit))
+        .layer(from_fn_with_state(checks, middleware::admit))
         .with_state(app)
 }
 

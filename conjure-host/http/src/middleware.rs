@@ -40,7 +40,7 @@ pub(super) struct Middleware {
 
 /// Lets a request in, and counts how it was answered.
 pub(super) async fn admit(
-    State(door): State<Arc<Middleware>>,
+    State(checks): State<Arc<Middleware>>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -58,7 +58,7 @@ pub(super) async fn admit(
         | Method::OPTIONS => request.method().to_string(),
         _ => "other".to_owned(),
     };
-    let mut response = door.answer(request, next).await;
+    let mut response = checks.answer(request, next).await;
     let headers = response.headers_mut();
     headers
         .entry(header::CACHE_CONTROL)
@@ -77,7 +77,8 @@ pub(super) async fn admit(
         status = asked.status,
         "answered"
     );
-    door.app
+    checks
+        .app
         .metrics
         .answered(&asked, begun.elapsed().as_secs_f64());
     response

@@ -232,13 +232,13 @@ async fn list(
 async fn say(
     State(app): State<App>,
     Named(Ref(id)): Named<Ref>,
-    once: Option<Extension<Idempotency>>,
+    idempotency: Option<Extension<Idempotency>>,
     Sent(body): Sent<NewTurn>,
 ) -> Result<Response, Problem> {
     let turn_id = match body.turn_id {
         Some(id) => Some(line("turn_id", &id, LONGEST)?.to_owned()),
         // The same request after a crash of the host is the same turn.
-        None => once.map(|Extension(once)| once.id()),
+        None => idempotency.map(|Extension(idempotency)| idempotency.id()),
     };
     let terms = TurnTerms {
         policy: body.policy.read()?,

@@ -19,9 +19,9 @@ use super::handler::Handler;
 use super::owners::Owners;
 use super::whole::whole_messages;
 use super::{McpServer, ServeError};
-pub use conjure_http_server::HttpAccess;
 use conjure_http_server::connections::{self, Bounds};
 use conjure_http_server::{AllowedHosts, Tokens, Visitor};
+pub use conjure_http_server::{HttpAccess, UserTokenError, user_token, user_token_file};
 
 /// The path of the endpoint.
 pub const ENDPOINT: &str = "/mcp";

@@ -2,7 +2,8 @@
 //!
 //! Both eras are served, over stdio and HTTP: the one with a handshake (up to 2025-11-25) and the
 //! one without (2026-07-28). What a plugin asks (elicitation, sampling, roots) goes to the client
-//! that can answer it. Knows nothing about models and holds no conversation.
+//! that can answer it. Knows nothing about models and holds no conversation. A face: uses what the
+//! runtime has in public, and nothing below knows it. Begin at `handler.rs`.
 
 mod answers;
 mod asking;
@@ -39,7 +40,7 @@ use tokio_util::task::TaskTracker;
 use conjure_config::{SessionSpec, SpecError};
 use conjure_runtime::Host;
 
-pub use http::{ENDPOINT, HttpAccess, HttpServer};
+pub use http::{ENDPOINT, HttpAccess, HttpServer, UserTokenError, user_token, user_token_file};
 pub use options::{McpOptions, MetaTools};
 
 /// The most bytes of texts of one result, where the session says nothing else.
@@ -59,7 +60,7 @@ pub enum ServeError {
     /// Nothing would keep anybody out.
     #[error(
         "a server needs a token, also on 127.0.0.1, where other users of this machine are: give it \
-         one, such as that of `conjure_http_server::user_token`"
+         one, such as that of `conjure_mcp::user_token`"
     )]
     NeedsToken,
     /// The address is not to be had.

@@ -3,7 +3,9 @@
 //! [`PluginFile`] judges a file before any of its code runs, [`Loader`] opens it, [`LoadedPlugin`]
 //! makes instances, [`Instance`] takes requests, [`Registry`] holds all plugins of a host and
 //! [`Watcher`] keeps it up to date with the plugin directories. What a request means is not known
-//! here: bytes of the protocol go in and come out.
+//! here: bytes of the protocol go in and come out. Touches files, watches directories, loads libraries and
+//! runs their code on threads of its own; the one crate of the host with unsafe code for that. Begin
+//! at `load.rs` for loading, at `instance.rs` for calls.
 
 mod call;
 mod clock;

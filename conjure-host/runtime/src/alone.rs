@@ -27,7 +27,7 @@ const CLOSING: Duration = Duration::from_secs(15);
 
 /// A backend that is open on its own.
 pub struct Alone {
-    place: SessionDirs,
+    dirs: SessionDirs,
     instance: Arc<Instance>,
 }
 
@@ -72,8 +72,8 @@ impl Host {
             working_dir,
             ..SessionSpec::default()
         };
-        let mut place = SessionDirs::make(shared, &spec, &ThreadId::fresh(), None, None)?;
-        place.answered_by(asker);
+        let mut dirs = SessionDirs::make(shared, &spec, &ThreadId::fresh(), None, None)?;
+        dirs.answered_by(asker);
         let config = backend.config.clone().unwrap_or(Value::Null);
         let instance = shared
             .instances
@@ -83,9 +83,9 @@ impl Host {
             options: backend.config.clone().unwrap_or_else(|| json!({})),
             ..Open::default()
         };
-        let opened = ask(&instance, &place.request_context, op::BACKEND_OPEN, open).await;
+        let opened = ask(&instance, &dirs.request_context, op::BACKEND_OPEN, open).await;
         let _: Empty = opened.map_err(|error| not_ready(error.to_string()))?;
-        Ok(Alone { place, instance })
+        Ok(Alone { dirs, instance })
     }
 }
 
@@ -98,7 +98,7 @@ impl Alone {
         let request = CatalogRequest::default();
         ask(
             &self.instance,
-            &self.place.request_context,
+            &self.dirs.request_context,
             op::BACKEND_CATALOG,
             request,
         )
@@ -113,7 +113,7 @@ impl Alone {
     pub async fn call(&self, call: BackendCall) -> Result<ToolResult, CallFailure> {
         ask(
             &self.instance,
-            &self.place.request_context,
+            &self.dirs.request_context,
             op::BACKEND_CALL,
             call,
         )
@@ -124,7 +124,7 @@ impl Alone {
     pub async fn close(self) {
         let closing = ask(
             &self.instance,
-            &self.place.request_context,
+            &self.dirs.request_context,
             op::BACKEND_CLOSE,
             Empty {},
         );

@@ -26,22 +26,22 @@ impl Store {
 /// A backup before the schema changes from `migration` on.
 pub(crate) async fn before(
     db: &Database,
-    place: &Location,
+    location: &Location,
     backups: Option<&Path>,
     migration: &str,
 ) -> Result<(), StoreError> {
-    if matches!(place, Location::Memory) {
+    if matches!(location, Location::Memory) {
         return Ok(());
     }
-    let (dir, prefix) = home(place, backups)?;
+    let (dir, prefix) = home(location, backups)?;
     files::create_private_dir(&dir)?;
     let now = jiff::Timestamp::now().as_millisecond();
     copy(db, &dir.join(format!("{prefix}{now}-{migration}.backup"))).await
 }
 
 /// The newest backup from before a change of the schema.
-pub(crate) fn newest(place: &Location, backups: Option<&Path>) -> Result<PathBuf, StoreError> {
-    let (dir, prefix) = home(place, backups)?;
+pub(crate) fn newest(location: &Location, backups: Option<&Path>) -> Result<PathBuf, StoreError> {
+    let (dir, prefix) = home(location, backups)?;
     let none = || StoreError::NotFound {
         kind: "backup in",
         id: dir.display().to_string(),
@@ -65,8 +65,8 @@ pub(crate) fn newest(place: &Location, backups: Option<&Path>) -> Result<PathBuf
 }
 
 /// Where backups of a database are, and how their names begin.
-fn home(place: &Location, backups: Option<&Path>) -> Result<(PathBuf, String), StoreError> {
-    let (beside, name) = match place {
+fn home(location: &Location, backups: Option<&Path>) -> Result<(PathBuf, String), StoreError> {
+    let (beside, name) = match location {
         Location::File(path) => {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let dir = path.parent().unwrap_or(Path::new("."));
@@ -81,8 +81,8 @@ fn home(place: &Location, backups: Option<&Path>) -> Result<(PathBuf, String), S
         }
     };
     let dir = backups.map(Path::to_owned).or(beside);
-    let dir = dir.ok_or_else(|| StoreError::BadPlace {
-        place: place.to_string(),
+    let dir = dir.ok_or_else(|| StoreError::BadLocation {
+        location: location.to_string(),
         reason: "its schema must change, and there is no directory for the backup before that"
             .to_owned(),
     })?;

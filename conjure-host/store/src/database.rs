@@ -66,9 +66,9 @@ struct Writing {
 }
 
 impl Database {
-    pub(crate) async fn connect(place: &Location) -> Result<Self, StoreError> {
+    pub(crate) async fn connect(location: &Location) -> Result<Self, StoreError> {
         let mut server = None;
-        let (backend, read, write) = match place {
+        let (backend, read, write) = match location {
             Location::File(path) => {
                 prepare(path)?;
                 let readers = whole(SqlitePoolOptions::new())
@@ -93,8 +93,8 @@ impl Database {
             }
             Location::Postgres(url) => {
                 let options = PgConnectOptions::from_str(url.expose_secret())
-                    .map_err(|error| StoreError::BadPlace {
-                        place: place.to_string(),
+                    .map_err(|error| StoreError::BadLocation {
+                        location: location.to_string(),
                         reason: error.to_string(),
                     })?
                     .application_name("conjure")
@@ -113,7 +113,7 @@ impl Database {
                 (DbBackend::Postgres, read.into(), write.into())
             }
         };
-        let file = match place {
+        let file = match location {
             Location::File(path) => Some(path.clone()),
             Location::Memory | Location::Postgres(_) => None,
         };
@@ -316,8 +316,8 @@ impl Database {
         path: &Path,
         what: &'static str,
     ) -> Result<(), StoreError> {
-        let name = path.to_str().ok_or_else(|| StoreError::BadPlace {
-            place: path.display().to_string(),
+        let name = path.to_str().ok_or_else(|| StoreError::BadLocation {
+            location: path.display().to_string(),
             reason: "its name is not UTF-8".to_owned(),
         })?;
         let query = self.statement("VACUUM INTO $1", [name.into()]);

@@ -249,10 +249,10 @@ pub enum StoreError {
         migration: String,
     },
     /// A place that cannot be a database.
-    #[error("`{place}` is no place for a database: {reason}")]
-    BadPlace {
+    #[error("`{location}` is no place for a database: {reason}")]
+    BadLocation {
         /// What was given, without its secrets.
-        place: String,
+        location: String,
         /// Why.
         reason: String,
     },

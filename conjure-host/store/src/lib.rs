@@ -60,7 +60,7 @@ pub use signals::{Signal, Signals};
 pub use store::{Options, Store};
 pub use threads::{Cursor, Thread, Totals};
 pub use transfer::{Imported, json_lines};
-pub use usual::{open, options, place};
+pub use usual::{location, open, options};
 
 #[cfg(test)]
 mod tests;

@@ -23,10 +23,10 @@ impl Location {
     /// file.
     ///
     /// # Errors
-    /// [`StoreError::BadPlace`]: it is empty, or the URL of another kind of database.
+    /// [`StoreError::BadLocation`]: it is empty, or the URL of another kind of database.
     pub fn parse(text: &str) -> Result<Self, StoreError> {
-        let bad = |reason: &str| StoreError::BadPlace {
-            place: without_password(text),
+        let bad = |reason: &str| StoreError::BadLocation {
+            location: without_password(text),
             reason: reason.to_owned(),
         };
         if text.is_empty() {

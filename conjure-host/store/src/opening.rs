@@ -13,9 +13,9 @@ impl Store {
     /// # Errors
     /// [`StoreError::Newer`] when a newer Conjure made the database, and what the database or the
     /// file system says.
-    pub async fn open(place: &Location, options: &Options) -> Result<Self, StoreError> {
-        let db = Arc::new(Database::connect(place).await?);
-        migrations::migrate::<Migrator>(&db, place, options.backups.as_deref()).await?;
+    pub async fn open(location: &Location, options: &Options) -> Result<Self, StoreError> {
+        let db = Arc::new(Database::connect(location).await?);
+        migrations::migrate::<Migrator>(&db, location, options.backups.as_deref()).await?;
         Self::over(db, options.quotas)
     }
 }

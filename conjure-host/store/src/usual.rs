@@ -11,18 +11,18 @@ use crate::{Location, Options, Store, StoreError};
 /// [`DATABASE`](env::DATABASE) says, else in that directory.
 ///
 /// # Errors
-/// [`StoreError::BadPlace`] when the environment names no place.
-pub fn place(data_dir: &Path) -> Result<Location, StoreError> {
+/// [`StoreError::BadLocation`] when the environment names no place.
+pub fn location(data_dir: &Path) -> Result<Location, StoreError> {
     match env::var(env::DATABASE) {
-        Some(place) => Location::parse(&place),
+        Some(location) => Location::parse(&location),
         None => Ok(Location::File(data_dir.join("conjure.db"))),
     }
 }
 
 /// How the database of a host with this directory of data is opened: a server's backups are in
 /// `backups` there, a file's beside it.
-pub fn options(place: &Location, data_dir: &Path) -> Options {
-    let is_served = matches!(place, Location::Postgres(_));
+pub fn options(location: &Location, data_dir: &Path) -> Options {
+    let is_served = matches!(location, Location::Postgres(_));
     Options {
         backups: is_served.then(|| data_dir.join("backups")),
         ..Options::default()
@@ -35,8 +35,8 @@ pub fn options(place: &Location, data_dir: &Path) -> Options {
 /// # Errors
 /// [`StoreError`] when it cannot be opened, or a file of an earlier version cannot be read whole.
 pub async fn open(data_dir: &Path) -> Result<Store, StoreError> {
-    let place = place(data_dir)?;
-    let store = Store::open(&place, &options(&place, data_dir)).await?;
+    let location = location(data_dir)?;
+    let store = Store::open(&location, &options(&location, data_dir)).await?;
     take_over(&store, &data_dir.join("threads")).await?;
     Ok(store)
 }

@@ -20,7 +20,7 @@ use conjure_plugins::{CallFailure, CallOptions, HostServices, Instance, LoadedPl
 /// Asks an instance for an operation outside any tool call.
 pub(crate) async fn ask<B: Serialize, R: DeserializeOwned>(
     instance: &Instance,
-    surroundings: &RequestContext,
+    request_context: &RequestContext,
     op: &str,
     body: B,
 ) -> Result<R, CallFailure> {
@@ -28,11 +28,11 @@ pub(crate) async fn ask<B: Serialize, R: DeserializeOwned>(
         plugin: op.to_owned(),
         reason,
     };
-    let json = surroundings
+    let json = request_context
         .request(About::default(), &body)
         .map_err(|e| bad(e.to_string()))?;
     let options = CallOptions {
-        meta: surroundings.meta(),
+        meta: request_context.meta(),
         ..CallOptions::default()
     };
     let reply = instance.request(op, json, options).await?;

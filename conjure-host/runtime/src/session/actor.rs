@@ -118,7 +118,7 @@ pub(super) struct Actor {
 pub(super) struct Start {
     pub(super) shared: Arc<HostState>,
     pub(super) spec: SessionSpec,
-    pub(super) place: SessionDirs,
+    pub(super) dirs: SessionDirs,
     pub(super) provider: Arc<dyn Provider>,
     pub(super) recorder: Recorder,
     pub(super) toolbox: Toolbox,
@@ -143,7 +143,7 @@ impl Actor {
         let Start {
             shared,
             spec,
-            place,
+            dirs,
             provider,
             recorder,
             toolbox,
@@ -163,7 +163,7 @@ impl Actor {
             model: spec.model.clone().unwrap_or_default(),
             session: Some(internal.clone()),
         };
-        place.asked.store(Some(Arc::new(asked)));
+        dirs.asked.store(Some(Arc::new(asked)));
         let version = snapshot.table().version();
         let removed = log::removed_tools(recorder.entries());
         let actor = Box::new(Self {
@@ -183,10 +183,10 @@ impl Actor {
             toolbox,
             newest: snapshot,
             current,
-            artifacts: place.services.artifacts,
-            request_context: place.request_context,
-            asked_by_plugins: place.asked,
-            _exchange: place.exchange,
+            artifacts: dirs.services.artifacts,
+            request_context: dirs.request_context,
+            asked_by_plugins: dirs.asked,
+            _exchange: dirs.exchange,
             internal,
             reports,
             commands,

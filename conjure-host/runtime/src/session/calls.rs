@@ -45,7 +45,7 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// the next call. A call that runs keeps the table that it began with.
 pub struct Calls {
     known: Arc<Known>,
-    place: Arc<SessionDirs>,
+    dirs: Arc<SessionDirs>,
     spec: SessionSpec,
     policy: Policy,
     live: LiveOutput,
@@ -86,14 +86,14 @@ impl Calls {
     ) -> Result<Self, SessionError> {
         let thread = ThreadId::fresh();
         let provider = model_for_plugins(&shared, &spec, client.is_some())?;
-        let place = SessionDirs::make(&shared, &spec, &thread, provider.as_ref(), client)?;
+        let dirs = SessionDirs::make(&shared, &spec, &thread, provider.as_ref(), client)?;
         // Before the first look at the plugins, so that no change is lost.
         let registry = shared.instances.registry.subscribe();
         let mut toolbox = Toolbox::attach(
             Arc::clone(&shared.instances),
-            place.request_context.clone(),
+            dirs.request_context.clone(),
             whom(&spec),
-            place.services.clone(),
+            dirs.services.clone(),
             spec.routing.clone(),
             BTreeMap::new(),
             &spec.backends,
@@ -114,17 +114,17 @@ impl Calls {
             skills: Mutex::default(),
             skills_changed: tokio::sync::Notify::new(),
         });
-        let (place, end) = (Arc::new(place), CancellationToken::new());
+        let (dirs, end) = (Arc::new(dirs), CancellationToken::new());
         let follower = Follower {
             known: Arc::clone(&known),
-            place: Arc::clone(&place),
+            dirs: Arc::clone(&dirs),
             toolbox,
             registry,
         };
         let follower = tokio::spawn(follower.run(end.clone()));
         Ok(Self {
             known,
-            place,
+            dirs,
             policy: spec.call_policy(),
             spec,
             live: Arc::new(|_, _| {}),
@@ -168,13 +168,13 @@ impl Calls {
 
     /// The files of the calls.
     pub fn artifacts(&self) -> &Arc<Artifacts> {
-        &self.place.services.artifacts
+        &self.dirs.services.artifacts
     }
 
     /// What the requests of a call say whose client declares something else than the session's
     /// did; nothing where it is the same.
     pub fn around_for(&self, client: ServedClient) -> Option<RequestContext> {
-        let request_context = &self.place.request_context;
+        let request_context = &self.dirs.request_context;
         let is_another = request_context.client() != Some(client);
         is_another.then(|| request_context.clone().with_client(Some(client)))
     }
@@ -230,7 +230,7 @@ impl Calls {
             let request = whom(&self.spec);
             let asked = ask(
                 &lease.instance,
-                &self.place.request_context,
+                &self.dirs.request_context,
                 op::BACKEND_CATALOG,
                 request,
             );
@@ -287,8 +287,8 @@ impl Calls {
         let runner = Runner {
             traceparent: None,
             snapshot: with.snapshot,
-            request_context: with.request_context.unwrap_or(&self.place.request_context),
-            artifacts: &self.place.services.artifacts,
+            request_context: with.request_context.unwrap_or(&self.dirs.request_context),
+            artifacts: &self.dirs.services.artifacts,
             turn_id: None,
             timeout: call_timeout(&self.spec),
             timeouts: &self.spec.timeouts,
@@ -310,7 +310,7 @@ impl Calls {
     pub fn reader<'a>(&'a self, call_id: Option<&'a Arc<str>>, with: &CallWith<'a>) -> Reader<'a> {
         Reader {
             snapshot: with.snapshot,
-            request_context: with.request_context.unwrap_or(&self.place.request_context),
+            request_context: with.request_context.unwrap_or(&self.dirs.request_context),
             call_id,
             timeout: call_timeout(&self.spec),
             cancel: with.cancel,
@@ -322,7 +322,7 @@ impl Calls {
     /// else now, or that a resource changed.
     pub fn heard(&self, kind: EmitKind, bytes: &[u8]) {
         if kind == EmitKind::Event {
-            self.known.heard(bytes, &self.place.request_context.session);
+            self.known.heard(bytes, &self.dirs.request_context.session);
         }
     }
 
@@ -393,7 +393,7 @@ fn model_for_plugins(
 impl fmt::Debug for Calls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Calls")
-            .field("session", &self.place.request_context.session)
+            .field("session", &self.dirs.request_context.session)
             .finish_non_exhaustive()
     }
 }

@@ -110,7 +110,7 @@ type Listed = Result<Result<CatalogReply, CallFailure>, Elapsed>;
 /// Follows until it is told to end, and closes the backends then.
 pub(super) struct Follower {
     pub(super) known: Arc<Known>,
-    pub(super) place: Arc<SessionDirs>,
+    pub(super) dirs: Arc<SessionDirs>,
     pub(super) toolbox: Toolbox,
     pub(super) registry: watch::Receiver<u64>,
 }
@@ -152,7 +152,7 @@ impl Follower {
         }
         drop(asked);
         self.toolbox.close().await;
-        self.place.exchange.end();
+        self.dirs.exchange.end();
     }
 
     fn listed(&mut self, backend: &str, answer: Listed) {
@@ -197,8 +197,7 @@ impl Follower {
         };
         if kinds.contains(&Kind::Tools) {
             let snapshot = self.known.snapshot.load_full();
-            for (skill, tools) in run_time_tools(&snapshot, &self.place.request_context, end).await
-            {
+            for (skill, tools) in run_time_tools(&snapshot, &self.dirs.request_context, end).await {
                 self.toolbox.set_skill_tools(&skill, tools);
             }
         }

@@ -82,13 +82,13 @@ impl Session {
         provider: Arc<dyn Provider>,
     ) -> Result<Self, SessionError> {
         let thread = recorder.thread().clone();
-        let mut place = SessionDirs::make(&shared, &spec, &thread, Some(&provider), None)?;
+        let mut dirs = SessionDirs::make(&shared, &spec, &thread, Some(&provider), None)?;
         // Who sits at this program answers there.
         let questions = saved
             .filter(|_| !shared.asker.is_there())
             .and_then(Saved::questions);
         if let Some(questions) = &questions {
-            place.answered_by(questions.asker());
+            dirs.answered_by(questions.asker());
         }
         let states = log::last_backend_states(recorder.entries())
             .into_iter()
@@ -96,9 +96,9 @@ impl Session {
             .collect();
         let mut toolbox = Toolbox::attach(
             Arc::clone(&shared.instances),
-            place.request_context.clone(),
+            dirs.request_context.clone(),
             whom(&spec),
-            place.services.clone(),
+            dirs.services.clone(),
             spec.routing.clone(),
             states,
             &spec.backends,
@@ -113,18 +113,18 @@ impl Session {
         };
         let files = known_files(recorder.entries());
         let fetch = |backend: &str| toolbox.fetch(backend);
-        place.services.artifacts.restore(&files, fetch);
+        dirs.services.artifacts.restore(&files, fetch);
         let hub = Arc::clone(recorder.hub());
         let log = Arc::clone(&shared.log);
         let epoch = recorder.epoch();
-        let artifacts = Arc::clone(&place.services.artifacts);
+        let artifacts = Arc::clone(&dirs.services.artifacts);
         let current = Arc::new(ArcSwap::from(Arc::clone(&snapshot)));
         let (mailbox, commands) = mpsc::channel(MAILBOX);
         let ended = CancellationToken::new();
         let start = Start {
             shared,
             spec,
-            place,
+            dirs,
             provider,
             recorder,
             toolbox,

@@ -66,12 +66,12 @@ impl Preview {
     ) -> Result<Self, SessionError> {
         spec.check()?;
         let spec = spec.with_base_url_at_its_provider();
-        let place = SessionDirs::make(shared, &spec, &ThreadId::fresh(), None, None)?;
+        let dirs = SessionDirs::make(shared, &spec, &ThreadId::fresh(), None, None)?;
         let toolbox = Toolbox::attach(
             Arc::clone(&shared.instances),
-            place.request_context.clone(),
+            dirs.request_context.clone(),
             whom(&spec),
-            place.services.clone(),
+            dirs.services.clone(),
             spec.routing.clone(),
             BTreeMap::new(),
             &spec.backends,
@@ -85,7 +85,7 @@ impl Preview {
                     shared,
                     &spec,
                     &policy,
-                    &place.request_context,
+                    &dirs.request_context,
                     &contributors,
                     &snapshot,
                 );
@@ -94,7 +94,7 @@ impl Preview {
             Err(error) => Err(error.into()),
         };
         toolbox.close().await;
-        place.exchange.end();
+        dirs.exchange.end();
         looked
     }
 

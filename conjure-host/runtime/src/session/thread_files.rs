@@ -71,22 +71,22 @@ pub(crate) async fn fetch(
     entries: &[Entry],
     handles: &[String],
 ) -> Result<BTreeMap<String, Result<PathBuf, FileError>>, SessionError> {
-    let place = SessionDirs::make(&shared, &spec, thread, None, None)?;
+    let dirs = SessionDirs::make(&shared, &spec, thread, None, None)?;
     let states = last_backend_states(entries)
         .into_iter()
         .map(|(backend, state)| (backend.to_owned(), state.clone()))
         .collect();
     let mut toolbox = Toolbox::attach(
         Arc::clone(&shared.instances),
-        place.request_context.clone(),
+        dirs.request_context.clone(),
         whom(&spec),
-        place.services.clone(),
+        dirs.services.clone(),
         spec.routing.clone(),
         states,
         &spec.backends,
     )
     .await?;
-    let artifacts = &place.services.artifacts;
+    let artifacts = &dirs.services.artifacts;
     artifacts.restore(&known_files(entries), |backend| toolbox.fetch(backend));
     let mut found = BTreeMap::new();
     for handle in handles {

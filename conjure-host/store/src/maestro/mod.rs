@@ -77,7 +77,7 @@ impl Maestro {
     /// Reads all of it in one transaction that may not write.
     ///
     /// # Errors
-    /// [`StoreError::BadPlace`] when the URL is none of PostgreSQL, or what is there is not the
+    /// [`StoreError::BadLocation`] when the URL is none of PostgreSQL, or what is there is not the
     /// database of that application; what the database says.
     pub async fn read(url: &SecretString) -> Result<Self, StoreError> {
         let source = Source::open(url).await?;

@@ -70,12 +70,12 @@ pub(super) struct Source {
 
 impl Source {
     pub(super) async fn open(url: &SecretString) -> Result<Self, StoreError> {
-        let place = Location::parse(url.expose_secret())?;
-        let bad = |reason: &str| StoreError::BadPlace {
-            place: place.to_string(),
+        let location = Location::parse(url.expose_secret())?;
+        let bad = |reason: &str| StoreError::BadLocation {
+            location: location.to_string(),
             reason: reason.to_owned(),
         };
-        if !matches!(place, Location::Postgres(_)) {
+        if !matches!(location, Location::Postgres(_)) {
             return Err(bad(
                 "the-maestro keeps its data in PostgreSQL: give its URL",
             ));

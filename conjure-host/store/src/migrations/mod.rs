@@ -38,7 +38,7 @@ impl MigratorTrait for Migrator {
 /// the database.
 pub(crate) async fn migrate<M: MigratorTrait>(
     db: &Database,
-    place: &Location,
+    location: &Location,
     backups: Option<&Path>,
 ) -> Result<(), StoreError> {
     let known = M::migrations();
@@ -53,7 +53,7 @@ pub(crate) async fn migrate<M: MigratorTrait>(
         return Ok(());
     }
     if let Some(newest) = applied.last() {
-        backup::before(db, place, backups, newest).await?;
+        backup::before(db, location, backups, newest).await?;
     }
     let tx = db.begin(true, MIGRATING).await?;
     if tx.backend() == DbBackend::Postgres {

@@ -22,28 +22,28 @@ impl Store {
     /// [`StoreError::NotFound`] when there is no backup, [`StoreError::Locked`] when some program
     /// has the database open, [`StoreError::Io`], and what the database says. The database is as
     /// it was then.
-    pub async fn roll_back(place: &Location, options: &Options) -> Result<PathBuf, StoreError> {
-        restore_newest::<Migrator>(place, options.backups.as_deref()).await
+    pub async fn roll_back(location: &Location, options: &Options) -> Result<PathBuf, StoreError> {
+        restore_newest::<Migrator>(location, options.backups.as_deref()).await
     }
 }
 
 /// Restores the newest backup. Which file it was.
 pub(crate) async fn restore_newest<M: MigratorTrait>(
-    place: &Location,
+    location: &Location,
     backups: Option<&Path>,
 ) -> Result<PathBuf, StoreError> {
-    let from = backup::newest(place, backups)?;
-    match place {
-        Location::File(path) => restore_file(place, path, &from).await?,
+    let from = backup::newest(location, backups)?;
+    match location {
+        Location::File(path) => restore_file(location, path, &from).await?,
         Location::Memory => {}
-        Location::Postgres(_) => restore_rows::<M>(place, &from).await?,
+        Location::Postgres(_) => restore_rows::<M>(location, &from).await?,
     }
     Ok(from)
 }
 
-async fn restore_file(place: &Location, path: &Path, from: &Path) -> Result<(), StoreError> {
+async fn restore_file(location: &Location, path: &Path, from: &Path) -> Result<(), StoreError> {
     // The write-ahead log ends only where nobody else has the file open.
-    let db = Database::connect(place).await?;
+    let db = Database::connect(location).await?;
     let mode = db
         .alone()
         .await
@@ -70,14 +70,17 @@ async fn restore_file(place: &Location, path: &Path, from: &Path) -> Result<(), 
 }
 
 /// Drops all tables, makes those of the backup's schema, and fills them, in one transaction.
-async fn restore_rows<M: MigratorTrait>(place: &Location, from: &Path) -> Result<(), StoreError> {
+async fn restore_rows<M: MigratorTrait>(
+    location: &Location,
+    from: &Path,
+) -> Result<(), StoreError> {
     let migration = transfer::migration_of(from).await?;
     let steps = M::migrations()
         .iter()
         .position(|known| known.name() == migration)
         .and_then(|at| u32::try_from(at + 1).ok())
         .ok_or(StoreError::Newer { migration })?;
-    let db = Database::connect(place).await?;
+    let db = Database::connect(location).await?;
     let tx = db.begin(true, RESTORING).await?;
     if tx.backend() == DbBackend::Postgres {
         let sql = "SELECT CAST(table_name AS TEXT) AS t FROM information_schema.tables \

@@ -259,7 +259,7 @@ fn a_database_of_another_application_is_refused() {
         };
         for url in ["/a/file.db", "memory", "mysql://me:hidden@h/db"] {
             let error = read(url).await;
-            assert!(matches!(error, StoreError::BadPlace { .. }), "{error}");
+            assert!(matches!(error, StoreError::BadLocation { .. }), "{error}");
         }
         // Conjure's own has sessions and saved authentications, too.
         let bed = server.bed().await;
