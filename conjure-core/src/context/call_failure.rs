@@ -5,6 +5,10 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
+use crate::log::{NotRun, limit_words};
+
 /// The most characters of a tool's name that are repeated: a model may write any.
 const NAME_CHARS: usize = 80;
 
@@ -59,10 +63,12 @@ pub enum CallFailureKind<'a> {
     ReplyCutShort,
     /// Not run: the reply that asked for it broke off.
     ReplyBrokeOff,
-    /// Not run: a limit of the session is reached, such as `the limit calls = 5 is reached`.
+    /// Not run: a limit of the session is reached.
     OverLimit {
-        /// Which, and what it is.
+        /// Which, such as `max_iterations`.
         limit: &'a str,
+        /// Its value.
+        value: u64,
     },
     /// Not run: what it needs is not there, such as the plugin or a file that it names.
     NotReady {
@@ -116,6 +122,53 @@ pub enum CallFailureKind<'a> {
     CommandFailed,
 }
 
+impl CallFailureKind<'_> {
+    /// The same as data, for a call that was not run because the session would not or could not.
+    #[must_use]
+    pub fn not_run(&self) -> Option<NotRun> {
+        Some(match *self {
+            Self::NoSuchTool { .. } => NotRun::NoSuchTool,
+            Self::BadArguments { .. } => NotRun::BadArguments,
+            Self::Denied { .. } => NotRun::Denied,
+            Self::NobodyToAsk { .. } => NotRun::NobodyToAsk,
+            Self::PersonRefused { reason } => NotRun::PersonRefused {
+                said: reason.to_owned(),
+            },
+            Self::TurnEnded => NotRun::TurnEnded,
+            Self::SettingsChanged => NotRun::SettingsChanged,
+            Self::ReplyCutShort => NotRun::ReplyCutShort,
+            Self::ReplyBrokeOff => NotRun::ReplyBrokeOff,
+            Self::OverLimit { limit, value } => NotRun::OverLimit {
+                limit: limit.to_owned(),
+                value,
+            },
+            Self::NotReady { .. } => NotRun::NotReady,
+            Self::Busy { .. } => NotRun::Busy,
+            Self::HostEndedBefore => NotRun::HostEnded,
+            _ => return None,
+        })
+    }
+}
+
+/// What the model is told of a call that is not run, and why it is not.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Refusal {
+    /// What the model is told, so that it can go on.
+    pub text: String,
+    /// The same as data; absent in older recordings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<NotRun>,
+}
+
+impl From<CallFailure<'_>> for Refusal {
+    fn from(failure: CallFailure<'_>) -> Self {
+        Self {
+            text: failure.to_string(),
+            reason: failure.kind.not_run(),
+        }
+    }
+}
+
 impl fmt::Display for CallFailure<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         use CallFailureKind as Kind;
@@ -159,7 +212,11 @@ impl fmt::Display for CallFailure<'_> {
             Kind::SettingsChanged => not_run(out, "the settings changed before it was begun"),
             Kind::ReplyCutShort => not_run(out, "the reply was cut short"),
             Kind::ReplyBrokeOff => not_run(out, "the reply broke off"),
-            Kind::OverLimit { limit } => not_run(out, limit),
+            Kind::OverLimit { limit, value } => write!(
+                out,
+                "was not run: the limit {} is reached.",
+                limit_words(limit, value)
+            ),
             Kind::NotReady { reason } | Kind::Busy { reason } => not_run(out, reason),
             Kind::HostEndedBefore => out.write_str(
                 "has no result. The host ended before this call was begun, as far as its log tells.",
@@ -340,7 +397,8 @@ mod tests {
         CallFailureKind::ReplyCutShort,
         CallFailureKind::ReplyBrokeOff,
         CallFailureKind::OverLimit {
-            limit: "the limit calls = 5 is reached",
+            limit: "calls",
+            value: 5,
         },
         CallFailureKind::NotReady {
             reason: "there is no file file-9",

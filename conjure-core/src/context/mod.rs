@@ -9,18 +9,20 @@ mod command_words;
 mod file_handles;
 mod instructions;
 mod memory;
+mod missing_tool;
 pub mod notes;
 mod results;
 mod skill_paths;
 pub mod skills_prompt;
 mod summary;
 
-pub use call_failure::{CallFailure, CallFailureKind};
+pub use call_failure::{CallFailure, CallFailureKind, Refusal};
 pub use file_handles::{
     FilePaths, handles_of_arguments, handles_of_command, with_argument_paths, with_command_paths,
 };
 pub use instructions::{BackendInstructions, instructions};
 pub use memory::memory;
+pub use missing_tool::no_such_tool;
 pub use results::{CommandEnd, cut, file_line};
 pub use skill_paths::{absolute_skill_path, absolute_skill_paths};
 pub use skills_prompt::{SkillEntry, skills_prompt};

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::plugin_change::PluginChange;
+use super::reason::{NotRun, NoticeReason};
 use crate::chat::{ArtifactRef, FunctionCallOutput, Message, Meta, Usage};
 
 /// One entry.
@@ -51,6 +52,9 @@ pub enum EntryBody {
         output: FunctionCallOutput,
         /// How it ended.
         end: CallEnd,
+        /// Why it was not run; absent where it ran, and in older threads.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<NotRun>,
         /// From start to result, in milliseconds; 0 when it never ran.
         #[serde(default)]
         duration_ms: u64,
@@ -116,8 +120,11 @@ pub enum EntryBody {
     },
     /// Something that a person should know.
     Notice {
-        /// What.
+        /// What, in words.
         text: String,
+        /// What, as data, where the turn machine noticed it; absent in older threads.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<NoticeReason>,
     },
     /// A turn is over.
     TurnEnded {
@@ -154,6 +161,15 @@ pub enum Spending {
 }
 
 impl EntryBody {
+    /// A notice of the host's.
+    #[must_use]
+    pub fn notice(text: impl Into<String>) -> Self {
+        Self::Notice {
+            text: text.into(),
+            reason: None,
+        }
+    }
+
     /// How a reply of a model came about, also where no message shows it; nothing on other entries.
     #[must_use]
     pub fn meta(&self) -> Option<&Meta> {

@@ -7,6 +7,7 @@ mod entry;
 mod folds;
 mod limit;
 mod plugin_change;
+mod reason;
 mod used;
 mod view;
 
@@ -15,6 +16,7 @@ pub(crate) use folds::view_changed_at;
 pub use folds::{Fold, FoldState, Folded, fold, folds, is_unfolded};
 pub use limit::limit_words;
 pub use plugin_change::{PluginChange, StateHandover, VersionStep};
+pub use reason::{NotRun, NoticeReason};
 pub use used::Used;
 pub use view::{
     call_ids, files, last_backend_states, messages, plugin_versions, removed_tools, turn_usage,

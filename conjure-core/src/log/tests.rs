@@ -47,6 +47,7 @@ fn ended(id: &str) -> EntryBody {
     EntryBody::CallEnded {
         output: FunctionCallOutput::text(id, "ok", false),
         end: CallEnd::Done,
+        reason: None,
         duration_ms: 1,
         meta: None,
     }

@@ -9,6 +9,7 @@ use super::cassette::{Cassette, Exchange, Step};
 use super::diff::{Change, diff};
 use super::drive::{Fact, Stuck, drive};
 use super::exchange::{compiled, exchange, parsed};
+use super::old_sentences::with_reasons;
 use super::record::{call_of, judged};
 use super::rules;
 use super::setup::Recipient;
@@ -136,7 +137,7 @@ impl Report {
 /// to, and what is compared is what the turn machine does.
 #[must_use]
 pub fn replay(cassette: &Cassette, to: Option<&Recipient>) -> Report {
-    let script = cassette.entries();
+    let script = with_reasons(cassette.entries());
     let tables = cassette.setup.tables(&script);
     let mut report = Report {
         thread: cassette.thread.clone(),

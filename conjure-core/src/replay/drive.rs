@@ -1,7 +1,7 @@
 //! Drives the turn machine along a log: gives it what must have happened, and holds what it does
 //! against what was written.
 //!
-//! Here is what the machine does; what it is given, entry by entry, stands in `cues.rs`. Model
+//! Here is what the machine does; what it is given, entry by entry, stands in `machine_inputs.rs`. Model
 //! replies, results and decisions are the log's own: no tool runs and nothing is sent. What is
 //! found on the way is told as facts, in order, to whoever asked.
 
@@ -9,8 +9,9 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::lookahead::{closing, is_outside, may_be_outside, reply};
 use super::setup::{Frame, Setup};
-use crate::chat::{FunctionCall, OutputPart};
-use crate::log::{CallEnd, Entry, EntryBody};
+use crate::chat::FunctionCall;
+use crate::context::Refusal;
+use crate::log::{CallEnd, Entry, EntryBody, NotRun};
 use crate::routing::RoutingTable;
 use crate::turn::{Action, Input, Judge, Machine, TableJudge, Verdict};
 
@@ -159,16 +160,25 @@ pub(super) fn drive(
 /// Whether both are a result of the machine's own for one call that was not run. Its words are not
 /// compared: another version may have had others.
 fn is_same_refusal(logged: &EntryBody, made: &EntryBody) -> bool {
-    let refusal = |body: &EntryBody| match body {
+    let (Some(logged), Some(made)) = (refusal(logged), refusal(made)) else {
+        return false;
+    };
+    let same_reason = logged.2.is_none() || logged.2 == made.2;
+    (logged.0, logged.1) == (made.0, made.1) && same_reason
+}
+
+/// A result of a call that was not run: of which call, how it ended, and why.
+fn refusal(body: &EntryBody) -> Option<(&str, CallEnd, Option<&NotRun>)> {
+    match body {
         EntryBody::CallEnded {
             output,
             end: end @ (CallEnd::Refused | CallEnd::Cancelled),
+            reason,
             duration_ms: 0,
             meta: None,
-        } if output.is_error => Some((output.call_id.clone(), *end)),
+        } if output.is_error => Some((&output.call_id, *end, reason.as_ref())),
         _ => None,
-    };
-    refusal(logged).is_some_and(|logged| Some(logged) == refusal(made))
+    }
 }
 
 /// What was decided about calls, and who would have run them: as the log tells, else by the tools
@@ -176,32 +186,16 @@ fn is_same_refusal(logged: &EntryBody, made: &EntryBody) -> bool {
 struct LoggedJudge<'a> {
     verdicts: &'a HashMap<String, Verdict>,
     table: &'a RoutingTable,
-    rest: &'a [Entry],
 }
 
 impl Judge for LoggedJudge<'_> {
     fn judge(&self, call: &FunctionCall) -> Verdict {
-        let unknown = || Verdict::Refuse {
-            text: String::new(),
-        };
         let verdict = self.verdicts.get(&call.call_id).cloned();
-        verdict.unwrap_or_else(unknown)
+        verdict.unwrap_or_else(|| Verdict::Refuse(Refusal::default()))
     }
 
     fn backend(&self, tool: &str) -> Option<&str> {
-        let texts = self.rest.iter().filter_map(|entry| match &entry.body {
-            EntryBody::CallEnded { output, .. } => match output.output.first() {
-                Some(OutputPart::Text { text }) => Some(text.as_str()),
-                _ => None,
-            },
-            _ => None,
-        });
-        let begin = format!("The call of `{tool}`");
-        let mut told = texts.filter_map(|text| text.strip_prefix(&begin));
-        match told.next() {
-            Some(told) => told.strip_prefix(" on backend `")?.split('`').next(),
-            None => self.table.route(tool).map(|route| &*route.backend),
-        }
+        self.table.route(tool).map(|route| &*route.backend)
     }
 }
 
@@ -216,7 +210,6 @@ impl<'a> Drive<'a, '_> {
         let judge = LoggedJudge {
             verdicts: &self.verdicts,
             table: self.table(),
-            rest: self.rest(),
         };
         self.waiting.is_ending |= matches!(input, Input::Cancel { .. } | Input::Exhausted { .. });
         let actions = self.machine.handle(input, &judge);

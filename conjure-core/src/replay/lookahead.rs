@@ -6,10 +6,13 @@
 
 use std::collections::HashMap;
 
-use crate::chat::{FunctionCall, FunctionCallOutput, Message, Role, StopReason};
-use crate::log::{CallEnd, Entry, EntryBody, Outcome, Spending, TableChange, turn_usage};
+use crate::chat::{FunctionCall, Message, Role, StopReason};
+use crate::context::Refusal;
+use crate::log::{
+    CallEnd, Entry, EntryBody, NotRun, NoticeReason, Outcome, Spending, TableChange, turn_usage,
+};
 use crate::turn::recover;
-use crate::turn::{Compaction, Settings, Verdict, words};
+use crate::turn::{Compaction, Settings, Verdict};
 
 /// Whether the host writes such an entry, and not the turn machine.
 pub(super) fn is_outside(body: &EntryBody) -> bool {
@@ -79,8 +82,14 @@ fn is_summarised_next(rest: &[Entry]) -> bool {
                 on: Spending::Summary,
                 ..
             } => return true,
-            EntryBody::Notice { text } if text.starts_with(words::NOT_SUMMARISED) => return true,
-            EntryBody::Notice { text } if text.starts_with(words::TOO_LONG) => return false,
+            EntryBody::Notice {
+                reason: Some(NoticeReason::NotSummarised { .. }),
+                ..
+            } => return true,
+            EntryBody::Notice {
+                reason: Some(NoticeReason::TooLong { .. }),
+                ..
+            } => return false,
             EntryBody::TurnEnded { .. } => return false,
             // A request was made before it, which it began again.
             EntryBody::SettingsChanged { .. } if !std::mem::take(&mut settings) => return false,
@@ -122,10 +131,12 @@ pub(super) fn limits(rest: &[Entry], set: &Settings) -> Settings {
         _ => None,
     };
     let told = turn.iter().find_map(|entry| match &entry.body {
-        EntryBody::CallEnded { output, .. } => over_limit(output),
+        EntryBody::CallEnded {
+            reason: Some(NotRun::OverLimit { limit, value }),
+            ..
+        } => Some((limit.as_str(), *value)),
         _ => None,
     });
-    let told = told.as_ref().map(|(limit, value)| (limit.as_str(), *value));
     for (limit, value) in told.into_iter().chain(reached) {
         let small = u32::try_from(value).unwrap_or(u32::MAX);
         match limit {
@@ -137,15 +148,6 @@ pub(super) fn limits(rest: &[Entry], set: &Settings) -> Settings {
         }
     }
     limits
-}
-
-/// The limit that kept a call from running, as its result tells it.
-fn over_limit(output: &FunctionCallOutput) -> Option<(String, u64)> {
-    let text = output.joined_text();
-    let (_, limit) = text.split_once(words::OVER_LIMIT)?;
-    let (limit, rest) = limit.split_once(" = ")?;
-    let (value, _) = rest.split_once(' ')?;
-    Some((limit.to_owned(), value.parse().ok()?))
 }
 
 /// What follows a reply that stands first in these entries: the first entry that is neither the
@@ -171,15 +173,20 @@ pub(super) fn after_reply<'a>(rest: &'a [Entry], message: &Message) -> Option<&'
         })
 }
 
-/// Whether all calls of a reply were refused with these words.
-pub(super) fn all_refused_with(rest: &[Entry], message: &Message, words: &str) -> bool {
+/// Whether all calls of a reply were refused for such a reason.
+pub(super) fn all_refused(
+    rest: &[Entry],
+    message: &Message,
+    is_meant: impl Fn(&NotRun) -> bool,
+) -> bool {
     message.calls().all(|call| {
         rest.iter().any(|entry| match &entry.body {
-            EntryBody::CallEnded { output, end, .. } => {
-                output.call_id == call.call_id
-                    && *end == CallEnd::Refused
-                    && output.joined_text().contains(words)
-            }
+            EntryBody::CallEnded {
+                output,
+                end: CallEnd::Refused,
+                reason: Some(reason),
+                ..
+            } => output.call_id == call.call_id && is_meant(reason),
             _ => false,
         })
     })
@@ -207,9 +214,10 @@ pub(super) fn is_cut_here(rest: &[Entry]) -> bool {
             on: Spending::Summary,
             ..
         } => true,
-        EntryBody::Notice { text } => {
-            text.starts_with(words::TOO_LONG) || text.starts_with(words::NOT_SUMMARISED)
-        }
+        EntryBody::Notice { reason, .. } => matches!(
+            reason,
+            Some(NoticeReason::TooLong { .. } | NoticeReason::NotSummarised { .. })
+        ),
         body => reply(body).is_some(),
     })
 }
@@ -285,18 +293,19 @@ pub(super) fn verdicts(
                 }
             }
         } else if (is_started || !is_asked(at)) && refused.contains(&at) {
-            let text = rest.iter().find_map(|entry| match &entry.body {
-                EntryBody::CallEnded { output, .. } if output.call_id == call.call_id => {
-                    Some(output.joined_text())
+            let refusal = rest.iter().find_map(|entry| match &entry.body {
+                EntryBody::CallEnded { output, reason, .. } if output.call_id == call.call_id => {
+                    Some(Refusal {
+                        text: output.joined_text(),
+                        reason: reason.clone(),
+                    })
                 }
                 _ => None,
             });
-            Verdict::Refuse {
-                text: text.unwrap_or_default(),
-            }
+            Verdict::Refuse(refusal.unwrap_or_default())
         } else {
             match own {
-                Some(Verdict::Refuse { .. }) | None => Verdict::Ask {
+                Some(Verdict::Refuse(_)) | None => Verdict::Ask {
                     backend: String::new(),
                     plugin: None,
                     lane: None,
@@ -408,17 +417,11 @@ pub(super) fn is_limit(end: Option<&EntryBody>) -> bool {
 
 /// Whether a reply that nothing follows ended its turn itself: none of its calls came to be judged.
 pub(super) fn ends_the_turn(rest: &[Entry], message: &Message) -> bool {
-    let unjudged = [words::ENDED_BEFORE, words::CUT_SHORT, words::OVER_LIMIT];
-    let is_unjudged = |text: &str| unjudged.iter().any(|words| text.contains(words));
-    message.calls().all(|call| {
-        rest.iter().any(|entry| match &entry.body {
-            EntryBody::CallEnded { output, end, .. } => {
-                output.call_id == call.call_id
-                    && *end == CallEnd::Refused
-                    && is_unjudged(&output.joined_text())
-            }
-            _ => false,
-        })
+    all_refused(rest, message, |reason| {
+        matches!(
+            reason,
+            NotRun::TurnEnded | NotRun::ReplyCutShort | NotRun::OverLimit { .. }
+        )
     })
 }
 
@@ -437,7 +440,7 @@ pub(super) fn reason(rest: &[Entry], message: &Message, next: Option<&EntryBody>
         })
     );
     if message.calls().next().is_some() {
-        return if all_refused_with(rest, message, words::CUT_SHORT) {
+        return if all_refused(rest, message, |why| *why == NotRun::ReplyCutShort) {
             StopReason::MaxTokens
         } else {
             StopReason::ToolUse

@@ -4,14 +4,15 @@
 
 use super::drive::{Asked, Drive, Stuck};
 use super::lookahead::{
-    after_reply, all_refused_with, by_machine, closing, compaction, ends_the_turn, is_cut_here,
+    after_reply, all_refused, by_machine, closing, compaction, ends_the_turn, is_cut_here,
     is_ended, is_last_reply, is_limit, is_outside, limits, reason, reply, table_change, turn_end,
     until_closing, verdicts,
 };
 use crate::chat::{FunctionCallOutput, Message, Meta, Response, Role, Stop, StopReason, Usage};
-use crate::log::{CallEnd, Entry, EntryBody, Outcome, turn_usage};
+use crate::context::Refusal;
+use crate::log::{CallEnd, Entry, EntryBody, NotRun, NoticeReason, Outcome, turn_usage};
 use crate::request::view_tokens;
-use crate::turn::{Decision, Input, ModelFailure, When, words};
+use crate::turn::{Decision, Input, ModelFailure, When};
 
 impl Drive<'_, '_> {
     /// Gives the machine what the next entry is the answer to.
@@ -40,6 +41,7 @@ impl Drive<'_, '_> {
             EntryBody::CallEnded {
                 output,
                 end,
+                reason,
                 duration_ms,
                 meta,
             } => {
@@ -49,7 +51,7 @@ impl Drive<'_, '_> {
                     duration_ms: *duration_ms,
                     meta: meta.clone(),
                 };
-                self.call_ended(output, *end, done)
+                self.call_ended(output, *end, reason.clone(), done)
             }
             EntryBody::Compacted {
                 upto,
@@ -77,7 +79,7 @@ impl Drive<'_, '_> {
                 on: on.clone(),
                 meta: meta.clone(),
             }),
-            EntryBody::Notice { text } => self.noticed(text),
+            EntryBody::Notice { reason, .. } => self.noticed(reason.as_ref()),
             EntryBody::TurnEnded {
                 outcome,
                 usage,
@@ -230,11 +232,11 @@ impl Drive<'_, '_> {
         if meta.superseded {
             let at = self.begin_again(rest)?;
             let calls = message.calls().next().is_some();
-            if calls && all_refused_with(rest, message, words::ENDED_BEFORE) {
+            if calls && all_refused(rest, message, |why| *why == NotRun::TurnEnded) {
                 self.end_before(rest.get(at + 1).map(|entry| &entry.body))?;
             }
         } else if meta.partial
-            || (is_ended(next) && all_refused_with(rest, message, words::ENDED_BEFORE))
+            || (is_ended(next) && all_refused(rest, message, |why| *why == NotRun::TurnEnded))
         {
             self.end_before(next)?;
         }
@@ -308,6 +310,7 @@ impl Drive<'_, '_> {
         &mut self,
         output: &FunctionCallOutput,
         end: CallEnd,
+        reason: Option<NotRun>,
         done: Input,
     ) -> Result<(), Stuck> {
         let id = &output.call_id;
@@ -334,33 +337,33 @@ impl Drive<'_, '_> {
         if self.waiting.asked.contains(id) {
             return self.give(Input::Refused {
                 call_id: id.clone(),
-                text: output.joined_text(),
+                refusal: Refusal {
+                    text: output.joined_text(),
+                    reason,
+                },
             });
         }
         Err(Stuck::new("a result of a call that does not run"))
     }
 
-    fn noticed(&mut self, text: &str) -> Result<(), Stuck> {
-        if let (Some(error), Some(_)) = (
-            text.strip_prefix(words::NOT_SUMMARISED),
-            self.waiting.summary,
-        ) {
-            let error = error.to_owned();
+    fn noticed(&mut self, reason: Option<&NoticeReason>) -> Result<(), Stuck> {
+        if let (Some(NoticeReason::NotSummarised { error }), Some(_)) =
+            (reason, self.waiting.summary)
+        {
+            let error = error.clone();
             self.waiting.summary = None;
             return self.give(Input::CompactionFailed { error });
         }
-        if let (Some(error), Some(asked)) =
-            (text.strip_prefix(words::TOO_LONG), self.waiting.request)
+        if let (Some(NoticeReason::TooLong { error }), Some(asked)) = (reason, self.waiting.request)
         {
             self.tell_asked(asked, None);
             let failure = ModelFailure {
-                error: error.to_owned(),
+                error: error.clone(),
                 kind: "too_large".to_owned(),
             };
             return self.unanswered(asked, Some(failure), None);
         }
-        let dropped = text.strip_suffix(words::DROPPED);
-        if let Some(count) = dropped.and_then(|count| count.parse::<u16>().ok())
+        if let Some(NoticeReason::Dropped { messages }) = reason
             && self.machine.is_busy()
             && self.is_ended_from_outside()
         {
@@ -377,7 +380,8 @@ impl Drive<'_, '_> {
                 // It came first: a turn ends for one reason.
                 self.end_before(end)?;
             }
-            for n in 0..count {
+            // No session lets so many wait; a forged log may say any number.
+            for n in 0..(*messages).min(u64::from(u16::MAX)) {
                 self.input(Input::GoOn {
                     turn_id: format!("dropped {n}"),
                 })?;

@@ -11,6 +11,7 @@ mod drive;
 mod exchange;
 mod lookahead;
 mod machine_inputs;
+mod old_sentences;
 mod record;
 mod rules;
 mod setup;

@@ -9,6 +9,7 @@ use sha2::{Digest as _, Sha256};
 use super::cassette::{CallOf, Cassette, Judged, Step, VERSION};
 use super::drive::{Fact, drive};
 use super::exchange::exchange;
+use super::old_sentences::with_reasons;
 use super::setup::Setup;
 use crate::chat::{Content, FunctionCall, OutputPart};
 use crate::log::{Entry, EntryBody, messages};
@@ -22,6 +23,7 @@ pub fn record(
     setup: Setup,
     hashes: &HashMap<String, String>,
 ) -> Cassette {
+    let entries = &with_reasons(entries.to_vec());
     let mut steps = steps(entries, hashes);
     let tables = setup.tables(entries);
     let mut unreplayed = 0;

@@ -167,6 +167,7 @@ fn talked() -> (Vec<Entry>, Setup) {
     let ended = |id: &str, text: &str, end: CallEnd| EntryBody::CallEnded {
         output: FunctionCallOutput::text(id, text, end != CallEnd::Done),
         end,
+        reason: None,
         duration_ms: if end == CallEnd::Done { 7 } else { 0 },
         meta: None,
     };

@@ -172,6 +172,7 @@ mod tests {
             EntryBody::CallEnded {
                 output: FunctionCallOutput::text(id, "r", false),
                 end: CallEnd::Done,
+                reason: None,
                 duration_ms: 1,
                 meta: None,
             },

@@ -71,6 +71,7 @@ fn thread() -> Vec<Entry> {
         bodies.push(EntryBody::CallEnded {
             output: FunctionCallOutput::text(call_id, "r", round % 2 == 0),
             end: CallEnd::Done,
+            reason: None,
             duration_ms: round,
             meta: None,
         });

@@ -161,6 +161,7 @@ mod tests {
         EntryBody::CallEnded {
             output: FunctionCallOutput::text("1", "word ".repeat(words), false),
             end: CallEnd::Done,
+            reason: None,
             duration_ms: 1,
             meta: None,
         }

@@ -85,6 +85,7 @@ mod tests {
                 bodies.push(EntryBody::CallEnded {
                     output: FunctionCallOutput::text(id, "some words of it\n".repeat(40), false),
                     end: CallEnd::Done,
+                    reason: None,
                     duration_ms: 1,
                     meta: None,
                 });

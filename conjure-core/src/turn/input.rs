@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use super::Settings;
 use crate::chat::{Event, FunctionCall, FunctionCallOutput, Message, Meta, Response};
+use crate::context::Refusal;
 use crate::log::{CallEnd, EntryBody, Spending, TableChange};
 
 /// Something that happened.
@@ -64,8 +65,8 @@ pub enum Input {
     Refused {
         /// The call.
         call_id: String,
-        /// What the model is told, as a [`CallFailure`](crate::context::CallFailure) says it.
-        text: String,
+        /// What the model is told, and why.
+        refusal: Refusal,
     },
     /// The person ends the turn.
     Cancel {

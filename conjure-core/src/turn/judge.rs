@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::chat::FunctionCall;
+use crate::context::Refusal;
 
 /// Looks a call up: the routing table and the policy of a step, behind one question.
 pub trait Judge {
@@ -50,8 +51,5 @@ pub enum Verdict {
         reason: String,
     },
     /// It does not run.
-    Refuse {
-        /// What the model is told, so that it can go on.
-        text: String,
-    },
+    Refuse(Refusal),
 }

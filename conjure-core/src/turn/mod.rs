@@ -6,18 +6,18 @@
 mod input;
 mod judge;
 mod machine;
+mod notice;
 mod recover;
 mod settings;
 mod step;
 mod table_judge;
-pub(crate) mod words;
 
 pub use input::{Action, Decision, Input, ModelFailure, When};
 pub use judge::{Judge, Verdict};
 pub use machine::Machine;
 pub use recover::recover;
 pub use settings::{Budget, Compaction, Settings};
-pub use table_judge::{TableJudge, no_such_tool};
+pub use table_judge::TableJudge;
 
 #[cfg(test)]
 pub(crate) mod tests;

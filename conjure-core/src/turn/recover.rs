@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::chat::FunctionCallOutput;
-use crate::context::{CallFailure, CallFailureKind};
+use crate::context::{CallFailure, CallFailureKind, Refusal};
 use crate::log::{CallEnd, Entry, EntryBody, Outcome, turn_usage};
 
 /// The entries that close what was open when the host ended: each call without a result gets one,
@@ -43,14 +43,16 @@ pub fn recover(entries: &[Entry]) -> Vec<EntryBody> {
                 Some(_) => (CallFailureKind::HostEndedWhile, CallEnd::Indeterminate),
                 None => (CallFailureKind::HostEndedBefore, CallEnd::Refused),
             };
-            let text = CallFailure {
+            let failure = CallFailure {
                 tool: &call.name,
                 backend,
                 kind,
             };
+            let Refusal { text, reason } = failure.into();
             EntryBody::CallEnded {
-                output: FunctionCallOutput::text(&call.call_id, text.to_string(), true),
+                output: FunctionCallOutput::text(&call.call_id, text, true),
                 end,
+                reason,
                 duration_ms: 0,
                 meta: None,
             }

@@ -1,21 +1,13 @@
 //! The judge of a session: its routing table and its policy behind one question.
 //!
-//! Says where a call runs and beside which others, and tells the model what to do about a call
-//! that does not run. Asks nobody and runs nothing.
+//! Says where a call runs and beside which others. Asks nobody and runs nothing.
 
 use std::collections::HashSet;
 
 use super::judge::{Judge, Verdict};
 use crate::chat::FunctionCall;
-use crate::context::{CallFailure, CallFailureKind};
+use crate::context::{CallFailure, CallFailureKind, no_such_tool};
 use crate::routing::{Decision, Mode, Policy, PolicyCall, Route, RoutingTable};
-
-/// How many tools a message names.
-const NAMED: usize = 10;
-/// How alike two names must be for the one to be offered for the other, from 0 to 1.
-const ALIKE: f64 = 0.6;
-/// The most characters of an unknown name that are compared.
-const NAME_CHARS: usize = 80;
 
 /// Looks calls up in a routing table and asks a policy about them.
 #[derive(Debug, Clone)]
@@ -58,89 +50,6 @@ impl<'a> TableJudge<'a> {
     }
 }
 
-/// What the model is told of a call whose tool is not there. `was_removed`: the session once had it.
-#[must_use]
-pub fn no_such_tool(table: &RoutingTable, name: &str, was_removed: bool) -> String {
-    let kept_out = table.quarantined();
-    let kept_out = kept_out.iter().find(|one| one.name.as_str() == name);
-    if let Some(kept_out) = kept_out {
-        let reason = format!("it cannot be used: {}", kept_out.error);
-        let failure = CallFailure {
-            tool: name,
-            backend: Some(kept_out.source.backend.as_str()),
-            kind: CallFailureKind::NotReady { reason: &reason },
-        };
-        return failure.to_string();
-    }
-    let reason = match was_removed {
-        true => "the tool was removed while the session ran, and no backend has it now",
-        false => "no backend of this session has such a tool",
-    };
-    let failure = CallFailure {
-        tool: name,
-        backend: None,
-        kind: CallFailureKind::NoSuchTool {
-            reason,
-            instead: &instead(table, name),
-        },
-    };
-    failure.to_string()
-}
-
-/// Which tools there are.
-fn instead(table: &RoutingTable, name: &str) -> String {
-    let all = table.routes();
-    match near(table, name).as_slice() {
-        [] if all.is_empty() => {
-            "This session has no tools; go on without them and say so.".to_owned()
-        }
-        [] => {
-            let named: Vec<String> = all.iter().take(NAMED).map(quoted).collect();
-            let more = match all.len().saturating_sub(NAMED) {
-                0 => String::new(),
-                more => format!(" and {more} more"),
-            };
-            format!("The tools are {}{more}.", named.join(", "))
-        }
-        near => {
-            let named: Vec<String> = near.iter().copied().map(quoted).collect();
-            format!("Did you mean {}?", named.join(" or "))
-        }
-    }
-}
-
-/// Up to three tools whose names are like this one, the most alike first.
-fn near<'t>(table: &'t RoutingTable, name: &str) -> Vec<&'t Route> {
-    let wanted = plain(name);
-    let routes = table.routes().iter();
-    let mut scored: Vec<(f64, &Route)> = routes
-        .filter_map(|route| {
-            let known = plain(route.name.as_str());
-            let score = if known == wanted {
-                1.0
-            } else if wanted.len() >= 3
-                && (known.ends_with(&format!("_{wanted}"))
-                    || wanted.ends_with(&format!("_{known}")))
-            {
-                0.9
-            } else if known.len().abs_diff(wanted.len()) > known.len().max(wanted.len()) / 2 {
-                0.0
-            } else {
-                strsim::normalized_damerau_levenshtein(&known, &wanted)
-            };
-            (score >= ALIKE).then_some((score, route))
-        })
-        .collect();
-    // Stable, so equals keep the table's order.
-    scored.sort_by(|(one, _), (other, _)| other.total_cmp(one));
-    if let Some((best, _)) = scored.first().copied()
-        && best >= 1.0
-    {
-        scored.retain(|(score, _)| *score >= best);
-    }
-    scored.into_iter().take(3).map(|(_, route)| route).collect()
-}
-
 impl Judge for TableJudge<'_> {
     fn backend(&self, tool: &str) -> Option<&str> {
         self.table.route(tool).map(|route| &*route.backend)
@@ -148,9 +57,8 @@ impl Judge for TableJudge<'_> {
 
     fn judge(&self, call: &FunctionCall) -> Verdict {
         let Some(route) = self.table.route(&call.name) else {
-            return Verdict::Refuse {
-                text: no_such_tool(self.table, &call.name, self.removed.contains(&call.name)),
-            };
+            let was_there = self.removed.contains(&call.name);
+            return Verdict::Refuse(no_such_tool(self.table, &call.name, was_there));
         };
         let backend = route.backend.to_string();
         let plugin = plugin(route);
@@ -197,9 +105,7 @@ fn refused(call: &FunctionCall, backend: &str, kind: CallFailureKind<'_>) -> Ver
         backend: Some(backend),
         kind,
     };
-    Verdict::Refuse {
-        text: failure.to_string(),
-    }
+    Verdict::Refuse(failure.into())
 }
 
 /// Calls of one backend instance run one after the other; native ones of one skill. A stateless
@@ -224,21 +130,6 @@ fn plugin(route: &Route) -> Option<String> {
     })
 }
 
-fn quoted(route: &Route) -> String {
-    format!("`{}`", route.name)
-}
-
-/// A name without what models get wrong about names.
-fn plain(name: &str) -> String {
-    name.chars()
-        .take(NAME_CHARS)
-        .map(|c| match c {
-            '-' | '.' | '/' | ':' | ' ' => '_',
-            other => other.to_ascii_lowercase(),
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -246,6 +137,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::context::Refusal;
+    use crate::log::NotRun;
     use crate::routing::{Catalog, CatalogTool, Effects, Naming, Origin, Prefix, Rule};
 
     fn catalog(backend: &str, kind: &str, tools: Vec<CatalogTool>) -> Catalog {
@@ -372,12 +265,22 @@ mod tests {
         ];
         insta::assert_debug_snapshot!(refusals, @r#"
         [
-            Refuse {
-                text: "The call of `cache_execute` on backend `native` was not run: the session's policy does not allow it (deny by the rule `cache_*`). Do not try to reach the same in another way.",
-            },
-            Refuse {
-                text: "The call of `analyzer_bash_tool` on backend `local` was not run: a person would have to allow it (ask by default for a tool with effects `write`), and nobody is there to be asked. Whoever started this session can allow it with `--allow 'analyzer_bash_tool'`.",
-            },
+            Refuse(
+                Refusal {
+                    text: "The call of `cache_execute` on backend `native` was not run: the session's policy does not allow it (deny by the rule `cache_*`). Do not try to reach the same in another way.",
+                    reason: Some(
+                        Denied,
+                    ),
+                },
+            ),
+            Refuse(
+                Refusal {
+                    text: "The call of `analyzer_bash_tool` on backend `local` was not run: a person would have to allow it (ask by default for a tool with effects `write`), and nobody is there to be asked. Whoever started this session can allow it with `--allow 'analyzer_bash_tool'`.",
+                    reason: Some(
+                        NobodyToAsk,
+                    ),
+                },
+            ),
         ]
         "#);
     }
@@ -401,7 +304,7 @@ mod tests {
         ]
         .iter()
         .map(|name| match judge.judge(&call(name)) {
-            Verdict::Refuse { text } => text,
+            Verdict::Refuse(refusal) => refusal.text,
             other => panic!("{name}: {other:?}"),
         })
         .collect();
@@ -419,9 +322,10 @@ mod tests {
         let empty = RoutingTable::default();
         assert_eq!(
             TableJudge::new(&empty, &policy).judge(&call("x")),
-            Verdict::Refuse {
+            Verdict::Refuse(Refusal {
+                reason: Some(NotRun::NoSuchTool),
                 text: "The call of `x`, which came to no backend, was not run: no backend of this session has such a tool. This session has no tools; go on without them and say so.".to_owned()
-            }
+            })
         );
     }
 }

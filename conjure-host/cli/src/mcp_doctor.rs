@@ -82,7 +82,7 @@ fn print(server: &Seen) {
         }
     };
     field("program", server.text("program"));
-    if server.text("program").is_empty() && !server.text("why").contains("PATH=") {
+    if server.text("program").is_empty() && !has_no_program(server) {
         field("PATH", &path(server).unwrap_or_default());
     }
     let number = |name: &str| server.member(name).and_then(Value::as_u64);
@@ -148,6 +148,11 @@ fn path(server: &Seen) -> Option<String> {
         .or_else(|| std::env::var("PATH").ok())
 }
 
+/// Whether the server's program was not found; its reason says where it was looked for.
+fn has_no_program(server: &Seen) -> bool {
+    server.member("no_program").and_then(Value::as_bool) == Some(true)
+}
+
 /// What a person can do.
 fn remedy(server: &Seen) -> Option<String> {
     let name = &server.name;
@@ -159,7 +164,7 @@ fn remedy(server: &Seen) -> Option<String> {
                 .to_owned(),
         ),
         "needs_auth" => Some(format!("conjure mcp login {name}")),
-        "failed" if server.text("why").contains("there is no program") => Some(
+        "failed" if has_no_program(server) => Some(
             "install it, or write its whole path as `command`, or set `env.PATH` of the server"
                 .to_owned(),
         ),

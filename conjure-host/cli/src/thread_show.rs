@@ -149,7 +149,7 @@ fn shown_as(
         EntryBody::Unfolded { fold } => {
             format!("{DIM}compaction {fold} was taken back{RESET}")
         }
-        EntryBody::Notice { text } => format!("{YELLOW}note:{RESET} {}", clean(text)),
+        EntryBody::Notice { text, .. } => format!("{YELLOW}note:{RESET} {}", clean(text)),
         EntryBody::TurnEnded { outcome, .. } => match outcome {
             Outcome::Completed => return Vec::new(),
             Outcome::Failed { error, .. } => {

@@ -90,9 +90,9 @@ fn entry(seq: u64, turn: u64) -> Record {
         seq,
         turn,
         at_ms: 0,
-        body: EntryBody::Notice {
-            text: "what somebody said in this turn, in a sentence or two. ".repeat(8),
-        },
+        body: EntryBody::notice(
+            "what somebody said in this turn, in a sentence or two. ".repeat(8),
+        ),
     })
 }
 

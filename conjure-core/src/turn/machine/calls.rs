@@ -1,28 +1,29 @@
 //! The calls of a step: judged, asked about, run lane by lane, each with one result.
 
-use super::{Action, Judge, Machine, Outcome, Phase, Step, Turn, announced, describe, limit};
+use super::{Action, Judge, Machine, Outcome, Phase, Step, Turn, announced, limit};
 use crate::chat::{CallOutput, Event, FunctionCall, FunctionCallOutput};
-use crate::context::{CallFailure, CallFailureKind};
+use crate::context::{CallFailure, CallFailureKind, Refusal};
 use crate::log::{CallEnd, EntryBody};
 use crate::turn::{Decision, Verdict};
 
 impl Machine {
     pub(super) fn begin_step(&mut self, calls: Vec<FunctionCall>, judge: &dyn Judge) {
         if let Some(outcome) = self.spent(calls.len()) {
-            let limit = describe(&outcome);
-            let kind = CallFailureKind::OverLimit { limit: &limit };
-            self.refuse_all(&calls, kind, judge);
+            if let Outcome::Limit { limit, value } = &outcome {
+                let value = *value;
+                self.refuse_all(&calls, CallFailureKind::OverLimit { limit, value }, judge);
+            }
             self.finish(outcome);
             return;
         }
         let mut step = Step::default();
         for call in calls {
             let verdict = match bad_arguments(&call, judge) {
-                Some(text) => Verdict::Refuse { text },
+                Some(refusal) => Verdict::Refuse(refusal),
                 None => judge.judge(&call),
             };
             match &verdict {
-                Verdict::Refuse { text } => self.refused(&call, text.clone(), CallEnd::Refused),
+                Verdict::Refuse(refusal) => self.refused(&call, refusal.clone()),
                 Verdict::Ask { reason, .. } => {
                     self.tell(Event::Approval {
                         call: announced(&call),
@@ -132,6 +133,7 @@ impl Machine {
         self.write(EntryBody::CallEnded {
             output,
             end,
+            reason: None,
             duration_ms,
             meta,
         });
@@ -153,16 +155,16 @@ impl Machine {
                     backend: backend.as_deref(),
                     kind: CallFailureKind::PersonRefused { reason: &reason },
                 };
-                self.refused_while_asked(call_id, failure.to_string());
+                self.refused_while_asked(call_id, failure.into());
             }
         }
     }
 
     /// Ends a call that waits for a person, with what the model is told.
-    pub(super) fn refused_while_asked(&mut self, call_id: &str, text: String) {
+    pub(super) fn refused_while_asked(&mut self, call_id: &str, refusal: Refusal) {
         if self.step().is_some_and(|step| step.deny(call_id)) {
             let (name, _) = self.call_and_backend(call_id);
-            self.ended_unrun(call_id, name, text, CallEnd::Refused);
+            self.ended_unrun(call_id, name, refusal, CallEnd::Refused);
             self.run_calls();
         }
     }
@@ -184,23 +186,31 @@ impl Machine {
         judge: &dyn Judge,
     ) {
         for call in calls {
-            let text = CallFailure {
+            let failure = CallFailure {
                 tool: &call.name,
                 backend: judge.backend(&call.name),
                 kind,
             };
-            self.refused(call, text.to_string(), CallEnd::Refused);
+            self.refused(call, failure.into());
         }
     }
 
-    pub(super) fn refused(&mut self, call: &FunctionCall, text: String, end: CallEnd) {
-        self.ended_unrun(&call.call_id, call.name.clone(), text, end);
+    fn refused(&mut self, call: &FunctionCall, refusal: Refusal) {
+        self.ended_unrun(&call.call_id, call.name.clone(), refusal, CallEnd::Refused);
     }
 
-    pub(super) fn ended_unrun(&mut self, call_id: &str, name: String, text: String, end: CallEnd) {
+    pub(super) fn ended_unrun(
+        &mut self,
+        call_id: &str,
+        name: String,
+        refusal: Refusal,
+        end: CallEnd,
+    ) {
+        let Refusal { text, reason } = refusal;
         self.write(EntryBody::CallEnded {
             output: FunctionCallOutput::text(call_id, text.clone(), true),
             end,
+            reason,
             duration_ms: 0,
             meta: None,
         });
@@ -229,7 +239,7 @@ impl Machine {
     }
 }
 
-fn bad_arguments(call: &FunctionCall, judge: &dyn Judge) -> Option<String> {
+fn bad_arguments(call: &FunctionCall, judge: &dyn Judge) -> Option<Refusal> {
     let reason = match &call.arguments_text {
         Some(text) => {
             let shown: String = text.chars().take(200).collect();
@@ -243,5 +253,5 @@ fn bad_arguments(call: &FunctionCall, judge: &dyn Judge) -> Option<String> {
         backend: judge.backend(&call.name),
         kind: CallFailureKind::BadArguments { reason: &reason },
     };
-    Some(failure.to_string())
+    Some(failure.into())
 }

@@ -3,8 +3,8 @@
 
 use super::{Action, Machine, Phase, Turn};
 use crate::chat::{Event, Meta};
-use crate::log::EntryBody;
-use crate::turn::{Compaction, ModelFailure, words};
+use crate::log::{EntryBody, NoticeReason};
+use crate::turn::{Compaction, ModelFailure};
 
 impl Machine {
     pub(super) fn is_compaction_due(&self) -> bool {
@@ -36,7 +36,9 @@ impl Machine {
         }
         // It gave no reply, so it was no iteration.
         turn.rounds = turn.rounds.saturating_sub(1);
-        self.notice(format!("{}{}", words::TOO_LONG, failure.error));
+        self.notice(NoticeReason::TooLong {
+            error: failure.error.clone(),
+        });
         self.compact(true);
         true
     }
@@ -55,24 +57,21 @@ impl Machine {
             meta: Some(meta),
         });
         self.next_input = tokens;
-        self.notice(format!(
-            "The older part of the conversation is summarised from here on; the model now reads \
-             about {tokens} tokens of it. Nothing is deleted."
-        ));
+        self.notice(NoticeReason::Summarised { tokens });
         // Whatever is left is what there is: not again before the model has answered.
         if asks {
             self.ask_in_budget();
         }
     }
 
-    pub(super) fn compaction_failed(&mut self, error: &str) {
+    pub(super) fn compaction_failed(&mut self, error: String) {
         if !self.is_compacting() {
             return;
         }
         if let Some(turn) = &mut self.turn {
             turn.compaction_failed = true;
         }
-        self.notice(format!("{}{error}", words::NOT_SUMMARISED));
+        self.notice(NoticeReason::NotSummarised { error });
         self.ask_in_budget();
     }
 

@@ -11,12 +11,14 @@ use std::collections::{HashSet, VecDeque};
 
 use super::input::{Action, Input, ModelFailure, When};
 use super::judge::Judge;
+use super::notice::notice_words;
 use super::settings::Settings;
 use super::step::Step;
-use super::words;
 use crate::chat::{CallAnnounced, ErrorEvent, Event, FunctionCall, Message, Usage};
 use crate::context::{CallFailure, CallFailureKind};
-use crate::log::{self, CallEnd, Entry, EntryBody, Outcome, TableChange, is_unfolded, limit_words};
+use crate::log::{
+    self, CallEnd, Entry, EntryBody, NoticeReason, Outcome, TableChange, is_unfolded, limit_words,
+};
 use crate::request::{counted, entry_tokens, next_input_tokens};
 
 /// The turn loop of one thread.
@@ -162,7 +164,7 @@ impl Machine {
                 }
             }
             Input::Decided { call_id, decision } => self.decided(&call_id, decision),
-            Input::Refused { call_id, text } => self.refused_while_asked(&call_id, text),
+            Input::Refused { call_id, refusal } => self.refused_while_asked(&call_id, refusal),
             Input::Cancel { drop_queued } => {
                 if drop_queued {
                     self.drop_queue();
@@ -182,7 +184,7 @@ impl Machine {
                 meta,
                 tokens,
             } => self.compacted(upto, summary, meta, tokens),
-            Input::CompactionFailed { error } => self.compaction_failed(&error),
+            Input::CompactionFailed { error } => self.compaction_failed(error),
             Input::Spent { on, meta } => {
                 self.paid(&meta);
                 self.write(EntryBody::Spent { on, meta });
@@ -322,13 +324,13 @@ impl Machine {
                         });
                     }
                     let (name, backend) = self.call_and_backend(&call_id);
-                    let text = CallFailure {
+                    let failure = CallFailure {
                         tool: &name,
                         backend: backend.as_deref(),
                         kind: CallFailureKind::TurnEnded,
                     };
-                    let text = text.to_string();
-                    self.ended_unrun(&call_id, name, text, CallEnd::Cancelled);
+                    let refusal = failure.into();
+                    self.ended_unrun(&call_id, name, refusal, CallEnd::Cancelled);
                 }
                 self.out.extend(
                     running
@@ -454,15 +456,20 @@ impl Machine {
     fn drop_queue(&mut self) {
         let dropped: Vec<String> = self.queue.drain(..).map(|(turn_id, _)| turn_id).collect();
         if !dropped.is_empty() {
-            self.notice(format!("{}{}", dropped.len(), words::DROPPED));
+            let messages = dropped.len() as u64;
+            self.notice(NoticeReason::Dropped { messages });
         }
         for turn_id in dropped {
             self.out.push(Action::Dropped { turn_id });
         }
     }
 
-    fn notice(&mut self, text: String) {
-        self.write(EntryBody::Notice { text: text.clone() });
+    fn notice(&mut self, reason: NoticeReason) {
+        let text = notice_words(&reason);
+        self.write(EntryBody::Notice {
+            text: text.clone(),
+            reason: Some(reason),
+        });
         self.tell(Event::Notice { text });
     }
 

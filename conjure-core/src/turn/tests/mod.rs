@@ -14,7 +14,8 @@ use crate::chat::{
     Content, Event, FunctionCall, FunctionCallOutput, Message, Meta, Part, Response, Role, Stop,
     StopReason, Usage,
 };
-use crate::log::{CallEnd, Entry, EntryBody, Outcome, TableChange, messages};
+use crate::context::Refusal;
+use crate::log::{CallEnd, Entry, EntryBody, NotRun, Outcome, TableChange, messages};
 use crate::repair::tests::checker;
 use crate::repair::{Target, repair};
 use crate::request::conversation;
@@ -298,9 +299,10 @@ fn judge(call: &FunctionCall) -> Verdict {
             plugin: Some("skill 1.0.0".to_owned()),
             lane: Some(lane.to_owned()),
         },
-        (name, None) => Verdict::Refuse {
+        (name, None) => Verdict::Refuse(Refusal {
             text: format!("There is no tool `{name}`."),
-        },
+            reason: Some(NotRun::NoSuchTool),
+        }),
     }
 }
 

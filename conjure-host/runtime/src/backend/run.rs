@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 
 use conjure_abi::EmitKind;
 use conjure_core::chat::{FunctionCall, FunctionCallOutput};
+use conjure_core::context::no_such_tool;
 use conjure_core::context::{
     CallFailureKind, FilePaths, handles_of_arguments, handles_of_command, with_argument_paths,
     with_command_paths,
 };
 use conjure_core::log::CallEnd;
 use conjure_core::routing::{PolicyCall, Route};
-use conjure_core::turn::no_such_tool;
 use conjure_skill_sdk::protocol::{BackendCall, ToolResult, op};
 use serde::Serialize;
 use serde_json::Value;
@@ -70,8 +70,8 @@ impl Runner<'_> {
             Some(found) => self.routed(call, found).await,
             None => {
                 // The table was another one when it was judged.
-                let text = no_such_tool(self.snapshot.table(), &call.name, true);
-                CallReport::without_answer(call, text, CallEnd::Refused)
+                let refusal = no_such_tool(self.snapshot.table(), &call.name, true);
+                CallReport::without_answer(call, refusal.text, CallEnd::Refused)
             }
         }
     }

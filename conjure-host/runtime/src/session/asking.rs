@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use conjure_core::chat::FunctionCall;
-use conjure_core::context::{CallFailure, CallFailureKind};
+use conjure_core::context::{CallFailure, CallFailureKind, Refusal};
 use conjure_core::turn::{Decision, Input, Judge as _, TableJudge, Verdict};
 use tokio::time::Instant;
 
@@ -71,10 +71,10 @@ impl Actor {
     /// Lets a call wait for a person; where nobody can be asked, that is the decision already.
     pub(super) fn ask_person(&mut self, call: FunctionCall, reason: String) -> Option<Input> {
         if self.attended == ApprovalMode::Unattended {
-            let text = self.nobody_there(&call, &reason);
+            let refusal = self.nobody_there(&call, &reason);
             return Some(Input::Refused {
                 call_id: call.call_id,
-                text,
+                refusal,
             });
         }
         let call_id = call.call_id.clone();
@@ -99,7 +99,7 @@ impl Actor {
                     call_id,
                     decision: Decision::Allow,
                 },
-                Verdict::Refuse { text } => Input::Refused { call_id, text },
+                Verdict::Refuse(refusal) => Input::Refused { call_id, refusal },
                 Verdict::Ask { .. } => continue,
             };
             self.asked.remove(&decided);
@@ -123,14 +123,14 @@ impl Actor {
         let meant: Vec<String> = meant.map(|(call_id, _)| call_id.clone()).collect();
         for call_id in meant {
             if let Some(asking) = self.asked.remove(&call_id) {
-                let text = self.nobody_there(&asking.call, &asking.reason);
-                self.input(Input::Refused { call_id, text });
+                let refusal = self.nobody_there(&asking.call, &asking.reason);
+                self.input(Input::Refused { call_id, refusal });
             }
         }
     }
 
     /// What the model is told when nobody could be asked.
-    fn nobody_there(&self, call: &FunctionCall, reason: &str) -> String {
+    fn nobody_there(&self, call: &FunctionCall, reason: &str) -> Refusal {
         let snapshot = self.current.load();
         let found = snapshot.look_up(&call.name);
         let failure = CallFailure {
@@ -138,6 +138,6 @@ impl Actor {
             backend: found.map(|(route, _)| &*route.backend),
             kind: CallFailureKind::NobodyToAsk { reason },
         };
-        failure.to_string()
+        failure.into()
     }
 }

@@ -82,8 +82,7 @@ impl Actor {
 
     /// Tells a person something, and the thread.
     pub(super) fn note(&mut self, text: String) {
-        self.recorder
-            .entry(EntryBody::Notice { text: text.clone() });
+        self.recorder.entry(EntryBody::notice(text.clone()));
         self.recorder.event(Event::Notice { text });
     }
 

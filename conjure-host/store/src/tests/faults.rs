@@ -70,9 +70,7 @@ fn large(seq: u64) -> Record {
         seq,
         turn: 1,
         at_ms: 0,
-        body: EntryBody::Notice {
-            text: text.collect(),
-        },
+        body: EntryBody::notice(text.collect::<String>()),
     })
 }
 

@@ -117,9 +117,7 @@ pub(crate) fn of_turn(seq: u64, turn: u64) -> Record {
         seq,
         turn,
         at_ms: 1_000 + i64::try_from(seq).unwrap(),
-        body: EntryBody::Notice {
-            text: format!("entry {seq}"),
-        },
+        body: EntryBody::notice(format!("entry {seq}")),
     })
 }
 

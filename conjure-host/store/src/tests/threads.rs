@@ -351,7 +351,7 @@ async fn a_page_ends_where_it_has_4_mib_and_the_next_goes_on(bed: Bed) {
 }
 
 pub(super) fn notice(seq: u64, text: String) -> Record {
-    call_entry(seq, EntryBody::Notice { text })
+    call_entry(seq, EntryBody::notice(text))
 }
 
 pub(super) fn began(seq: u64, call_id: &str) -> Record {
@@ -371,6 +371,7 @@ pub(super) fn ended(seq: u64, call_id: &str, end: CallEnd) -> Record {
         EntryBody::CallEnded {
             output: FunctionCallOutput::text(call_id, "output", end != CallEnd::Done),
             end,
+            reason: None,
             duration_ms: 7,
             meta: None,
         },

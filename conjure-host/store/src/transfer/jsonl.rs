@@ -180,7 +180,7 @@ mod tests {
                 seq,
                 turn: 1,
                 at_ms: 0,
-                body: EntryBody::Notice { text },
+                body: EntryBody::notice(text),
             })
         };
         let records = [Record::Opened { epoch: 1 }, entry(1), entry(2), entry(3)];

@@ -87,7 +87,7 @@ impl<'a> Peer<'a> {
         match launch.find(login_shell, guardian).await {
             Ok(program) => Ok(Self::Program(launch, program)),
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                Err(OpenError::Permanent(error.to_string()))
+                Err(OpenError::NoProgram(error.to_string()))
             }
             Err(error) => Err(OpenError::Transient(error.to_string())),
         }
@@ -99,6 +99,8 @@ impl<'a> Peer<'a> {
 pub(super) enum OpenError {
     /// The server wants credentials.
     NeedsAuth(String),
+    /// There is no program that could be started.
+    NoProgram(String),
     /// It will not work until somebody changes something.
     Permanent(String),
     /// It may work later.

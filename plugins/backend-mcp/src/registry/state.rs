@@ -26,6 +26,8 @@ pub(crate) enum State {
     NeedsAuth(String),
     /// It will not work until somebody changes something; tried again when it is wanted.
     Failed(String),
+    /// There is no program that could be started; tried again when it is wanted.
+    NoProgram(String),
     /// Over.
     Closed,
 }
@@ -47,6 +49,14 @@ impl State {
         }
     }
 
+    /// Whether somebody must change something first.
+    pub(super) fn is_stuck(&self) -> bool {
+        matches!(
+            self,
+            Self::NeedsAuth(_) | Self::Failed(_) | Self::NoProgram(_)
+        )
+    }
+
     /// The state's name.
     pub(crate) fn name(&self) -> &'static str {
         match self {
@@ -55,7 +65,7 @@ impl State {
             Self::Ready(_) => "ready",
             Self::Backoff { .. } => "backoff",
             Self::NeedsAuth(_) => "needs_auth",
-            Self::Failed(_) => "failed",
+            Self::Failed(_) | Self::NoProgram(_) => "failed",
             Self::Closed => "closed",
         }
     }
@@ -74,7 +84,7 @@ impl State {
                 };
                 format!("{why}; tried {times}, again in {wait:.1?}")
             }
-            Self::NeedsAuth(why) | Self::Failed(why) => why.clone(),
+            Self::NeedsAuth(why) | Self::Failed(why) | Self::NoProgram(why) => why.clone(),
             Self::Closed => "it was closed".to_owned(),
         }
     }

@@ -12,6 +12,9 @@ pub(crate) struct Status {
     pub(crate) state: &'static str,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) why: String,
+    /// Whether there is no program that could be started.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) no_program: bool,
     /// `stdio` or `http`.
     pub(crate) transport: &'static str,
     /// Over HTTP: `configured` credentials, `logged_in`, or `logged_out`, which is no trouble for

@@ -135,6 +135,8 @@ fn a_server_that_does_not_fit_costs_only_itself() {
         assert_eq!(status["state"], "failed", "{status}");
         let told = status["why"].as_str().unwrap();
         assert!(told.contains(why), "{told}");
+        let no_program = status["no_program"].as_bool().unwrap_or_default();
+        assert_eq!(no_program, name == "absent", "{status}");
     }
     assert_eq!(stage.status_of("one", "off"), Value::Null);
 }

@@ -136,6 +136,7 @@ fn bodies(target: &Target, turn: u64) -> Vec<EntryBody> {
         EntryBody::CallEnded {
             output: FunctionCallOutput::text(call_id, output, false),
             end: CallEnd::Done,
+            reason: None,
             duration_ms: 1,
             meta: None,
         },

@@ -351,6 +351,7 @@ fn entries(messages: &[Message]) -> Vec<Entry> {
                     Content::FunctionCallOutput(output) => Some(EntryBody::CallEnded {
                         output: output.clone(),
                         end: CallEnd::Done,
+                        reason: None,
                         duration_ms: 1,
                         meta: None,
                     }),

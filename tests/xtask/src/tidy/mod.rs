@@ -9,6 +9,7 @@ mod docs;
 mod folders;
 mod manifest_rules;
 mod promises;
+mod sentences;
 mod text_rules;
 mod tree;
 mod words;
@@ -110,6 +111,11 @@ const RULES: &[Rule] = &[
         name: "no-ignored-tests",
         why: "An ignored test is left out in silence; `LEFT OUT: <what>: <why>` is collected and told.",
         check: code_rules::no_ignored_tests,
+    },
+    Rule {
+        name: "sentences-are-not-read",
+        why: "Words for people may change; what a program has to know is data.",
+        check: sentences::sentences_are_not_read,
     },
     Rule {
         name: "core-is-pure",

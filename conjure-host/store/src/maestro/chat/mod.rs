@@ -260,6 +260,7 @@ impl Reader<'_> {
                 EntryBody::CallEnded {
                     output,
                     end,
+                    reason: None,
                     duration_ms: 0,
                     meta: None,
                 },

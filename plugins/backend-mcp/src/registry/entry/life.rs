@@ -86,6 +86,11 @@ impl Entry {
                     self.stuck(&registry, State::Failed(why), &mut stop).await;
                     continue;
                 }
+                Err(OpenError::NoProgram(why)) => {
+                    self.stuck(&registry, State::NoProgram(why), &mut stop)
+                        .await;
+                    continue;
+                }
             };
             let wait = backoff.next();
             let tries = backoff.tries();

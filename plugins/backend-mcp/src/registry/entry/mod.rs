@@ -133,7 +133,7 @@ impl Entry {
                 }
                 State::Closed => return Err(now.not_there()),
                 State::Backoff { tries, .. } if *tries >= HOPELESS => return Err(now.not_there()),
-                State::Failed(_) | State::NeedsAuth(_) if tried => return Err(now.not_there()),
+                now if now.is_stuck() && tried => return Err(now.not_there()),
                 _ => {}
             }
             tried = true;
@@ -180,13 +180,15 @@ impl Entry {
         let mut listed = self.listed.subscribe();
         loop {
             let lists = listed.borrow_and_update().clone();
-            let over = match &*states.borrow_and_update() {
-                State::Idle | State::Closed | State::Failed(_) | State::NeedsAuth(_) => true,
-                State::Backoff { .. } => true,
-                State::Starting | State::Ready(_) => false,
-            };
+            let comes = matches!(
+                &*states.borrow_and_update(),
+                State::Starting | State::Ready(_)
+            );
             let lazy = self.server.config.start == Start::Lazy;
-            if lists.listing.is_some() || lists.error.is_some() || (over && !self.is_new()) || lazy
+            if lists.listing.is_some()
+                || lists.error.is_some()
+                || (!comes && !self.is_new())
+                || lazy
             {
                 return;
             }
@@ -201,7 +203,7 @@ impl Entry {
     pub(crate) fn tell_trouble(&self, hub: &Hub, session: &str) {
         let state = self.state.borrow().clone();
         let name = &self.server.name;
-        if let State::Backoff { .. } | State::NeedsAuth(_) | State::Failed(_) = state {
+        if state.is_stuck() || matches!(state, State::Backoff { .. }) {
             let text = format!("MCP server `{name}` did not start: {}", state.why());
             hub.notice(session, &text);
         }
@@ -247,6 +249,7 @@ impl Entry {
             server: self.server.name.clone(),
             state: state.name(),
             why: state.why(),
+            no_program: matches!(state, State::NoProgram(_)),
             auth: self.auth(),
             transport: if self.server.config.url.is_some() {
                 "http"

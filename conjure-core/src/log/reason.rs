@@ -1,0 +1,76 @@
+//! Why an entry is in a log, as data. The words beside it are made of this and are for people and
+//! for the model; programs read the reason.
+
+use serde::{Deserialize, Serialize};
+
+/// Why a call was not run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum NotRun {
+    /// The session has no such tool.
+    NoSuchTool,
+    /// The arguments are no JSON object, or do not fit the tool's schema.
+    BadArguments,
+    /// The session's policy denies it.
+    Denied,
+    /// A person would have to allow it, and nobody is there.
+    NobodyToAsk,
+    /// A person was asked and said no.
+    PersonRefused {
+        /// What they said; may be empty.
+        said: String,
+    },
+    /// Its turn was ended first.
+    TurnEnded,
+    /// The session's settings changed first.
+    SettingsChanged,
+    /// The reply that asked for it was cut short by a limit or by the provider.
+    ReplyCutShort,
+    /// The reply that asked for it broke off.
+    ReplyBrokeOff,
+    /// A limit of the session is reached.
+    OverLimit {
+        /// Which, such as `max_iterations`.
+        limit: String,
+        /// Its value.
+        value: u64,
+    },
+    /// What it needs is not there, such as the plugin.
+    NotReady,
+    /// Too much was going on at once.
+    Busy,
+    /// The host ended first.
+    HostEnded,
+    /// Something that a later version knows.
+    #[serde(other)]
+    Other,
+}
+
+/// What the turn machine noticed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum NoticeReason {
+    /// A provider refused a request as too long, so the conversation is summarised.
+    TooLong {
+        /// What the provider said.
+        error: String,
+    },
+    /// The conversation could not be summarised.
+    NotSummarised {
+        /// Why.
+        error: String,
+    },
+    /// The conversation was summarised.
+    Summarised {
+        /// Tokens that the model reads of it now, about.
+        tokens: u64,
+    },
+    /// Messages that waited for the end of a turn were dropped.
+    Dropped {
+        /// How many.
+        messages: u64,
+    },
+    /// Something that a later version knows.
+    #[serde(other)]
+    Other,
+}
