@@ -53,7 +53,7 @@ pub struct Header {
     /// Its name.
     pub name: String,
     /// Its value, which YAML may take for something else than a text.
-    pub value: serde_norway::Value,
+    pub value: serde_json::Value,
 }
 
 /// A file of recordings.
@@ -142,10 +142,8 @@ fn read(folder: &Path, path: &Path) -> Result<Cassette, CassetteError> {
         reason,
     };
     let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
-    let exchanges = serde_norway::Deserializer::from_str(&text)
-        .map(Exchange::deserialize)
-        .collect::<Result<_, _>>()
-        .map_err(|error| failed(error.to_string()))?;
+    let exchanges =
+        serde_saphyr::from_multiple(&text).map_err(|error| failed(error.to_string()))?;
     let name = path.strip_prefix(folder).unwrap_or(path);
     Ok(Cassette {
         name: name.display().to_string(),

@@ -24,16 +24,25 @@ pub(crate) struct Built {
 }
 
 impl Built {
-    /// Builds these packages in the release profile, progress going to the terminal.
+    /// Builds these packages as tests do, progress going to the terminal.
     ///
     /// # Errors
     /// When cargo cannot be started or the build fails.
+    pub(crate) fn dev(packages: &[&str]) -> Result<Self> {
+        Self::of(packages, &[])
+    }
+
+    /// Builds these packages as they are shipped.
+    ///
+    /// # Errors
+    /// The same.
     pub(crate) fn release(packages: &[&str]) -> Result<Self> {
-        let mut command = repo::cargo([
-            "build",
-            "--release",
-            "--message-format=json-render-diagnostics",
-        ]);
+        Self::of(packages, &["--release"])
+    }
+
+    fn of(packages: &[&str], options: &[&str]) -> Result<Self> {
+        let mut command = repo::cargo(["build", "--message-format=json-render-diagnostics"]);
+        command.args(options);
         for package in packages {
             command.args(["--package", package]);
         }

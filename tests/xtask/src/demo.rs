@@ -21,8 +21,11 @@ use third::{Third, Wish};
 use crate::{artifacts::Built, repo};
 
 /// The package of the host, and the plugins that the demo's session loads.
-const HOST: &str = "conjure-cli";
-const PLUGINS: [&str; 2] = ["conjure-backend-local", "conjure-skill-log-fetcher"];
+pub(crate) const PACKAGES: [&str; 3] = [
+    "conjure-cli",
+    "conjure-backend-local",
+    "conjure-skill-log-fetcher",
+];
 
 /// The file that the log fetcher writes first in an empty directory.
 const FETCHED: &str = "logs.jsonl";
@@ -47,14 +50,17 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let input = input(args.input.as_deref())?;
     let third = Third::choose(args.third, args.image.as_deref())?;
     let begun = Instant::now();
-    let mut plugins = PLUGINS.to_vec();
-    plugins.extend(third.as_ref().map(Third::package));
-    let mut packages = vec![HOST];
-    packages.extend(&plugins);
-    let built = Built::release(&packages)?;
+    let mut packages = PACKAGES.to_vec();
+    packages.extend(third.as_ref().map(Third::package));
+    eprintln!(
+        "Building the host and {} plugins without optimisation. The first time that is a few \
+         minutes; tests share most of it.",
+        packages.len() - 1
+    );
+    let built = Built::dev(&packages)?;
     let host = built.program("conjure")?;
     let place = Place::fresh(host)?;
-    for package in plugins {
+    for package in packages.iter().skip(1) {
         place.add_plugin(built.library(package)?)?;
     }
     eprintln!("Built in {:.1} s.\n", begun.elapsed().as_secs_f64());
@@ -124,7 +130,7 @@ struct Place {
 }
 
 impl Place {
-    /// Empty directories beside the release directory that `host` was built into.
+    /// Empty directories beside the directory that `host` was built into.
     fn fresh(host: &Path) -> Result<Self> {
         let target = host
             .parent()
@@ -247,7 +253,7 @@ mod tests {
     #[test]
     fn each_run_begins_with_empty_directories_and_its_own_copies() {
         let target = tempfile::tempdir().unwrap();
-        let host = target.path().join("release/conjure");
+        let host = target.path().join("debug/conjure");
         let library = target.path().join("libone.so");
         std::fs::write(&library, "one").unwrap();
         let old = Place::fresh(&host).unwrap();

@@ -9,6 +9,7 @@
 )]
 
 mod artifacts;
+mod builds;
 mod chaos;
 mod check;
 mod demo;

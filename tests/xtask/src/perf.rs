@@ -1,10 +1,10 @@
 //! `cargo xtask perf`: the benchmarks, built as they are shipped.
 //!
-//! What is measured, and how, is in `tests/perf`.
+//! What is measured, and how, is in `tests/perf`; what building costs, in `builds.rs`.
 
 use anyhow::Result;
 
-use crate::repo;
+use crate::{builds, repo};
 
 /// What makes a release build a quick one.
 const QUICK: [&str; 4] = [
@@ -16,8 +16,8 @@ const QUICK: [&str; 4] = [
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Run only the benchmarks whose name contains one of these [default: all but those that take
-    /// minutes, such as `template`]
+    /// Run only the benchmarks whose name contains one of these; `build` alone is what building
+    /// costs [default: all but those that take minutes, such as `template`]
     names: Vec<String>,
     /// Run those too that take minutes
     #[arg(long)]
@@ -32,6 +32,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
+    if args.names == ["build"] {
+        return builds::measure();
+    }
     let mut command = repo::cargo(["run", "--quiet", "--release", "--package", "conjure-perf"]);
     if args.quick {
         command.args(QUICK).args(["--target-dir", "target/quick"]);

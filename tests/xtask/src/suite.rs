@@ -12,6 +12,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 use crate::{
+    builds,
     check::{self, CHECKS},
     fuzz,
     left_out::LeftOut,
@@ -52,6 +53,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         command.args(["--", "--show-output"]);
         cargo_test(&mut command, &mut outcome)?;
         outcome.take_checks();
+        outcome.take_builds();
         outcome.take_fuzzing();
         outcome.take_sanitizer();
     } else {
@@ -143,6 +145,18 @@ impl Outcome {
             } else {
                 self.checks += 1;
             }
+        }
+    }
+
+    /// Holds the release program against its budget in CI; elsewhere says how to, since it builds
+    /// everything once more.
+    fn take_builds(&mut self) {
+        const NAME: &str = "budget of the build";
+        if !repo::in_ci() {
+            let why = "it runs in CI; `cargo xtask perf build` measures it here";
+            self.left_out.note(NAME, why);
+        } else if let Err(error) = builds::check() {
+            self.broken.push(format!("{NAME}: {error:#}"));
         }
     }
 

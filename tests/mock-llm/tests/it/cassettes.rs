@@ -127,9 +127,7 @@ fn request(when: When) -> Option<(Wire, Request)> {
 
 fn exchanges(file: &Path) -> Vec<Exchange> {
     let text = fs::read_to_string(file).unwrap();
-    serde_norway::Deserializer::from_str(&text)
-        .map(|document| Exchange::deserialize(document).unwrap())
-        .collect()
+    serde_saphyr::from_multiple(&text).unwrap()
 }
 
 fn yaml_files(folder: &Path) -> Vec<PathBuf> {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 mod forms;
 mod unreadable;
 
-use super::{PLUGINS, Place, Third, arguments, command_line, input};
+use super::{PACKAGES, Place, Third, arguments, command_line, input};
 
 /// What the report says of `tests/demo/app.log` in any form that names hosts and services.
 const REPORT: &str = "\
@@ -97,7 +97,8 @@ impl Stage {
             data,
             session,
         };
-        for package in PLUGINS.into_iter().chain(third.map(Third::package)) {
+        let plugins = PACKAGES.into_iter().skip(1);
+        for package in plugins.chain(third.map(Third::package)) {
             place.add_plugin(&build_plugin(package).unwrap()).unwrap();
         }
         let demo = repo_root().join("tests/demo");

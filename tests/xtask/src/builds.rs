@@ -1,0 +1,213 @@
+//! What building costs, and what comes out: `cargo xtask perf build` measures it, CI holds it
+//! against a budget.
+//!
+//! A crate more or a binary that grew is seen when it happens, and whoever does it on purpose raises
+//! the budget here.
+
+use std::{
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use nix::sys::resource::{Usage, UsageWho, getrusage};
+
+use crate::{artifacts::Built, demo, repo};
+
+/// Crates that `conjure` is made of, those that only run while it is built included.
+const MOST_CRATES: usize = 445;
+/// Bytes of the stripped release `conjure`.
+const MOST_BYTES: u64 = 31_000_000;
+
+/// The package of the program.
+const PROGRAM: &str = "conjure-cli";
+/// A file of a face, for the time from a change to a program that has it.
+const TOUCHED: &str = "conjure-host/http/src/lib.rs";
+/// Where figures are built, below the target directory; it is empty at the beginning.
+const FRESH: &str = "target/perf-build";
+
+/// Builds from nothing and prints each figure with how it was measured.
+pub(crate) fn measure() -> Result<()> {
+    let fresh = repo::root().join(FRESH);
+    remove(&fresh)?;
+    let dev = timed(|| build(&fresh, &demo_packages(), false))?;
+    println!(
+        "demo, from nothing        {dev}  (the packages of `cargo xtask demo`, xtask included)"
+    );
+    touch(&repo::root().join(TOUCHED))?;
+    let touched = timed(|| build(&fresh, &[PROGRAM], false))?;
+    println!("a touched file of a face  {touched}  ({TOUCHED}, until `conjure` runs)");
+    let release = timed(|| build(&fresh, &[PROGRAM], true))?;
+    println!("release, from nothing     {release}  (`conjure` alone)");
+    println!(
+        "conjure, stripped         {:.1} MB",
+        size(&fresh.join("release/conjure"))? as f64 / 1e6
+    );
+    println!("crates                    {}", crates()?);
+    remove(&fresh)
+}
+
+/// Holds the release program and the crates that it is made of against the budget.
+///
+/// # Errors
+/// When one of them is over it, with both figures.
+pub(crate) fn check() -> Result<()> {
+    let crates = crates()?;
+    let built = Built::release(&[PROGRAM])?;
+    let bytes = size(built.program("conjure")?)?;
+    eprintln!("conjure is made of {crates} crates and has {bytes} bytes");
+    within(crates, bytes)
+}
+
+fn within(crates: usize, bytes: u64) -> Result<()> {
+    let mut over = Vec::new();
+    if crates > MOST_CRATES {
+        over.push(format!("{crates} crates, more than {MOST_CRATES}"));
+    }
+    if bytes > MOST_BYTES {
+        over.push(format!("{bytes} bytes, more than {MOST_BYTES}"));
+    }
+    if !over.is_empty() {
+        bail!(
+            "`conjure` is over its budget: {}; take out what it does not need (`cargo tree`, \
+             `cargo bloat`), or raise the budget in tests/xtask/src/builds.rs and say why",
+            over.join(" and ")
+        );
+    }
+    Ok(())
+}
+
+fn demo_packages() -> Vec<&'static str> {
+    let mut packages = vec!["conjure-xtask"];
+    packages.extend(demo::PACKAGES);
+    packages
+}
+
+fn build(target: &Path, packages: &[&str], release: bool) -> Result<()> {
+    let mut command = repo::cargo(["build", "--quiet"]);
+    for package in packages {
+        command.args(["--package", package]);
+    }
+    if release {
+        command.arg("--release");
+    }
+    repo::run(command.env("CARGO_TARGET_DIR", target))
+}
+
+/// How many different crates `conjure` is built of.
+fn crates() -> Result<usize> {
+    let mut command = repo::cargo(["tree", "--package", PROGRAM, "--edges", "normal,build"]);
+    command.args(["--prefix", "none", "--format", "{p}"]);
+    let output = command
+        .output()
+        .context("cargo tree could not be started")?;
+    if !output.status.success() {
+        bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(distinct(&text))
+}
+
+fn distinct(tree: &str) -> usize {
+    let name = |line: &str| {
+        let mut words = line.split_whitespace();
+        Some((words.next()?.to_owned(), words.next()?.to_owned()))
+    };
+    let crates: std::collections::BTreeSet<_> = tree.lines().filter_map(name).collect();
+    crates.len()
+}
+
+/// Time on the clock and on processors.
+struct Cost {
+    wall: Duration,
+    cpu: Duration,
+}
+
+impl std::fmt::Display for Cost {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let seconds = |time: Duration| time.as_secs_f64();
+        write!(
+            out,
+            "{:6.1} s on the clock, {:6.1} s of processors",
+            seconds(self.wall),
+            seconds(self.cpu)
+        )
+    }
+}
+
+fn timed(work: impl FnOnce() -> Result<()>) -> Result<Cost> {
+    let (begun, before) = (Instant::now(), processors()?);
+    work()?;
+    Ok(Cost {
+        wall: begun.elapsed(),
+        cpu: processors()?.saturating_sub(before),
+    })
+}
+
+/// What all programs that were started here and have ended used, their own children included.
+fn processors() -> Result<Duration> {
+    let usage: Usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+    let seconds = |time: nix::sys::time::TimeVal| {
+        use nix::sys::time::TimeValLike as _;
+        Duration::from_micros(u64::try_from(time.num_microseconds()).unwrap_or_default())
+    };
+    Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
+}
+
+fn size(file: &Path) -> Result<u64> {
+    let metadata = std::fs::metadata(file);
+    Ok(metadata
+        .with_context(|| format!("`{}` was not built", file.display()))?
+        .len())
+}
+
+fn touch(file: &Path) -> Result<()> {
+    let failed = || format!("`{}` cannot be touched", file.display());
+    let open = std::fs::File::options().append(true).open(file);
+    let open = open.with_context(failed)?;
+    open.set_modified(std::time::SystemTime::now())
+        .with_context(failed)
+}
+
+fn remove(folder: &PathBuf) -> Result<()> {
+    match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("`{}` cannot be removed", folder.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crate_counts_once_for_each_version() {
+        let tree = "conjure-cli v0.1.0 (/here)\nsyn v1.0.1\nsyn v2.0.1\nsyn v2.0.1 (*)\n\n";
+        assert_eq!(distinct(tree), 3);
+    }
+
+    #[test]
+    fn what_is_over_the_budget_is_told_with_both_figures() {
+        within(MOST_CRATES, MOST_BYTES).unwrap();
+        let error = within(MOST_CRATES + 1, MOST_BYTES + 1)
+            .unwrap_err()
+            .to_string();
+        let crates = format!("{} crates, more than {MOST_CRATES}", MOST_CRATES + 1);
+        assert!(error.contains(&crates), "{error}");
+        assert!(
+            error.contains(&format!("more than {MOST_BYTES}")),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn time_of_processors_is_that_of_programs_that_ended() {
+        let before = processors().unwrap();
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"]);
+        assert!(shell.status().unwrap().success());
+        assert!(processors().unwrap() > before);
+    }
+}
