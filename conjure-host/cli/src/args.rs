@@ -15,7 +15,7 @@ use conjure_runtime::Host;
 use conjure_runtime::HostBuilder;
 use conjure_store::Store;
 
-use super::exit::Failure;
+use super::error::CliError;
 use super::output;
 
 /// Options of every verb.
@@ -44,7 +44,7 @@ impl Global {
     }
 
     /// The database.
-    pub(crate) async fn store(&self) -> Result<Store, Failure> {
+    pub(crate) async fn store(&self) -> Result<Store, CliError> {
         Ok(conjure_store::open(&self.data_dir()).await?)
     }
 
@@ -171,7 +171,7 @@ impl SessionArgs {
     }
 
     /// The session that the options and the file describe.
-    pub(crate) async fn spec(self, host: &Host, global: &Global) -> Result<SessionSpec, Failure> {
+    pub(crate) async fn spec(self, host: &Host, global: &Global) -> Result<SessionSpec, CliError> {
         let from_file = self.config.is_some();
         let mut spec = match &self.config {
             Some(path) => SessionSpec::read(path)?,
@@ -225,7 +225,7 @@ impl SessionArgs {
         spec: &mut SessionSpec,
         host: &Host,
         global: &Global,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CliError> {
         if spec.backends.is_empty() {
             spec.backends.push(BackendSpec::all_native());
         }
@@ -248,9 +248,9 @@ impl SessionArgs {
             if self.skill.is_empty() {
                 return Ok(());
             }
-            return Err(Failure::usage(
-                "a skill folder needs an executor: name one with `--executor`, or put the plugin \
-                 `local` into a plugin directory (`conjure plugin list` shows them)",
+            return Err(CliError::usage("a skill folder needs an executor").hint(
+                "name one with `--executor`, or put the plugin `local` into a plugin directory \
+                 (`conjure plugin list` shows them)",
             ));
         };
         match spec
@@ -266,22 +266,23 @@ impl SessionArgs {
 }
 
 /// What the person named must be there; what the host makes is the host's own affair.
-fn check_dir(dir: &Path) -> Result<(), Failure> {
-    let reason = match conjure_config::fs::is_dir(dir) {
+fn check_dir(dir: &Path) -> Result<(), CliError> {
+    let error = match conjure_config::fs::is_dir(dir) {
         Ok(true) => return Ok(()),
-        Ok(false) => "it is no directory".to_owned(),
-        Err(error) => error.to_string(),
+        Ok(false) => CliError::usage("it is no directory"),
+        Err(error) => CliError::usage_from(error),
     };
-    Err(Failure::usage(format!(
-        "the working directory `{}` cannot be used: {reason}",
+    Err(error.context(format_args!(
+        "the working directory `{}` cannot be used",
         dir.display()
     )))
 }
 
 /// Where the program was started.
-pub(crate) fn current_dir() -> Result<PathBuf, Failure> {
-    std::env::current_dir()
-        .map_err(|error| Failure::usage(format!("the current directory cannot be used: {error}")))
+pub(crate) fn current_dir() -> Result<PathBuf, CliError> {
+    std::env::current_dir().map_err(|error| {
+        CliError::usage_from(error).context("the current directory cannot be used")
+    })
 }
 
 /// A path as a person would write it: relative to the current directory where that is shorter.

@@ -4,15 +4,16 @@ use clap::Subcommand;
 use conjure_config::AuthRef;
 use conjure_config::SessionSpec;
 use conjure_providers::HttpProvider;
-use conjure_providers::auths::{AuthError, AuthKind, Credential, KeyError, NewAuth};
+use conjure_providers::auths::{AuthError, AuthKind, Credential, NewAuth};
 use conjure_runtime::session::SessionError;
 use conjure_store::SavedAuth;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::args::Global;
-use super::exit::{Exit, Failure};
-use super::output::{self, GREEN, RED, RESET, Table, aside, clean, line};
+use super::error::CliError;
+use super::exit::Exit;
+use super::output::{self, GREEN, RESET, Table, aside, clean, line};
 use super::secret::secret;
 use super::signals::Signals;
 
@@ -98,7 +99,7 @@ fn kind(text: &str) -> Result<AuthKind, String> {
         .map_err(|_| "there are: api-key, bearer-token, custom-headers, base-url".to_owned())
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
+pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
     match args.verb {
         Verb::Add(args) => add(global, args).await,
         Verb::Replace { auth } => replace(global, &auth).await,
@@ -129,7 +130,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
     }
 }
 
-async fn add(global: &Global, args: Add) -> Result<Exit, Failure> {
+async fn add(global: &Global, args: Add) -> Result<Exit, CliError> {
     let new = NewAuth {
         name: args.name,
         provider: args.provider,
@@ -149,10 +150,10 @@ async fn add(global: &Global, args: Add) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-async fn replace(global: &Global, auth: &AuthRef) -> Result<Exit, Failure> {
+async fn replace(global: &Global, auth: &AuthRef) -> Result<Exit, CliError> {
     let auths = global.auths();
     let saved = auths.find(auth, None).await?;
-    let kind = kind(&saved.kind.replace('_', "-")).map_err(Failure::host)?;
+    let kind: AuthKind = saved.kind.parse().map_err(CliError::host_from)?;
     let mut signals = Signals::listen()?;
     let asking = async {
         let text = secret(kind).await?;
@@ -164,7 +165,7 @@ async fn replace(global: &Global, auth: &AuthRef) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-async fn list(global: &Global) -> Result<Exit, Failure> {
+async fn list(global: &Global) -> Result<Exit, CliError> {
     let auths = global.auths().list().await?;
     if global.json {
         let auths: Vec<Value> = auths.iter().map(described).collect();
@@ -191,7 +192,7 @@ async fn list(global: &Global) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-async fn test(global: &Global, auth: &AuthRef) -> Result<Exit, Failure> {
+async fn test(global: &Global, auth: &AuthRef) -> Result<Exit, CliError> {
     let spec = SessionSpec {
         auth: Some(auth.clone()),
         ..SessionSpec::default()
@@ -229,13 +230,11 @@ async fn test(global: &Global, auth: &AuthRef) -> Result<Exit, Failure> {
             Ok(Exit::Fine)
         }
         Err(error) => {
+            let error = CliError::from(error);
             if !global.json {
-                aside(format_args!(
-                    "{RED}error:{RESET} {}",
-                    clean(&error.to_string())
-                ));
+                output::error_aside(&error);
             }
-            Ok(Exit::Provider)
+            Ok(error.exit)
         }
     }
 }
@@ -259,33 +258,4 @@ fn described(auth: &SavedAuth) -> Value {
         "created_at_ms": auth.created_at_ms,
         "updated_at_ms": auth.updated_at_ms,
     })
-}
-
-impl From<AuthError> for Failure {
-    fn from(error: AuthError) -> Self {
-        let exit = match error {
-            AuthError::Store(error) => return error.into(),
-            AuthError::Vault(KeyError::BadSecret { .. } | KeyError::NoSuchKind { .. })
-            | AuthError::BadName { .. }
-            | AuthError::Taken { .. }
-            | AuthError::LoginToken
-            | AuthError::OldToken { .. }
-            | AuthError::Expired { .. }
-            | AuthError::BadProvider { .. }
-            | AuthError::BadAddress { .. }
-            | AuthError::Unknown { .. }
-            | AuthError::Ambiguous { .. }
-            | AuthError::OtherProvider { .. }
-            | AuthError::OtherAddress { .. }
-            | AuthError::OtherKind { .. }
-            | AuthError::LeftOut { .. } => Exit::Usage,
-            AuthError::Vault(_)
-            | AuthError::Sealed { .. }
-            | AuthError::Rotation { .. }
-            | AuthError::Locked { .. }
-            | AuthError::Lock(_)
-            | AuthError::Ended { .. } => Exit::Host,
-        };
-        Self::new(exit, error.to_string())
-    }
 }

@@ -4,7 +4,8 @@ use crate::diagnosis::{Finding, Health, examine};
 use serde_json::json;
 
 use super::args::Global;
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::output::{self, BOLD, DIM, GREEN, RED, RESET, YELLOW, clean, line};
 use super::sessions::Sessions;
 use super::signals::Signals;
@@ -13,7 +14,7 @@ use super::signals::Signals;
 #[derive(clap::Args)]
 pub(crate) struct Args {}
 
-pub(crate) async fn run(global: &Global) -> Result<Exit, Failure> {
+pub(crate) async fn run(global: &Global) -> Result<Exit, CliError> {
     let mut signals = Signals::listen()?;
     let looking = async {
         let sessions = Sessions::open(global).await?;

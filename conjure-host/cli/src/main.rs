@@ -3,7 +3,7 @@
 //! One verb a file. A verb parses, calls the crates below, and prints; it decides nothing that an
 //! embedding program could not do too. A face: nothing depends on this crate. Begin at the verb's
 //! file; `args.rs` has the options that verbs share, `output.rs` is the only place that prints,
-//! `exit.rs` says how each error ends the program.
+//! `error.rs` is what a verb fails with and how each error ends the program.
 
 mod args;
 mod auth;
@@ -16,6 +16,7 @@ mod diagnosis;
 mod docker;
 mod doctor;
 mod entry_at;
+mod error;
 mod exit;
 mod files;
 mod files_remote;
@@ -73,7 +74,8 @@ mod wire_explain;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use args::Global;
-use exit::{Exit, Failure};
+use error::CliError;
+use exit::Exit;
 
 /// A host for AI agents: one conversation, tools from many backends.
 #[derive(Parser)]
@@ -255,21 +257,21 @@ fn run() -> Exit {
     telemetry.end();
     match done {
         Ok(exit) => exit,
-        Err(failure) => {
-            if !failure.shown {
-                output::failure(&failure, json);
+        Err(error) => {
+            if !error.shown {
+                output::error(&error, json);
             }
-            failure.exit
+            error.exit
         }
     }
 }
 
 impl Cli {
-    fn run(self) -> Result<Exit, Failure> {
+    fn run(self) -> Result<Exit, CliError> {
         let Self { global, verb } = self;
         if !matches!(verb, Verb::Completions(_) | Verb::Wire(_)) {
             conjure_config::platform::check_own_dir(&global.data_dir())
-                .map_err(|error| Failure::usage(error.to_string()))?;
+                .map_err(CliError::usage_from)?;
         }
         match verb {
             Verb::Completions(args) => Ok(completions::run(&args, &mut Self::command())),
@@ -290,7 +292,7 @@ impl Cli {
                 let runtime = runtime
                     .enable_all()
                     .build()
-                    .map_err(|error| Failure::host(format!("no runtime: {error}")))?;
+                    .map_err(|error| CliError::host_from(error).context("no runtime"))?;
                 let done = runtime.block_on(async {
                     match verb {
                         Verb::Run(args) => run::run(&global, args).await,

@@ -3,7 +3,8 @@
 use clap::Subcommand;
 
 use super::args::Global;
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::{mcp_doctor, mcp_import, mcp_list, mcp_login, mcp_serve};
 
 /// Serves tools to MCP clients, and looks after the MCP servers of a session file.
@@ -63,14 +64,14 @@ impl Args {
 }
 
 /// Does a verb that needs no plugin.
-pub(crate) fn run_without_host(global: &Global, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run_without_host(global: &Global, args: &Args) -> Result<Exit, CliError> {
     match &args.verb {
         Verb::Import(import) => mcp_import::run(global, import),
         _ => Ok(Exit::Fine),
     }
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
+pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
     match args.verb {
         Verb::Serve(args) => mcp_serve::run(global, args).await,
         Verb::List(args) => mcp_list::run(global, args).await,

@@ -4,13 +4,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Subcommand;
-use conjure_plugins::{LoadedPlugin, Loader, LoaderOptions, PluginFile, Snapshot, Store};
+use conjure_plugins::{
+    LoadedPlugin, Loader, LoaderOptions, PluginError, PluginFile, Snapshot, Store,
+};
 use conjure_runtime::describe::{failed_json, loaded_json, state};
 use conjure_skill_sdk::protocol::{Create, Manifest};
 use serde_json::{Value, json};
 
 use super::args::{Global, shown};
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::output::{self, BOLD, DIM, GREEN, RED, RESET, Table};
 use super::plugin_new;
 
@@ -58,14 +61,14 @@ impl Args {
 }
 
 /// Does a verb that looks at no session's plugins.
-pub(crate) fn run_without_host(global: &Global, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run_without_host(global: &Global, args: &Args) -> Result<Exit, CliError> {
     match &args.verb {
         Verb::New(new) => plugin_new::run(global, new),
         _ => Ok(Exit::Fine),
     }
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
+pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
     match args.verb {
         Verb::List => list(global).await,
         Verb::Inspect { file, load } => inspect(global, &file, load),
@@ -74,12 +77,8 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
     }
 }
 
-async fn list(global: &Global) -> Result<Exit, Failure> {
-    let host = global
-        .host()
-        .build()
-        .await
-        .map_err(|error| Failure::host(error.to_string()))?;
+async fn list(global: &Global) -> Result<Exit, CliError> {
+    let host = global.host().build().await?;
     let snapshot = host.registry().snapshot();
     let tried = tried(&snapshot).await;
     if global.json {
@@ -174,13 +173,13 @@ async fn tried(snapshot: &Snapshot) -> Tried {
     for plugin in snapshot.plugins() {
         match try_instance(plugin, &create).await {
             Ok(()) => tried.good.push(Arc::clone(plugin)),
-            Err(reason) => tried.bad.push((Arc::clone(plugin), reason)),
+            Err(reason) => tried.bad.push((Arc::clone(plugin), reason.to_string())),
         }
     }
     tried
 }
 
-fn inspect(global: &Global, path: &Path, load: bool) -> Result<Exit, Failure> {
+fn inspect(global: &Global, path: &Path, load: bool) -> Result<Exit, CliError> {
     let file = match PluginFile::read(path, true) {
         Ok(file) => file,
         Err(error) => return Ok(refused(global, path, &error.to_string())),
@@ -277,18 +276,20 @@ fn print_manifest(manifest: &Manifest) {
     }
 }
 
-async fn check(global: &Global, path: &Path) -> Result<Exit, Failure> {
+async fn check(global: &Global, path: &Path) -> Result<Exit, CliError> {
     let loader = loader(global)?;
     let loading = path.to_owned();
     let loaded = tokio::task::spawn_blocking(move || loader.load(&loading, true)).await;
     let plugin = match loaded {
         Ok(Ok(plugin)) => Arc::new(plugin),
         Ok(Err(error)) => return Ok(refused(global, path, &error.to_string())),
-        Err(error) => return Err(Failure::host(format!("the check ended early: {error}"))),
+        Err(error) => {
+            return Err(CliError::host_from(error).context("the check ended early"));
+        }
     };
     let create = conjure_runtime::plugin_create(Some("check"));
     if let Err(error) = try_instance(&plugin, &create).await {
-        return Ok(refused(global, path, &error));
+        return Ok(refused(global, path, &error.to_string()));
     }
     if global.json {
         output::json(&json!({ "ok": true, "plugin": loaded_json(&plugin) }));
@@ -302,12 +303,9 @@ async fn check(global: &Global, path: &Path) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-async fn try_instance(plugin: &Arc<LoadedPlugin>, create: &Create) -> Result<(), String> {
+async fn try_instance(plugin: &Arc<LoadedPlugin>, create: &Create) -> Result<(), PluginError> {
     let services = Arc::new(conjure_plugins::NoServices);
-    let instance = plugin
-        .create(create, services)
-        .await
-        .map_err(|error| error.to_string())?;
+    let instance = plugin.create(create, services).await?;
     instance.close(std::time::Duration::from_secs(2)).await;
     Ok(())
 }
@@ -324,9 +322,8 @@ fn refused(global: &Global, path: &Path, reason: &str) -> Exit {
     Exit::No
 }
 
-fn loader(global: &Global) -> Result<Loader, Failure> {
-    let store = Store::open(global.data_dir().join("store"))
-        .map_err(|error| Failure::host(error.to_string()))?;
+fn loader(global: &Global) -> Result<Loader, CliError> {
+    let store = Store::open(global.data_dir().join("store")).map_err(CliError::host_from)?;
     let operations = conjure_runtime::host_operations();
     Ok(Loader::new(
         store,

@@ -3,7 +3,8 @@
 use clap::Subcommand;
 
 use super::args::Global;
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::{session_change, session_memory, session_show, session_turns, session_waiting};
 
 /// Keeps sessions: which saved auth, model, working directory, persona, memory, tools and MCP
@@ -94,7 +95,7 @@ enum Verb {
     Delete(session_change::Delete),
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
+pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
     let sessions = super::sessions::Sessions::open(global).await?;
     let done = match args.verb {
         Verb::Create(args) => session_change::create(global, &sessions, *args).await,

@@ -10,7 +10,8 @@ use conjure_store::ThreadId;
 use super::args::Global;
 use super::chat::{Lines, compacted_words};
 use super::entry_at;
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::output::{self, DIM, RESET, YELLOW, aside, clean};
 use super::session_following::Following;
 use super::session_run::{chosen, ended};
@@ -36,7 +37,7 @@ pub(crate) async fn run(
     session: &str,
     thread: Option<&str>,
     policy: PolicySpec,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CliError> {
     let mut signals = Signals::listen()?;
     let sessions = signals.unless(Sessions::open(global)).await?;
     let done = talk(global, &sessions, session, thread, policy, &mut signals).await;
@@ -54,7 +55,7 @@ async fn talk(
     thread: Option<&str>,
     policy: PolicySpec,
     signals: &mut Signals,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CliError> {
     let name = session;
     let session = chosen(sessions, session, thread).await?;
     let attended = std::io::stdin().is_terminal() && !global.json;
@@ -103,13 +104,13 @@ async fn talk(
                     transcript.files(&files);
                     ended(&run, &transcript, signals).map(drop)
                 }
-                Err(failure) => Err(failure),
+                Err(error) => Err(error),
             }
         };
-        if let Err(failure) = done
-            && !failure.shown
+        if let Err(error) = done
+            && !error.shown
         {
-            output::failure(&failure, global.json);
+            output::error(&error, global.json);
         }
         // Ctrl-C ends the turn; the others mean the program.
         if let Some(signal) = signals.last().filter(|signal| *signal != Signal::Interrupt) {
@@ -118,7 +119,7 @@ async fn talk(
     }
 }
 
-async fn command(sessions: &Sessions, session: &str, line: &str) -> Result<(), Failure> {
+async fn command(sessions: &Sessions, session: &str, line: &str) -> Result<(), CliError> {
     let manager = sessions.manager();
     let words: Vec<&str> = line.split_whitespace().collect();
     match words.as_slice() {
@@ -175,8 +176,8 @@ async fn command(sessions: &Sessions, session: &str, line: &str) -> Result<(), F
 }
 
 /// The thread that the session goes on with.
-async fn thread_of(sessions: &Sessions, session: &str) -> Result<ThreadId, Failure> {
+async fn thread_of(sessions: &Sessions, session: &str) -> Result<ThreadId, CliError> {
     let view = sessions.manager().get(session).await?;
     let thread = view.thread.map(|thread| thread.id);
-    thread.ok_or_else(|| Failure::usage("the session has no thread: `/new`"))
+    thread.ok_or_else(|| CliError::usage("the session has no thread").hint("`/new` begins one"))
 }

@@ -15,7 +15,8 @@ use conjure_core::skill_folder::{
 use serde_json::{Value, json};
 
 use super::args::{Global, shown};
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::output::{self, BOLD, DIM, GREEN, RED, RESET, Table, YELLOW};
 use super::skill_remote;
 
@@ -70,7 +71,7 @@ enum Verb {
     },
 }
 
-pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, CliError> {
     match &args.verb {
         Verb::List { dir } => Ok(list(global, dir.as_deref())),
         Verb::Validate { path, upload } => validate(global, path, *upload),
@@ -167,14 +168,13 @@ fn discover(project: Option<&Project>) -> Discovered {
     skill_folders::discover(dir, env::home().as_deref())
 }
 
-fn trust(global: &Global, dir: &Path, remove: bool) -> Result<Exit, Failure> {
-    let dir = dir
-        .canonicalize()
-        .map_err(|error| Failure::usage(format!("`{}`: {error}", dir.display())))?;
+fn trust(global: &Global, dir: &Path, remove: bool) -> Result<Exit, CliError> {
+    let dir = dir.canonicalize().map_err(|error| {
+        CliError::usage_from(error).context(format_args!("`{}`", dir.display()))
+    })?;
     let mut all = TrustedProjects::read(&global.data_dir());
-    let failed = |error: std::io::Error| Failure::host(error.to_string());
     if remove {
-        all.forget(&dir).map_err(failed)?;
+        all.forget(&dir).map_err(CliError::host_from)?;
         if global.json {
             output::json(&json!({ "trusted": all.projects() }));
         } else {
@@ -182,8 +182,8 @@ fn trust(global: &Global, dir: &Path, remove: bool) -> Result<Exit, Failure> {
         }
         return Ok(Exit::Fine);
     }
-    let skills = ProjectSkills::of(&dir).map_err(|error| Failure::usage(error.to_string()))?;
-    all.trust(&dir, &skills).map_err(failed)?;
+    let skills = ProjectSkills::of(&dir).map_err(CliError::usage_from)?;
+    all.trust(&dir, &skills).map_err(CliError::host_from)?;
     if global.json {
         output::json(&json!({ "trusted": all.projects() }));
         return Ok(Exit::Fine);
@@ -330,11 +330,10 @@ fn scope(scope: Scope) -> &'static str {
     }
 }
 
-fn validate(global: &Global, path: &Path, upload: bool) -> Result<Exit, Failure> {
+fn validate(global: &Global, path: &Path, upload: bool) -> Result<Exit, CliError> {
     let (diagnostics, name) = match load(path) {
         Ok((loaded, _kept)) => {
-            let text = fs::read(loaded.dir.join("SKILL.md"))
-                .map_err(|error| Failure::host(error.to_string()))?;
+            let text = fs::read(loaded.dir.join("SKILL.md")).map_err(CliError::host_from)?;
             let dir = loaded
                 .dir
                 .file_name()
@@ -349,7 +348,7 @@ fn validate(global: &Global, path: &Path, upload: bool) -> Result<Exit, Failure>
             (found, loaded.folder.name.as_str().to_owned())
         }
         Err(FolderError::Invalid { diagnostics, .. }) => (diagnostics, shown(path)),
-        Err(error) => return Err(Failure::new(Exit::No, error.to_string())),
+        Err(error) => return Err(CliError::from_source(Exit::No, error)),
     };
     let valid = diagnostics.iter().all(|d| d.severity != Severity::Error);
     if global.json {
@@ -398,8 +397,8 @@ fn diagnostic_json(diagnostic: &Diagnostic) -> Value {
     })
 }
 
-fn show(global: &Global, path: &Path) -> Result<Exit, Failure> {
-    let (loaded, _kept) = load(path).map_err(|error| Failure::new(Exit::No, error.to_string()))?;
+fn show(global: &Global, path: &Path) -> Result<Exit, CliError> {
+    let (loaded, _kept) = load(path).map_err(|error| CliError::from_source(Exit::No, error))?;
     let folder: &SkillFolder = &loaded.folder;
     if global.json {
         let diagnostics: Vec<Value> = loaded.diagnostics.iter().map(diagnostic_json).collect();

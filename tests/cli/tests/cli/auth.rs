@@ -308,7 +308,8 @@ fn a_life_of_a_saved_auth() {
     exit code 2
     --- stdout
     --- stderr
-    error: `--auth` is for one provider: name that one, or none
+    error: `--auth` is for one provider
+    hint: name that one, or none
 
     $ conjure auth remove office
     exit code 0

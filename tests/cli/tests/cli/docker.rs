@@ -76,7 +76,7 @@ fn the_dockerfile_is_written_once_and_is_the_persons_from_then_on() {
 fn a_program_that_is_missing_or_fails_is_named() {
     let workspace = workspace(&[]);
     for (program, words) in [
-        ("no-such-program", "Install Docker or Podman"),
+        ("no-such-program", "install Docker or Podman"),
         ("false", "`false build` failed"),
     ] {
         let build = format!("docker build --engine {program}");

@@ -28,6 +28,8 @@ mod docs;
 #[cfg(test)]
 mod doctor;
 #[cfg(test)]
+mod errors;
+#[cfg(test)]
 mod files;
 #[cfg(test)]
 mod help;

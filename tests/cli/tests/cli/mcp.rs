@@ -106,7 +106,8 @@ fn a_doctor_starts_all_and_says_what_to_do() {
     exit code 2
     --- stdout
     --- stderr
-    error: there is no MCP server `nobody`; there are: absent, dying, lazy
+    error: there is no MCP server `nobody`
+    hint: there are: absent, dying, lazy
     ");
 }
 
@@ -183,7 +184,8 @@ fn without_a_session_file_or_servers_it_says_what_to_do() {
     exit code 2
     --- stdout
     --- stderr
-    error: there is no session file session.toml: name one with `--config FILE`
+    error: there is no session file session.toml
+    hint: name one with `--config FILE`
     ");
     workspace
         .write("session.toml", "persona = \"Kind.\"\n")
@@ -193,7 +195,8 @@ fn without_a_session_file_or_servers_it_says_what_to_do() {
     exit code 2
     --- stdout
     --- stderr
-    error: session.toml has no backend of the kind `mcp`: `conjure mcp import` makes one of another program's configuration
+    error: session.toml has no backend of the kind `mcp`
+    hint: `conjure mcp import` makes one of another program's configuration
     ");
 }
 

@@ -126,7 +126,8 @@ fn it_says_what_comes_next() {
     exit code 2
     --- stdout
     --- stderr
-    error: `my-skill` is there already and not empty; name another place with `--path`
+    error: `my-skill` is there already and not empty
+    hint: name another place with `--path`
 
     $ conjure plugin new executor my-executor --path elsewhere/here
     exit code 0

@@ -50,7 +50,8 @@ fn a_skill_folder_needs_an_executor() {
     exit code 2
     --- stdout
     --- stderr
-    error: a skill folder needs an executor: name one with `--executor`, or put the plugin `local` into a plugin directory (`conjure plugin list` shows them)
+    error: a skill folder needs an executor
+    hint: name one with `--executor`, or put the plugin `local` into a plugin directory (`conjure plugin list` shows them)
     ");
 }
 

@@ -160,7 +160,8 @@ fn a_skill_that_breaks_a_rule_is_not_sent() {
     exit code 1
     --- stdout
     --- stderr
-    error: the skill at `claude-help` cannot be uploaded: The name `claude-help` has the reserved word `claude` in it. `conjure skill validate --upload` says more.
+    error: the skill at `claude-help` cannot be uploaded: The name `claude-help` has the reserved word `claude` in it.
+    hint: `conjure skill validate --upload` says more
     ");
     let large = "x".repeat(30_000_000);
     workspace
