@@ -9,24 +9,19 @@ use conjure_config::env;
 use conjure_config::{BackendSpec, PolicySpec, SessionSpec};
 use conjure_core::routing::Pattern;
 use conjure_core::wire::{Dialect, Wire};
-use conjure_plugins::SearchPath;
 use conjure_providers::auths::Auths;
 use conjure_runtime::Host;
-use conjure_runtime::HostBuilder;
 use conjure_store::Store;
 
 use super::error::CliError;
 use super::output;
+use super::plugin_args::{EarlyPluginArgs, PluginArgs};
 
 /// Options of every verb.
 #[derive(Args)]
 pub(crate) struct Global {
-    /// Load this plugin file; naming it says that it may run in this process
-    #[arg(long, global = true, value_name = "FILE", help_heading = "Plugins")]
-    plugin: Vec<PathBuf>,
-    /// Look for plugins in this directory too
-    #[arg(long, global = true, value_name = "DIR", help_heading = "Plugins")]
-    plugin_dir: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) early_plugins: EarlyPluginArgs,
     /// Where threads, copies of plugins and their values are kept
     #[arg(long, global = true, value_name = "DIR")]
     data_dir: Option<PathBuf>,
@@ -51,36 +46,6 @@ impl Global {
     /// The saved auths.
     pub(crate) fn auths(&self) -> Auths {
         Auths::at(conjure_providers::auths::Keys::from_env(self.data_dir()))
-    }
-
-    /// Where plugins are looked for, in this order.
-    pub(crate) fn search_path(&self) -> SearchPath {
-        let program = std::env::current_exe().ok();
-        let path = std::env::var_os(env::PLUGIN_PATH);
-        let data_dir = self.data_dir();
-        let mut search = SearchPath::new(
-            self.plugin.clone(),
-            path.as_deref(),
-            program.as_deref(),
-            Some(&data_dir),
-        );
-        search.dirs.splice(0..0, self.plugin_dir.iter().cloned());
-        search
-    }
-
-    /// A host with these plugins.
-    pub(crate) fn host(&self) -> HostBuilder {
-        let search = self.search_path();
-        let mut builder = Host::builder()
-            .data_dir(self.data_dir())
-            .auths(self.auths());
-        for file in search.named {
-            builder = builder.plugin_file(file);
-        }
-        for dir in search.dirs {
-            builder = builder.plugin_dir(dir);
-        }
-        builder
     }
 }
 
@@ -145,6 +110,8 @@ pub(crate) struct SessionArgs {
     /// Never run what fits this pattern; wins over the others
     #[arg(long, value_name = "PATTERN", help_heading = "Permissions")]
     deny: Vec<Pattern>,
+    #[command(flatten)]
+    pub(crate) plugins: PluginArgs,
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {

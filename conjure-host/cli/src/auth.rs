@@ -20,11 +20,11 @@ use super::signals::Signals;
 /// Saves credentials under names that sessions use.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  conjure auth add work --provider anthropic              # asks for the key, and does not show it
-  pass show openai | conjure auth add home --provider openai
-  conjure auth add gateway --provider openai-compatible --base-url https://llm.example.org/v1 \\
+  conjure auth create work --provider anthropic              # asks for the key, and does not show it
+  pass show openai | conjure auth create home --provider openai
+  conjure auth create gateway --provider openai-compatible --base-url https://llm.example.org/v1 \\
       --kind custom-headers
-  conjure auth test work
+  conjure auth check work
   conjure run --auth work --model claude-sonnet-4-5 \"What is in this directory?\"")]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -38,7 +38,8 @@ enum Verb {
     /// It is never read from the arguments, which other users may see. It is encrypted with a key
     /// from `CONJURE_KEY`, from a key file (`CONJURE_KEY_FILE`, else `vault.key` in the data
     /// directory), or from the keyring of the system; the first time one is made.
-    Add(Add),
+    #[command(alias = "add")]
+    Create(Create),
     /// Save another credential of the same kind in the place of one; sessions that use it have it
     Replace {
         /// The auth: NAME, or PROVIDER/KIND/NAME
@@ -50,7 +51,8 @@ enum Verb {
     /// Ask the provider for its list of models with it
     ///
     /// Exit code: 3 when the provider gives none.
-    Test {
+    #[command(alias = "test")]
+    Check {
         /// The auth: NAME, or PROVIDER/KIND/NAME
         #[arg(value_name = "NAME")]
         auth: AuthRef,
@@ -64,8 +66,9 @@ enum Verb {
         #[arg(value_name = "NEW")]
         new: String,
     },
-    /// Remove it for good, unless a saved session uses it
-    Remove {
+    /// Delete it for good, unless a saved session uses it
+    #[command(alias = "remove")]
+    Delete {
         /// The auth: NAME, or PROVIDER/KIND/NAME
         #[arg(value_name = "NAME")]
         auth: AuthRef,
@@ -79,7 +82,7 @@ enum Verb {
 
 /// Saves a credential.
 #[derive(clap::Args)]
-struct Add {
+struct Create {
     /// Its name: 3 to 50 letters, digits, `_` and `-`
     name: String,
     /// The provider that it is for
@@ -101,18 +104,18 @@ fn kind(text: &str) -> Result<AuthKind, String> {
 
 pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
     match args.verb {
-        Verb::Add(args) => add(global, args).await,
+        Verb::Create(args) => create(global, args).await,
         Verb::Replace { auth } => replace(global, &auth).await,
         Verb::List => list(global).await,
-        Verb::Test { auth } => test(global, &auth).await,
+        Verb::Check { auth } => check(global, &auth).await,
         Verb::Rename { auth, new } => {
             let auth = global.auths().rename(&auth, &new).await?;
             told(global, &auth, "is its name now");
             Ok(Exit::Fine)
         }
-        Verb::Remove { auth } => {
+        Verb::Delete { auth } => {
             let auth = global.auths().remove(&auth).await?;
-            told(global, &auth, "is removed");
+            told(global, &auth, "is deleted");
             Ok(Exit::Fine)
         }
         Verb::Rotate => {
@@ -130,7 +133,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
     }
 }
 
-async fn add(global: &Global, args: Add) -> Result<Exit, CliError> {
+async fn create(global: &Global, args: Create) -> Result<Exit, CliError> {
     let new = NewAuth {
         name: args.name,
         provider: args.provider,
@@ -173,7 +176,9 @@ async fn list(global: &Global) -> Result<Exit, CliError> {
         return Ok(Exit::Fine);
     }
     if auths.is_empty() {
-        aside("There is no saved auth yet; `conjure auth add NAME --provider PROVIDER` saves one.");
+        aside(
+            "There is no saved auth yet; `conjure auth create NAME --provider PROVIDER` saves one.",
+        );
         return Ok(Exit::Fine);
     }
     let mut table = Table::new(["NAME", "PROVIDER", "KIND", "BASE URL", "CREATED"]);
@@ -192,7 +197,7 @@ async fn list(global: &Global) -> Result<Exit, CliError> {
     Ok(Exit::Fine)
 }
 
-async fn test(global: &Global, auth: &AuthRef) -> Result<Exit, CliError> {
+async fn check(global: &Global, auth: &AuthRef) -> Result<Exit, CliError> {
     let spec = SessionSpec {
         auth: Some(auth.clone()),
         ..SessionSpec::default()

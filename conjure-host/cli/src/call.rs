@@ -10,6 +10,7 @@ use super::args::Global;
 use super::error::CliError;
 use super::exit::Exit;
 use super::output;
+use super::plugin_args::PluginArgs;
 use super::signals::Signals;
 use conjure_config::SessionSpec;
 
@@ -38,6 +39,8 @@ pub(crate) struct Args {
     /// A skill folder or package, run through the executor
     #[arg(long, value_name = "PATH")]
     skill: Vec<PathBuf>,
+    #[command(flatten)]
+    plugins: PluginArgs,
 }
 
 pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
@@ -48,7 +51,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
             .hint("write one, such as '{\"command\": \"…\"}'"));
     }
     let mut signals = Signals::listen()?;
-    let building = async { Ok(global.host().build().await?) };
+    let building = async { Ok(args.plugins.host(global).build().await?) };
     let host = signals.unless(building).await?;
     let call = FunctionCall {
         call_id: "call-1".to_owned(),

@@ -52,8 +52,8 @@ Ctrl-C                  end the turn that runs; what came so far is kept";
 
 pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
     if let Some(session) = &args.saved {
-        let (thread, policy) = (args.thread.as_deref(), args.session.policy());
-        return Box::pin(super::session_chat::run(global, session, thread, policy)).await;
+        let chat = super::session_chat::run(global, session, args.thread.as_deref(), args.session);
+        return Box::pin(chat).await;
     }
     let mut signals = Signals::listen()?;
     let opened = Box::pin(open(global, args.session, args.thread.as_deref()));

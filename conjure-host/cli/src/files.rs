@@ -101,7 +101,13 @@ fn list(global: &Global, files: &[Artifact]) {
 
 async fn save_all(global: &Global, args: Save) -> Result<Exit, CliError> {
     let thread = id(&args.thread)?;
-    let host = global.host().log(global.store().await?).build().await?;
+    let host = args
+        .session
+        .plugins
+        .host(global)
+        .log(global.store().await?)
+        .build()
+        .await?;
     let known = host.files(&thread).await?;
     let wanted = wanted(&known, &args.files)?;
     let elsewhere: Vec<String> = wanted

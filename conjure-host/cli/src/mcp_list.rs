@@ -75,7 +75,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
         .iter()
         .any(|server| !matches!(server.state(), "ready" | "off" | "idle"))
     {
-        output::aside("`conjure mcp doctor` says what to do.");
+        output::aside("`conjure mcp check` says what to do.");
     }
     Ok(Exit::Fine)
 }

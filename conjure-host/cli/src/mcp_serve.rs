@@ -17,6 +17,7 @@ use super::args::Global;
 use super::error::CliError;
 use super::exit::Exit;
 use super::output;
+use super::plugin_args::PluginArgs;
 use super::signals::Signals;
 use super::tokens;
 
@@ -85,6 +86,8 @@ pub(crate) struct Args {
         help_heading = "HTTP"
     )]
     idle: u64,
+    #[command(flatten)]
+    plugins: PluginArgs,
 }
 
 #[derive(clap::Args)]
@@ -120,7 +123,7 @@ async fn over_stdio(global: &Global, args: Args) -> Result<Exit, CliError> {
         CliError::host_from(error).context("standard input and output cannot be used")
     })?;
     let mut signals = Signals::listen()?;
-    let host = signals.unless(host(global)).await?;
+    let host = signals.unless(host(global, &args.plugins)).await?;
     let spec = args.spec(std::env::current_dir().ok())?;
     let server = McpServer::new(host, spec, args.options())?;
     let (input, output) = streams.open().map_err(|error| {
@@ -143,7 +146,7 @@ async fn over_http(global: &Global, args: Args, address: SocketAddr) -> Result<E
         origins: args.allow_origin.clone(),
     };
     let mut signals = Signals::listen()?;
-    let host = signals.unless(host(global)).await?;
+    let host = signals.unless(host(global, &args.plugins)).await?;
     let server = McpServer::new(host, args.spec(None)?, args.options())?;
     let server = server.listen(address, access).await?;
     let token_file = user_token_file(&global.data_dir());
@@ -163,8 +166,8 @@ async fn over_http(global: &Global, args: Args, address: SocketAddr) -> Result<E
         .map_or(Exit::Fine, super::signals::Signal::exit))
 }
 
-async fn host(global: &Global) -> Result<Host, CliError> {
-    Ok(global.host().watch(true).build().await?)
+async fn host(global: &Global, plugins: &PluginArgs) -> Result<Host, CliError> {
+    Ok(plugins.host(global).watch(true).build().await?)
 }
 
 impl Args {

@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::args::{Global, current_dir};
 use super::error::CliError;
+use super::plugin_args::PluginArgs;
 
 /// Where the servers are configured.
 #[derive(clap::Args)]
@@ -20,6 +21,8 @@ pub(super) struct Source {
     /// The session file (TOML) that names the servers
     #[arg(long, short, value_name = "FILE", default_value = "session.toml")]
     config: PathBuf,
+    #[command(flatten)]
+    plugins: PluginArgs,
 }
 
 /// The servers of a session file.
@@ -101,7 +104,7 @@ impl Servers {
             return Err(CliError::usage(message)
                 .hint("`conjure mcp import` makes one of another program's configuration"));
         }
-        let host = global.host().asker(asker).build().await;
+        let host = source.plugins.host(global).asker(asker).build().await;
         Ok(Self {
             host: host?,
             working_dir: match spec.working_dir {

@@ -62,8 +62,9 @@ enum Verb {
         #[arg(long, value_name = "TEXT")]
         text: Option<String>,
     },
-    /// Remove a persona. Sessions keep the copy that they have
-    Remove {
+    /// Delete a persona. Sessions keep the copy that they have
+    #[command(alias = "remove")]
+    Delete {
         /// The persona: NAME, NAME@VERSION, or its id
         persona: String,
     },
@@ -103,7 +104,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
             }
             show(global, &store.update_persona(changed).await?);
         }
-        Verb::Remove { persona } => {
+        Verb::Delete { persona } => {
             let removed = find(&store, &persona).await?;
             store.delete_persona(&removed.id).await?;
             if global.json {

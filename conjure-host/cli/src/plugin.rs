@@ -15,9 +15,10 @@ use super::args::{Global, shown};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, BOLD, DIM, GREEN, RED, RESET, Table};
-use super::plugin_new;
+use super::plugin_args::PluginArgs;
+use super::plugin_create;
 
-/// Looks at plugins, checks one, begins one.
+/// Lists plugins, shows or checks one, creates one.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -30,12 +31,13 @@ enum Verb {
     ///
     /// Looks at `--plugin`, `--plugin-dir`, `CONJURE_PLUGIN_PATH`, `plugins` beside the program,
     /// and `plugins` in the data directory, in this order.
-    List,
+    List(PluginArgs),
     /// Show what a plugin's file says about itself
     ///
     /// Without `--load` nothing of the plugin runs: header, hash and structure are read from the
     /// file, and the manifest only if it is known from an earlier load.
-    Inspect {
+    #[command(alias = "inspect")]
+    Show {
         /// The library
         file: PathBuf,
         /// Load it too, which runs its code, and show the manifest
@@ -49,40 +51,41 @@ enum Verb {
         /// The library
         file: PathBuf,
     },
-    /// Begin a plugin: a crate of its own that builds with `cargo build`
-    New(plugin_new::Args),
+    /// Create a plugin: a crate of its own that builds with `cargo build`
+    #[command(alias = "new")]
+    Create(plugin_create::Args),
 }
 
 impl Args {
     /// Whether the verb looks at no session's plugins.
     pub(crate) fn needs_no_host(&self) -> bool {
-        matches!(&self.verb, Verb::New(_))
+        matches!(&self.verb, Verb::Create(_))
     }
 }
 
 /// Does a verb that looks at no session's plugins.
 pub(crate) fn run_without_host(global: &Global, args: &Args) -> Result<Exit, CliError> {
     match &args.verb {
-        Verb::New(new) => plugin_new::run(global, new),
+        Verb::Create(args) => plugin_create::run(global, args),
         _ => Ok(Exit::Fine),
     }
 }
 
 pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
     match args.verb {
-        Verb::List => list(global).await,
-        Verb::Inspect { file, load } => inspect(global, &file, load),
+        Verb::List(plugins) => list(global, &plugins).await,
+        Verb::Show { file, load } => show(global, &file, load),
         Verb::Check { file } => check(global, &file).await,
-        Verb::New(new) => plugin_new::run(global, &new),
+        Verb::Create(args) => plugin_create::run(global, &args),
     }
 }
 
-async fn list(global: &Global) -> Result<Exit, CliError> {
-    let host = global.host().build().await?;
+async fn list(global: &Global, plugins: &PluginArgs) -> Result<Exit, CliError> {
+    let host = plugins.host(global).build().await?;
     let snapshot = host.registry().snapshot();
     let tried = tried(&snapshot).await;
     if global.json {
-        let plugins: Vec<Value> = tried.good.iter().map(|p| loaded_json(p)).collect();
+        let good: Vec<Value> = tried.good.iter().map(|p| loaded_json(p)).collect();
         let mut failed: Vec<Value> = snapshot.failed().iter().map(failed_json).collect();
         failed.extend(tried.bad.iter().map(|(plugin, reason)| {
             json!({
@@ -92,10 +95,10 @@ async fn list(global: &Global) -> Result<Exit, CliError> {
                 "kept": Value::Null,
             })
         }));
-        output::json(&json!({ "plugins": plugins, "failed": failed }));
+        output::json(&json!({ "plugins": good, "failed": failed }));
         return Ok(Exit::Fine);
     }
-    let search = global.search_path();
+    let search = plugins.search_path(global);
     if snapshot.plugins().is_empty() && snapshot.failed().is_empty() {
         output::line("No plugins. Looked in:");
         for dir in &search.dirs {
@@ -179,7 +182,7 @@ async fn tried(snapshot: &Snapshot) -> Tried {
     tried
 }
 
-fn inspect(global: &Global, path: &Path, load: bool) -> Result<Exit, CliError> {
+fn show(global: &Global, path: &Path, load: bool) -> Result<Exit, CliError> {
     let file = match PluginFile::read(path, true) {
         Ok(file) => file,
         Err(error) => return Ok(refused(global, path, &error.to_string())),
@@ -334,7 +337,7 @@ fn loader(global: &Global) -> Result<Loader, CliError> {
     ))
 }
 
-/// How many tools it has; `plugin inspect` names them.
+/// How many tools it has; `plugin show` names them.
 fn tools(manifest: &Manifest) -> String {
     match manifest.tools.len() {
         0 => "-".to_owned(),

@@ -1,6 +1,5 @@
 //! `conjure policy check`: what could ask a person, told before a run.
 
-use conjure_config::PolicySpec;
 use conjure_core::routing::{Decision, Rule, ToolPolicy};
 use conjure_runtime::describe::server_tools_json;
 use conjure_runtime::session::ServerTool;
@@ -36,9 +35,9 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
         _ => None,
     };
     let tool_preview = match &args.saved {
-        Some(session) => of_saved(global, session, &args.session.policy()).await?,
+        Some(session) => of_saved(global, session, args.session).await?,
         None => {
-            let host = global.host().build().await?;
+            let host = args.session.plugins.host(global).build().await?;
             let spec = args.session.spec(&host, global).await?;
             host.tool_preview(spec).await?
         }
@@ -79,14 +78,15 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
     Ok(ended(asks))
 }
 
-/// The preview of a saved session's next turn, under these rules beside its own.
+/// The preview of a saved session's next turn, under the rules of the options beside its own.
 async fn of_saved(
     global: &Global,
     session: &str,
-    policy: &PolicySpec,
+    options: SessionArgs,
 ) -> Result<ToolPreview, CliError> {
-    let sessions = Sessions::open(global).await?;
-    let tool_preview = sessions.manager().tool_preview(session, policy).await;
+    let sessions = Sessions::with_plugins(global, &options.plugins).await?;
+    let policy = options.policy();
+    let tool_preview = sessions.manager().tool_preview(session, &policy).await;
     sessions.close().await;
     Ok(tool_preview?)
 }

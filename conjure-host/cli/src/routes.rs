@@ -19,7 +19,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
-    let host = global.host().build().await?;
+    let host = args.session.plugins.host(global).build().await?;
     let spec = args.session.spec(&host, global).await?;
     let tool_preview = host.tool_preview(spec).await?;
     if global.json {

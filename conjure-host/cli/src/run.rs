@@ -65,8 +65,8 @@ pub(crate) const SAVED: [&str; 14] = [
 pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
     let question = question(args.question)?;
     if let Some(session) = &args.saved {
-        let (thread, policy) = (args.thread.as_deref(), args.session.policy());
-        let run = super::session_run::run(global, session, thread, policy, question);
+        let thread = args.thread.as_deref();
+        let run = super::session_run::run(global, session, thread, args.session, question);
         return Box::pin(run).await;
     }
     let mut signals = Signals::listen()?;
@@ -132,8 +132,9 @@ pub(crate) async fn open(
     thread: Option<&str>,
 ) -> Result<(Host, Session), CliError> {
     let store = global.store().await?;
-    let host = global
-        .host()
+    let host = args
+        .plugins
+        .host(global)
         .auths(Auths::over(
             store.clone(),
             conjure_providers::auths::Keys::from_env(global.data_dir()),

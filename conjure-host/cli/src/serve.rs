@@ -19,6 +19,7 @@ use super::args::Global;
 use super::error::CliError;
 use super::exit::Exit;
 use super::output;
+use super::plugin_args::PluginArgs;
 use super::signals::{Signal, Signals};
 use super::tokens;
 
@@ -59,6 +60,8 @@ pub(crate) struct Args {
     /// Print a link that lets a browser into the server that runs, once, and end
     #[arg(long, conflicts_with_all = ["token_file", "token_env", "allow_host", "allow_origin"])]
     link: bool,
+    #[command(flatten)]
+    plugins: PluginArgs,
 }
 
 /// Prints a link into the server that runs.
@@ -99,7 +102,11 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
                 store.clone(),
                 conjure_providers::auths::Keys::from_env(global.data_dir()),
             );
-            let host = global.host().log(store.clone()).auths(auths.clone());
+            let host = args
+                .plugins
+                .host(global)
+                .log(store.clone())
+                .auths(auths.clone());
             let host = host.watch(true).build().await?;
             let manager = Manager::start(host, store, Default::default()).await;
             let api = Api {

@@ -16,6 +16,7 @@ use super::exit::Exit;
 use super::output::{self, aside, clean, line};
 use super::person::agrees;
 use super::persona;
+use super::plugin_args::PluginArgs;
 use super::session_show::print;
 use super::sessions::Sessions;
 use super::thread::id;
@@ -103,6 +104,8 @@ pub(crate) struct Check {
     /// The model
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
+    #[command(flatten)]
+    pub(crate) plugins: PluginArgs,
 }
 
 /// A fork to go on with.

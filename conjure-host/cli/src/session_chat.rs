@@ -7,7 +7,7 @@ use conjure_core::turn::When;
 use conjure_runtime::manager::{SessionPatch, TurnTerms};
 use conjure_store::ThreadId;
 
-use super::args::Global;
+use super::args::{Global, SessionArgs};
 use super::chat::{Lines, compacted_words};
 use super::entry_at;
 use super::error::CliError;
@@ -36,10 +36,12 @@ pub(crate) async fn run(
     global: &Global,
     session: &str,
     thread: Option<&str>,
-    policy: PolicySpec,
+    options: SessionArgs,
 ) -> Result<Exit, CliError> {
     let mut signals = Signals::listen()?;
-    let sessions = signals.unless(Sessions::open(global)).await?;
+    let opening = Sessions::with_plugins(global, &options.plugins);
+    let sessions = signals.unless(opening).await?;
+    let policy = options.policy();
     let done = talk(global, &sessions, session, thread, policy, &mut signals).await;
     tokio::select! {
         () = sessions.close() => {}

@@ -2,13 +2,12 @@
 
 use std::io::IsTerminal as _;
 
-use conjure_config::PolicySpec;
 use conjure_core::chat::Event;
 use conjure_runtime::manager::TurnTerms;
 use conjure_store::{Run, RunState};
 use serde_json::json;
 
-use super::args::Global;
+use super::args::{Global, SessionArgs};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output;
@@ -22,11 +21,13 @@ pub(crate) async fn run(
     global: &Global,
     session: &str,
     thread: Option<&str>,
-    policy: PolicySpec,
+    options: SessionArgs,
     question: String,
 ) -> Result<Exit, CliError> {
     let mut signals = Signals::listen()?;
-    let sessions = signals.unless(Sessions::open(global)).await?;
+    let sessions = signals
+        .unless(Sessions::with_plugins(global, &options.plugins))
+        .await?;
     let id = match chosen(&sessions, session, thread).await {
         Ok(id) => id,
         Err(error) => {
@@ -46,7 +47,7 @@ pub(crate) async fn run(
         leaves: false,
     };
     let terms = TurnTerms {
-        policy,
+        policy: options.policy(),
         unattended: !attended,
     };
     let asked = following.answer_to(global, question, &terms).await;

@@ -12,12 +12,14 @@ use conjure_runtime::manager::{
     SessionPatch, SessionView, TurnRequest, TurnTerms,
 };
 use conjure_runtime::session::Stamped;
+use conjure_runtime::{Host, HostBuilder};
 use conjure_skill_sdk::protocol::Elicited;
 use conjure_store::{Run, ThreadId};
 
 use super::args::Global;
 use super::error::CliError;
 use super::person::Terminal;
+use super::plugin_args::PluginArgs;
 
 /// How long what runs may take to come to its end when the program does.
 const ENDING: Duration = Duration::from_secs(5);
@@ -63,19 +65,29 @@ impl Events {
 }
 
 impl Sessions {
-    /// Opens the store and makes the plugins ready.
+    /// Opens the store, for verbs that run no tools.
     pub(crate) async fn open(global: &Global) -> Result<Self, CliError> {
+        Self::of(global, Host::builder().data_dir(global.data_dir())).await
+    }
+
+    /// Opens the store and makes the plugins ready.
+    pub(crate) async fn with_plugins(
+        global: &Global,
+        plugins: &PluginArgs,
+    ) -> Result<Self, CliError> {
+        Self::of(global, plugins.host(global).watch(true)).await
+    }
+
+    async fn of(global: &Global, builder: HostBuilder) -> Result<Self, CliError> {
         let server = Server::find(&global.data_dir());
         let store = global.store().await?;
-        let host = global
-            .host()
+        let host = builder
             .auths(Auths::over(
                 store.clone(),
                 conjure_providers::auths::Keys::from_env(global.data_dir()),
             ))
             .log(store.clone())
             .asker(Terminal)
-            .watch(true)
             .build()
             .await?;
         // A verb that only looks runs nothing that was said elsewhere.

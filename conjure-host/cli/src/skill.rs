@@ -20,7 +20,7 @@ use super::exit::Exit;
 use super::output::{self, BOLD, DIM, GREEN, RED, RESET, Table, YELLOW};
 use super::skill_remote;
 
-/// Looks at skill folders, validates and uploads them.
+/// Lists skill folders, shows, checks and uploads them.
 ///
 /// A skill folder is a directory with a `SKILL.md` (the Agent Skills standard). Those of the
 /// current project (`.conjure/skills`, `.agents/skills`, `.claude/skills`) are used after the
@@ -41,7 +41,8 @@ enum Verb {
     /// Check a skill folder or package against every rule of the standard
     ///
     /// Exit code 0: no errors; 1: at least one.
-    Validate {
+    #[command(alias = "validate")]
+    Check {
         /// The folder or package
         path: PathBuf,
         /// Check what uploading to Anthropic adds, too
@@ -65,20 +66,26 @@ enum Verb {
         /// The project's directory
         #[arg(default_value = ".")]
         dir: PathBuf,
-        /// Trust it no more
-        #[arg(long)]
+        #[arg(long, hide = true)]
         remove: bool,
+    },
+    /// Trust a project no more: its skills are not used from now on
+    Untrust {
+        /// The project's directory
+        #[arg(default_value = ".")]
+        dir: PathBuf,
     },
 }
 
 pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, CliError> {
     match &args.verb {
         Verb::List { dir } => Ok(list(global, dir.as_deref())),
-        Verb::Validate { path, upload } => validate(global, path, *upload),
+        Verb::Check { path, upload } => check(global, path, *upload),
         Verb::Show { path } => show(global, path),
         Verb::Upload(args) => skill_remote::upload(global, args),
         Verb::Remote(verb) => skill_remote::remote(global, verb),
-        Verb::Trust { dir, remove } => trust(global, dir, *remove),
+        Verb::Trust { dir, remove: false } => trust(global, dir),
+        Verb::Trust { dir, remove: true } | Verb::Untrust { dir } => untrust(global, dir),
     }
 }
 
@@ -168,20 +175,9 @@ fn discover(project: Option<&Project>) -> Discovered {
     skill_folders::discover(dir, env::home().as_deref())
 }
 
-fn trust(global: &Global, dir: &Path, remove: bool) -> Result<Exit, CliError> {
-    let dir = dir.canonicalize().map_err(|error| {
-        CliError::usage_from(error).context(format_args!("`{}`", dir.display()))
-    })?;
+fn trust(global: &Global, dir: &Path) -> Result<Exit, CliError> {
+    let dir = real(dir)?;
     let mut all = TrustedProjects::read(&global.data_dir());
-    if remove {
-        all.forget(&dir).map_err(CliError::host_from)?;
-        if global.json {
-            output::json(&json!({ "trusted": all.projects() }));
-        } else {
-            output::line(format_args!("{} is not trusted any more.", dir.display()));
-        }
-        return Ok(Exit::Fine);
-    }
     let skills = ProjectSkills::of(&dir).map_err(CliError::usage_from)?;
     all.trust(&dir, &skills).map_err(CliError::host_from)?;
     if global.json {
@@ -197,6 +193,24 @@ fn trust(global: &Global, dir: &Path, remove: bool) -> Result<Exit, CliError> {
         output::line(format_args!("  {}", output::clean(&shown(folder))));
     }
     Ok(Exit::Fine)
+}
+
+fn untrust(global: &Global, dir: &Path) -> Result<Exit, CliError> {
+    let dir = real(dir)?;
+    let mut all = TrustedProjects::read(&global.data_dir());
+    all.forget(&dir).map_err(CliError::host_from)?;
+    if global.json {
+        output::json(&json!({ "trusted": all.projects() }));
+    } else {
+        output::line(format_args!("{} is not trusted any more.", dir.display()));
+    }
+    Ok(Exit::Fine)
+}
+
+/// A project's directory, which is there.
+fn real(dir: &Path) -> Result<PathBuf, CliError> {
+    let real = dir.canonicalize();
+    real.map_err(|error| CliError::usage_from(error).context(format_args!("`{}`", dir.display())))
 }
 
 fn list(global: &Global, dir: Option<&Path>) -> Exit {
@@ -330,7 +344,7 @@ fn scope(scope: Scope) -> &'static str {
     }
 }
 
-fn validate(global: &Global, path: &Path, upload: bool) -> Result<Exit, CliError> {
+fn check(global: &Global, path: &Path, upload: bool) -> Result<Exit, CliError> {
     let (diagnostics, name) = match load(path) {
         Ok((loaded, _kept)) => {
             let text = fs::read(loaded.dir.join("SKILL.md")).map_err(CliError::host_from)?;

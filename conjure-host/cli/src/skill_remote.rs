@@ -132,7 +132,7 @@ fn packed(path: &Path, title: Option<String>) -> Result<SkillUpload, CliError> {
             broken.join(" ")
         );
         return Err(
-            CliError::new(Exit::No, message).hint("`conjure skill validate --upload` says more")
+            CliError::new(Exit::No, message).hint("`conjure skill check --upload` says more")
         );
     }
     let mut files = Vec::with_capacity(loaded.paths.len());
@@ -207,7 +207,7 @@ fn download(
         output::json(&json!({ "id": id, "version": version, "saved": to }));
     } else {
         output::line(format_args!(
-            "Saved {} of {} as {}. `conjure skill validate` says whether it is right.",
+            "Saved {} of {} as {}. `conjure skill check` says whether it is right.",
             clean(version),
             clean(id),
             shown(&to)

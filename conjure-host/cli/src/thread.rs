@@ -9,6 +9,7 @@ use super::args::Global;
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, Table, aside, line};
+use super::plugin_args::PluginArgs;
 use super::sessions::Sessions;
 use super::spent::{because, dollars, money, thousands};
 use super::{thread_change, thread_check, thread_list, thread_show, thread_transfer};
@@ -74,6 +75,8 @@ enum Verb {
         /// The session whose model writes it [default: one that goes on with the thread]
         #[arg(long, value_name = "NAME")]
         session: Option<String>,
+        #[command(flatten)]
+        plugins: PluginArgs,
     },
     /// Let the model read again what a compaction hides
     ///
@@ -122,8 +125,12 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
             }
             Ok(Exit::Fine)
         }
-        Verb::Compact { thread, session } => {
-            let sessions = Sessions::open(global).await?;
+        Verb::Compact {
+            thread,
+            session,
+            plugins,
+        } => {
+            let sessions = Sessions::with_plugins(global, &plugins).await?;
             let manager = sessions.manager();
             let compacted = manager.compact(&id(&thread)?, session.as_deref()).await;
             sessions.close().await;

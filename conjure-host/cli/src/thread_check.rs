@@ -33,7 +33,13 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
                 .hint("write `--to PROVIDER/MODEL`, such as `--to openai/gpt-5`"),
         );
     };
-    let host = global.host().log(global.store().await?).build().await?;
+    let host = args
+        .session
+        .plugins
+        .host(global)
+        .log(global.store().await?)
+        .build()
+        .await?;
     let mut spec = args.session.spec(&host, global).await?;
     spec.provider = Some(provider.to_owned());
     spec.model = Some(model.to_owned());

@@ -75,7 +75,12 @@ async fn record(
     to: &Path,
     session: SessionArgs,
 ) -> Result<Exit, CliError> {
-    let host = global.host().log(global.store().await?).build().await?;
+    let host = session
+        .plugins
+        .host(global)
+        .log(global.store().await?)
+        .build()
+        .await?;
     let spec = session.spec(&host, global).await?;
     let cassette = host.record(spec, thread).await?;
     let text = cassette.to_text();

@@ -34,14 +34,6 @@ mod files;
 #[cfg(test)]
 mod help;
 #[cfg(test)]
-mod help_groups;
-#[cfg(test)]
-mod help_mcp;
-#[cfg(test)]
-mod help_remote;
-#[cfg(test)]
-mod help_verbs;
-#[cfg(test)]
 mod hosted;
 #[cfg(test)]
 mod hot_add;
@@ -56,7 +48,7 @@ mod odd_replies;
 #[cfg(test)]
 mod plugin;
 #[cfg(test)]
-mod plugin_new;
+mod plugin_create;
 #[cfg(test)]
 mod policy;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `conjure mcp doctor`: what works, what does not, and what to do about it.
+//! `conjure mcp check`: what works, what does not, and what to do about it.
 
 use std::time::Duration;
 

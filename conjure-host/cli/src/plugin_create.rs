@@ -1,4 +1,4 @@
-//! `conjure plugin new`: a crate of its own.
+//! `conjure plugin create`: a crate of its own.
 
 use std::path::{Path, PathBuf};
 
@@ -112,7 +112,7 @@ pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, CliError> {
 fn example() -> String {
     format!(
         "Example:
-  conjure plugin new skill my-skill
+  conjure plugin create skill my-skill
   cd my-skill && cargo build
   conjure call my-skill_greet --args '{{\"name\": \"Ada\"}}' --plugin {}",
         library("my-skill")
