@@ -30,6 +30,8 @@ mod doctor;
 #[cfg(test)]
 mod errors;
 #[cfg(test)]
+mod examples;
+#[cfg(test)]
 mod files;
 #[cfg(test)]
 mod help;
