@@ -59,6 +59,7 @@ mod sessions;
 mod signals;
 mod skill;
 mod skill_remote;
+mod skill_trust;
 mod spent;
 mod table;
 mod telemetry;

@@ -18,7 +18,7 @@ use super::args::{Global, shown};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, BOLD, DIM, GREEN, RED, RESET, Table, YELLOW};
-use super::skill_remote;
+use super::{skill_remote, skill_trust};
 
 /// Lists skill folders, shows, checks and uploads them.
 ///
@@ -84,8 +84,10 @@ pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, CliError> {
         Verb::Show { path } => show(global, path),
         Verb::Upload(args) => skill_remote::upload(global, args),
         Verb::Remote(verb) => skill_remote::remote(global, verb),
-        Verb::Trust { dir, remove: false } => trust(global, dir),
-        Verb::Trust { dir, remove: true } | Verb::Untrust { dir } => untrust(global, dir),
+        Verb::Trust { dir, remove: false } => skill_trust::trust(global, dir),
+        Verb::Trust { dir, remove: true } | Verb::Untrust { dir } => {
+            skill_trust::untrust(global, dir)
+        }
     }
 }
 
@@ -173,44 +175,6 @@ fn discover(project: Option<&Project>) -> Discovered {
     let trusted = project.filter(|project| project.standing() == Standing::Trusted);
     let dir = trusted.map(|project| project.dir.as_path());
     skill_folders::discover(dir, env::home().as_deref())
-}
-
-fn trust(global: &Global, dir: &Path) -> Result<Exit, CliError> {
-    let dir = real(dir)?;
-    let mut all = TrustedProjects::read(&global.data_dir());
-    let skills = ProjectSkills::of(&dir).map_err(CliError::usage_from)?;
-    all.trust(&dir, &skills).map_err(CliError::host_from)?;
-    if global.json {
-        output::json(&json!({ "trusted": all.projects() }));
-        return Ok(Exit::Fine);
-    }
-    output::line(format_args!(
-        "{} is trusted, with its {} skill(s) as they are now.",
-        dir.display(),
-        skills.dirs.len()
-    ));
-    for folder in &skills.dirs {
-        output::line(format_args!("  {}", output::clean(&shown(folder))));
-    }
-    Ok(Exit::Fine)
-}
-
-fn untrust(global: &Global, dir: &Path) -> Result<Exit, CliError> {
-    let dir = real(dir)?;
-    let mut all = TrustedProjects::read(&global.data_dir());
-    all.forget(&dir).map_err(CliError::host_from)?;
-    if global.json {
-        output::json(&json!({ "trusted": all.projects() }));
-    } else {
-        output::line(format_args!("{} is not trusted any more.", dir.display()));
-    }
-    Ok(Exit::Fine)
-}
-
-/// A project's directory, which is there.
-fn real(dir: &Path) -> Result<PathBuf, CliError> {
-    let real = dir.canonicalize();
-    real.map_err(|error| CliError::usage_from(error).context(format_args!("`{}`", dir.display())))
 }
 
 fn list(global: &Global, dir: Option<&Path>) -> Exit {
