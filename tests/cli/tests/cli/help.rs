@@ -72,6 +72,14 @@ fn words_of_earlier_versions_work_and_are_in_no_help() {
         assert!(verbs.iter().any(|verb| verb == new), "{group}: {verbs:?}");
         assert!(verbs.iter().all(|verb| verb != old), "{group}: {verbs:?}");
     }
+    let trust = ["skill", "trust", "--remove"];
+    let output = conjure_kit::cli(trust).run().unwrap();
+    assert!(
+        output.stdout.ends_with("is not trusted any more.\n"),
+        "{output:?}"
+    );
+    let trust = ["skill", "trust"].map(str::to_owned);
+    assert!(!help(&trust).contains("--remove"));
 }
 
 #[test]
