@@ -4,6 +4,11 @@
 //! The faces are crates of their own, which an embedding program adds when it wants them:
 //! `conjure-http` (the HTTP API), `conjure-mcp` (a server of MCP), `conjure-client` (a client of the
 //! HTTP API). The program `conjure` is `conjure-cli`.
+//!
+//! Whole programs are in `conjure-host/examples`: `session` (a skill of one's own, and a session
+//! that uses it), `follow` (the events of a turn, and deciding about a call), `call` (tools without
+//! a model). They need no key: `cargo run -p conjure-host --example session`.
+//! `conjure-host/docs/embedding.md` tells the rest.
 
 pub use conjure_config::{env, fs, platform, project_trust, skill_folders};
 pub use conjure_import as mcp_import;

@@ -22,7 +22,10 @@
 //!
 //! What crosses the boundary is in [`protocol`]; what is frozen and how it grows is told in
 //! `skill-sdk/docs/abi.md`. `skill-sdk/docs/writing-a-skill.md` is a tutorial, and
-//! `skill-sdk/docs/mcp.md` says what MCP clients get of a plugin.
+//! `skill-sdk/docs/mcp.md` says what MCP clients get of a plugin. Whole plugins that run without a
+//! host are in `skill-sdk/examples`: `notes` (a skill with tools and state), `memory_executor`,
+//! `rooms_backend`, and `tested_skill` (the test kit);
+//! `cargo run -p conjure-skill-sdk --example notes` runs one.
 
 #[cfg(feature = "async")]
 mod backend;

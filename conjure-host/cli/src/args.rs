@@ -9,24 +9,19 @@ use conjure_config::env;
 use conjure_config::{BackendSpec, PolicySpec, SessionSpec};
 use conjure_core::routing::Pattern;
 use conjure_core::wire::{Dialect, Wire};
-use conjure_plugins::SearchPath;
 use conjure_providers::auths::Auths;
 use conjure_runtime::Host;
-use conjure_runtime::HostBuilder;
 use conjure_store::Store;
 
-use super::exit::Failure;
+use super::error::CliError;
 use super::output;
+use super::plugin_args::{EarlyPluginArgs, PluginArgs};
 
 /// Options of every verb.
 #[derive(Args)]
 pub(crate) struct Global {
-    /// Load this plugin file; naming it says that it may run in this process
-    #[arg(long, global = true, value_name = "FILE", help_heading = "Plugins")]
-    plugin: Vec<PathBuf>,
-    /// Look for plugins in this directory too
-    #[arg(long, global = true, value_name = "DIR", help_heading = "Plugins")]
-    plugin_dir: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) early_plugins: EarlyPluginArgs,
     /// Where threads, copies of plugins and their values are kept
     #[arg(long, global = true, value_name = "DIR")]
     data_dir: Option<PathBuf>,
@@ -44,43 +39,13 @@ impl Global {
     }
 
     /// The database.
-    pub(crate) async fn store(&self) -> Result<Store, Failure> {
+    pub(crate) async fn store(&self) -> Result<Store, CliError> {
         Ok(conjure_store::open(&self.data_dir()).await?)
     }
 
     /// The saved auths.
     pub(crate) fn auths(&self) -> Auths {
         Auths::at(conjure_providers::auths::Keys::from_env(self.data_dir()))
-    }
-
-    /// Where plugins are looked for, in this order.
-    pub(crate) fn search_path(&self) -> SearchPath {
-        let program = std::env::current_exe().ok();
-        let path = std::env::var_os(env::PLUGIN_PATH);
-        let data_dir = self.data_dir();
-        let mut search = SearchPath::new(
-            self.plugin.clone(),
-            path.as_deref(),
-            program.as_deref(),
-            Some(&data_dir),
-        );
-        search.dirs.splice(0..0, self.plugin_dir.iter().cloned());
-        search
-    }
-
-    /// A host with these plugins.
-    pub(crate) fn host(&self) -> HostBuilder {
-        let search = self.search_path();
-        let mut builder = Host::builder()
-            .data_dir(self.data_dir())
-            .auths(self.auths());
-        for file in search.named {
-            builder = builder.plugin_file(file);
-        }
-        for dir in search.dirs {
-            builder = builder.plugin_dir(dir);
-        }
-        builder
     }
 }
 
@@ -145,6 +110,8 @@ pub(crate) struct SessionArgs {
     /// Never run what fits this pattern; wins over the others
     #[arg(long, value_name = "PATTERN", help_heading = "Permissions")]
     deny: Vec<Pattern>,
+    #[command(flatten)]
+    pub(crate) plugins: PluginArgs,
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {
@@ -171,7 +138,7 @@ impl SessionArgs {
     }
 
     /// The session that the options and the file describe.
-    pub(crate) async fn spec(self, host: &Host, global: &Global) -> Result<SessionSpec, Failure> {
+    pub(crate) async fn spec(self, host: &Host, global: &Global) -> Result<SessionSpec, CliError> {
         let from_file = self.config.is_some();
         let mut spec = match &self.config {
             Some(path) => SessionSpec::read(path)?,
@@ -225,7 +192,7 @@ impl SessionArgs {
         spec: &mut SessionSpec,
         host: &Host,
         global: &Global,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CliError> {
         if spec.backends.is_empty() {
             spec.backends.push(BackendSpec::all_native());
         }
@@ -248,9 +215,9 @@ impl SessionArgs {
             if self.skill.is_empty() {
                 return Ok(());
             }
-            return Err(Failure::usage(
-                "a skill folder needs an executor: name one with `--executor`, or put the plugin \
-                 `local` into a plugin directory (`conjure plugin list` shows them)",
+            return Err(CliError::usage("a skill folder needs an executor").hint(
+                "name one with `--executor`, or put the plugin `local` into a plugin directory \
+                 (`conjure plugin list` shows them)",
             ));
         };
         match spec
@@ -266,22 +233,23 @@ impl SessionArgs {
 }
 
 /// What the person named must be there; what the host makes is the host's own affair.
-fn check_dir(dir: &Path) -> Result<(), Failure> {
-    let reason = match conjure_config::fs::is_dir(dir) {
+fn check_dir(dir: &Path) -> Result<(), CliError> {
+    let error = match conjure_config::fs::is_dir(dir) {
         Ok(true) => return Ok(()),
-        Ok(false) => "it is no directory".to_owned(),
-        Err(error) => error.to_string(),
+        Ok(false) => CliError::usage("it is no directory"),
+        Err(error) => CliError::usage_from(error),
     };
-    Err(Failure::usage(format!(
-        "the working directory `{}` cannot be used: {reason}",
+    Err(error.context(format_args!(
+        "the working directory `{}` cannot be used",
         dir.display()
     )))
 }
 
 /// Where the program was started.
-pub(crate) fn current_dir() -> Result<PathBuf, Failure> {
-    std::env::current_dir()
-        .map_err(|error| Failure::usage(format!("the current directory cannot be used: {error}")))
+pub(crate) fn current_dir() -> Result<PathBuf, CliError> {
+    std::env::current_dir().map_err(|error| {
+        CliError::usage_from(error).context("the current directory cannot be used")
+    })
 }
 
 /// A path as a person would write it: relative to the current directory where that is shorter.

@@ -4,26 +4,27 @@ use clap::Subcommand;
 use conjure_config::AuthRef;
 use conjure_config::SessionSpec;
 use conjure_providers::HttpProvider;
-use conjure_providers::auths::{AuthError, AuthKind, Credential, KeyError, NewAuth};
+use conjure_providers::auths::{AuthError, AuthKind, Credential, NewAuth};
 use conjure_runtime::session::SessionError;
 use conjure_store::SavedAuth;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::args::Global;
-use super::exit::{Exit, Failure};
-use super::output::{self, GREEN, RED, RESET, Table, aside, clean, line};
+use super::error::CliError;
+use super::exit::Exit;
+use super::output::{self, GREEN, RESET, Table, aside, clean, line};
 use super::secret::secret;
 use super::signals::Signals;
 
 /// Saves credentials under names that sessions use.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  conjure auth add work --provider anthropic              # asks for the key, and does not show it
-  pass show openai | conjure auth add home --provider openai
-  conjure auth add gateway --provider openai-compatible --base-url https://llm.example.org/v1 \\
+  conjure auth create work --provider anthropic              # asks for the key, and does not show it
+  pass show openai | conjure auth create home --provider openai
+  conjure auth create gateway --provider openai-compatible --base-url https://llm.example.org/v1 \\
       --kind custom-headers
-  conjure auth test work
+  conjure auth check work
   conjure run --auth work --model claude-sonnet-4-5 \"What is in this directory?\"")]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -37,7 +38,8 @@ enum Verb {
     /// It is never read from the arguments, which other users may see. It is encrypted with a key
     /// from `CONJURE_KEY`, from a key file (`CONJURE_KEY_FILE`, else `vault.key` in the data
     /// directory), or from the keyring of the system; the first time one is made.
-    Add(Add),
+    #[command(alias = "add")]
+    Create(Create),
     /// Save another credential of the same kind in the place of one; sessions that use it have it
     Replace {
         /// The auth: NAME, or PROVIDER/KIND/NAME
@@ -49,7 +51,8 @@ enum Verb {
     /// Ask the provider for its list of models with it
     ///
     /// Exit code: 3 when the provider gives none.
-    Test {
+    #[command(alias = "test")]
+    Check {
         /// The auth: NAME, or PROVIDER/KIND/NAME
         #[arg(value_name = "NAME")]
         auth: AuthRef,
@@ -63,8 +66,9 @@ enum Verb {
         #[arg(value_name = "NEW")]
         new: String,
     },
-    /// Remove it for good, unless a saved session uses it
-    Remove {
+    /// Delete it for good, unless a saved session uses it
+    #[command(alias = "remove")]
+    Delete {
         /// The auth: NAME, or PROVIDER/KIND/NAME
         #[arg(value_name = "NAME")]
         auth: AuthRef,
@@ -78,7 +82,7 @@ enum Verb {
 
 /// Saves a credential.
 #[derive(clap::Args)]
-struct Add {
+struct Create {
     /// Its name: 3 to 50 letters, digits, `_` and `-`
     name: String,
     /// The provider that it is for
@@ -98,20 +102,20 @@ fn kind(text: &str) -> Result<AuthKind, String> {
         .map_err(|_| "there are: api-key, bearer-token, custom-headers, base-url".to_owned())
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
+pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
     match args.verb {
-        Verb::Add(args) => add(global, args).await,
+        Verb::Create(args) => create(global, args).await,
         Verb::Replace { auth } => replace(global, &auth).await,
         Verb::List => list(global).await,
-        Verb::Test { auth } => test(global, &auth).await,
+        Verb::Check { auth } => check(global, &auth).await,
         Verb::Rename { auth, new } => {
             let auth = global.auths().rename(&auth, &new).await?;
             told(global, &auth, "is its name now");
             Ok(Exit::Fine)
         }
-        Verb::Remove { auth } => {
+        Verb::Delete { auth } => {
             let auth = global.auths().remove(&auth).await?;
-            told(global, &auth, "is removed");
+            told(global, &auth, "is deleted");
             Ok(Exit::Fine)
         }
         Verb::Rotate => {
@@ -129,7 +133,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
     }
 }
 
-async fn add(global: &Global, args: Add) -> Result<Exit, Failure> {
+async fn create(global: &Global, args: Create) -> Result<Exit, CliError> {
     let new = NewAuth {
         name: args.name,
         provider: args.provider,
@@ -149,10 +153,10 @@ async fn add(global: &Global, args: Add) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-async fn replace(global: &Global, auth: &AuthRef) -> Result<Exit, Failure> {
+async fn replace(global: &Global, auth: &AuthRef) -> Result<Exit, CliError> {
     let auths = global.auths();
     let saved = auths.find(auth, None).await?;
-    let kind = kind(&saved.kind.replace('_', "-")).map_err(Failure::host)?;
+    let kind: AuthKind = saved.kind.parse().map_err(CliError::host_from)?;
     let mut signals = Signals::listen()?;
     let asking = async {
         let text = secret(kind).await?;
@@ -164,7 +168,7 @@ async fn replace(global: &Global, auth: &AuthRef) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-async fn list(global: &Global) -> Result<Exit, Failure> {
+async fn list(global: &Global) -> Result<Exit, CliError> {
     let auths = global.auths().list().await?;
     if global.json {
         let auths: Vec<Value> = auths.iter().map(described).collect();
@@ -172,7 +176,9 @@ async fn list(global: &Global) -> Result<Exit, Failure> {
         return Ok(Exit::Fine);
     }
     if auths.is_empty() {
-        aside("There is no saved auth yet; `conjure auth add NAME --provider PROVIDER` saves one.");
+        aside(
+            "There is no saved auth yet; `conjure auth create NAME --provider PROVIDER` saves one.",
+        );
         return Ok(Exit::Fine);
     }
     let mut table = Table::new(["NAME", "PROVIDER", "KIND", "BASE URL", "CREATED"]);
@@ -191,7 +197,7 @@ async fn list(global: &Global) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-async fn test(global: &Global, auth: &AuthRef) -> Result<Exit, Failure> {
+async fn check(global: &Global, auth: &AuthRef) -> Result<Exit, CliError> {
     let spec = SessionSpec {
         auth: Some(auth.clone()),
         ..SessionSpec::default()
@@ -229,13 +235,11 @@ async fn test(global: &Global, auth: &AuthRef) -> Result<Exit, Failure> {
             Ok(Exit::Fine)
         }
         Err(error) => {
+            let error = CliError::from(error);
             if !global.json {
-                aside(format_args!(
-                    "{RED}error:{RESET} {}",
-                    clean(&error.to_string())
-                ));
+                output::error_aside(&error);
             }
-            Ok(Exit::Provider)
+            Ok(error.exit)
         }
     }
 }
@@ -259,33 +263,4 @@ fn described(auth: &SavedAuth) -> Value {
         "created_at_ms": auth.created_at_ms,
         "updated_at_ms": auth.updated_at_ms,
     })
-}
-
-impl From<AuthError> for Failure {
-    fn from(error: AuthError) -> Self {
-        let exit = match error {
-            AuthError::Store(error) => return error.into(),
-            AuthError::Vault(KeyError::BadSecret { .. } | KeyError::NoSuchKind { .. })
-            | AuthError::BadName { .. }
-            | AuthError::Taken { .. }
-            | AuthError::LoginToken
-            | AuthError::OldToken { .. }
-            | AuthError::Expired { .. }
-            | AuthError::BadProvider { .. }
-            | AuthError::BadAddress { .. }
-            | AuthError::Unknown { .. }
-            | AuthError::Ambiguous { .. }
-            | AuthError::OtherProvider { .. }
-            | AuthError::OtherAddress { .. }
-            | AuthError::OtherKind { .. }
-            | AuthError::LeftOut { .. } => Exit::Usage,
-            AuthError::Vault(_)
-            | AuthError::Sealed { .. }
-            | AuthError::Rotation { .. }
-            | AuthError::Locked { .. }
-            | AuthError::Lock(_)
-            | AuthError::Ended { .. } => Exit::Host,
-        };
-        Self::new(exit, error.to_string())
-    }
 }

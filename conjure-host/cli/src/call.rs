@@ -7,8 +7,10 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::args::Global;
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::output;
+use super::plugin_args::PluginArgs;
 use super::signals::Signals;
 use conjure_config::SessionSpec;
 
@@ -37,21 +39,19 @@ pub(crate) struct Args {
     /// A skill folder or package, run through the executor
     #[arg(long, value_name = "PATH")]
     skill: Vec<PathBuf>,
+    #[command(flatten)]
+    plugins: PluginArgs,
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
+pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
     let arguments: Value = serde_json::from_str(&args.args)
-        .map_err(|error| Failure::usage(format!("`--args` is not JSON: {error}")))?;
+        .map_err(|error| CliError::usage_from(error).context("`--args` is not JSON"))?;
     if !arguments.is_object() {
-        return Err(Failure::usage(
-            "`--args` is not a JSON object, such as '{\"command\": \"…\"}'",
-        ));
+        return Err(CliError::usage("`--args` is not a JSON object")
+            .hint("write one, such as '{\"command\": \"…\"}'"));
     }
     let mut signals = Signals::listen()?;
-    let building = async {
-        let built = global.host().build().await;
-        built.map_err(|error| Failure::host(error.to_string()))
-    };
+    let building = async { Ok(args.plugins.host(global).build().await?) };
     let host = signals.unless(building).await?;
     let call = FunctionCall {
         call_id: "call-1".to_owned(),

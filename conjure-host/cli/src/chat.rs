@@ -10,9 +10,10 @@ use rustyline::{DefaultEditor, ExternalPrinter};
 use tokio::sync::{mpsc, oneshot};
 
 use super::args::{Global, SessionArgs};
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::output::{self, DIM, RESET, YELLOW, aside, clean};
-use super::run::{Following, SAVED, close, failure, open};
+use super::run::{Following, SAVED, close, ended_by, open};
 use super::signals::{Signal, Signals};
 use super::transcript::Transcript;
 use super::{files, spent, thread_check};
@@ -49,10 +50,10 @@ const HELP: &str = "/tools                  the routing table
 /quit                   end the conversation (or Ctrl-D)
 Ctrl-C                  end the turn that runs; what came so far is kept";
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
+pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
     if let Some(session) = &args.saved {
-        let (thread, policy) = (args.thread.as_deref(), args.session.policy());
-        return Box::pin(super::session_chat::run(global, session, thread, policy)).await;
+        let chat = super::session_chat::run(global, session, args.thread.as_deref(), args.session);
+        return Box::pin(chat).await;
     }
     let mut signals = Signals::listen()?;
     let opened = Box::pin(open(global, args.session, args.thread.as_deref()));
@@ -114,7 +115,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
                 if let Err(error) = answer
                     && !transcript.has_shown(&error)
                 {
-                    output::failure(&failure(error, &signals), global.json);
+                    output::error(&ended_by(error, &signals), global.json);
                 }
                 // Ctrl-C ends the turn; the others mean the program.
                 ended = signals.last().filter(|signal| *signal != Signal::Interrupt);
@@ -218,14 +219,17 @@ async fn save(session: &Session, wanted: &str) {
     };
     let saved = match session.resolve(&known.id).await {
         Ok(path) => files::save(known, &path, std::path::Path::new(dir.trim()), false),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(CliError::from_source(Exit::No, error)),
     };
     match saved {
         Ok(to) => aside(format_args!(
             "{DIM}saved as {}{RESET}",
             clean(&to.display().to_string())
         )),
-        Err(error) => aside(format_args!("{YELLOW}note:{RESET} {}", clean(&error))),
+        Err(error) => aside(format_args!(
+            "{YELLOW}note:{RESET} {}",
+            clean(&error.to_string())
+        )),
     }
 }
 

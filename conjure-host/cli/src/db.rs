@@ -9,7 +9,8 @@ use serde_json::json;
 
 use super::args::Global;
 use super::db_import_maestro as maestro;
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::output::{self, aside, clean, line};
 use super::person::agrees;
 
@@ -91,7 +92,7 @@ enum Application {
     TheMaestro,
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
+pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
     match args.verb {
         Verb::Check => check(global).await,
         Verb::Backup { to } => {
@@ -109,11 +110,11 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
     }
 }
 
-async fn import(global: &Global, args: Import) -> Result<Exit, Failure> {
+async fn import(global: &Global, args: Import) -> Result<Exit, CliError> {
     if let Some(Application::TheMaestro) = args.from {
         let url = args.file.into_os_string().into_string();
         let import = maestro::Import {
-            url: url.map_err(|_| Failure::usage("the URL is not UTF-8"))?,
+            url: url.map_err(|_| CliError::usage("the URL is not UTF-8"))?,
             auth: args.auth,
             dry_run: args.dry_run,
         };
@@ -121,9 +122,8 @@ async fn import(global: &Global, args: Import) -> Result<Exit, Failure> {
     }
     if args.file.to_string_lossy().contains("://") {
         // It may hold a password, so it is not said again.
-        return Err(Failure::usage(
-            "that is a URL and no file; `--from the-maestro` says whose database it is",
-        ));
+        return Err(CliError::usage("that is a URL and no file")
+            .hint("`--from the-maestro` says whose database it is"));
     }
     let rows = global.store().await?.import(&args.file).await?;
     if global.json {
@@ -134,7 +134,7 @@ async fn import(global: &Global, args: Import) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-async fn check(global: &Global) -> Result<Exit, Failure> {
+async fn check(global: &Global) -> Result<Exit, CliError> {
     let check = global.store().await?.check().await?;
     if global.json {
         output::json(&json!({
@@ -171,7 +171,7 @@ async fn check(global: &Global) -> Result<Exit, Failure> {
     })
 }
 
-async fn roll_back(global: &Global, yes: bool) -> Result<Exit, Failure> {
+async fn roll_back(global: &Global, yes: bool) -> Result<Exit, CliError> {
     let data_dir = global.data_dir();
     let location = conjure_store::location(&data_dir)?;
     if !yes {
@@ -180,10 +180,7 @@ async fn roll_back(global: &Global, yes: bool) -> Result<Exit, Failure> {
              is lost."
         ));
         let agreed = agrees("Restore it?").await;
-        let agreed = agreed.ok_or_else(|| {
-            Failure::usage("nobody is there to ask: `--yes` says that it is meant")
-        })?;
-        if !agreed {
+        if !agreed? {
             aside("Nothing was changed.");
             return Ok(Exit::Interrupted);
         }

@@ -15,7 +15,8 @@ use secrecy::SecretString;
 use serde::Serialize;
 
 use super::args::Global;
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::output::{self, BOLD, RESET, YELLOW, aside, clean};
 
 /// What is asked for.
@@ -28,7 +29,7 @@ pub(crate) struct Import {
     pub(crate) dry_run: bool,
 }
 
-pub(crate) async fn run(global: &Global, import: Import) -> Result<Exit, Failure> {
+pub(crate) async fn run(global: &Global, import: Import) -> Result<Exit, CliError> {
     let maestro = Maestro::read(&SecretString::from(import.url)).await?;
     let store = global.store().await?;
     let auths = Auths::over(
@@ -50,19 +51,19 @@ pub(crate) async fn run(global: &Global, import: Import) -> Result<Exit, Failure
         };
         Ok(store.import_maestro(&maestro, &choices).await?)
     };
-    let done: Result<MaestroReport, Failure> = done.await;
+    let done: Result<MaestroReport, CliError> = done.await;
     match done {
         Ok(report) => {
             tell(global, &report, &taken, import.dry_run);
             Ok(Exit::Fine)
         }
-        Err(failure) => Err(taken.give_back(&auths, failure).await),
+        Err(error) => Err(taken.give_back(&auths, error).await),
     }
 }
 
-fn working_dir() -> Result<String, Failure> {
+fn working_dir() -> Result<String, CliError> {
     let dir = std::env::current_dir().map_err(|error| {
-        Failure::host(format!("the current directory cannot be found: {error}"))
+        CliError::host_from(error).context("the current directory cannot be found")
     })?;
     Ok(dir.display().to_string())
 }
@@ -163,17 +164,17 @@ impl Taken {
         });
     }
 
-    /// Removes what was saved, and adds to the failure what could not be removed.
-    async fn give_back(&self, auths: &Auths, mut failure: Failure) -> Failure {
+    /// Removes what was saved, and adds to the error what could not be removed.
+    async fn give_back(&self, auths: &Auths, mut error: CliError) -> CliError {
         for name in &self.added {
             let removed = async { auths.remove(&name.to_string().parse::<AuthRef>()?).await };
-            if let Err(error) = removed.await {
-                failure.message += &format!(
-                    "\nThe saved auth `{name}` was added before that and is still there: {error}"
-                );
+            if let Err(kept) = removed.await {
+                error = error.hint(format!(
+                    "the saved auth `{name}` was added before that and is still there: {kept}"
+                ));
             }
         }
-        failure
+        error
     }
 }
 
@@ -421,8 +422,8 @@ mod tests {
         let mut taken = Taken::default();
         taken.take(&auths, &theirs("before"), false).await.unwrap();
         taken.take(&auths, &theirs("new"), false).await.unwrap();
-        let failure = taken.give_back(&auths, Failure::host("no")).await;
-        assert_eq!(failure.message, "no");
+        let error = taken.give_back(&auths, CliError::host("no")).await;
+        assert!(error.hints().is_empty(), "{error:?}");
         let left: Vec<String> = auths
             .list()
             .await
@@ -436,11 +437,8 @@ mod tests {
         taken.take(&auths, &theirs("used"), false).await.unwrap();
         let session = Session::new(&taken.ids["used"], "m", "/");
         store.create_session(session).await.unwrap();
-        let failure = taken.give_back(&auths, Failure::host("no")).await;
-        assert!(
-            failure.message.contains("openai/api_key/used"),
-            "{}",
-            failure.message
-        );
+        let error = taken.give_back(&auths, CliError::host("no")).await;
+        let told = error.hints().concat();
+        assert!(told.contains("openai/api_key/used"), "{told}");
     }
 }

@@ -12,7 +12,8 @@ use clap::Subcommand;
 use serde_json::json;
 
 use super::args::Global;
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::output;
 
 /// The image that the container backend uses when none is configured.
@@ -53,7 +54,7 @@ struct Build {
     no_build: bool,
 }
 
-pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, CliError> {
     let Verb::Build(build) = &args.verb;
     let file = match &build.file {
         Some(file) => file.clone(),
@@ -69,19 +70,19 @@ pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, Failure> {
 }
 
 /// The person's Dockerfile, which is written when there is none yet.
-fn own_dockerfile(data_dir: &Path) -> Result<PathBuf, Failure> {
+fn own_dockerfile(data_dir: &Path) -> Result<PathBuf, CliError> {
     let dir = data_dir.join("docker");
     let file = dir.join("Dockerfile");
-    let failed = |error: std::io::Error| Failure::host(error.to_string());
     if !file.exists() {
-        conjure_config::fs::create_dir_all(&dir).map_err(failed)?;
-        conjure_config::fs::write_atomic(&file, DOCKERFILE.as_bytes()).map_err(failed)?;
+        conjure_config::fs::create_dir_all(&dir).map_err(CliError::host_from)?;
+        conjure_config::fs::write_atomic(&file, DOCKERFILE.as_bytes())
+            .map_err(CliError::host_from)?;
     }
     Ok(file)
 }
 
 /// Builds the image, and says by which program.
-fn made(build: &Build, file: &Path) -> Result<String, Failure> {
+fn made(build: &Build, file: &Path) -> Result<String, CliError> {
     let dir = match file.parent() {
         Some(dir) if !dir.as_os_str().is_empty() => dir,
         _ => Path::new("."),
@@ -105,24 +106,22 @@ fn made(build: &Build, file: &Path) -> Result<String, Failure> {
         match done {
             Ok(status) if status.success() => return Ok(shown),
             Ok(status) => {
-                return Err(Failure::new(
+                return Err(CliError::new(
                     Exit::No,
-                    format!(
-                        "`{shown} build` failed ({status}); what it said is above. The Dockerfile \
-                         is {}",
-                        file.display()
-                    ),
-                ));
+                    format!("`{shown} build` failed ({status}); what it said is above"),
+                )
+                .hint(format!("the Dockerfile is {}", file.display())));
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(Failure::host(format!("`{shown}` did not start: {error}"))),
+            Err(error) => {
+                return Err(CliError::host_from(error).context(format!("`{shown}` did not start")));
+            }
         }
     }
-    Err(Failure::new(
-        Exit::No,
-        "no program that builds images was found. Install Docker or Podman, or name one with \
-         `--engine`",
-    ))
+    Err(
+        CliError::new(Exit::No, "no program that builds images was found")
+            .hint("install Docker or Podman, or name one with `--engine`"),
+    )
 }
 
 fn tell(global: &Global, file: &Path, image: &str, program: Option<&str>) {

@@ -4,19 +4,24 @@ use crate::diagnosis::{Finding, Health, examine};
 use serde_json::json;
 
 use super::args::Global;
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::output::{self, BOLD, DIM, GREEN, RED, RESET, YELLOW, clean, line};
+use super::plugin_args::PluginArgs;
 use super::sessions::Sessions;
 use super::signals::Signals;
 
 /// Looks at the database, keys, sessions, plugins, container engines and MCP servers.
 #[derive(clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    #[command(flatten)]
+    plugins: PluginArgs,
+}
 
-pub(crate) async fn run(global: &Global) -> Result<Exit, Failure> {
+pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
     let mut signals = Signals::listen()?;
     let looking = async {
-        let sessions = Sessions::open(global).await?;
+        let sessions = Sessions::with_plugins(global, &args.plugins).await?;
         let manager = sessions.manager();
         let auths = global.auths();
         let findings = examine(manager.host(), manager.store(), &auths).await;

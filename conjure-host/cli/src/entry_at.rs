@@ -5,7 +5,7 @@ use conjure_core::chat::Content;
 use conjure_core::log::{Entry, EntryBody};
 use conjure_store::{Log as _, Store, ThreadId};
 
-use super::exit::Failure;
+use super::error::CliError;
 use super::output::clean;
 use super::transcript::one_line;
 
@@ -17,13 +17,13 @@ pub(crate) async fn resolve(
     store: &Store,
     thread: &ThreadId,
     at: Option<&str>,
-) -> Result<Option<u64>, Failure> {
+) -> Result<Option<u64>, CliError> {
     let Some(at) = at else { return Ok(None) };
     meant(&store.read_entries(thread).await?, at).map(Some)
 }
 
 /// A number that no entry has may be a piece of text: a year, say.
-fn meant(entries: &[Entry], at: &str) -> Result<u64, Failure> {
+fn meant(entries: &[Entry], at: &str) -> Result<u64, CliError> {
     let Ok(number) = at.parse() else {
         return named(entries, at);
     };
@@ -34,7 +34,7 @@ fn meant(entries: &[Entry], at: &str) -> Result<u64, Failure> {
     }
 }
 
-fn named(entries: &[Entry], wanted: &str) -> Result<u64, Failure> {
+fn named(entries: &[Entry], wanted: &str) -> Result<u64, CliError> {
     let found: Vec<(u64, String)> = entries
         .iter()
         .filter_map(|entry| Some((entry.seq, text(&entry.body)?)))
@@ -42,15 +42,16 @@ fn named(entries: &[Entry], wanted: &str) -> Result<u64, Failure> {
         .collect();
     match found.as_slice() {
         [(seq, _)] => Ok(*seq),
-        [] => Err(Failure::usage(format!(
-            "no entry of the thread has `{}` in it; `conjure thread show` numbers them",
+        [] => Err(CliError::usage(format!(
+            "no entry of the thread has `{}` in it",
             clean(wanted)
-        ))),
+        ))
+        .hint("`conjure thread show` numbers them")),
         several => {
             let shown = several.iter().take(NAMED);
             let shown = shown.map(|(seq, text)| format!("\n  {seq}  {}", one_line(text, 60)));
             let more = several.len().saturating_sub(NAMED);
-            Err(Failure::usage(format!(
+            Err(CliError::usage(format!(
                 "{} entries have `{}` in them: write more of it, or a number{}{}",
                 several.len(),
                 clean(wanted),
@@ -102,7 +103,7 @@ mod tests {
         let entries = [entry(1, "Light the lamp"), entry(4, "Put the lamp out")];
         assert_eq!(named(&entries, "Light").unwrap(), 1);
         assert_eq!(named(&entries, "lamp out").unwrap(), 4);
-        let several = named(&entries, "lamp").unwrap_err().message;
+        let several = named(&entries, "lamp").unwrap_err().to_string();
         assert_eq!(
             several,
             "2 entries have `lamp` in them: write more of it, or a number\n  1  Light the lamp\n  \

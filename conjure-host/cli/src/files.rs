@@ -8,7 +8,8 @@ use conjure_runtime::artifacts::Artifact;
 use serde_json::json;
 
 use super::args::{Global, SessionArgs};
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::files_remote;
 use super::output::{self, Table, aside, clean, line, size};
 use super::thread::{id, store_host};
@@ -60,7 +61,7 @@ struct Save {
     session: SessionArgs,
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
+pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
     match args.verb {
         Verb::List { thread } => {
             let files = store_host(global).await?.files(&id(&thread)?).await?;
@@ -98,14 +99,15 @@ fn list(global: &Global, files: &[Artifact]) {
     table.print();
 }
 
-async fn save_all(global: &Global, args: Save) -> Result<Exit, Failure> {
+async fn save_all(global: &Global, args: Save) -> Result<Exit, CliError> {
     let thread = id(&args.thread)?;
-    let host = global
-        .host()
+    let host = args
+        .session
+        .plugins
+        .host(global)
         .log(global.store().await?)
         .build()
-        .await
-        .map_err(|error| Failure::host(error.to_string()))?;
+        .await?;
     let known = host.files(&thread).await?;
     let wanted = wanted(&known, &args.files)?;
     let elsewhere: Vec<String> = wanted
@@ -118,13 +120,13 @@ async fn save_all(global: &Global, args: Save) -> Result<Exit, Failure> {
         let spec = args.session.spec(&host, global).await?;
         fetched = host.fetch_files(spec, &thread, &elsewhere).await?;
     }
-    fs::create_dir_all(&args.to).map_err(|error| Failure::host(error.to_string()))?;
+    fs::create_dir_all(&args.to).map_err(CliError::host_from)?;
     let (mut told, mut failed) = (Vec::new(), false);
     for file in wanted {
         let path = match (&file.path, fetched.remove(&file.id)) {
             (Some(path), _) => Ok(path.clone()),
-            (None, Some(fetched)) => fetched.map_err(|error| error.to_string()),
-            (None, None) => Err("nobody has it any more".to_owned()),
+            (None, Some(fetched)) => fetched.map_err(CliError::host_from),
+            (None, None) => Err(CliError::host("nobody has it any more")),
         };
         match path.and_then(|path| save(file, &path, &args.to, args.replace)) {
             Ok(to) if global.json => told.push(json!({ "file": file.id, "saved": to })),
@@ -136,13 +138,13 @@ async fn save_all(global: &Global, args: Save) -> Result<Exit, Failure> {
             Err(error) => {
                 failed = true;
                 if global.json {
-                    told.push(json!({ "file": file.id, "error": error }));
+                    told.push(json!({ "file": file.id, "error": error.to_string() }));
                 } else {
                     aside(format_args!(
                         "{} `{}` was not saved: {}",
                         clean(&file.id),
                         clean(&file.name),
-                        clean(&error)
+                        clean(&error.to_string())
                     ));
                 }
             }
@@ -155,15 +157,14 @@ async fn save_all(global: &Global, args: Save) -> Result<Exit, Failure> {
 }
 
 /// The files with these handles or names; without any, all.
-fn wanted<'a>(known: &'a [Artifact], names: &[String]) -> Result<Vec<&'a Artifact>, Failure> {
+fn wanted<'a>(known: &'a [Artifact], names: &[String]) -> Result<Vec<&'a Artifact>, CliError> {
     if names.is_empty() {
         return Ok(known.iter().collect());
     }
     let find = |name: &String| {
         named(known, name).ok_or_else(|| {
-            Failure::usage(format!(
-                "this thread has no file `{name}`; `conjure files list` shows those that it has"
-            ))
+            CliError::usage(format!("this thread has no file `{name}`"))
+                .hint("`conjure files list` shows those that it has")
         })
     };
     names.iter().map(find).collect()
@@ -182,19 +183,19 @@ pub(crate) fn save(
     from: &Path,
     dir: &Path,
     replace: bool,
-) -> Result<PathBuf, String> {
+) -> Result<PathBuf, CliError> {
     let name = conjure_runtime::artifacts::safe_name(&file.name);
     let to = dir.join(&name);
     let taken = to.symlink_metadata().is_ok();
     if taken && replace {
         return fs::replace_with_copy(from, &to)
             .map(|()| to)
-            .map_err(|error| error.to_string());
+            .map_err(CliError::host_from);
     }
     let to = match taken {
         true => dir.join(format!("{}-{name}", file.id)),
         false => to,
     };
-    fs::copy_new(from, &to).map_err(|error| error.to_string())?;
+    fs::copy_new(from, &to).map_err(CliError::host_from)?;
     Ok(to)
 }

@@ -5,9 +5,10 @@ use conjure_providers::RemoteFile;
 use serde_json::json;
 
 use super::args::Global;
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::output::{self, Table, clean, size};
-use super::remote::{Place, delete_each, refused};
+use super::remote::{Place, delete_each};
 
 #[derive(Subcommand)]
 pub(crate) enum Remote {
@@ -30,11 +31,11 @@ pub(crate) enum Remote {
 }
 
 /// Looks at what is kept, or deletes it.
-pub(crate) async fn run(global: &Global, verb: &Remote) -> Result<Exit, Failure> {
+pub(crate) async fn run(global: &Global, verb: &Remote) -> Result<Exit, CliError> {
     match verb {
         Remote::List { place } => {
             let files = place.provider()?.remote_files().await;
-            list(global, &files.map_err(|error| refused(&error))?);
+            list(global, &files?);
             Ok(Exit::Fine)
         }
         Remote::Delete { id, place } => {

@@ -3,7 +3,7 @@
 //! One verb a file. A verb parses, calls the crates below, and prints; it decides nothing that an
 //! embedding program could not do too. A face: nothing depends on this crate. Begin at the verb's
 //! file; `args.rs` has the options that verbs share, `output.rs` is the only place that prints,
-//! `exit.rs` says how each error ends the program.
+//! `error.rs` is what a verb fails with and how each error ends the program.
 
 mod args;
 mod auth;
@@ -15,12 +15,14 @@ mod db_import_maestro;
 mod diagnosis;
 mod docker;
 mod doctor;
+mod early_options;
 mod entry_at;
+mod error;
 mod exit;
 mod files;
 mod files_remote;
 mod mcp;
-mod mcp_doctor;
+mod mcp_check;
 mod mcp_import;
 mod mcp_list;
 mod mcp_login;
@@ -31,9 +33,12 @@ mod output;
 mod person;
 mod persona;
 mod plugin;
-mod plugin_new;
+mod plugin_args;
+mod plugin_create;
 mod policy;
 mod policy_check;
+#[cfg(all(test, target_os = "linux"))]
+mod reference;
 mod remote;
 mod replay;
 mod routes;
@@ -54,6 +59,7 @@ mod sessions;
 mod signals;
 mod skill;
 mod skill_remote;
+mod skill_trust;
 mod spent;
 mod table;
 mod telemetry;
@@ -70,10 +76,11 @@ mod wire_decode;
 mod wire_encode;
 mod wire_explain;
 
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use args::Global;
-use exit::{Exit, Failure};
+use error::CliError;
+use exit::Exit;
 
 /// A host for AI agents: one conversation, tools from many backends.
 #[derive(Parser)]
@@ -159,15 +166,15 @@ enum Verb {
     /// Shows public name, backend, skill, plugin and version, mode, and what each definition costs
     /// in tokens. Asks no model.
     Routes(routes::Args),
-    /// Look at plugins, check one, begin one
+    /// List plugins, show or check one, create one
     Plugin(plugin::Args),
-    /// Look at skill folders and validate them
+    /// List skill folders, show, check and upload them
     ///
     /// A skill folder is a directory with a `SKILL.md` (the Agent Skills standard). Those of the
     /// current project (`.conjure/skills`, `.agents/skills`, `.claude/skills`) are used after the
     /// project was trusted; those below the home directory always.
     Skill(skill::Args),
-    /// Serve tools to MCP clients, and look after MCP servers: list, examine, import, log in
+    /// Serve tools to MCP clients, and look after MCP servers: list, check, import, log in
     Mcp(mcp::Args),
     /// Build the image that the container backend works in
     Docker(docker::Args),
@@ -210,7 +217,7 @@ enum Verb {
     /// Turns what a provider sent into the canonical form, and a conversation into what a provider
     /// would get. Opens no connection and needs no key.
     Wire(wire::Args),
-    /// Save credentials under names that sessions use, and test them
+    /// Save credentials under names that sessions use, and check them
     ///
     /// A saved auth is encrypted; nothing prints its secret. `--auth NAME` or `auth = "NAME"` in a
     /// session file uses it.
@@ -235,7 +242,7 @@ fn main() {
 fn run() -> Exit {
     // First of all, while there is one thread: what is started must find no key.
     conjure_config::env::take_secrets();
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::read() {
         Ok(cli) => cli,
         Err(error) => {
             // Clap prints help and version to stdout and errors to stderr, and knows both codes.
@@ -255,21 +262,27 @@ fn run() -> Exit {
     telemetry.end();
     match done {
         Ok(exit) => exit,
-        Err(failure) => {
-            if !failure.shown {
-                output::failure(&failure, json);
+        Err(error) => {
+            if !error.shown {
+                output::error(&error, json);
             }
-            failure.exit
+            error.exit
         }
     }
 }
 
 impl Cli {
-    fn run(self) -> Result<Exit, Failure> {
+    fn read() -> Result<Self, clap::Error> {
+        let matches = Self::command().try_get_matches()?;
+        early_options::check(Self::command(), &matches)?;
+        Self::from_arg_matches(&matches)
+    }
+
+    fn run(self) -> Result<Exit, CliError> {
         let Self { global, verb } = self;
         if !matches!(verb, Verb::Completions(_) | Verb::Wire(_)) {
             conjure_config::platform::check_own_dir(&global.data_dir())
-                .map_err(|error| Failure::usage(error.to_string()))?;
+                .map_err(CliError::usage_from)?;
         }
         match verb {
             Verb::Completions(args) => Ok(completions::run(&args, &mut Self::command())),
@@ -290,14 +303,14 @@ impl Cli {
                 let runtime = runtime
                     .enable_all()
                     .build()
-                    .map_err(|error| Failure::host(format!("no runtime: {error}")))?;
+                    .map_err(|error| CliError::host_from(error).context("no runtime"))?;
                 let done = runtime.block_on(async {
                     match verb {
                         Verb::Run(args) => run::run(&global, args).await,
                         Verb::Chat(args) => chat::run(&global, args).await,
                         Verb::Call(args) => Box::pin(call::run(&global, args)).await,
                         Verb::Routes(args) => routes::run(&global, args).await,
-                        Verb::Doctor(_) => Box::pin(doctor::run(&global)).await,
+                        Verb::Doctor(args) => Box::pin(doctor::run(&global, args)).await,
                         Verb::Session(args) => Box::pin(session::run(&global, args)).await,
                         Verb::Persona(args) => persona::run(&global, args).await,
                         Verb::Thread(args) => thread::run(&global, args).await,

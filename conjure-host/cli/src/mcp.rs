@@ -3,8 +3,9 @@
 use clap::Subcommand;
 
 use super::args::Global;
-use super::exit::{Exit, Failure};
-use super::{mcp_doctor, mcp_import, mcp_list, mcp_login, mcp_serve};
+use super::error::CliError;
+use super::exit::Exit;
+use super::{mcp_check, mcp_import, mcp_list, mcp_login, mcp_serve};
 
 /// Serves tools to MCP clients, and looks after the MCP servers of a session file.
 #[derive(clap::Args)]
@@ -32,7 +33,8 @@ enum Verb {
     /// Starts those too that a session starts only when they are called.
     ///
     /// Exit code 0: each is ready; 1: one is not.
-    Doctor(mcp_doctor::Args),
+    #[command(alias = "doctor")]
+    Check(mcp_check::Args),
     /// Turn the MCP servers of another program's configuration into those of a session file
     ///
     /// Understands a line `claude mcp add …`, JSON with `mcpServers` (Claude, Cursor) or `servers`
@@ -63,18 +65,18 @@ impl Args {
 }
 
 /// Does a verb that needs no plugin.
-pub(crate) fn run_without_host(global: &Global, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run_without_host(global: &Global, args: &Args) -> Result<Exit, CliError> {
     match &args.verb {
         Verb::Import(import) => mcp_import::run(global, import),
         _ => Ok(Exit::Fine),
     }
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
+pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
     match args.verb {
         Verb::Serve(args) => mcp_serve::run(global, args).await,
         Verb::List(args) => mcp_list::run(global, args).await,
-        Verb::Doctor(args) => mcp_doctor::run(global, args).await,
+        Verb::Check(args) => mcp_check::run(global, args).await,
         Verb::Import(args) => mcp_import::run(global, &args),
         Verb::Login(args) => mcp_login::run(global, args).await,
         Verb::Logout(args) => mcp_login::out(global, args).await,

@@ -10,7 +10,8 @@ use conjure_import::{Import, is_bundle, read, read_bundle};
 use serde_json::json;
 
 use super::args::Global;
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::mcp_servers::KIND;
 use super::output::{self, BOLD, RESET, YELLOW, aside, clean};
 
@@ -33,28 +34,28 @@ pub(crate) struct Args {
     write: Option<PathBuf>,
 }
 
-pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, CliError> {
     let (bytes, from) = source(args)?;
-    let import = imported(&bytes, args).map_err(|why| Failure::usage(format!("{from}: {why}")))?;
+    let import = imported(&bytes, args).map_err(|error| error.context(&from))?;
     if import.names().next().is_none() {
         for note in &import.notes {
             aside(format_args!("{YELLOW}note{RESET} {}", clean(note)));
         }
-        return Err(Failure::usage(format!("{from} has no MCP servers")));
+        return Err(CliError::usage(format!("{from} has no MCP servers")));
     }
     let toml = match &args.write {
         Some(path) => {
             let before = if path.exists() {
                 let text = conjure_config::fs::read_to_string(path);
-                text.map_err(|error| Failure::usage(error.to_string()))?
+                text.map_err(CliError::usage_from)?
             } else {
                 String::new()
             };
-            let after = added(&before, &import).map_err(|why| {
-                Failure::usage(format!("{} is left as it is: {why}", path.display()))
+            let after = added(&before, &import).map_err(|error| {
+                error.context(format_args!("{} is left as it is", path.display()))
             })?;
             conjure_config::fs::write_atomic(path, after.as_bytes())
-                .map_err(|error| Failure::host(error.to_string()))?;
+                .map_err(CliError::host_from)?;
             None
         }
         None => Some(format!("{}{}", backend(), import.to_toml())),
@@ -64,17 +65,19 @@ pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, Failure> {
 }
 
 /// The servers of a text, or the server of a bundle, which is meant to be unpacked beside its file.
-fn imported(bytes: &[u8], args: &Args) -> Result<Import, String> {
+fn imported(bytes: &[u8], args: &Args) -> Result<Import, CliError> {
     if is_bundle(bytes) {
         let file = args.file.as_deref().unwrap_or(Path::new("bundle"));
-        let file = std::path::absolute(file).map_err(|error| error.to_string())?;
-        return read_bundle(bytes, &file.with_extension("").display().to_string());
+        let file = std::path::absolute(file).map_err(CliError::usage_from)?;
+        let dir = file.with_extension("").display().to_string();
+        return read_bundle(bytes, &dir).map_err(CliError::usage);
     }
-    let text = std::str::from_utf8(bytes).map_err(|error| format!("it is no text: {error}"))?;
-    read(text)
+    let text = std::str::from_utf8(bytes)
+        .map_err(|error| CliError::usage_from(error).context("it is no text"))?;
+    read(text).map_err(CliError::usage)
 }
 
-fn source(args: &Args) -> Result<(Vec<u8>, String), Failure> {
+fn source(args: &Args) -> Result<(Vec<u8>, String), CliError> {
     if let Some(line) = &args.line {
         return Ok((line.clone().into_bytes(), "the line".to_owned()));
     }
@@ -82,11 +85,11 @@ fn source(args: &Args) -> Result<(Vec<u8>, String), Failure> {
     if path == Path::new("-") {
         let mut bytes = Vec::new();
         let read = std::io::stdin().read_to_end(&mut bytes);
-        read.map_err(|error| Failure::usage(format!("standard input: {error}")))?;
+        read.map_err(|error| CliError::usage_from(error).context("standard input"))?;
         return Ok((bytes, "standard input".to_owned()));
     }
     let bytes = conjure_config::fs::read(path);
-    let bytes = bytes.map_err(|error| Failure::usage(error.to_string()))?;
+    let bytes = bytes.map_err(CliError::usage_from)?;
     Ok((bytes, path.display().to_string()))
 }
 
@@ -95,8 +98,8 @@ fn backend() -> String {
 }
 
 /// A session file with these servers too.
-fn added(before: &str, import: &Import) -> Result<String, String> {
-    let spec = SessionSpec::from_toml(before).map_err(|error| error.to_string())?;
+fn added(before: &str, import: &Import) -> Result<String, CliError> {
+    let spec = SessionSpec::from_toml(before)?;
     let kinds: Vec<bool> = spec.backends.iter().map(|b| b.kind == KIND).collect();
     let mut text = before.trim_end().to_owned();
     if !text.is_empty() {
@@ -106,10 +109,10 @@ fn added(before: &str, import: &Import) -> Result<String, String> {
         // A table below `backend` belongs to the last one.
         (true, Some(true)) => {}
         (true, _) => {
-            return Err(format!(
-                "its backend `{KIND}` is not the last; run this without `--write` and put the \
-                 servers there by hand"
-            ));
+            return Err(
+                CliError::usage(format!("its backend `{KIND}` is not the last"))
+                    .hint("run this without `--write` and put the servers there by hand"),
+            );
         }
         (false, _) => text.push_str(&backend()),
     }
@@ -120,11 +123,13 @@ fn added(before: &str, import: &Import) -> Result<String, String> {
     for name in import.names() {
         let servers = config.and_then(|config| config.get("servers"));
         if servers.is_some_and(|servers| servers.get(name).is_some()) {
-            return Err(format!("it has an MCP server `{name}` already"));
+            return Err(CliError::usage(format!(
+                "it has an MCP server `{name}` already"
+            )));
         }
     }
     text.push_str(&import.to_toml());
-    SessionSpec::from_toml(&text).map_err(|error| error.to_string())?;
+    SessionSpec::from_toml(&text)?;
     Ok(text)
 }
 
@@ -190,7 +195,7 @@ mod tests {
              \"notes-server\"\n"
         );
         let again = added(&fresh, &import).unwrap_err();
-        assert!(again.contains("`notes` already"), "{again}");
+        assert!(again.to_string().contains("`notes` already"), "{again}");
         let more = read("claude mcp add more -- more-server").unwrap();
         let both = added(&format!("{fresh}\n[routing]\nonly = [\"x\"]\n"), &more).unwrap();
         let spec = SessionSpec::from_toml(&both).unwrap();
@@ -199,6 +204,6 @@ mod tests {
         assert!(servers["notes"].is_object() && servers["more"].is_object());
         let other = format!("{fresh}\n[[backend]]\nkind = \"local\"\n");
         let refused = added(&other, &more).unwrap_err();
-        assert!(refused.contains("not the last"), "{refused}");
+        assert!(refused.to_string().contains("not the last"), "{refused}");
     }
 }

@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 use conjure_runtime::backend::Nobody;
 
 use super::args::Global;
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::mcp_servers::{Seen, Servers, Source};
 use super::output::{self, Table, clean};
 use super::signals::Signals;
@@ -22,7 +23,7 @@ pub(crate) struct Args {
     source: Source,
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
+pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
     let mut signals = Signals::listen()?;
     let looking = async {
         let servers = Servers::open(global, &args.source, Nobody).await?;
@@ -74,7 +75,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
         .iter()
         .any(|server| !matches!(server.state(), "ready" | "off" | "idle"))
     {
-        output::aside("`conjure mcp doctor` says what to do.");
+        output::aside("`conjure mcp check` says what to do.");
     }
     Ok(Exit::Fine)
 }

@@ -9,7 +9,8 @@ use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::args::Global;
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::mcp_servers::{Servers, Source};
 use super::output::{self, BOLD, GREEN, RESET, aside, clean};
 use super::person::prompt;
@@ -36,14 +37,14 @@ pub(crate) struct OutArgs {
     source: Source,
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
+pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
     let person = Person {
         browser: !args.no_browser,
     };
     manage(global, &args.source, &args.server, "login", person).await
 }
 
-pub(crate) async fn out(global: &Global, args: OutArgs) -> Result<Exit, Failure> {
+pub(crate) async fn out(global: &Global, args: OutArgs) -> Result<Exit, CliError> {
     manage(global, &args.source, &args.server, "logout", Nobody).await
 }
 
@@ -54,13 +55,15 @@ async fn manage(
     server: &str,
     what: &str,
     asker: impl Asker,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CliError> {
     let mut signals = Signals::listen()?;
     let managing = async {
         let mut servers = Servers::open(global, source, asker).await?;
         servers.only(&[server.to_owned()])?;
         let Some(backend) = servers.with(server) else {
-            return Err(Failure::usage(format!("there is no MCP server `{server}`")));
+            return Err(CliError::usage(format!(
+                "there is no MCP server `{server}`"
+            )));
         };
         let alone = servers.alone(backend).await?;
         let done = alone
@@ -72,7 +75,7 @@ async fn manage(
             })
             .await;
         alone.close().await;
-        done.map_err(|error| Failure::new(Exit::No, error.to_string()))
+        done.map_err(|error| CliError::from_source(Exit::No, error))
     };
     let result = signals.unless(managing).await?;
     if what == "login" {

@@ -8,14 +8,16 @@ use conjure_config::SessionSpec;
 use conjure_config::platform::take_streams;
 use conjure_core::routing::Pattern;
 use conjure_http_server::user_token_file;
-use conjure_mcp::{HttpAccess, McpOptions, McpServer, MetaTools, ServeError};
+use conjure_mcp::{HttpAccess, McpOptions, McpServer, MetaTools};
 use conjure_runtime::Host;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::args::Global;
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::output;
+use super::plugin_args::PluginArgs;
 use super::signals::Signals;
 use super::tokens;
 
@@ -84,6 +86,8 @@ pub(crate) struct Args {
         help_heading = "HTTP"
     )]
     idle: u64,
+    #[command(flatten)]
+    plugins: PluginArgs,
 }
 
 #[derive(clap::Args)]
@@ -106,49 +110,45 @@ enum Where {
     Instead,
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
+pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
     match args.transport.http {
         Some(address) => Box::pin(over_http(global, args, address)).await,
         None => Box::pin(over_stdio(global, args)).await,
     }
 }
 
-async fn over_stdio(global: &Global, args: Args) -> Result<Exit, Failure> {
+async fn over_stdio(global: &Global, args: Args) -> Result<Exit, CliError> {
     // Before anything of a plugin's can read or print.
     let streams = take_streams().map_err(|error| {
-        Failure::host(format!("standard input and output cannot be used: {error}"))
+        CliError::host_from(error).context("standard input and output cannot be used")
     })?;
     let mut signals = Signals::listen()?;
-    let host = signals.unless(host(global)).await?;
+    let host = signals.unless(host(global, &args.plugins)).await?;
     let spec = args.spec(std::env::current_dir().ok())?;
-    let server = McpServer::new(host, spec, args.options()).map_err(|error| failure(&error))?;
+    let server = McpServer::new(host, spec, args.options())?;
     let (input, output) = streams.open().map_err(|error| {
-        Failure::host(format!("standard input and output cannot be used: {error}"))
+        CliError::host_from(error).context("standard input and output cannot be used")
     })?;
     let end = CancellationToken::new();
     let serving = server.serve_streams(input, output, end.clone());
     let serving = Box::pin(serving);
-    let serving = async { serving.await.map_err(|error| failure(&error)) };
+    let serving = async { Ok(serving.await?) };
     Box::pin(signals.cancelling(&end, serving)).await?;
     Ok(signals
         .last()
         .map_or(Exit::Fine, super::signals::Signal::exit))
 }
 
-async fn over_http(global: &Global, args: Args, address: SocketAddr) -> Result<Exit, Failure> {
+async fn over_http(global: &Global, args: Args, address: SocketAddr) -> Result<Exit, CliError> {
     let access = HttpAccess {
         tokens: tokens::with_users(global, tokens::of_env(&args.token_env)?)?,
         hosts: args.allow_host.clone(),
         origins: args.allow_origin.clone(),
     };
     let mut signals = Signals::listen()?;
-    let host = signals.unless(host(global)).await?;
-    let server =
-        McpServer::new(host, args.spec(None)?, args.options()).map_err(|error| failure(&error))?;
-    let server = server
-        .listen(address, access)
-        .await
-        .map_err(|error| failure(&error))?;
+    let host = signals.unless(host(global, &args.plugins)).await?;
+    let server = McpServer::new(host, args.spec(None)?, args.options())?;
+    let server = server.listen(address, access).await?;
     let token_file = user_token_file(&global.data_dir());
     if global.json {
         output::json_line(&json!({ "url": server.url(), "token_file": token_file }));
@@ -159,25 +159,15 @@ async fn over_http(global: &Global, args: Args, address: SocketAddr) -> Result<E
     let end = CancellationToken::new();
     let serving = server.serve(end.clone());
     let serving = Box::pin(serving);
-    let serving = async { serving.await.map_err(|error| failure(&error)) };
+    let serving = async { Ok(serving.await?) };
     Box::pin(signals.cancelling(&end, serving)).await?;
     Ok(signals
         .last()
         .map_or(Exit::Fine, super::signals::Signal::exit))
 }
 
-async fn host(global: &Global) -> Result<Host, Failure> {
-    let built = global.host().watch(true).build().await;
-    built.map_err(|error| Failure::host(error.to_string()))
-}
-
-fn failure(error: &ServeError) -> Failure {
-    match error {
-        ServeError::Spec(_) | ServeError::NeedsToken | ServeError::Listen { .. } => {
-            Failure::usage(error.to_string())
-        }
-        ServeError::Stream { .. } => Failure::host(error.to_string()),
-    }
+async fn host(global: &Global, plugins: &PluginArgs) -> Result<Host, CliError> {
+    Ok(plugins.host(global).watch(true).build().await?)
 }
 
 impl Args {
@@ -186,7 +176,7 @@ impl Args {
         self.transport.stdio
     }
 
-    fn spec(&self, working_dir: Option<PathBuf>) -> Result<SessionSpec, Failure> {
+    fn spec(&self, working_dir: Option<PathBuf>) -> Result<SessionSpec, CliError> {
         let mut spec = match &self.config {
             Some(path) => SessionSpec::read(path)?,
             None => SessionSpec::calls(&self.skill, self.executor.as_deref()),

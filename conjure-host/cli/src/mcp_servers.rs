@@ -9,11 +9,11 @@ use conjure_runtime::Alone;
 use conjure_runtime::Host;
 use conjure_runtime::backend::Asker;
 pub(super) use conjure_runtime::mcp_status::KIND;
-use conjure_runtime::mcp_status::StatusError;
 use serde_json::{Map, Value, json};
 
 use super::args::{Global, current_dir};
-use super::exit::Failure;
+use super::error::CliError;
+use super::plugin_args::PluginArgs;
 
 /// Where the servers are configured.
 #[derive(clap::Args)]
@@ -21,6 +21,8 @@ pub(super) struct Source {
     /// The session file (TOML) that names the servers
     #[arg(long, short, value_name = "FILE", default_value = "session.toml")]
     config: PathBuf,
+    #[command(flatten)]
+    plugins: PluginArgs,
 }
 
 /// The servers of a session file.
@@ -85,13 +87,11 @@ impl Servers {
         global: &Global,
         source: &Source,
         asker: impl Asker,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CliError> {
         let file = &source.config;
         if !file.exists() {
-            return Err(Failure::usage(format!(
-                "there is no session file {}: name one with `--config FILE`",
-                file.display()
-            )));
+            let message = format!("there is no session file {}", file.display());
+            return Err(CliError::usage(message).hint("name one with `--config FILE`"));
         }
         let spec = SessionSpec::read(file)?;
         let backends: Vec<BackendSpec> = spec
@@ -100,15 +100,13 @@ impl Servers {
             .filter(|backend| backend.kind == KIND)
             .collect();
         if backends.is_empty() {
-            return Err(Failure::usage(format!(
-                "{} has no backend of the kind `{KIND}`: `conjure mcp import` makes one of \
-                 another program's configuration",
-                file.display()
-            )));
+            let message = format!("{} has no backend of the kind `{KIND}`", file.display());
+            return Err(CliError::usage(message)
+                .hint("`conjure mcp import` makes one of another program's configuration"));
         }
-        let host = global.host().asker(asker).build().await;
+        let host = source.plugins.host(global).asker(asker).build().await;
         Ok(Self {
-            host: host.map_err(|error| Failure::host(error.to_string()))?,
+            host: host?,
             working_dir: match spec.working_dir {
                 Some(dir) => dir,
                 None => current_dir()?,
@@ -126,7 +124,7 @@ impl Servers {
     ///
     /// # Errors
     /// When one of them is not there.
-    pub(super) fn only(&mut self, wanted: &[String]) -> Result<(), Failure> {
+    pub(super) fn only(&mut self, wanted: &[String]) -> Result<(), CliError> {
         let mut known = Vec::new();
         for backend in &mut self.backends {
             let Some(servers) = servers_of(backend) else {
@@ -141,15 +139,13 @@ impl Servers {
         }
         match wanted.iter().find(|name| !known.contains(name)) {
             None => Ok(()),
-            Some(name) => Err(Failure::usage(format!(
-                "there is no MCP server `{name}`; there are: {}",
-                known.join(", ")
-            ))),
+            Some(name) => Err(CliError::usage(format!("there is no MCP server `{name}`"))
+                .hint(format!("there are: {}", known.join(", ")))),
         }
     }
 
     /// Opens a backend on its own.
-    pub(super) async fn alone(&self, backend: &BackendSpec) -> Result<Alone, Failure> {
+    pub(super) async fn alone(&self, backend: &BackendSpec) -> Result<Alone, CliError> {
         let opened = self.host.alone(backend, Some(self.working_dir.clone()));
         Ok(opened.await?)
     }
@@ -166,7 +162,7 @@ impl Servers {
     }
 
     /// Starts them all and looks how they are, once each has settled or the time is up.
-    pub(super) async fn look(&self, limit: Duration) -> Result<Vec<Seen>, Failure> {
+    pub(super) async fn look(&self, limit: Duration) -> Result<Vec<Seen>, CliError> {
         let mut seen = Vec::new();
         for backend in &self.backends {
             let dir = Some(self.working_dir.clone());
@@ -190,13 +186,4 @@ impl Servers {
 /// The servers of a backend's configuration.
 pub(super) fn servers_of(backend: &mut BackendSpec) -> Option<&mut Map<String, Value>> {
     backend.config.as_mut()?.get_mut("servers")?.as_object_mut()
-}
-
-impl From<StatusError> for Failure {
-    fn from(error: StatusError) -> Self {
-        match error {
-            StatusError::Session(error) => error.into(),
-            error @ StatusError::Call(_) => Self::host(error.to_string()),
-        }
-    }
 }

@@ -9,8 +9,9 @@ use conjure_runtime::session::SessionError;
 use serde::Serialize;
 
 use super::args::Global;
-use super::exit::{Exit, Failure};
-use super::output::{self, RED, RESET, Table, aside, clean};
+use super::error::CliError;
+use super::exit::Exit;
+use super::output::{self, Table};
 
 /// Lists models. Prices are US dollars for a million tokens.
 #[derive(clap::Args)]
@@ -50,17 +51,17 @@ struct Row {
     facts: ModelFacts,
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
+pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
     let spec = match &args.config {
         Some(path) => SessionSpec::read(path)?,
         None => SessionSpec::default(),
     };
-    let book = ModelBook::read(&global.data_dir()).map_err(|e| Failure::usage(e.to_string()))?;
+    let book = ModelBook::read(&global.data_dir()).map_err(CliError::usage_from)?;
     let asks_with_auth = args.auth.is_some() && args.provider.len() < 2;
     if args.base_url.is_some() && args.provider.len() != 1 && !asks_with_auth {
-        return Err(Failure::usage(
-            "`--base-url` says where one provider is: name that one",
-        ));
+        return Err(
+            CliError::usage("`--base-url` says where one provider is").hint("name that one")
+        );
     }
     let auth = args.auth.clone().or_else(|| spec.auth.clone());
     let spec = with_auths(global, &args, spec).await?;
@@ -92,10 +93,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
                 Ok(listed) => listed,
                 Err(error) => {
                     failed = true;
-                    aside(format_args!(
-                        "{RED}error:{RESET} {}",
-                        clean(&error.to_string())
-                    ));
+                    output::error_aside(&error.into());
                     Vec::new()
                 }
             }
@@ -115,12 +113,12 @@ async fn with_auths(
     global: &Global,
     args: &Args,
     mut spec: SessionSpec,
-) -> Result<SessionSpec, Failure> {
+) -> Result<SessionSpec, CliError> {
     if let Some(auth) = &args.auth {
         if args.provider.len() > 1 {
-            return Err(Failure::usage(
-                "`--auth` is for one provider: name that one, or none",
-            ));
+            return Err(
+                CliError::usage("`--auth` is for one provider").hint("name that one, or none")
+            );
         }
         spec.provider = args.provider.first().cloned();
         spec.base_url = args.base_url.clone().or(spec.base_url);
@@ -132,17 +130,18 @@ async fn with_auths(
     Ok(global.auths().open(spec).await?)
 }
 
-fn providers(args: &Args) -> Result<Vec<String>, Failure> {
+fn providers(args: &Args) -> Result<Vec<String>, CliError> {
     if !args.provider.is_empty() {
         return Ok(args.provider.clone());
     }
     let wanted = KNOWN.iter().filter(|known| args.offline || known.has_key());
     let names: Vec<String> = wanted.map(|known| known.name.to_owned()).collect();
     if names.is_empty() {
-        return Err(Failure::usage(
-            "the environment has a key for no provider: name one, set its key (`conjure --help` \
-             has the variables), or use `--offline`",
-        ));
+        return Err(
+            CliError::usage("the environment has a key for no provider").hint(
+                "name one, set its key (`conjure --help` has the variables), or use `--offline`",
+            ),
+        );
     }
     Ok(names)
 }

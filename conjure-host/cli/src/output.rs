@@ -7,7 +7,7 @@ use std::io::Write as _;
 use serde::Serialize;
 use serde_json::json;
 
-use super::exit::Failure;
+use super::error::CliError;
 pub(crate) use super::table::Table;
 pub(crate) use conjure_core::foreign_text::clean;
 use conjure_core::foreign_text::{for_terminal, in_json};
@@ -53,15 +53,27 @@ pub(crate) fn json_text(text: &str) {
     let _ = stdout.flush();
 }
 
-/// Says why a verb could not do what it was asked to.
-pub(crate) fn failure(failure: &Failure, as_json: bool) {
+/// Says why a verb could not do what it was asked to, and what can be done.
+pub(crate) fn error(error: &CliError, as_json: bool) {
     if as_json {
-        json_line(&json!({ "type": "error", "error": failure.message }));
+        let message = error.to_string();
+        json_line(&match error.hints() {
+            [] => json!({ "type": "error", "error": message }),
+            hints => json!({ "type": "error", "error": message, "hints": hints }),
+        });
     }
+    error_aside(error);
+}
+
+/// Says that a part of what a verb does failed, while the rest goes on.
+pub(crate) fn error_aside(error: &CliError) {
     aside(format_args!(
         "{RED}error:{RESET} {}",
-        clean(&failure.message)
+        clean(&error.to_string())
     ));
+    for hint in error.hints() {
+        aside(format_args!("{CYAN}hint:{RESET} {}", clean(hint)));
+    }
 }
 
 pub(crate) const RED: &str = "\u{1b}[31m";

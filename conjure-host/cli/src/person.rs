@@ -14,6 +14,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Mutex;
 
+use super::error::CliError;
 use super::output::{BOLD, RESET, YELLOW, aside, clean};
 use super::transcript::Asked;
 
@@ -103,15 +104,19 @@ fn watched_stdin() -> std::io::Result<AsyncFd<std::io::Stdin>> {
     AsyncFd::with_interest(std::io::stdin(), Interest::READABLE)
 }
 
-/// Asks the person at the terminal for a yes or a no; nothing when nobody is there.
-pub(crate) async fn agrees(question: &str) -> Option<bool> {
+/// Asks the person at the terminal for a yes or a no.
+///
+/// # Errors
+/// When nobody is there.
+pub(crate) async fn agrees(question: &str) -> Result<bool, CliError> {
+    let nobody = || CliError::usage("nobody is there to ask").hint("`--yes` says that it is meant");
     if !std::io::stdin().is_terminal() {
-        return None;
+        return Err(nobody());
     }
     let _asking = ASKING.lock().await;
     aside(question);
-    let answer = prompt("  [y]es, [n]o: ").await?;
-    Some(matches!(answer.trim(), "y" | "yes"))
+    let answer = prompt("  [y]es, [n]o: ").await.ok_or_else(nobody)?;
+    Ok(matches!(answer.trim(), "y" | "yes"))
 }
 
 /// Puts questions of plugins to the person at the terminal; with no terminal they are cancelled.

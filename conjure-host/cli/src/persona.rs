@@ -5,7 +5,8 @@ use conjure_store::{Persona, Store};
 use serde_json::{Value, json};
 
 use super::args::Global;
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::output::{self, BOLD, RESET, Table, aside, clean, line};
 use super::session_change::text_of;
 use super::transcript::one_line;
@@ -61,14 +62,15 @@ enum Verb {
         #[arg(long, value_name = "TEXT")]
         text: Option<String>,
     },
-    /// Remove a persona. Sessions keep the copy that they have
-    Remove {
+    /// Delete a persona. Sessions keep the copy that they have
+    #[command(alias = "remove")]
+    Delete {
         /// The persona: NAME, NAME@VERSION, or its id
         persona: String,
     },
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
+pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
     let store = global.store().await?;
     match args.verb {
         Verb::List => {
@@ -102,7 +104,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
             }
             show(global, &store.update_persona(changed).await?);
         }
-        Verb::Remove { persona } => {
+        Verb::Delete { persona } => {
             let removed = find(&store, &persona).await?;
             store.delete_persona(&removed.id).await?;
             if global.json {
@@ -116,7 +118,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
 }
 
 /// The persona that is meant: by its id, its name and version, or the newest of its name.
-pub(super) async fn find(store: &Store, wanted: &str) -> Result<Persona, Failure> {
+pub(super) async fn find(store: &Store, wanted: &str) -> Result<Persona, CliError> {
     let all = all(store).await?;
     let (name, version) = match wanted.rsplit_once('@') {
         Some((name, version)) => (name, Some(version)),
@@ -136,14 +138,12 @@ pub(super) async fn find(store: &Store, wanted: &str) -> Result<Persona, Failure
         (_, exact) => exact,
     };
     found.cloned().ok_or_else(|| {
-        Failure::usage(format!(
-            "there is no persona `{}`; `conjure persona list` lists them",
-            clean(wanted)
-        ))
+        CliError::usage(format!("there is no persona `{}`", clean(wanted)))
+            .hint("`conjure persona list` lists them")
     })
 }
 
-async fn all(store: &Store) -> Result<Vec<Persona>, Failure> {
+async fn all(store: &Store) -> Result<Vec<Persona>, CliError> {
     let mut all: Vec<Persona> = Vec::new();
     loop {
         let after = all.last().map(|persona| persona.id.clone());
@@ -156,13 +156,13 @@ async fn all(store: &Store) -> Result<Vec<Persona>, Failure> {
     }
 }
 
-fn named(text: &str) -> Result<&str, Failure> {
+fn named(text: &str) -> Result<&str, CliError> {
     let text = text.trim();
     let is_line = !text.is_empty() && !text.contains(char::is_control);
     if is_line && text.chars().count() <= LONGEST && !text.contains('@') {
         return Ok(text);
     }
-    Err(Failure::usage(format!(
+    Err(CliError::usage(format!(
         "a name and a version are one line of 1 to {LONGEST} characters without `@`"
     )))
 }

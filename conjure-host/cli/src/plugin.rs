@@ -4,17 +4,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Subcommand;
-use conjure_plugins::{LoadedPlugin, Loader, LoaderOptions, PluginFile, Snapshot, Store};
+use conjure_plugins::{
+    LoadedPlugin, Loader, LoaderOptions, PluginError, PluginFile, Snapshot, Store,
+};
 use conjure_runtime::describe::{failed_json, loaded_json, state};
 use conjure_skill_sdk::protocol::{Create, Manifest};
 use serde_json::{Value, json};
 
 use super::args::{Global, shown};
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::output::{self, BOLD, DIM, GREEN, RED, RESET, Table};
-use super::plugin_new;
+use super::plugin_args::PluginArgs;
+use super::plugin_create;
 
-/// Looks at plugins, checks one, begins one.
+/// Lists plugins, shows or checks one, creates one.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -27,12 +31,13 @@ enum Verb {
     ///
     /// Looks at `--plugin`, `--plugin-dir`, `CONJURE_PLUGIN_PATH`, `plugins` beside the program,
     /// and `plugins` in the data directory, in this order.
-    List,
+    List(PluginArgs),
     /// Show what a plugin's file says about itself
     ///
     /// Without `--load` nothing of the plugin runs: header, hash and structure are read from the
     /// file, and the manifest only if it is known from an earlier load.
-    Inspect {
+    #[command(alias = "inspect")]
+    Show {
         /// The library
         file: PathBuf,
         /// Load it too, which runs its code, and show the manifest
@@ -46,44 +51,41 @@ enum Verb {
         /// The library
         file: PathBuf,
     },
-    /// Begin a plugin: a crate of its own that builds with `cargo build`
-    New(plugin_new::Args),
+    /// Create a plugin: a crate of its own that builds with `cargo build`
+    #[command(alias = "new")]
+    Create(plugin_create::Args),
 }
 
 impl Args {
     /// Whether the verb looks at no session's plugins.
     pub(crate) fn needs_no_host(&self) -> bool {
-        matches!(&self.verb, Verb::New(_))
+        matches!(&self.verb, Verb::Create(_))
     }
 }
 
 /// Does a verb that looks at no session's plugins.
-pub(crate) fn run_without_host(global: &Global, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run_without_host(global: &Global, args: &Args) -> Result<Exit, CliError> {
     match &args.verb {
-        Verb::New(new) => plugin_new::run(global, new),
+        Verb::Create(args) => plugin_create::run(global, args),
         _ => Ok(Exit::Fine),
     }
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
+pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
     match args.verb {
-        Verb::List => list(global).await,
-        Verb::Inspect { file, load } => inspect(global, &file, load),
+        Verb::List(plugins) => list(global, &plugins).await,
+        Verb::Show { file, load } => show(global, &file, load),
         Verb::Check { file } => check(global, &file).await,
-        Verb::New(new) => plugin_new::run(global, &new),
+        Verb::Create(args) => plugin_create::run(global, &args),
     }
 }
 
-async fn list(global: &Global) -> Result<Exit, Failure> {
-    let host = global
-        .host()
-        .build()
-        .await
-        .map_err(|error| Failure::host(error.to_string()))?;
+async fn list(global: &Global, plugins: &PluginArgs) -> Result<Exit, CliError> {
+    let host = plugins.host(global).build().await?;
     let snapshot = host.registry().snapshot();
     let tried = tried(&snapshot).await;
     if global.json {
-        let plugins: Vec<Value> = tried.good.iter().map(|p| loaded_json(p)).collect();
+        let good: Vec<Value> = tried.good.iter().map(|p| loaded_json(p)).collect();
         let mut failed: Vec<Value> = snapshot.failed().iter().map(failed_json).collect();
         failed.extend(tried.bad.iter().map(|(plugin, reason)| {
             json!({
@@ -93,10 +95,10 @@ async fn list(global: &Global) -> Result<Exit, Failure> {
                 "kept": Value::Null,
             })
         }));
-        output::json(&json!({ "plugins": plugins, "failed": failed }));
+        output::json(&json!({ "plugins": good, "failed": failed }));
         return Ok(Exit::Fine);
     }
-    let search = global.search_path();
+    let search = plugins.search_path(global);
     if snapshot.plugins().is_empty() && snapshot.failed().is_empty() {
         output::line("No plugins. Looked in:");
         for dir in &search.dirs {
@@ -174,13 +176,13 @@ async fn tried(snapshot: &Snapshot) -> Tried {
     for plugin in snapshot.plugins() {
         match try_instance(plugin, &create).await {
             Ok(()) => tried.good.push(Arc::clone(plugin)),
-            Err(reason) => tried.bad.push((Arc::clone(plugin), reason)),
+            Err(reason) => tried.bad.push((Arc::clone(plugin), reason.to_string())),
         }
     }
     tried
 }
 
-fn inspect(global: &Global, path: &Path, load: bool) -> Result<Exit, Failure> {
+fn show(global: &Global, path: &Path, load: bool) -> Result<Exit, CliError> {
     let file = match PluginFile::read(path, true) {
         Ok(file) => file,
         Err(error) => return Ok(refused(global, path, &error.to_string())),
@@ -277,18 +279,20 @@ fn print_manifest(manifest: &Manifest) {
     }
 }
 
-async fn check(global: &Global, path: &Path) -> Result<Exit, Failure> {
+async fn check(global: &Global, path: &Path) -> Result<Exit, CliError> {
     let loader = loader(global)?;
     let loading = path.to_owned();
     let loaded = tokio::task::spawn_blocking(move || loader.load(&loading, true)).await;
     let plugin = match loaded {
         Ok(Ok(plugin)) => Arc::new(plugin),
         Ok(Err(error)) => return Ok(refused(global, path, &error.to_string())),
-        Err(error) => return Err(Failure::host(format!("the check ended early: {error}"))),
+        Err(error) => {
+            return Err(CliError::host_from(error).context("the check ended early"));
+        }
     };
     let create = conjure_runtime::plugin_create(Some("check"));
     if let Err(error) = try_instance(&plugin, &create).await {
-        return Ok(refused(global, path, &error));
+        return Ok(refused(global, path, &error.to_string()));
     }
     if global.json {
         output::json(&json!({ "ok": true, "plugin": loaded_json(&plugin) }));
@@ -302,12 +306,9 @@ async fn check(global: &Global, path: &Path) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-async fn try_instance(plugin: &Arc<LoadedPlugin>, create: &Create) -> Result<(), String> {
+async fn try_instance(plugin: &Arc<LoadedPlugin>, create: &Create) -> Result<(), PluginError> {
     let services = Arc::new(conjure_plugins::NoServices);
-    let instance = plugin
-        .create(create, services)
-        .await
-        .map_err(|error| error.to_string())?;
+    let instance = plugin.create(create, services).await?;
     instance.close(std::time::Duration::from_secs(2)).await;
     Ok(())
 }
@@ -324,9 +325,8 @@ fn refused(global: &Global, path: &Path, reason: &str) -> Exit {
     Exit::No
 }
 
-fn loader(global: &Global) -> Result<Loader, Failure> {
-    let store = Store::open(global.data_dir().join("store"))
-        .map_err(|error| Failure::host(error.to_string()))?;
+fn loader(global: &Global) -> Result<Loader, CliError> {
+    let store = Store::open(global.data_dir().join("store")).map_err(CliError::host_from)?;
     let operations = conjure_runtime::host_operations();
     Ok(Loader::new(
         store,
@@ -337,7 +337,7 @@ fn loader(global: &Global) -> Result<Loader, Failure> {
     ))
 }
 
-/// How many tools it has; `plugin inspect` names them.
+/// How many tools it has; `plugin show` names them.
 fn tools(manifest: &Manifest) -> String {
     match manifest.tools.len() {
         0 => "-".to_owned(),

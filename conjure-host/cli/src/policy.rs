@@ -3,7 +3,8 @@
 use clap::Subcommand;
 
 use super::args::Global;
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::policy_check;
 
 /// Looks at the rules about which calls may run, before anything runs.
@@ -28,7 +29,7 @@ enum Verb {
     Check(Box<policy_check::Args>),
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
+pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
     match args.verb {
         Verb::Check(args) => policy_check::run(global, *args).await,
     }

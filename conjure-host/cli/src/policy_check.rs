@@ -1,6 +1,5 @@
 //! `conjure policy check`: what could ask a person, told before a run.
 
-use conjure_config::PolicySpec;
 use conjure_core::routing::{Decision, Rule, ToolPolicy};
 use conjure_runtime::describe::server_tools_json;
 use conjure_runtime::session::ServerTool;
@@ -8,7 +7,8 @@ use conjure_runtime::session::ToolPreview;
 use serde_json::{Value, json};
 
 use super::args::{Global, SessionArgs};
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::output::{self, Table, aside, clean, line};
 use super::run::SAVED;
 use super::sessions::Sessions;
@@ -29,28 +29,23 @@ pub(crate) struct Args {
     session: SessionArgs,
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
+pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
     let call = match args.call.as_slice() {
         [name, arguments] => Some((name.clone(), object(arguments)?)),
         _ => None,
     };
     let tool_preview = match &args.saved {
-        Some(session) => of_saved(global, session, &args.session.policy()).await?,
+        Some(session) => of_saved(global, session, args.session).await?,
         None => {
-            let host = global
-                .host()
-                .build()
-                .await
-                .map_err(|error| Failure::host(error.to_string()))?;
+            let host = args.session.plugins.host(global).build().await?;
             let spec = args.session.spec(&host, global).await?;
             host.tool_preview(spec).await?
         }
     };
     if let Some((name, arguments)) = call {
         let Some(verdict) = tool_preview.of_call(&name, &arguments) else {
-            return Err(Failure::usage(format!(
-                "there is no tool `{name}`; `conjure routes` lists the tools"
-            )));
+            return Err(CliError::usage(format!("there is no tool `{name}`"))
+                .hint("`conjure routes` lists the tools"));
         };
         if global.json {
             output::json(&json!({ "name": name, "arguments": arguments, "verdict": verdict }));
@@ -83,14 +78,15 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
     Ok(ended(asks))
 }
 
-/// The preview of a saved session's next turn, under these rules beside its own.
+/// The preview of a saved session's next turn, under the rules of the options beside its own.
 async fn of_saved(
     global: &Global,
     session: &str,
-    policy: &PolicySpec,
-) -> Result<ToolPreview, Failure> {
-    let sessions = Sessions::open(global).await?;
-    let tool_preview = sessions.manager().tool_preview(session, policy).await;
+    options: SessionArgs,
+) -> Result<ToolPreview, CliError> {
+    let sessions = Sessions::with_plugins(global, &options.plugins).await?;
+    let policy = options.policy();
+    let tool_preview = sessions.manager().tool_preview(session, &policy).await;
     sessions.close().await;
     Ok(tool_preview?)
 }
@@ -99,17 +95,14 @@ fn ended(asks: bool) -> Exit {
     if asks { Exit::No } else { Exit::Fine }
 }
 
-fn object(text: &str) -> Result<Value, Failure> {
-    let wrong = |reason: String| {
-        Failure::usage(format!(
-            "the arguments of `--call` are no JSON object: {reason}"
-        ))
-    };
-    let value: Value = serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
+fn object(text: &str) -> Result<Value, CliError> {
+    let wrong = "the arguments of `--call` are no JSON object";
+    let value: Value =
+        serde_json::from_str(text).map_err(|error| CliError::usage_from(error).context(wrong))?;
     if value.is_object() {
         Ok(value)
     } else {
-        Err(wrong("write them as {\"name\": value}".to_owned()))
+        Err(CliError::usage(wrong).hint("write them as {\"name\": value}"))
     }
 }
 

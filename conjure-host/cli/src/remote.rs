@@ -8,8 +8,9 @@ use conjure_runtime::session::SessionError;
 use serde_json::json;
 
 use super::args::Global;
-use super::exit::{Exit, Failure};
-use super::output::{self, RED, RESET, clean};
+use super::error::CliError;
+use super::exit::Exit;
+use super::output::{self, clean};
 
 /// Where it is kept.
 #[derive(clap::Args)]
@@ -27,7 +28,7 @@ pub(crate) struct Place {
 
 impl Place {
     /// The provider there.
-    pub(crate) fn provider(&self) -> Result<HttpProvider, Failure> {
+    pub(crate) fn provider(&self) -> Result<HttpProvider, CliError> {
         let mut spec = match &self.config {
             Some(path) => SessionSpec::read(path)?,
             None => SessionSpec::default(),
@@ -38,11 +39,6 @@ impl Place {
         }
         Ok(HttpProvider::of(&self.provider, &spec).map_err(SessionError::from)?)
     }
-}
-
-/// A provider that refused.
-pub(crate) fn refused(error: &ProviderError) -> Failure {
-    Failure::new(Exit::Provider, error.to_string())
 }
 
 /// Deletes each of these: what could not be is told, and the rest is deleted all the same.
@@ -62,12 +58,9 @@ pub(crate) async fn delete_each(
                 deleted.push(id);
             }
             Err(error) => {
-                let failure = refused(&error);
-                exit = failure.exit;
-                output::aside(format_args!(
-                    "{RED}error:{RESET} {}",
-                    clean(&failure.message)
-                ));
+                let error = CliError::from(error);
+                output::error_aside(&error);
+                exit = error.exit;
             }
         }
     }

@@ -8,7 +8,8 @@ use conjure_core::wire::{Endpoint, Wire};
 use serde_json::Value;
 
 use super::args::Global;
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::output::{self, clean, line};
 use super::spent::count;
 use super::wire::{input, unreadable};
@@ -41,13 +42,14 @@ pub(crate) struct Args {
     wire: Option<Wire>,
 }
 
-pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, CliError> {
     let mut bytes = Vec::new();
     input(Some(&args.file))?
         .read_to_end(&mut bytes)
-        .map_err(|error| unreadable(&error))?;
-    let cassette = Cassette::read(&bytes)
-        .map_err(|error| Failure::usage(format!("`{}`: {error}", args.file.display())))?;
+        .map_err(unreadable)?;
+    let cassette = Cassette::read(&bytes).map_err(|error| {
+        CliError::usage_from(error).context(format_args!("`{}`", args.file.display()))
+    })?;
     let to = recipient(args, &cassette);
     let report = replay(&cassette, to.as_ref());
     if global.json {

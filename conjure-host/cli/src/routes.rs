@@ -5,7 +5,8 @@ use conjure_runtime::describe::{mode, tool_preview_json};
 use conjure_runtime::session::ToolPreview;
 
 use super::args::{Global, SessionArgs};
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::output::{self, Table};
 
 /// Shows which tools the model would see, and who runs each: public name, backend, skill, plugin
@@ -17,12 +18,8 @@ pub(crate) struct Args {
     session: SessionArgs,
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
-    let host = global
-        .host()
-        .build()
-        .await
-        .map_err(|error| Failure::host(error.to_string()))?;
+pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
+    let host = args.session.plugins.host(global).build().await?;
     let spec = args.session.spec(&host, global).await?;
     let tool_preview = host.tool_preview(spec).await?;
     if global.json {

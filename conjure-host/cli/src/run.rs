@@ -13,7 +13,8 @@ use conjure_store::ThreadId;
 use serde_json::json;
 
 use super::args::{Global, SessionArgs};
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::output;
 use super::person::Terminal;
 use super::signals::Signals;
@@ -61,11 +62,11 @@ pub(crate) const SAVED: [&str; 14] = [
     "working_dir",
 ];
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
+pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
     let question = question(args.question)?;
     if let Some(session) = &args.saved {
-        let (thread, policy) = (args.thread.as_deref(), args.session.policy());
-        let run = super::session_run::run(global, session, thread, policy, question);
+        let thread = args.thread.as_deref();
+        let run = super::session_run::run(global, session, thread, args.session, question);
         return Box::pin(run).await;
     }
     let mut signals = Signals::listen()?;
@@ -94,9 +95,9 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
         close(session, &mut signals).await;
     }
     transcript.files(&files);
-    let answer = answer.map_err(|error| Failure {
-        shown: transcript.has_shown(&error),
-        ..failure(error, &signals)
+    let answer = answer.map_err(|error| {
+        let shown = transcript.has_shown(&error);
+        ended_by(error, &signals).shown_before(shown)
     });
     if global.json {
         let (text, stop_reason) = match &answer {
@@ -116,7 +117,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
     let answer = answer?;
     if answer.outcome == Outcome::CutShort {
         let reason = answer.stop_reason.unwrap_or_default();
-        return Err(Failure::new(
+        return Err(CliError::new(
             Exit::Limit,
             format!("the answer was cut short by the provider ({reason}); what came is above"),
         ));
@@ -129,10 +130,11 @@ pub(crate) async fn open(
     global: &Global,
     args: SessionArgs,
     thread: Option<&str>,
-) -> Result<(Host, Session), Failure> {
+) -> Result<(Host, Session), CliError> {
     let store = global.store().await?;
-    let host = global
-        .host()
+    let host = args
+        .plugins
+        .host(global)
         .auths(Auths::over(
             store.clone(),
             conjure_providers::auths::Keys::from_env(global.data_dir()),
@@ -141,8 +143,7 @@ pub(crate) async fn open(
         .asker(Terminal)
         .watch(true)
         .build()
-        .await
-        .map_err(|error| Failure::host(error.to_string()))?;
+        .await?;
     let spec = args.spec(&host, global).await?;
     let session = match thread {
         Some(id) => {
@@ -155,7 +156,7 @@ pub(crate) async fn open(
 }
 
 /// A thread that is there: a wrong letter must not begin another conversation.
-async fn known_thread(host: &Host, id: &str) -> Result<ThreadId, Failure> {
+async fn known_thread(host: &Host, id: &str) -> Result<ThreadId, CliError> {
     let id = ThreadId::parse(id).map_err(SessionError::from)?;
     host.log().read(&id).await.map_err(SessionError::from)?;
     Ok(id)
@@ -170,13 +171,13 @@ pub(crate) async fn close(session: Session, signals: &mut Signals) {
 }
 
 /// Why a turn gave no answer; who cancelled it decides about the exit code.
-pub(crate) fn failure(error: ChatError, signals: &Signals) -> Failure {
+pub(crate) fn ended_by(error: ChatError, signals: &Signals) -> CliError {
     let cancelled = error == ChatError::Cancelled;
-    let mut failure = Failure::from(error);
+    let mut error = CliError::from(error);
     if cancelled && let Some(signal) = signals.last() {
-        failure.exit = signal.exit();
+        error.exit = signal.exit();
     }
-    failure
+    error
 }
 
 /// Shows a turn while it runs.
@@ -242,23 +243,25 @@ impl Following<'_> {
     }
 }
 
-fn question(given: Option<String>) -> Result<String, Failure> {
+fn question(given: Option<String>) -> Result<String, CliError> {
     let text = match given {
         Some(text) if text != "-" => text,
         _ => {
             if std::io::stdin().is_terminal() {
-                return Err(Failure::usage("there is no question: `conjure run \"…\"`"));
+                return Err(
+                    CliError::usage("there is no question").hint("write `conjure run \"…\"`")
+                );
             }
             let mut text = String::new();
             std::io::stdin()
                 .take(4 * 1024 * 1024)
                 .read_to_string(&mut text)
-                .map_err(|error| Failure::usage(format!("stdin cannot be read: {error}")))?;
+                .map_err(|error| CliError::usage_from(error).context("stdin cannot be read"))?;
             text
         }
     };
     if text.trim().is_empty() {
-        return Err(Failure::usage("the question is empty"));
+        return Err(CliError::usage("the question is empty"));
     }
     Ok(text)
 }
@@ -286,6 +289,6 @@ mod tests {
             path: "/data/sessions".to_owned(),
             reason: "read-only".to_owned(),
         };
-        assert_eq!(Failure::from(error).exit, Exit::Host);
+        assert_eq!(CliError::from(error).exit, Exit::Host);
     }
 }

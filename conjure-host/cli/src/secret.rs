@@ -7,7 +7,7 @@ use conjure_providers::auths::AuthKind;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use secrecy::SecretString;
 
-use super::exit::Failure;
+use super::error::CliError;
 use super::output::aside;
 use super::person::prompt;
 
@@ -15,7 +15,7 @@ use super::person::prompt;
 const LARGEST: u64 = 64 * 1024;
 
 /// The text of a credential of this kind, as a person or a program gives it.
-pub(super) async fn secret(kind: AuthKind) -> Result<SecretString, Failure> {
+pub(super) async fn secret(kind: AuthKind) -> Result<SecretString, CliError> {
     if kind == AuthKind::BaseUrl {
         return Ok(SecretString::default());
     }
@@ -30,7 +30,7 @@ pub(super) async fn secret(kind: AuthKind) -> Result<SecretString, Failure> {
     };
     drop(hidden);
     text.map(SecretString::from)
-        .ok_or_else(|| Failure::usage("no secret was given; nothing is saved"))
+        .ok_or_else(|| CliError::usage("no secret was given; nothing is saved"))
 }
 
 /// One header a line, up to an empty line or the end of the input.
@@ -46,7 +46,7 @@ async fn headers() -> Option<String> {
     Some(text)
 }
 
-async fn piped() -> Result<SecretString, Failure> {
+async fn piped() -> Result<SecretString, CliError> {
     let read = tokio::task::spawn_blocking(|| {
         let mut text = String::new();
         let stdin = std::io::stdin().lock();
@@ -55,17 +55,19 @@ async fn piped() -> Result<SecretString, Failure> {
             .read_to_string(&mut text)
             .map(|_| SecretString::from(text))
     });
-    let unreadable =
-        |why: String| Failure::usage(format!("the secret cannot be read from stdin: {why}"));
-    let text = match read.await {
-        Ok(Ok(text)) => text,
-        Ok(Err(error)) => return Err(unreadable(error.to_string())),
-        Err(error) => return Err(unreadable(error.to_string())),
+    let read = match read.await {
+        Ok(Ok(text)) => Ok(text),
+        Ok(Err(error)) => Err(CliError::usage_from(error)),
+        Err(error) => Err(CliError::usage_from(error)),
     };
-    if secrecy::ExposeSecret::expose_secret(&text).len() as u64 > LARGEST {
-        return Err(unreadable(format!("it has more than {LARGEST} bytes")));
-    }
-    Ok(text)
+    let read = read.and_then(|text| {
+        if secrecy::ExposeSecret::expose_secret(&text).len() as u64 > LARGEST {
+            let message = format!("it has more than {LARGEST} bytes");
+            return Err(CliError::usage(message));
+        }
+        Ok(text)
+    });
+    read.map_err(|error| error.context("the secret cannot be read from stdin"))
 }
 
 /// For as long as it lives the terminal shows nothing of what is typed but the ends of lines.
@@ -74,13 +76,11 @@ struct Hidden {
 }
 
 impl Hidden {
-    fn begin() -> Result<Self, Failure> {
+    fn begin() -> Result<Self, CliError> {
         let wrong = |error: rustix::io::Errno| {
-            let why = std::io::Error::from(error);
-            Failure::host(format!(
-                "the terminal cannot be told not to show what is typed: {why}; give the secret \
-                 through a pipe instead"
-            ))
+            CliError::host_from(std::io::Error::from(error))
+                .context("the terminal cannot be told not to show what is typed")
+                .hint("give the secret through a pipe instead")
         };
         let stdin = rustix::stdio::stdin();
         let before = tcgetattr(stdin).map_err(wrong)?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use conjure_client::{Announced, Server};
 use conjure_config::env;
 use conjure_config::fs;
-use conjure_http::{Api, ApiError, ApiOptions, HttpAccess};
+use conjure_http::{Api, ApiOptions, HttpAccess};
 use conjure_http_server::user_token_file;
 use conjure_providers::auths::Auths;
 use conjure_runtime::manager::Manager;
@@ -16,8 +16,10 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::args::Global;
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::output;
+use super::plugin_args::PluginArgs;
 use super::signals::{Signal, Signals};
 use super::tokens;
 
@@ -58,17 +60,18 @@ pub(crate) struct Args {
     /// Print a link that lets a browser into the server that runs, once, and end
     #[arg(long, conflicts_with_all = ["token_file", "token_env", "allow_host", "allow_origin"])]
     link: bool,
+    #[command(flatten)]
+    plugins: PluginArgs,
 }
 
 /// Prints a link into the server that runs.
-async fn link(global: &Global) -> Result<Exit, Failure> {
+async fn link(global: &Global) -> Result<Exit, CliError> {
     let Some(server) = Server::find(&global.data_dir()) else {
-        return Err(Failure::usage(
-            "no server runs for this data directory; `conjure serve` starts one and prints a link",
-        ));
+        return Err(CliError::usage("no server runs for this data directory")
+            .hint("`conjure serve` starts one and prints a link"));
     };
     let link = server.browser_link().await;
-    let link = link.map_err(|error| Failure::host(error.to_string()))?;
+    let link = link.map_err(CliError::host_from)?;
     if global.json {
         output::json_line(&json!({ "url": link }));
     } else {
@@ -82,7 +85,7 @@ fn at_least_one(text: &str) -> Result<usize, String> {
     number.ok_or_else(|| "a number from 1 on".to_owned())
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
+pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
     if args.link {
         return link(global).await;
     }
@@ -99,21 +102,24 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
                 store.clone(),
                 conjure_providers::auths::Keys::from_env(global.data_dir()),
             );
-            let host = global.host().log(store.clone()).auths(auths.clone());
-            let host = host.watch(true).build().await;
-            let host = host.map_err(|error| Failure::host(error.to_string()))?;
+            let host = args
+                .plugins
+                .host(global)
+                .log(store.clone())
+                .auths(auths.clone());
+            let host = host.watch(true).build().await?;
             let manager = Manager::start(host, store, Default::default()).await;
             let api = Api {
-                manager: manager.map_err(|error| Failure::host(error.to_string()))?,
+                manager: manager.map_err(CliError::host_from)?,
                 auths,
                 options: args.options(),
             };
             let listening = api.listen(args.listen, access).await;
-            listening.map_err(|error| failure(&error))
+            Ok(listening?)
         })
         .await?;
     let announced = Announced::new(&global.data_dir(), server.address());
-    let announced = announced.map_err(|error| Failure::host(error.to_string()))?;
+    let announced = announced.map_err(CliError::host_from)?;
     if announced.is_none() {
         output::aside(
             "Another server runs for this data directory: `conjure run --session` and its like go \
@@ -143,12 +149,6 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
     Ok(signals.last().map_or(Exit::Fine, Signal::exit))
 }
 
-fn failure(error: &ApiError) -> Failure {
-    match error {
-        ApiError::NeedsToken | ApiError::Listen { .. } => Failure::usage(error.to_string()),
-    }
-}
-
 impl Args {
     fn options(&self) -> ApiOptions {
         let timeout = Duration::from_secs(self.request_timeout);
@@ -161,15 +161,15 @@ impl Args {
         }
     }
 
-    fn tokens(&self) -> Result<Vec<SecretString>, Failure> {
+    fn tokens(&self) -> Result<Vec<SecretString>, CliError> {
         let mut tokens: Vec<SecretString> = Vec::new();
         for path in &self.token_file {
-            let text = fs::read_to_string(path).map_err(|e| Failure::usage(e.to_string()))?;
+            let text = fs::read_to_string(path).map_err(CliError::usage_from)?;
             let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
             let before = tokens.len();
             tokens.extend(lines.map(SecretString::from));
             if tokens.len() == before {
-                return Err(Failure::usage(format!(
+                return Err(CliError::usage(format!(
                     "`--token-file {}`: there is no token in it",
                     path.display()
                 )));

@@ -3,7 +3,10 @@
 use clap::Subcommand;
 
 use super::args::Global;
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
+use super::plugin_args::PluginArgs;
+use super::sessions::Sessions;
 use super::{session_change, session_memory, session_show, session_turns, session_waiting};
 
 /// Keeps sessions: which saved auth, model, working directory, persona, memory, tools and MCP
@@ -60,6 +63,8 @@ enum Verb {
     Tools {
         /// The session: its name or its id
         session: String,
+        #[command(flatten)]
+        plugins: PluginArgs,
     },
     /// Show what goes on in it, until the turn that runs is over
     ///
@@ -94,8 +99,13 @@ enum Verb {
     Delete(session_change::Delete),
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
-    let sessions = super::sessions::Sessions::open(global).await?;
+pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
+    let sessions = match &args.verb {
+        Verb::Check(session_change::Check { plugins, .. }) | Verb::Tools { plugins, .. } => {
+            Sessions::with_plugins(global, plugins).await?
+        }
+        _ => Sessions::open(global).await?,
+    };
     let done = match args.verb {
         Verb::Create(args) => session_change::create(global, &sessions, *args).await,
         Verb::List => session_show::list(global, &sessions).await,
@@ -108,7 +118,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
             session_change::choose(global, &sessions, &session, &thread).await
         }
         Verb::Fork(args) => session_change::fork(global, &sessions, &args).await,
-        Verb::Tools { session } => session_show::tools(global, &sessions, &session).await,
+        Verb::Tools { session, .. } => session_show::tools(global, &sessions, &session).await,
         Verb::Follow { session } => super::session_run::follow(global, &sessions, &session).await,
         Verb::Cancel(args) => session_waiting::cancel(global, &sessions, &args).await,
         Verb::Waiting { session } => session_waiting::list(global, &sessions, &session).await,

@@ -11,10 +11,12 @@ use serde_json::{Map, Value, json};
 
 use super::args::{Global, current_dir};
 use super::entry_at;
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::output::{self, aside, clean, line};
 use super::person::agrees;
 use super::persona;
+use super::plugin_args::PluginArgs;
 use super::session_show::print;
 use super::sessions::Sessions;
 use super::thread::id;
@@ -102,6 +104,8 @@ pub(crate) struct Check {
     /// The model
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
+    #[command(flatten)]
+    pub(crate) plugins: PluginArgs,
 }
 
 /// A fork to go on with.
@@ -135,7 +139,7 @@ pub(crate) async fn create(
     global: &Global,
     sessions: &Sessions,
     args: Create,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CliError> {
     let patch = args.settings.patch(sessions).await?;
     let thread = match (&args.thread, &args.fork) {
         (Some(thread), _) => ThreadChoice::Existing {
@@ -167,7 +171,7 @@ pub(crate) async fn create(
     Ok(Exit::Fine)
 }
 
-pub(crate) async fn set(global: &Global, sessions: &Sessions, args: Set) -> Result<Exit, Failure> {
+pub(crate) async fn set(global: &Global, sessions: &Sessions, args: Set) -> Result<Exit, CliError> {
     let patch = SessionPatch {
         name: args.name,
         auth: args.auth,
@@ -175,9 +179,7 @@ pub(crate) async fn set(global: &Global, sessions: &Sessions, args: Set) -> Resu
         ..args.settings.patch(sessions).await?
     };
     if patch == SessionPatch::default() {
-        return Err(Failure::usage(
-            "nothing is to change; `--help` shows what can",
-        ));
+        return Err(CliError::usage("nothing is to change").hint("`--help` shows what can"));
     }
     let when = if args.now { When::Now } else { When::NextTurn };
     let view = sessions.update(&args.session, patch, when).await?;
@@ -189,7 +191,7 @@ pub(crate) async fn check(
     global: &Global,
     sessions: &Sessions,
     args: &Check,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CliError> {
     let patch = SessionPatch {
         auth: args.auth.clone(),
         model: args.model.clone(),
@@ -210,7 +212,7 @@ pub(crate) async fn new_chat(
     global: &Global,
     sessions: &Sessions,
     session: &str,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CliError> {
     let view = sessions.manager().start_thread(session).await?;
     told(global, &view);
     Ok(Exit::Fine)
@@ -221,7 +223,7 @@ pub(crate) async fn choose(
     sessions: &Sessions,
     session: &str,
     thread: &str,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CliError> {
     let view = sessions
         .manager()
         .choose_thread(session, &id(thread)?)
@@ -234,14 +236,16 @@ pub(crate) async fn fork(
     global: &Global,
     sessions: &Sessions,
     args: &Fork,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CliError> {
     let manager = sessions.manager();
     let thread = match &args.thread {
         Some(thread) => id(thread)?,
         None => {
             let view = manager.get(&args.session).await?;
             let thread = view.thread.map(|thread| thread.id);
-            thread.ok_or_else(|| Failure::usage("the session has no thread: `--thread ID`"))?
+            thread.ok_or_else(|| {
+                CliError::usage("the session has no thread").hint("name one with `--thread ID`")
+            })?
         }
     };
     let at = entry_at::resolve(manager.store(), &thread, args.at.as_deref()).await?;
@@ -254,7 +258,7 @@ pub(crate) async fn delete(
     global: &Global,
     sessions: &Sessions,
     args: &Delete,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CliError> {
     let view = sessions.manager().get(&args.session).await?;
     if !args.yes {
         let what = if args.with_chat {
@@ -267,8 +271,7 @@ pub(crate) async fn delete(
             clean(view.name.as_deref().unwrap_or(&view.id))
         ));
         let agreed = agrees("Delete it?").await;
-        let nobody = || Failure::usage("nobody is there to ask: `--yes` says that it is meant");
-        if !agreed.ok_or_else(nobody)? {
+        if !agreed? {
             aside("Nothing was deleted.");
             return Ok(Exit::Interrupted);
         }
@@ -296,7 +299,7 @@ fn told(global: &Global, view: &SessionView) {
 }
 
 impl Settings {
-    async fn patch(self, sessions: &Sessions) -> Result<SessionPatch, Failure> {
+    async fn patch(self, sessions: &Sessions) -> Result<SessionPatch, CliError> {
         let persona = match (self.persona, self.persona_name) {
             (Some(text), name) => Some(PersonaCopy {
                 name: name.unwrap_or_default(),
@@ -341,10 +344,11 @@ impl Settings {
 }
 
 /// A text, or what is in the file `@FILE`.
-pub(super) fn text_of(text: &str) -> Result<String, Failure> {
+pub(super) fn text_of(text: &str) -> Result<String, CliError> {
     match text.strip_prefix('@') {
-        Some(file) => conjure_config::fs::read_to_string(Path::new(file))
-            .map_err(|error| Failure::usage(error.to_string())),
+        Some(file) => {
+            conjure_config::fs::read_to_string(Path::new(file)).map_err(CliError::usage_from)
+        }
         None => Ok(text.to_owned()),
     }
 }
@@ -357,18 +361,18 @@ pub(super) fn memory(text: &str) -> Map<String, Value> {
     }
 }
 
-fn object(text: &str, option: &str) -> Result<Map<String, Value>, Failure> {
+fn object(text: &str, option: &str) -> Result<Map<String, Value>, CliError> {
     match serde_json::from_str(text) {
         Ok(Value::Object(object)) => Ok(object),
-        Ok(_) => Err(Failure::usage(format!("`{option}` wants a JSON object"))),
-        Err(error) => Err(Failure::usage(format!(
-            "`{option}` wants a JSON object: {error}"
-        ))),
+        Ok(_) => Err(CliError::usage(format!("`{option}` wants a JSON object"))),
+        Err(error) => {
+            Err(CliError::usage_from(error).context(format_args!("`{option}` wants a JSON object")))
+        }
     }
 }
 
 /// What a session file says, with its paths made absolute, and without what it leaves open.
-fn tools(file: &Path) -> Result<Map<String, Value>, Failure> {
+fn tools(file: &Path) -> Result<Map<String, Value>, CliError> {
     let spec = SessionSpec::read(&current_dir()?.join(file))?;
     let all = serde_json::to_value(&spec).unwrap_or_default();
     let usual = serde_json::to_value(SessionSpec::default()).unwrap_or_default();

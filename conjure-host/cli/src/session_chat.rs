@@ -7,10 +7,11 @@ use conjure_core::turn::When;
 use conjure_runtime::manager::{SessionPatch, TurnTerms};
 use conjure_store::ThreadId;
 
-use super::args::Global;
+use super::args::{Global, SessionArgs};
 use super::chat::{Lines, compacted_words};
 use super::entry_at;
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::output::{self, DIM, RESET, YELLOW, aside, clean};
 use super::session_following::Following;
 use super::session_run::{chosen, ended};
@@ -35,10 +36,12 @@ pub(crate) async fn run(
     global: &Global,
     session: &str,
     thread: Option<&str>,
-    policy: PolicySpec,
-) -> Result<Exit, Failure> {
+    options: SessionArgs,
+) -> Result<Exit, CliError> {
     let mut signals = Signals::listen()?;
-    let sessions = signals.unless(Sessions::open(global)).await?;
+    let opening = Sessions::with_plugins(global, &options.plugins);
+    let sessions = signals.unless(opening).await?;
+    let policy = options.policy();
     let done = talk(global, &sessions, session, thread, policy, &mut signals).await;
     tokio::select! {
         () = sessions.close() => {}
@@ -54,7 +57,7 @@ async fn talk(
     thread: Option<&str>,
     policy: PolicySpec,
     signals: &mut Signals,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CliError> {
     let name = session;
     let session = chosen(sessions, session, thread).await?;
     let attended = std::io::stdin().is_terminal() && !global.json;
@@ -103,13 +106,13 @@ async fn talk(
                     transcript.files(&files);
                     ended(&run, &transcript, signals).map(drop)
                 }
-                Err(failure) => Err(failure),
+                Err(error) => Err(error),
             }
         };
-        if let Err(failure) = done
-            && !failure.shown
+        if let Err(error) = done
+            && !error.shown
         {
-            output::failure(&failure, global.json);
+            output::error(&error, global.json);
         }
         // Ctrl-C ends the turn; the others mean the program.
         if let Some(signal) = signals.last().filter(|signal| *signal != Signal::Interrupt) {
@@ -118,7 +121,7 @@ async fn talk(
     }
 }
 
-async fn command(sessions: &Sessions, session: &str, line: &str) -> Result<(), Failure> {
+async fn command(sessions: &Sessions, session: &str, line: &str) -> Result<(), CliError> {
     let manager = sessions.manager();
     let words: Vec<&str> = line.split_whitespace().collect();
     match words.as_slice() {
@@ -175,8 +178,8 @@ async fn command(sessions: &Sessions, session: &str, line: &str) -> Result<(), F
 }
 
 /// The thread that the session goes on with.
-async fn thread_of(sessions: &Sessions, session: &str) -> Result<ThreadId, Failure> {
+async fn thread_of(sessions: &Sessions, session: &str) -> Result<ThreadId, CliError> {
     let view = sessions.manager().get(session).await?;
     let thread = view.thread.map(|thread| thread.id);
-    thread.ok_or_else(|| Failure::usage("the session has no thread: `/new`"))
+    thread.ok_or_else(|| CliError::usage("the session has no thread").hint("`/new` begins one"))
 }

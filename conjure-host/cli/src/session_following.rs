@@ -10,11 +10,11 @@ use conjure_runtime::manager::{Scope, TurnTerms};
 use conjure_skill_sdk::protocol::Elicit;
 use conjure_store::{Run, ThreadId};
 
-use super::exit::Failure;
+use super::error::CliError;
 use super::output::{self, BOLD, RESET, YELLOW, aside, clean};
 use super::person::{Terminal, ask};
 use super::session_waiting::{how_to_answer, how_to_decide, remaining};
-use super::sessions::{Begun, Events, Sessions};
+use super::sessions::{Begun, Events, Reply, Sessions};
 use super::signals::{Signal, Signals};
 use super::transcript::{Asked, Transcript};
 
@@ -54,7 +54,7 @@ impl Following<'_> {
         &mut self,
         text: String,
         terms: &TurnTerms,
-    ) -> Result<(Run, Vec<Artifact>), Failure> {
+    ) -> Result<(Run, Vec<Artifact>), CliError> {
         let turn = self.sessions.say(self.session, text, terms).await?;
         let made = match self.until_over(&turn).await? {
             Until::Over(made) => made,
@@ -68,7 +68,7 @@ impl Following<'_> {
     }
 
     /// Shows a turn until it is over.
-    pub(crate) async fn until_over(&mut self, turn: &Begun) -> Result<Until, Failure> {
+    pub(crate) async fn until_over(&mut self, turn: &Begun) -> Result<Until, CliError> {
         let after = before(self.sessions, &turn.thread).await?;
         let events = self
             .sessions
@@ -134,7 +134,7 @@ impl Following<'_> {
         asked: Option<Asked>,
         event: &Event,
         events: &mut Ahead,
-    ) -> Result<Answered, Failure> {
+    ) -> Result<Answered, CliError> {
         match (asked, event) {
             (Some(asked), _) => self.decide(&asked, events).await,
             (None, Event::Approval { call, .. }) => {
@@ -153,7 +153,7 @@ impl Following<'_> {
     }
 
     /// Says of a call that waits how long it does, and how to decide about it.
-    async fn say_how_to_decide(&self, call: &CallAnnounced) -> Result<(), Failure> {
+    async fn say_how_to_decide(&self, call: &CallAnnounced) -> Result<(), CliError> {
         let waiting = self.sessions.approvals(self.session).await?;
         let Some(waiting) = waiting.iter().find(|waiting| waiting.call.id == call.id) else {
             return Ok(());
@@ -173,7 +173,7 @@ impl Following<'_> {
     }
 
     /// Says of a question how long it waits, and how to answer it.
-    async fn say_how_to_answer(&self, question: &QuestionAsked) -> Result<(), Failure> {
+    async fn say_how_to_answer(&self, question: &QuestionAsked) -> Result<(), CliError> {
         let waiting = self.sessions.questions(self.session).await?;
         let Some(waiting) = waiting.iter().find(|one| one.asked.id == question.id) else {
             return Ok(());
@@ -194,7 +194,7 @@ impl Following<'_> {
         &mut self,
         question: &QuestionAsked,
         events: &mut Ahead,
-    ) -> Result<Answered, Failure> {
+    ) -> Result<Answered, CliError> {
         if self.leaves {
             let waiting = self.sessions.questions(self.session).await?;
             if !waiting.iter().any(|one| one.asked.id == question.id) {
@@ -223,14 +223,14 @@ impl Following<'_> {
                 .answer(self.session, &question.id, &answer)
                 .await?;
             match answered {
-                Ok(_) => return Ok(Answered::Yes),
-                Err(why) => output::aside(output::clean(&why)),
+                Reply::Taken | Reply::Late => return Ok(Answered::Yes),
+                Reply::Unfit(why) => output::aside(output::clean(&why.to_string())),
             }
         }
     }
 
     /// Lets the person decide about a call.
-    async fn decide(&mut self, asked: &Asked, events: &mut Ahead) -> Result<Answered, Failure> {
+    async fn decide(&mut self, asked: &Asked, events: &mut Ahead) -> Result<Answered, CliError> {
         if self.leaves {
             // What was settled before the look began is told again by the events.
             let waiting = self.sessions.approvals(self.session).await?;
@@ -282,7 +282,7 @@ impl Ahead {
     }
 
     /// The next event; nothing when none comes any more.
-    async fn next(&mut self) -> Result<Option<Event>, Failure> {
+    async fn next(&mut self) -> Result<Option<Event>, CliError> {
         if let Some(event) = self.seen.pop_front() {
             return Ok(Some(event));
         }
@@ -291,7 +291,7 @@ impl Ahead {
 
     /// Waits until a call or a question, by its id, waits for nobody any more. What comes until
     /// then is shown later; behind more than it keeps it is not found.
-    async fn until_over(&mut self, id: &str) -> Result<(), Failure> {
+    async fn until_over(&mut self, id: &str) -> Result<(), CliError> {
         let mut looked_at = 0;
         loop {
             while let Some(event) = self.seen.get(looked_at) {
@@ -323,7 +323,7 @@ fn settles(event: &Event, id: &str) -> bool {
 }
 
 /// A place before whatever a turn shows that begins now.
-async fn before(sessions: &Sessions, thread: &ThreadId) -> Result<Option<EventId>, Failure> {
+async fn before(sessions: &Sessions, thread: &ThreadId) -> Result<Option<EventId>, CliError> {
     let epoch = sessions.manager().store().thread(thread).await?.epoch;
     Ok(epoch.checked_sub(1).map(|epoch| EventId {
         epoch,

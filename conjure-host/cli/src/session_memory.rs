@@ -9,7 +9,8 @@ use conjure_runtime::manager::SessionPatch;
 use serde_json::{Map, Value};
 
 use super::args::Global;
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::output::{self, aside, clean, line};
 use super::session_change::{memory, text_of};
 use super::sessions::Sessions;
@@ -41,7 +42,11 @@ enum Verb {
     Clear,
 }
 
-pub(crate) async fn run(global: &Global, sessions: &Sessions, args: Args) -> Result<Exit, Failure> {
+pub(crate) async fn run(
+    global: &Global,
+    sessions: &Sessions,
+    args: Args,
+) -> Result<Exit, CliError> {
     let view = sessions.manager().get(&args.session).await?;
     let changed = match args.verb.unwrap_or(Verb::Show) {
         Verb::Show => {
@@ -87,17 +92,15 @@ fn written(memory: &Map<String, Value>) -> String {
 }
 
 /// What a person made of it in their editor; nothing where they left it as it was.
-fn edited(before: &Map<String, Value>) -> Result<Option<Map<String, Value>>, Failure> {
+fn edited(before: &Map<String, Value>) -> Result<Option<Map<String, Value>>, CliError> {
     let editor = ["VISUAL", "EDITOR"].into_iter().find_map(std::env::var_os);
     let editor = editor.filter(|editor| !editor.is_empty()).ok_or_else(|| {
-        Failure::usage(
-            "there is no editor: set `$EDITOR`, or use `conjure session memory NAME set @FILE`",
-        )
+        CliError::usage("there is no editor")
+            .hint("set `$EDITOR`, or use `conjure session memory NAME set @FILE`")
     })?;
     if !std::io::stdin().is_terminal() {
-        return Err(Failure::usage(
-            "there is no terminal to edit at: `conjure session memory NAME set @FILE`",
-        ));
+        return Err(CliError::usage("there is no terminal to edit at")
+            .hint("use `conjure session memory NAME set @FILE`"));
     }
     let text = match before.is_empty() {
         true => String::new(),
@@ -106,9 +109,9 @@ fn edited(before: &Map<String, Value>) -> Result<Option<Map<String, Value>>, Fai
     let dir = tempfile::Builder::new()
         .prefix("conjure-memory-")
         .tempdir()
-        .map_err(|error| host(&error))?;
+        .map_err(not_edited)?;
     let file = dir.path().join("memory.md");
-    conjure_config::fs::write(&file, &text).map_err(|error| host(&error))?;
+    conjure_config::fs::write(&file, &text).map_err(not_edited)?;
     // An editor may be written with its arguments.
     let mut shell = Command::new("/bin/sh");
     conjure_config::env::keep_from(&mut shell);
@@ -117,19 +120,19 @@ fn edited(before: &Map<String, Value>) -> Result<Option<Map<String, Value>>, Fai
         .arg(&editor)
         .arg(&file)
         .status()
-        .map_err(|error| host(&error))?;
+        .map_err(not_edited)?;
     if !status.success() {
-        return Err(Failure::usage(
+        return Err(CliError::usage(
             "the editor did not end well; nothing changed",
         ));
     }
-    let after = conjure_config::fs::read_to_string(&file).map_err(|error| host(&error))?;
+    let after = conjure_config::fs::read_to_string(&file).map_err(not_edited)?;
     Ok((after != text).then(|| match after.trim() {
         "" => Map::new(),
         _ => memory(&after),
     }))
 }
 
-fn host(error: &std::io::Error) -> Failure {
-    Failure::host(format!("the memory cannot be edited: {error}"))
+fn not_edited(error: std::io::Error) -> CliError {
+    CliError::host_from(error).context("the memory cannot be edited")
 }

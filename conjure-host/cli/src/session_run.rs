@@ -2,14 +2,14 @@
 
 use std::io::IsTerminal as _;
 
-use conjure_config::PolicySpec;
 use conjure_core::chat::Event;
 use conjure_runtime::manager::TurnTerms;
 use conjure_store::{Run, RunState};
 use serde_json::json;
 
-use super::args::Global;
-use super::exit::{Exit, Failure};
+use super::args::{Global, SessionArgs};
+use super::error::CliError;
+use super::exit::Exit;
 use super::output;
 use super::session_following::{Following, Until};
 use super::sessions::{Begun, Sessions};
@@ -21,16 +21,18 @@ pub(crate) async fn run(
     global: &Global,
     session: &str,
     thread: Option<&str>,
-    policy: PolicySpec,
+    options: SessionArgs,
     question: String,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CliError> {
     let mut signals = Signals::listen()?;
-    let sessions = signals.unless(Sessions::open(global)).await?;
+    let sessions = signals
+        .unless(Sessions::with_plugins(global, &options.plugins))
+        .await?;
     let id = match chosen(&sessions, session, thread).await {
         Ok(id) => id,
-        Err(failure) => {
+        Err(error) => {
             sessions.close().await;
-            return Err(failure);
+            return Err(error);
         }
     };
     let attended = is_attended(global);
@@ -45,7 +47,7 @@ pub(crate) async fn run(
         leaves: false,
     };
     let terms = TurnTerms {
-        policy,
+        policy: options.policy(),
         unattended: !attended,
     };
     let asked = following.answer_to(global, question, &terms).await;
@@ -67,7 +69,7 @@ pub(crate) async fn follow(
     global: &Global,
     sessions: &Sessions,
     session: &str,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CliError> {
     let manager = sessions.manager();
     let view = manager.get(session).await?;
     let Some(turn) = view.turn else {
@@ -103,7 +105,7 @@ pub(crate) async fn chosen(
     sessions: &Sessions,
     session: &str,
     thread: Option<&str>,
-) -> Result<String, Failure> {
+) -> Result<String, CliError> {
     let manager = sessions.manager();
     let view = match thread {
         Some(thread) => manager.choose_thread(session, &id(thread)?).await?,
@@ -130,7 +132,7 @@ pub(crate) fn ended(
     run: &Run,
     transcript: &Transcript,
     signals: &Signals,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CliError> {
     let exit = match run.state {
         RunState::Completed => return Ok(Exit::Fine),
         RunState::CutShort | RunState::Limit => Exit::Limit,
@@ -147,10 +149,8 @@ pub(crate) fn ended(
         }
         (None, state) => format!("the turn was {}", state.as_str().replace('_', " ")),
     };
-    Err(Failure {
-        shown: transcript.has_shown_text(&why),
-        ..Failure::new(exit, why)
-    })
+    let shown = transcript.has_shown_text(&why);
+    Err(CliError::new(exit, why).shown_before(shown))
 }
 
 impl Following<'_> {
@@ -160,7 +160,7 @@ impl Following<'_> {
         global: &Global,
         question: String,
         terms: &TurnTerms,
-    ) -> Result<Exit, Failure> {
+    ) -> Result<Exit, CliError> {
         let (run, files) = self.say(question, terms).await?;
         self.transcript.files(&files);
         if global.json {

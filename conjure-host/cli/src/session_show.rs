@@ -4,7 +4,8 @@ use conjure_runtime::manager::{SessionState, SessionView};
 use serde_json::{Value, json};
 
 use super::args::{Global, shown};
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::output::{self, BOLD, GREEN, RESET, Table, YELLOW, aside, clean, duration, line};
 use super::sessions::Sessions;
 use super::spent::thousands;
@@ -12,7 +13,7 @@ use super::spent::thousands;
 /// Sessions that are read at once.
 const PAGE: u64 = 200;
 
-pub(crate) async fn list(global: &Global, sessions: &Sessions) -> Result<Exit, Failure> {
+pub(crate) async fn list(global: &Global, sessions: &Sessions) -> Result<Exit, CliError> {
     let mut all: Vec<SessionView> = Vec::new();
     loop {
         let after = all.last().map(|view| view.id.clone());
@@ -56,7 +57,7 @@ pub(crate) async fn show(
     global: &Global,
     sessions: &Sessions,
     session: &str,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CliError> {
     let view = sessions.manager().get(session).await?;
     if global.json {
         output::json(&view);
@@ -70,7 +71,7 @@ pub(crate) async fn tools(
     global: &Global,
     sessions: &Sessions,
     session: &str,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CliError> {
     let tool_preview = sessions.manager().tools(session).await?;
     if global.json {
         output::json(&conjure_runtime::describe::tool_preview_json(&tool_preview));

@@ -4,7 +4,8 @@ use conjure_store::Run;
 use serde_json::{Value, json};
 
 use super::args::Global;
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::output::{self, Table, aside, duration};
 use super::sessions::Sessions;
 use super::spent::thousands;
@@ -14,7 +15,7 @@ pub(crate) async fn run(
     sessions: &Sessions,
     session: &str,
     limit: u64,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CliError> {
     let runs = sessions.manager().runs(session, limit).await?;
     if global.json {
         let runs: Vec<Value> = runs.iter().map(described).collect();

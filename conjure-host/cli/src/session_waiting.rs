@@ -9,10 +9,11 @@ use conjure_skill_sdk::protocol::Elicited;
 use serde_json::{Value, json};
 
 use super::args::Global;
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::output::{self, BOLD, RESET, aside, clean, line};
 use super::person::typed;
-use super::sessions::Sessions;
+use super::sessions::{Reply, Sessions};
 
 /// A call that a person decides about.
 #[derive(clap::Args)]
@@ -102,7 +103,7 @@ pub(crate) async fn list(
     global: &Global,
     sessions: &Sessions,
     session: &str,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CliError> {
     let id = sessions.manager().get(session).await?.id;
     let calls = sessions.approvals(&id).await?;
     let questions = sessions.questions(&id).await?;
@@ -173,7 +174,7 @@ pub(crate) async fn approve(
     global: &Global,
     sessions: &Sessions,
     args: Approve,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CliError> {
     decide(global, sessions, args, Decision::Allow).await
 }
 
@@ -181,7 +182,7 @@ pub(crate) async fn deny(
     global: &Global,
     sessions: &Sessions,
     args: Deny,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CliError> {
     let reason = args.because.unwrap_or_default();
     decide(global, sessions, args.decided, Decision::Deny { reason }).await
 }
@@ -191,7 +192,7 @@ async fn decide(
     sessions: &Sessions,
     args: Approve,
     decision: Decision,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CliError> {
     let id = sessions.manager().get(&args.session).await?.id;
     let waiting = sessions.approvals(&id).await?;
     let meant: Vec<&Approval> = waiting
@@ -205,14 +206,14 @@ async fn decide(
     let call = match meant.as_slice() {
         [only] => &only.call,
         [] => {
-            return Err(Failure::usage(match &args.call {
+            return Err(CliError::usage(match &args.call {
                 Some(call) => format!("no call `{}` waits for a person in it", clean(call)),
                 None => "no call waits for a person in it".to_owned(),
             }));
         }
         _ => {
             print(&args.session, &waiting, &[]);
-            return Err(Failure::usage("several calls wait: name one of them"));
+            return Err(CliError::usage("several calls wait").hint("name one of them"));
         }
     };
     let scope = if args.always {
@@ -225,7 +226,7 @@ async fn decide(
         Decision::Deny { .. } => "deny",
     };
     if !sessions.decide(&id, &call.id, decision, scope).await? {
-        return Err(Failure::usage("somebody else has decided about it"));
+        return Err(CliError::usage("somebody else has decided about it"));
     }
     if global.json {
         output::json(&json!({ "call": call.id, "name": call.name, "decision": word }));
@@ -242,7 +243,7 @@ pub(crate) async fn answer(
     global: &Global,
     sessions: &Sessions,
     args: Answer,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CliError> {
     let id = sessions.manager().get(&args.session).await?.id;
     let waiting = sessions.questions(&id).await?;
     let meant: Vec<&Question> = waiting
@@ -255,17 +256,18 @@ pub(crate) async fn answer(
         .collect();
     let question = match meant.as_slice() {
         [only] => *only,
-        [] => return Err(Failure::usage("no such question waits for a person in it")),
+        [] => return Err(CliError::usage("no such question waits for a person in it")),
         _ => {
             print(&args.session, &[], &waiting);
-            return Err(Failure::usage("several questions wait: `--question ID`"));
+            return Err(
+                CliError::usage("several questions wait").hint("name one with `--question ID`")
+            );
         }
     };
     if args.fields.is_empty() && !args.decline && fields(question).next().is_some() {
         print(&args.session, &[], &waiting);
-        return Err(Failure::usage(
-            "fill it in with FIELD=VALUE, or say `--decline`",
-        ));
+        return Err(CliError::usage("it asks for fields")
+            .hint("fill it in with FIELD=VALUE, or say `--decline`"));
     }
     let known: BTreeMap<&String, &Value> = fields(question).collect();
     let content = args.fields.into_iter().map(|(name, text)| {
@@ -278,9 +280,9 @@ pub(crate) async fn answer(
         content: content.collect(),
     };
     match sessions.answer(&id, &question.asked.id, &answer).await? {
-        Ok(true) => {}
-        Ok(false) => return Err(Failure::usage("somebody else has answered it")),
-        Err(unfit) => return Err(Failure::usage(unfit)),
+        Reply::Taken => {}
+        Reply::Late => return Err(CliError::usage("somebody else has answered it")),
+        Reply::Unfit(error) => return Err(error),
     }
     if global.json {
         output::json(&json!({ "question": question.asked.id, "action": answer.action }));
@@ -294,7 +296,7 @@ pub(crate) async fn cancel(
     global: &Global,
     sessions: &Sessions,
     args: &Cancel,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CliError> {
     let view = sessions.manager().get(&args.session).await?;
     // Also where no turn runs: a summary may be on its way.
     sessions.cancel(&view.id, args.queued).await?;

@@ -6,18 +6,20 @@ use std::time::Duration;
 use conjure_client::{Server, ServerError, ServerEvents};
 use conjure_core::chat::{EventId, Message};
 use conjure_core::turn::{Decision, When};
-use conjure_providers::auths::{AuthError, Auths};
+use conjure_providers::auths::Auths;
 use conjure_runtime::manager::{
-    Approval, Chat, EventStream, Manager, ManagerError, Options, Question, QuestionReply,
-    RemoteErrorKind, Scope, SessionPatch, SessionView, TurnRequest, TurnTerms,
+    Approval, Chat, EventStream, Manager, ManagerError, Options, Question, QuestionReply, Scope,
+    SessionPatch, SessionView, TurnRequest, TurnTerms,
 };
 use conjure_runtime::session::Stamped;
+use conjure_runtime::{Host, HostBuilder};
 use conjure_skill_sdk::protocol::Elicited;
 use conjure_store::{Run, ThreadId};
 
 use super::args::Global;
-use super::exit::{Exit, Failure};
+use super::error::CliError;
 use super::person::Terminal;
+use super::plugin_args::PluginArgs;
 
 /// How long what runs may take to come to its end when the program does.
 const ENDING: Duration = Duration::from_secs(5);
@@ -34,6 +36,15 @@ pub(crate) struct Begun {
     pub(crate) thread: ThreadId,
 }
 
+/// What became of an answer to a question.
+pub(crate) enum Reply {
+    Taken,
+    /// The question did not wait any more.
+    Late,
+    /// It does not fit the form; the question still waits.
+    Unfit(CliError),
+}
+
 /// The events of a thread.
 pub(crate) enum Events {
     Here(Box<EventStream>),
@@ -42,7 +53,7 @@ pub(crate) enum Events {
 
 impl Events {
     /// The next event; nothing when none comes any more.
-    pub(crate) async fn next(&mut self) -> Result<Option<Stamped>, Failure> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Stamped>, CliError> {
         match self {
             Self::Here(events) => {
                 let event = events.next().await?;
@@ -54,22 +65,31 @@ impl Events {
 }
 
 impl Sessions {
+    /// Opens the store, for verbs that run no tools.
+    pub(crate) async fn open(global: &Global) -> Result<Self, CliError> {
+        Self::of(global, Host::builder().data_dir(global.data_dir())).await
+    }
+
     /// Opens the store and makes the plugins ready.
-    pub(crate) async fn open(global: &Global) -> Result<Self, Failure> {
+    pub(crate) async fn with_plugins(
+        global: &Global,
+        plugins: &PluginArgs,
+    ) -> Result<Self, CliError> {
+        Self::of(global, plugins.host(global).watch(true)).await
+    }
+
+    async fn of(global: &Global, builder: HostBuilder) -> Result<Self, CliError> {
         let server = Server::find(&global.data_dir());
         let store = global.store().await?;
-        let host = global
-            .host()
+        let host = builder
             .auths(Auths::over(
                 store.clone(),
                 conjure_providers::auths::Keys::from_env(global.data_dir()),
             ))
             .log(store.clone())
             .asker(Terminal)
-            .watch(true)
             .build()
-            .await
-            .map_err(|error| Failure::host(error.to_string()))?;
+            .await?;
         // A verb that only looks runs nothing that was said elsewhere.
         let options = Options {
             adopts: false,
@@ -94,7 +114,7 @@ impl Sessions {
         session: &str,
         text: String,
         terms: &TurnTerms,
-    ) -> Result<Begun, Failure> {
+    ) -> Result<Begun, CliError> {
         match &self.server {
             Some(server) => {
                 let turn = server.say(session, &text, terms).await?;
@@ -119,12 +139,12 @@ impl Sessions {
     }
 
     /// Waits until a turn is over.
-    pub(crate) async fn wait(&self, turn: &str) -> Result<Run, Failure> {
+    pub(crate) async fn wait(&self, turn: &str) -> Result<Run, CliError> {
         Ok(self.manager.wait(turn).await?)
     }
 
     /// Ends the turn that runs, and with `drop_queued` those that wait.
-    pub(crate) async fn cancel(&self, session: &str, drop_queued: bool) -> Result<(), Failure> {
+    pub(crate) async fn cancel(&self, session: &str, drop_queued: bool) -> Result<(), CliError> {
         match &self.server {
             Some(server) => Ok(server.cancel(session, drop_queued).await?),
             None => Ok(self.manager.cancel(session, drop_queued).await?),
@@ -132,7 +152,7 @@ impl Sessions {
     }
 
     /// Ends one turn.
-    pub(crate) async fn cancel_turn(&self, session: &str, turn_id: &str) -> Result<(), Failure> {
+    pub(crate) async fn cancel_turn(&self, session: &str, turn_id: &str) -> Result<(), CliError> {
         match &self.server {
             Some(server) => Ok(server.cancel_turn(session, turn_id).await?),
             None => Ok(self.manager.cancel_turn(session, turn_id).await?),
@@ -140,7 +160,7 @@ impl Sessions {
     }
 
     /// The calls that wait for a decision.
-    pub(crate) async fn approvals(&self, session: &str) -> Result<Vec<Approval>, Failure> {
+    pub(crate) async fn approvals(&self, session: &str) -> Result<Vec<Approval>, CliError> {
         Ok(match &self.server {
             Some(server) => server.approvals(session).await?,
             None => self.manager.approvals(session).await?,
@@ -148,7 +168,7 @@ impl Sessions {
     }
 
     /// The questions that wait for an answer.
-    pub(crate) async fn questions(&self, session: &str) -> Result<Vec<Question>, Failure> {
+    pub(crate) async fn questions(&self, session: &str) -> Result<Vec<Question>, CliError> {
         Ok(match &self.server {
             Some(server) => server.questions(session).await?,
             None => self.manager.questions(session).await?,
@@ -163,7 +183,7 @@ impl Sessions {
         call: &str,
         decision: Decision,
         scope: Scope,
-    ) -> Result<bool, Failure> {
+    ) -> Result<bool, CliError> {
         match &self.server {
             Some(server) => match server.decide(session, call, &decision, &scope).await {
                 Ok(()) => Ok(true),
@@ -178,17 +198,13 @@ impl Sessions {
         }
     }
 
-    /// Answers a question of a plugin; whether it still waited. Where another client was faster,
-    /// its answer counts.
-    ///
-    /// # Errors
-    /// Why the answer does not fit the form, within; else what the server says.
+    /// Answers a question of a plugin. Where another client was faster, its answer counts.
     pub(crate) async fn answer(
         &self,
         session: &str,
         question: &str,
         answer: &Elicited,
-    ) -> Result<Result<bool, String>, Failure> {
+    ) -> Result<Reply, CliError> {
         let Some(server) = &self.server else {
             let reply = match answer.action.as_str() {
                 "accept" => QuestionReply::Accept(answer.content.clone().into_iter().collect()),
@@ -196,19 +212,16 @@ impl Sessions {
                 _ => QuestionReply::Cancel,
             };
             return match self.manager.answer(session, question, reply).await {
-                Ok(()) => Ok(Ok(true)),
-                Err(error) if error.is_not_found() => Ok(Ok(false)),
-                Err(ManagerError::Invalid { message }) => Ok(Err(message)),
+                Ok(()) => Ok(Reply::Taken),
+                Err(error) if error.is_not_found() => Ok(Reply::Late),
+                Err(error @ ManagerError::Invalid { .. }) => Ok(Reply::Unfit(error.into())),
                 Err(error) => Err(error.into()),
             };
         };
         match server.answer(session, question, answer).await {
-            Ok(()) => Ok(Ok(true)),
-            Err(ServerError::Refused { status: 404, .. }) => Ok(Ok(false)),
-            Err(ServerError::Refused {
-                status: 422,
-                detail,
-            }) => Ok(Err(detail)),
+            Ok(()) => Ok(Reply::Taken),
+            Err(ServerError::Refused { status: 404, .. }) => Ok(Reply::Late),
+            Err(error @ ServerError::Refused { status: 422, .. }) => Ok(Reply::Unfit(error.into())),
             Err(error) => Err(error.into()),
         }
     }
@@ -218,7 +231,7 @@ impl Sessions {
         session: &str,
         patch: SessionPatch,
         when: When,
-    ) -> Result<SessionView, Failure> {
+    ) -> Result<SessionView, CliError> {
         let Some(server) = &self.server else {
             return Ok(self.manager.update(session, patch, when).await?);
         };
@@ -227,7 +240,7 @@ impl Sessions {
         Ok(self.manager.get(&id).await?)
     }
 
-    pub(crate) async fn delete(&self, session: &str, chat: Chat) -> Result<(), Failure> {
+    pub(crate) async fn delete(&self, session: &str, chat: Chat) -> Result<(), CliError> {
         match &self.server {
             Some(server) => Ok(server.delete(session, chat).await?),
             None => Ok(self.manager.delete(session, chat).await?),
@@ -241,46 +254,10 @@ impl Sessions {
         thread: &ThreadId,
         after: Option<EventId>,
         attended: bool,
-    ) -> Result<Events, Failure> {
+    ) -> Result<Events, CliError> {
         Ok(match &self.server {
             Some(server) => Events::There(Box::new(server.events(thread, after, attended))),
             None => Events::Here(Box::new(self.manager.events(thread, after).await?)),
         })
-    }
-}
-
-impl From<ManagerError> for Failure {
-    fn from(error: ManagerError) -> Self {
-        let exit = match error {
-            ManagerError::Session(error) => return error.into(),
-            ManagerError::Store(error) => return error.into(),
-            ManagerError::Auth(AuthError::Store(error)) => return error.into(),
-            ManagerError::NotFound { .. }
-            | ManagerError::Invalid { .. }
-            | ManagerError::Conflict { .. }
-            | ManagerError::Auth(_) => Exit::Usage,
-            ManagerError::Remote(ref error) => match error.kind {
-                RemoteErrorKind::Full => Exit::Limit,
-                RemoteErrorKind::Closing | RemoteErrorKind::Host => Exit::Host,
-                RemoteErrorKind::NotFound
-                | RemoteErrorKind::Invalid
-                | RemoteErrorKind::Conflict
-                | RemoteErrorKind::Changed => Exit::Usage,
-            },
-            ManagerError::Full { .. } => Exit::Limit,
-            ManagerError::Closing | ManagerError::Elsewhere { .. } => Exit::Host,
-        };
-        Self::new(exit, error.to_string())
-    }
-}
-
-impl From<ServerError> for Failure {
-    fn from(error: ServerError) -> Self {
-        let exit = match &error {
-            ServerError::Refused { status: 429, .. } => Exit::Limit,
-            ServerError::Refused { status, .. } if *status < 500 => Exit::Usage,
-            _ => Exit::Host,
-        };
-        Self::new(exit, error.to_string())
     }
 }

@@ -4,7 +4,8 @@
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 
 /// Who asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,8 +27,8 @@ impl Signal {
         }
     }
 
-    fn failure(self) -> Failure {
-        Failure::new(self.exit(), "interrupted")
+    fn error(self) -> CliError {
+        CliError::new(self.exit(), "interrupted")
     }
 }
 
@@ -41,9 +42,10 @@ pub(crate) struct Signals {
 
 impl Signals {
     /// Begins to listen: no signal ends the program by itself from here on.
-    pub(crate) fn listen() -> Result<Self, Failure> {
+    pub(crate) fn listen() -> Result<Self, CliError> {
         let listen = |kind| {
-            signal(kind).map_err(|error| Failure::host(format!("signals cannot be heard: {error}")))
+            signal(kind)
+                .map_err(|error| CliError::host_from(error).context("signals cannot be heard"))
         };
         Ok(Self {
             interrupt: listen(SignalKind::interrupt())?,
@@ -73,11 +75,11 @@ impl Signals {
     /// Does something unless a signal comes first; what was begun is dropped then.
     pub(crate) async fn unless<T>(
         &mut self,
-        work: impl Future<Output = Result<T, Failure>>,
-    ) -> Result<T, Failure> {
+        work: impl Future<Output = Result<T, CliError>>,
+    ) -> Result<T, CliError> {
         tokio::select! {
             biased;
-            signal = self.next() => Err(signal.failure()),
+            signal = self.next() => Err(signal.error()),
             done = work => done,
         }
     }
@@ -87,8 +89,8 @@ impl Signals {
     pub(crate) async fn cancelling<T>(
         &mut self,
         cancel: &CancellationToken,
-        work: impl Future<Output = Result<T, Failure>>,
-    ) -> Result<T, Failure> {
+        work: impl Future<Output = Result<T, CliError>>,
+    ) -> Result<T, CliError> {
         tokio::pin!(work);
         tokio::select! {
             biased;
@@ -116,10 +118,10 @@ mod tests {
             (Raised::INT, Signal::Interrupt, 130),
         ] {
             kill_process(getpid(), raised).unwrap();
-            let never = std::future::pending::<Result<(), Failure>>();
+            let never = std::future::pending::<Result<(), CliError>>();
             let ended = tokio::time::timeout(Duration::from_secs(30), signals.unless(never));
-            let failure = ended.await.unwrap().unwrap_err();
-            assert_eq!((signals.last(), failure.exit.code()), (Some(heard), code));
+            let error = ended.await.unwrap().unwrap_err();
+            assert_eq!((signals.last(), error.exit.code()), (Some(heard), code));
         }
     }
 }

@@ -15,11 +15,12 @@ use conjure_core::skill_folder::{
 use serde_json::{Value, json};
 
 use super::args::{Global, shown};
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::output::{self, BOLD, DIM, GREEN, RED, RESET, Table, YELLOW};
-use super::skill_remote;
+use super::{skill_remote, skill_trust};
 
-/// Looks at skill folders, validates and uploads them.
+/// Lists skill folders, shows, checks and uploads them.
 ///
 /// A skill folder is a directory with a `SKILL.md` (the Agent Skills standard). Those of the
 /// current project (`.conjure/skills`, `.agents/skills`, `.claude/skills`) are used after the
@@ -40,7 +41,8 @@ enum Verb {
     /// Check a skill folder or package against every rule of the standard
     ///
     /// Exit code 0: no errors; 1: at least one.
-    Validate {
+    #[command(alias = "validate")]
+    Check {
         /// The folder or package
         path: PathBuf,
         /// Check what uploading to Anthropic adds, too
@@ -64,20 +66,28 @@ enum Verb {
         /// The project's directory
         #[arg(default_value = ".")]
         dir: PathBuf,
-        /// Trust it no more
-        #[arg(long)]
+        #[arg(long, hide = true)]
         remove: bool,
+    },
+    /// Trust a project no more: its skills are not used from now on
+    Untrust {
+        /// The project's directory
+        #[arg(default_value = ".")]
+        dir: PathBuf,
     },
 }
 
-pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, CliError> {
     match &args.verb {
         Verb::List { dir } => Ok(list(global, dir.as_deref())),
-        Verb::Validate { path, upload } => validate(global, path, *upload),
+        Verb::Check { path, upload } => check(global, path, *upload),
         Verb::Show { path } => show(global, path),
         Verb::Upload(args) => skill_remote::upload(global, args),
         Verb::Remote(verb) => skill_remote::remote(global, verb),
-        Verb::Trust { dir, remove } => trust(global, dir, *remove),
+        Verb::Trust { dir, remove: false } => skill_trust::trust(global, dir),
+        Verb::Trust { dir, remove: true } | Verb::Untrust { dir } => {
+            skill_trust::untrust(global, dir)
+        }
     }
 }
 
@@ -165,38 +175,6 @@ fn discover(project: Option<&Project>) -> Discovered {
     let trusted = project.filter(|project| project.standing() == Standing::Trusted);
     let dir = trusted.map(|project| project.dir.as_path());
     skill_folders::discover(dir, env::home().as_deref())
-}
-
-fn trust(global: &Global, dir: &Path, remove: bool) -> Result<Exit, Failure> {
-    let dir = dir
-        .canonicalize()
-        .map_err(|error| Failure::usage(format!("`{}`: {error}", dir.display())))?;
-    let mut all = TrustedProjects::read(&global.data_dir());
-    let failed = |error: std::io::Error| Failure::host(error.to_string());
-    if remove {
-        all.forget(&dir).map_err(failed)?;
-        if global.json {
-            output::json(&json!({ "trusted": all.projects() }));
-        } else {
-            output::line(format_args!("{} is not trusted any more.", dir.display()));
-        }
-        return Ok(Exit::Fine);
-    }
-    let skills = ProjectSkills::of(&dir).map_err(|error| Failure::usage(error.to_string()))?;
-    all.trust(&dir, &skills).map_err(failed)?;
-    if global.json {
-        output::json(&json!({ "trusted": all.projects() }));
-        return Ok(Exit::Fine);
-    }
-    output::line(format_args!(
-        "{} is trusted, with its {} skill(s) as they are now.",
-        dir.display(),
-        skills.dirs.len()
-    ));
-    for folder in &skills.dirs {
-        output::line(format_args!("  {}", output::clean(&shown(folder))));
-    }
-    Ok(Exit::Fine)
 }
 
 fn list(global: &Global, dir: Option<&Path>) -> Exit {
@@ -330,11 +308,10 @@ fn scope(scope: Scope) -> &'static str {
     }
 }
 
-fn validate(global: &Global, path: &Path, upload: bool) -> Result<Exit, Failure> {
+fn check(global: &Global, path: &Path, upload: bool) -> Result<Exit, CliError> {
     let (diagnostics, name) = match load(path) {
         Ok((loaded, _kept)) => {
-            let text = fs::read(loaded.dir.join("SKILL.md"))
-                .map_err(|error| Failure::host(error.to_string()))?;
+            let text = fs::read(loaded.dir.join("SKILL.md")).map_err(CliError::host_from)?;
             let dir = loaded
                 .dir
                 .file_name()
@@ -349,7 +326,7 @@ fn validate(global: &Global, path: &Path, upload: bool) -> Result<Exit, Failure>
             (found, loaded.folder.name.as_str().to_owned())
         }
         Err(FolderError::Invalid { diagnostics, .. }) => (diagnostics, shown(path)),
-        Err(error) => return Err(Failure::new(Exit::No, error.to_string())),
+        Err(error) => return Err(CliError::from_source(Exit::No, error)),
     };
     let valid = diagnostics.iter().all(|d| d.severity != Severity::Error);
     if global.json {
@@ -398,8 +375,8 @@ fn diagnostic_json(diagnostic: &Diagnostic) -> Value {
     })
 }
 
-fn show(global: &Global, path: &Path) -> Result<Exit, Failure> {
-    let (loaded, _kept) = load(path).map_err(|error| Failure::new(Exit::No, error.to_string()))?;
+fn show(global: &Global, path: &Path) -> Result<Exit, CliError> {
+    let (loaded, _kept) = load(path).map_err(|error| CliError::from_source(Exit::No, error))?;
     let folder: &SkillFolder = &loaded.folder;
     if global.json {
         let diagnostics: Vec<Value> = loaded.diagnostics.iter().map(diagnostic_json).collect();

@@ -10,7 +10,8 @@ use conjure_runtime::artifacts::safe_name;
 use serde_json::json;
 
 use super::args::{Global, shown};
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::output::{self, Table, clean};
 use super::remote::{self, Place};
 use super::skill;
@@ -68,7 +69,7 @@ pub(crate) enum Remote {
 }
 
 /// Uploads a skill, after it was found right.
-pub(crate) fn upload(global: &Global, args: &Upload) -> Result<Exit, Failure> {
+pub(crate) fn upload(global: &Global, args: &Upload) -> Result<Exit, CliError> {
     let upload = packed(&args.path, args.title.clone())?;
     let provider = args.place.provider()?;
     let uploading = provider.upload_skill(&upload, args.version_of.as_deref());
@@ -91,7 +92,7 @@ pub(crate) fn upload(global: &Global, args: &Upload) -> Result<Exit, Failure> {
 }
 
 /// Looks at what is kept, or deletes it.
-pub(crate) fn remote(global: &Global, verb: &Remote) -> Result<Exit, Failure> {
+pub(crate) fn remote(global: &Global, verb: &Remote) -> Result<Exit, CliError> {
     match verb {
         Remote::List {
             id: Some(id),
@@ -116,25 +117,28 @@ pub(crate) fn remote(global: &Global, verb: &Remote) -> Result<Exit, Failure> {
 }
 
 /// The files of a skill that breaks no rule.
-fn packed(path: &Path, title: Option<String>) -> Result<SkillUpload, Failure> {
-    let wrong = |text: String| Failure::new(Exit::No, text);
-    let (loaded, _kept) = skill::load(path).map_err(|error| wrong(error.to_string()))?;
+fn packed(path: &Path, title: Option<String>) -> Result<SkillUpload, CliError> {
+    let (loaded, _kept) =
+        skill::load(path).map_err(|error| CliError::from_source(Exit::No, error))?;
     let broken: Vec<String> = validate_upload(&loaded.folder)
         .into_iter()
         .filter(|found| found.severity == Severity::Error)
         .map(|found| found.message)
         .collect();
     if !broken.is_empty() {
-        return Err(wrong(format!(
-            "the skill at `{}` cannot be uploaded: {} `conjure skill validate --upload` says more.",
+        let message = format!(
+            "the skill at `{}` cannot be uploaded: {}",
             shown(path),
             broken.join(" ")
-        )));
+        );
+        return Err(
+            CliError::new(Exit::No, message).hint("`conjure skill check --upload` says more")
+        );
     }
     let mut files = Vec::with_capacity(loaded.paths.len());
     for name in &loaded.paths {
         let bytes = fs::read(loaded.dir.join(name));
-        let bytes = bytes.map_err(|error| Failure::host(error.to_string()))?;
+        let bytes = bytes.map_err(CliError::host_from)?;
         files.push((name.clone(), bytes));
     }
     let name = loaded.folder.name.as_str().to_owned();
@@ -145,7 +149,7 @@ fn packed(path: &Path, title: Option<String>) -> Result<SkillUpload, Failure> {
     })
 }
 
-fn list(global: &Global, provider: &HttpProvider, source: Option<&str>) -> Result<Exit, Failure> {
+fn list(global: &Global, provider: &HttpProvider, source: Option<&str>) -> Result<Exit, CliError> {
     let skills: Vec<RemoteSkill> = waited(provider.remote_skills(source))?;
     if global.json {
         output::json(&json!({ "skills": skills }));
@@ -166,7 +170,7 @@ fn list(global: &Global, provider: &HttpProvider, source: Option<&str>) -> Resul
     Ok(Exit::Fine)
 }
 
-fn versions(global: &Global, provider: &HttpProvider, id: &str) -> Result<Exit, Failure> {
+fn versions(global: &Global, provider: &HttpProvider, id: &str) -> Result<Exit, CliError> {
     let versions = waited(provider.remote_versions(id))?;
     if global.json {
         output::json(&json!({ "id": id, "versions": versions }));
@@ -192,18 +196,18 @@ fn download(
     id: &str,
     version: Option<&str>,
     dir: &Path,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CliError> {
     let package = waited(provider.download_skill(id, version))?;
     let name = package.version.name.as_deref().unwrap_or(id);
     let to = dir.join(format!("{}.skill", safe_name(name)));
     let saved = fs::create_dir_all(dir).and_then(|()| fs::write_new(&to, &package.bytes));
-    saved.map_err(|error| Failure::new(Exit::No, error.to_string()))?;
+    saved.map_err(|error| CliError::from_source(Exit::No, error))?;
     let version = &package.version.version;
     if global.json {
         output::json(&json!({ "id": id, "version": version, "saved": to }));
     } else {
         output::line(format_args!(
-            "Saved {} of {} as {}. `conjure skill validate` says whether it is right.",
+            "Saved {} of {} as {}. `conjure skill check` says whether it is right.",
             clean(version),
             clean(id),
             shown(&to)
@@ -213,15 +217,13 @@ fn download(
 }
 
 /// Waits for the provider.
-fn waited<T>(asking: impl Future<Output = Result<T, ProviderError>>) -> Result<T, Failure> {
-    runtime()?
-        .block_on(asking)
-        .map_err(|error| remote::refused(&error))
+fn waited<T>(asking: impl Future<Output = Result<T, ProviderError>>) -> Result<T, CliError> {
+    runtime()?.block_on(asking).map_err(CliError::from)
 }
 
-fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+fn runtime() -> Result<tokio::runtime::Runtime, CliError> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::host(format!("no runtime: {error}")))
+        .map_err(|error| CliError::host_from(error).context("no runtime"))
 }

@@ -6,8 +6,10 @@ use conjure_runtime::Host;
 use conjure_store::ThreadId;
 
 use super::args::Global;
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::output::{self, Table, aside, line};
+use super::plugin_args::PluginArgs;
 use super::sessions::Sessions;
 use super::spent::{because, dollars, money, thousands};
 use super::{thread_change, thread_check, thread_list, thread_show, thread_transfer};
@@ -73,6 +75,8 @@ enum Verb {
         /// The session whose model writes it [default: one that goes on with the thread]
         #[arg(long, value_name = "NAME")]
         session: Option<String>,
+        #[command(flatten)]
+        plugins: PluginArgs,
     },
     /// Let the model read again what a compaction hides
     ///
@@ -89,7 +93,7 @@ enum Verb {
     },
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
+pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
     match args.verb {
         Verb::List(args) => thread_list::run(global, &args).await,
         Verb::Fork(args) => thread_change::fork(global, &args).await,
@@ -121,8 +125,12 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
             }
             Ok(Exit::Fine)
         }
-        Verb::Compact { thread, session } => {
-            let sessions = Sessions::open(global).await?;
+        Verb::Compact {
+            thread,
+            session,
+            plugins,
+        } => {
+            let sessions = Sessions::with_plugins(global, &plugins).await?;
             let manager = sessions.manager();
             let compacted = manager.compact(&id(&thread)?, session.as_deref()).await;
             sessions.close().await;
@@ -154,17 +162,13 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
 }
 
 /// A host that has the threads and nothing else.
-pub(crate) async fn store_host(global: &Global) -> Result<Host, Failure> {
-    Host::builder()
-        .data_dir(global.data_dir())
-        .log(global.store().await?)
-        .build()
-        .await
-        .map_err(|error| Failure::host(error.to_string()))
+pub(crate) async fn store_host(global: &Global) -> Result<Host, CliError> {
+    let builder = Host::builder().data_dir(global.data_dir());
+    Ok(builder.log(global.store().await?).build().await?)
 }
 
-pub(crate) fn id(text: &str) -> Result<ThreadId, Failure> {
-    ThreadId::parse(text).map_err(Failure::from)
+pub(crate) fn id(text: &str) -> Result<ThreadId, CliError> {
+    ThreadId::parse(text).map_err(CliError::from)
 }
 
 fn print(cost: &ThreadCost) {

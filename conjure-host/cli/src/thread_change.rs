@@ -6,7 +6,8 @@ use serde_json::json;
 
 use super::args::Global;
 use super::entry_at;
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::output::{self, aside, clean, line};
 use super::person::agrees;
 use super::thread::id;
@@ -52,7 +53,7 @@ pub(crate) struct Clear {
     yes: bool,
 }
 
-pub(crate) async fn fork(global: &Global, args: &Fork) -> Result<Exit, Failure> {
+pub(crate) async fn fork(global: &Global, args: &Fork) -> Result<Exit, CliError> {
     let store = global.store().await?;
     let thread = id(&args.thread)?;
     let at = match entry_at::resolve(&store, &thread, args.at.as_deref()).await? {
@@ -76,7 +77,7 @@ pub(crate) async fn fork(global: &Global, args: &Fork) -> Result<Exit, Failure> 
     Ok(Exit::Fine)
 }
 
-pub(crate) async fn rename(global: &Global, args: &Rename) -> Result<Exit, Failure> {
+pub(crate) async fn rename(global: &Global, args: &Rename) -> Result<Exit, CliError> {
     let store = global.store().await?;
     let thread = id(&args.thread)?;
     store.rename_thread(&thread, named(&args.name)?).await?;
@@ -86,7 +87,7 @@ pub(crate) async fn rename(global: &Global, args: &Rename) -> Result<Exit, Failu
     Ok(Exit::Fine)
 }
 
-pub(crate) async fn clear(global: &Global, args: &Clear) -> Result<Exit, Failure> {
+pub(crate) async fn clear(global: &Global, args: &Clear) -> Result<Exit, CliError> {
     let store = global.store().await?;
     let thread = store.thread(&id(&args.thread)?).await?;
     let keeping = store.forks_keeping(&thread.id).await?;
@@ -107,14 +108,14 @@ pub(crate) async fn clear(global: &Global, args: &Clear) -> Result<Exit, Failure
     Ok(Exit::Fine)
 }
 
-async fn clear_now(store: &Store, thread: &ThreadId) -> Result<(), Failure> {
+async fn clear_now(store: &Store, thread: &ThreadId) -> Result<(), CliError> {
     store.clear_thread(thread).await?;
     store.collect_blobs().await?;
     Ok(())
 }
 
 /// Asks, and names the forks that go on showing something of it.
-async fn agreed(thread: &Thread, keeping: &[Thread]) -> Result<bool, Failure> {
+async fn agreed(thread: &Thread, keeping: &[Thread]) -> Result<bool, CliError> {
     aside(format_args!(
         "This deletes what thread {} `{}` holds, for good: {} turns.",
         thread.id,
@@ -128,16 +129,14 @@ async fn agreed(thread: &Thread, keeping: &[Thread]) -> Result<bool, Failure> {
             clean(&fork.label)
         ));
     }
-    agrees("Delete it?")
-        .await
-        .ok_or_else(|| Failure::usage("nobody is there to ask: `--yes` says that it is meant"))
+    agrees("Delete it?").await
 }
 
 /// A name that can be shown in a line.
-fn named(name: &str) -> Result<&str, Failure> {
+fn named(name: &str) -> Result<&str, CliError> {
     let name = name.trim();
     if name.is_empty() || name.chars().count() > LONGEST || name.chars().any(char::is_control) {
-        return Err(Failure::usage(format!(
+        return Err(CliError::usage(format!(
             "a name is one line of 1 to {LONGEST} characters"
         )));
     }

@@ -7,7 +7,8 @@ use conjure_providers::ModelBook;
 use serde_json::json;
 
 use super::args::{Global, SessionArgs};
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::output::{self, clean, line};
 use super::spent::{count, thousands};
 use super::thread::id;
@@ -25,19 +26,20 @@ pub(crate) struct Args {
     session: SessionArgs,
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
+pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
     let Some((provider, model)) = args.to.split_once('/') else {
-        return Err(Failure::usage(format!(
-            "`--to {}` names no model: write `--to PROVIDER/MODEL`, such as `--to openai/gpt-5`",
-            args.to
-        )));
+        return Err(
+            CliError::usage(format!("`--to {}` names no model", args.to))
+                .hint("write `--to PROVIDER/MODEL`, such as `--to openai/gpt-5`"),
+        );
     };
-    let host = global
-        .host()
+    let host = args
+        .session
+        .plugins
+        .host(global)
         .log(global.store().await?)
         .build()
-        .await
-        .map_err(|error| Failure::host(error.to_string()))?;
+        .await?;
     let mut spec = args.session.spec(&host, global).await?;
     spec.provider = Some(provider.to_owned());
     spec.model = Some(model.to_owned());
@@ -46,7 +48,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
         output::json(&json!({ "provider": provider, "model": model, "report": report }));
         return Ok(Exit::Fine);
     }
-    let book = ModelBook::read(&global.data_dir()).map_err(|e| Failure::usage(e.to_string()))?;
+    let book = ModelBook::read(&global.data_dir()).map_err(CliError::usage_from)?;
     let window = book.facts(provider, model).and_then(|facts| facts.context);
     line(format_args!("What {} would get:", clean(&args.to)));
     for said in words(&report, window) {

@@ -6,7 +6,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::args::Global;
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::output::{self, Table, aside, clean};
 use super::spent::thousands;
 use super::thread::id;
@@ -22,7 +23,7 @@ pub(crate) struct Args {
     before: Option<String>,
 }
 
-pub(crate) async fn run(global: &Global, args: &Args) -> Result<Exit, Failure> {
+pub(crate) async fn run(global: &Global, args: &Args) -> Result<Exit, CliError> {
     let store = global.store().await?;
     let after: Option<Cursor> = match &args.before {
         Some(text) => Some(store.thread(&id(text)?).await?.cursor()),

@@ -10,7 +10,8 @@ use conjure_core::log::{
 use conjure_runtime::Host;
 
 use super::args::Global;
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::output::{self, BOLD, CYAN, DIM, GREEN, RED, RESET, YELLOW, clean, duration, line};
 use super::server_item::{self, Shown};
 use super::thread::id;
@@ -29,7 +30,7 @@ pub(crate) struct Args {
     full: bool,
 }
 
-pub(crate) async fn run(global: &Global, host: &Host, args: &Args) -> Result<Exit, Failure> {
+pub(crate) async fn run(global: &Global, host: &Host, args: &Args) -> Result<Exit, CliError> {
     let entries = host.entries(&id(&args.thread)?).await?;
     let folds = folds(&entries);
     let standing = folds.iter().find(|fold| fold.state == FoldState::Standing);

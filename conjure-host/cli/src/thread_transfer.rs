@@ -8,7 +8,8 @@ use conjure_store::{Log as _, ThreadId, json_lines};
 use serde_json::json;
 
 use super::args::{Global, SessionArgs};
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::output::{self, aside, clean, json_text, line};
 use super::thread::id;
 
@@ -40,7 +41,7 @@ pub(crate) struct Import {
     thread: Option<String>,
 }
 
-pub(crate) async fn export(global: &Global, args: Export) -> Result<Exit, Failure> {
+pub(crate) async fn export(global: &Global, args: Export) -> Result<Exit, CliError> {
     if let Some(to) = &args.cassette {
         let thread = id(&args.thread)?;
         return record(global, &thread, to, args.session).await;
@@ -48,7 +49,7 @@ pub(crate) async fn export(global: &Global, args: Export) -> Result<Exit, Failur
     let store = global.store().await?;
     let thread = id(&args.thread)?;
     let text = json_lines(&store.read(&thread).await?);
-    let text = text.map_err(|error| Failure::host(error.to_string()))?;
+    let text = text.map_err(CliError::host_from)?;
     let Some(to) = &args.to else {
         json_text(&String::from_utf8_lossy(&text));
         return Ok(Exit::Fine);
@@ -57,10 +58,9 @@ pub(crate) async fn export(global: &Global, args: Export) -> Result<Exit, Failur
 }
 
 /// Writes a thread's file, and says so.
-fn written(global: &Global, thread: &ThreadId, to: &Path, text: &[u8]) -> Result<Exit, Failure> {
-    let failed = |error: std::io::Error| Failure::host(error.to_string());
-    let mut file = fs::create_new(to).map_err(failed)?;
-    file.write_all(text).map_err(failed)?;
+fn written(global: &Global, thread: &ThreadId, to: &Path, text: &[u8]) -> Result<Exit, CliError> {
+    let mut file = fs::create_new(to).map_err(CliError::host_from)?;
+    file.write_all(text).map_err(CliError::host_from)?;
     if global.json {
         output::json(&json!({ "thread": thread, "file": to }));
     } else {
@@ -74,24 +74,24 @@ async fn record(
     thread: &ThreadId,
     to: &Path,
     session: SessionArgs,
-) -> Result<Exit, Failure> {
-    let host = global
-        .host()
+) -> Result<Exit, CliError> {
+    let host = session
+        .plugins
+        .host(global)
         .log(global.store().await?)
         .build()
-        .await
-        .map_err(|error| Failure::host(error.to_string()))?;
+        .await?;
     let spec = session.spec(&host, global).await?;
     let cassette = host.record(spec, thread).await?;
     let text = cassette.to_text();
-    let text = text.map_err(|error| Failure::host(error.to_string()))?;
+    let text = text.map_err(CliError::host_from)?;
     for note in &cassette.notes {
         aside(clean(note));
     }
     written(global, thread, to, text.as_bytes())
 }
 
-pub(crate) async fn import(global: &Global, args: &Import) -> Result<Exit, Failure> {
+pub(crate) async fn import(global: &Global, args: &Import) -> Result<Exit, CliError> {
     let store = global.store().await?;
     let thread = match &args.thread {
         Some(text) => id(text)?,

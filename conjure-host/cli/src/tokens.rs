@@ -8,15 +8,15 @@ use conjure_http_server::user_token;
 use secrecy::SecretString;
 
 use super::args::Global;
-use super::exit::Failure;
+use super::error::CliError;
 use super::output;
 
 /// These tokens and the user's own, which is made where there is none yet.
 pub(super) fn with_users(
     global: &Global,
     mut tokens: Vec<SecretString>,
-) -> Result<Vec<SecretString>, Failure> {
-    let own = user_token(&global.data_dir()).map_err(|error| Failure::host(error.to_string()))?;
+) -> Result<Vec<SecretString>, CliError> {
+    let own = user_token(&global.data_dir()).map_err(CliError::host_from)?;
     tokens.push(own);
     Ok(tokens)
 }
@@ -31,11 +31,11 @@ pub(super) fn tell(token_file: &Path) {
 }
 
 /// The tokens in the variables of these names (`--token-env`).
-pub(super) fn of_env(names: &[String]) -> Result<Vec<SecretString>, Failure> {
+pub(super) fn of_env(names: &[String]) -> Result<Vec<SecretString>, CliError> {
     let token = |name: &String| {
         let token = env::var(name).map(SecretString::from);
         token.ok_or_else(|| {
-            Failure::usage(format!(
+            CliError::usage(format!(
                 "`--token-env {name}`: there is no variable {name} in the environment, or it is \
                  empty"
             ))

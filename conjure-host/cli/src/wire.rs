@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use conjure_core::wire::{Dialect, Endpoint, Wire};
 
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::{wire_decode, wire_encode};
 
 /// Decodes a recorded reply, or encodes a conversation as a request. Opens no connection and needs
@@ -72,7 +73,7 @@ impl Whose {
     }
 }
 
-pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+pub(crate) fn run(args: Args) -> Result<Exit, CliError> {
     match args.verb {
         Verb::Decode(args) => wire_decode::run(&args),
         Verb::Encode(args) => wire_encode::run(&args),
@@ -80,22 +81,20 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
 }
 
 /// The input: a file, or stdin without one or for `-`.
-pub(crate) fn input(file: Option<&PathBuf>) -> Result<Box<dyn Read>, Failure> {
+pub(crate) fn input(file: Option<&PathBuf>) -> Result<Box<dyn Read>, CliError> {
     match file {
         Some(path) if path.as_os_str() != "-" => {
             let file = conjure_config::fs::open(path);
-            Ok(Box::new(file.map_err(|error| {
-                Failure::usage(format!("the input cannot be read: {error}"))
-            })?))
+            Ok(Box::new(file.map_err(unreadable)?))
         }
-        _ if std::io::stdin().is_terminal() => Err(Failure::usage(
-            "there is no input: name a file, or send it to stdin",
-        )),
+        _ if std::io::stdin().is_terminal() => {
+            Err(CliError::usage("there is no input").hint("name a file, or send it to stdin"))
+        }
         _ => Ok(Box::new(std::io::stdin())),
     }
 }
 
 /// Why reading the input stopped.
-pub(crate) fn unreadable(error: &std::io::Error) -> Failure {
-    Failure::usage(format!("the input cannot be read: {error}"))
+pub(crate) fn unreadable(error: std::io::Error) -> CliError {
+    CliError::usage_from(error).context("the input cannot be read")
 }

@@ -8,7 +8,8 @@ use conjure_core::wire::{Decoded, WireError};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::output;
 use super::wire::{Whose, input, unreadable};
 
@@ -88,7 +89,7 @@ impl From<WireError> for Problem {
 /// Bytes of an error's body that are looked at.
 const ERROR_BYTES: u64 = 1024 * 1024;
 
-pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &Args) -> Result<Exit, CliError> {
     let endpoint = args.whose.endpoint(None, None);
     let wire = args.whose.wire;
     let mut body = input(args.file.as_ref())?;
@@ -101,7 +102,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
                 Ok(0) => break,
                 Ok(read) => read,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(unreadable(&error)),
+                Err(error) => return Err(unreadable(error)),
             };
             decoder.push(piece.get(..read).unwrap_or_default(), &mut events);
         }
@@ -110,7 +111,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
         let mut bytes = Vec::new();
         body.take(ERROR_BYTES)
             .read_to_end(&mut bytes)
-            .map_err(|error| unreadable(&error))?;
+            .map_err(unreadable)?;
         Decoded {
             error: Some(wire.error(&endpoint, args.status, &[], &bytes)),
             ..Decoded::default()

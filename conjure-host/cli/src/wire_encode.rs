@@ -13,7 +13,8 @@ use conjure_core::wire::Wire;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::output::{aside, clean, line};
 use super::wire::{Whose, input, unreadable};
 use super::wire_explain::explain;
@@ -82,12 +83,12 @@ impl Default for Texts {
 /// The most bytes of a conversation.
 const MOST_BYTES: u64 = 256 * 1024 * 1024;
 
-pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &Args) -> Result<Exit, CliError> {
     let mut bytes = Vec::new();
     input(args.file.as_ref())?
         .take(MOST_BYTES)
         .read_to_end(&mut bytes)
-        .map_err(|error| unreadable(&error))?;
+        .map_err(unreadable)?;
     let chat = read(&bytes)?;
     let endpoint = args
         .whose
@@ -140,11 +141,11 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
 }
 
 /// Reads a conversation: an object, or its messages alone; a message's content may be one text.
-fn read(bytes: &[u8]) -> Result<Chat, Failure> {
+fn read(bytes: &[u8]) -> Result<Chat, CliError> {
     let wrong = |error: serde_json::Error| {
-        Failure::usage(format!(
-            "the input is no conversation: {error}; conjure-host/docs/wires.md says what one is"
-        ))
+        CliError::usage_from(error)
+            .context("the input is no conversation")
+            .hint("conjure-host/docs/wires.md says what one is")
     };
     let mut value: Value = serde_json::from_slice(bytes).map_err(wrong)?;
     if value.is_array() {

@@ -38,6 +38,14 @@ pub fn build_bin(package: &str, name: &str) -> Result<PathBuf, KitError> {
     Cargo::workspace().bin(package, name)
 }
 
+/// Builds an example of a package of the workspace and returns it.
+///
+/// # Errors
+/// When cargo fails, with what it said, or the package has no such example.
+pub fn build_example(package: &str, name: &str) -> Result<PathBuf, KitError> {
+    Cargo::workspace().built(package, Wanted::Example(name.to_owned()))
+}
+
 /// Builds `conjure` and returns it.
 ///
 /// # Errors
@@ -65,6 +73,7 @@ type Built = BTreeMap<(PathBuf, String, Wanted), PathBuf>;
 enum Wanted {
     Library,
     Binary(String),
+    Example(String),
 }
 
 impl Cargo {
@@ -135,6 +144,7 @@ impl Cargo {
                 env::consts::DLL_SUFFIX
             ),
             Wanted::Binary(name) => name.clone(),
+            Wanted::Example(name) => format!("examples/{name}"),
         };
         let profile = profile();
         let dir = if profile == "dev" { "debug" } else { &profile };
@@ -156,7 +166,7 @@ impl Cargo {
         };
         let artifact = match wanted {
             Wanted::Library => "lib",
-            Wanted::Binary(name) => name,
+            Wanted::Binary(name) | Wanted::Example(name) => name,
         };
         let note = folder.join(format!("{package}.{artifact}.{}", profile()));
         let noted = fs::read_to_string(&note).unwrap_or_default();
@@ -187,6 +197,7 @@ impl Cargo {
         match wanted {
             Wanted::Library => command.arg("--lib"),
             Wanted::Binary(name) => command.args(["--bin", name]),
+            Wanted::Example(name) => command.args(["--example", name]),
         };
         // What cargo set for the test itself is not for another package's build.
         for (name, _) in env::vars_os() {
@@ -216,6 +227,7 @@ impl Cargo {
                 wanted: match wanted {
                     Wanted::Library => "shared library (crate-type cdylib)".to_owned(),
                     Wanted::Binary(name) => format!("binary {name}"),
+                    Wanted::Example(name) => format!("example {name}"),
                 },
             })
     }
@@ -230,10 +242,10 @@ fn artifact(message: &Value, package: &str, wanted: &Wanted) -> Option<PathBuf> 
     }
     let target = message.get("target")?;
     let path = match wanted {
-        Wanted::Binary(name) if target.get("name")?.as_str()? == name => {
+        Wanted::Binary(name) | Wanted::Example(name) if target.get("name")?.as_str()? == name => {
             message.get("executable")?.as_str()?
         }
-        Wanted::Binary(_) => return None,
+        Wanted::Binary(_) | Wanted::Example(_) => return None,
         Wanted::Library => message
             .get("filenames")?
             .as_array()?

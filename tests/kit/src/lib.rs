@@ -21,7 +21,7 @@ mod workspace;
 use std::future::Future;
 use std::time::Duration;
 
-pub use artifact::{Cargo, build_bin, build_plugin, conjure_bin, repo_root};
+pub use artifact::{Cargo, build_bin, build_example, build_plugin, conjure_bin, repo_root};
 pub use cli::{Cli, Output, Running, Signal, cli};
 pub use engine::{Engine, static_busybox};
 pub use error::KitError;

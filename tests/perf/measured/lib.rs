@@ -1,6 +1,6 @@
 //! The skill that the benchmarks call: it does nothing, so that only the way to it is measured.
 //!
-//! Takes the place of `src/lib.rs` in a crate that `conjure plugin new skill` made, and is built
+//! Takes the place of `src/lib.rs` in a crate that `conjure plugin create skill` made, and is built
 //! there as a third party's skill is.
 
 use conjure_skill_sdk::abi::{

@@ -25,7 +25,7 @@ pub(crate) enum Need {
     Mcp,
     /// The program that counts allocations: everything else runs with the allocator that is shipped.
     Allocations,
-    /// The measured skill, with the profile that the template of `conjure plugin new` has.
+    /// The measured skill, with the profile that the template of `conjure plugin create` has.
     Skill,
 }
 
@@ -173,22 +173,22 @@ fn optimised(command: &mut Command, quick: bool) -> Result<()> {
     Ok(())
 }
 
-/// Makes a skill's crate with `conjure plugin new`, with this checkout's lock file: building it
+/// Makes a skill's crate with `conjure plugin create`, with this checkout's lock file: building it
 /// then fetches nothing new.
 ///
 /// # Errors
 /// When the program fails.
 pub(crate) fn new_skill(program: &Path, name: &str, dir: &Path) -> Result<()> {
     let output = Command::new(program)
-        .args(["plugin", "new", "skill", name, "--path"])
+        .args(["plugin", "create", "skill", name, "--path"])
         .arg(dir)
         .arg("--sdk")
         .arg(root().join("skill-sdk"))
         .output()
-        .context("`conjure plugin new` could not be started")?;
+        .context("`conjure plugin create` could not be started")?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        return Err(anyhow!("`conjure plugin new` failed: {said}"));
+        return Err(anyhow!("`conjure plugin create` failed: {said}"));
     }
     fs::copy(root().join("Cargo.lock"), dir.join("Cargo.lock"))
         .context("the lock file cannot be copied")?;

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// What of each package is built and tested; documentation comes after.
-const TARGETS: [&str; 4] = ["--workspace", "--lib", "--bins", "--tests"];
+const TARGETS: [&str; 5] = ["--workspace", "--lib", "--bins", "--tests", "--examples"];
 
 /// Where nextest leaves its report, as `.config/nextest.toml` says: below the root of the
 /// repository, wherever cargo builds.

@@ -106,7 +106,7 @@ async fn one(host: &Host, name: String, settings: Value) -> Finding {
         "needs_auth" => finding.ill("it wants a login", format!("conjure mcp login {name}")),
         state => finding.ill(
             format!("{state}: {}", text("why")),
-            "`conjure mcp doctor` says more of the servers of a session file",
+            "`conjure mcp check` says more of the servers of a session file",
         ),
     }
 }

@@ -73,7 +73,7 @@ pub(crate) fn start() -> Telemetry {
 }
 
 /// What sends spans, where a collector is named.
-fn traces() -> Result<Option<SdkTracerProvider>, String> {
+fn traces() -> Result<Option<SdkTracerProvider>, opentelemetry_otlp::ExporterBuildError> {
     let is_named = ENDPOINTS.iter().any(|name| env::var(name).is_some());
     let is_off = env::var("OTEL_SDK_DISABLED").is_some_and(|off| off.eq_ignore_ascii_case("true"));
     if !is_named || is_off {
@@ -81,8 +81,7 @@ fn traces() -> Result<Option<SdkTracerProvider>, String> {
     }
     let exporter = opentelemetry_otlp::SpanExporter::builder()
         .with_http()
-        .build()
-        .map_err(|error| error.to_string())?;
+        .build()?;
     let mut resource = Resource::builder();
     if env::var("OTEL_SERVICE_NAME").is_none() {
         resource = resource.with_service_name("conjure");

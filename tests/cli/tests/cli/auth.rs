@@ -20,7 +20,7 @@ fn tracing(workspace: &Workspace, args: &str) -> Cli {
 
 /// Saves [`SECRET`] through a pipe.
 fn save(workspace: &Workspace, args: &str, text: &str) -> Output {
-    let output = tracing(workspace, &format!("auth add {args}"))
+    let output = tracing(workspace, &format!("auth create {args}"))
         .stdin(text)
         .run()
         .unwrap();
@@ -71,7 +71,7 @@ async fn a_secret_put_in_in_each_way_is_nowhere_to_be_seen() {
     let model = Model::start().unwrap();
     let base_url = model.base_url();
 
-    let prompted = format!("auth add typed --provider anthropic --base-url {base_url}");
+    let prompted = format!("auth create typed --provider anthropic --base-url {base_url}");
     let mut running = tracing(&workspace, &prompted)
         .on_terminal()
         .start()
@@ -104,8 +104,8 @@ async fn a_secret_put_in_in_each_way_is_nowhere_to_be_seen() {
     ] {
         asks_and_fails(&workspace, &model, auth, header);
         for args in [
-            format!("auth test {auth}"),
-            format!("auth test {auth} --json"),
+            format!("auth check {auth}"),
+            format!("auth check {auth} --json"),
         ] {
             let output = tracing(&workspace, &args).run().unwrap();
             assert_eq!(output.code, Some(0), "{output:?}");
@@ -221,18 +221,18 @@ fn a_life_of_a_saved_auth() {
     for (args, secret) in [
         ("auth list", ""),
         ("run --auth work --model m Hi.", ""),
-        ("auth add work --provider opneai", SECRET),
-        ("auth add work --provider openai", ""),
-        ("auth add work --provider openai", "two\nlines"),
-        ("auth add work --provider openai", SECRET),
-        ("auth add work --provider openai", SECRET),
-        ("auth add work --provider anthropic", SECRET),
+        ("auth create work --provider opneai", SECRET),
+        ("auth create work --provider openai", ""),
+        ("auth create work --provider openai", "two\nlines"),
+        ("auth create work --provider openai", SECRET),
+        ("auth create work --provider openai", SECRET),
+        ("auth create work --provider anthropic", SECRET),
         ("auth rename work office", ""),
         ("auth rename openai/api-key/work office", ""),
         ("auth rename office x", ""),
         ("models openai gemini --auth office", ""),
-        ("auth remove office", ""),
-        ("auth remove office", ""),
+        ("auth delete office", ""),
+        ("auth delete office", ""),
     ] {
         story.push_str(&told(args, secret));
         story.push('\n');
@@ -242,7 +242,7 @@ fn a_life_of_a_saved_auth() {
     exit code 0
     --- stdout
     --- stderr
-    There is no saved auth yet; `conjure auth add NAME --provider PROVIDER` saves one.
+    There is no saved auth yet; `conjure auth create NAME --provider PROVIDER` saves one.
 
     $ conjure run --auth work --model m Hi.
     exit code 2
@@ -250,37 +250,37 @@ fn a_life_of_a_saved_auth() {
     --- stderr
     error: there is no saved auth `work`; there is none yet: `conjure auth add NAME --provider PROVIDER` saves one
 
-    $ conjure auth add work --provider opneai
+    $ conjure auth create work --provider opneai
     exit code 2
     --- stdout
     --- stderr
     error: `opneai` cannot have a saved auth: nobody says where it is. Give its base URL, or name one of: anthropic, openai, gemini, deepseek, mistral, openrouter, llamacpp, ollama
 
-    $ conjure auth add work --provider openai
+    $ conjure auth create work --provider openai
     exit code 2
     --- stdout
     --- stderr
     error: that is no api_key: it is empty
 
-    $ conjure auth add work --provider openai
+    $ conjure auth create work --provider openai
     exit code 2
     --- stdout
     --- stderr
     error: that is no api_key: it has to be one line of ordinary characters
 
-    $ conjure auth add work --provider openai
+    $ conjure auth create work --provider openai
     exit code 0
     --- stdout
     openai/api_key/work is saved
     --- stderr
 
-    $ conjure auth add work --provider openai
+    $ conjure auth create work --provider openai
     exit code 2
     --- stdout
     --- stderr
     error: there is a saved auth `openai/api_key/work` already: `conjure auth replace openai/api_key/work` saves another credential in its place, such as one without a typing error, and `conjure auth remove openai/api_key/work` takes it away
 
-    $ conjure auth add work --provider anthropic
+    $ conjure auth create work --provider anthropic
     exit code 0
     --- stdout
     anthropic/api_key/work is saved
@@ -308,15 +308,16 @@ fn a_life_of_a_saved_auth() {
     exit code 2
     --- stdout
     --- stderr
-    error: `--auth` is for one provider: name that one, or none
+    error: `--auth` is for one provider
+    hint: name that one, or none
 
-    $ conjure auth remove office
+    $ conjure auth delete office
     exit code 0
     --- stdout
-    openai/api_key/office is removed
+    openai/api_key/office is deleted
     --- stderr
 
-    $ conjure auth remove office
+    $ conjure auth delete office
     exit code 2
     --- stdout
     --- stderr
@@ -344,13 +345,13 @@ fn a_test_says_what_failed() {
     let model = Model::start().unwrap();
     let base_url = model.base_url();
     // This server wants a credential, and the auth has none.
-    let add = format!("auth add open --provider openai --kind base-url --base-url {base_url}");
+    let add = format!("auth create open --provider openai --kind base-url --base-url {base_url}");
     let output = conjure(&workspace, &add).run().unwrap();
     assert_eq!(output.code, Some(0), "{output:?}");
-    let output = conjure(&workspace, "auth test open").run().unwrap();
+    let output = conjure(&workspace, "auth check open").run().unwrap();
     assert_eq!(output.code, Some(3), "{output:?}");
     assert!(output.stderr.contains("HTTP status 401"), "{output:?}");
-    let output = conjure(&workspace, "auth test open --json").run().unwrap();
+    let output = conjure(&workspace, "auth check open --json").run().unwrap();
     assert_eq!(output.code, Some(3), "{output:?}");
     let told = json(&output);
     assert_eq!(
@@ -372,7 +373,7 @@ fn a_key_of_the_environment_is_replaced_there() {
     let workspace = workspace(&[]);
     let model = Model::start().unwrap();
     let args = format!(
-        "auth add work --provider openai --base-url {}",
+        "auth create work --provider openai --base-url {}",
         model.base_url()
     );
     let added = conjure(&workspace, &args)
@@ -380,11 +381,11 @@ fn a_key_of_the_environment_is_replaced_there() {
         .stdin(SECRET);
     assert_eq!(added.run().unwrap().code, Some(0));
     let with = |args: &str, key: &str| conjure(&workspace, args).env("CONJURE_KEY", key);
-    let works = |key: &str| with("auth test work", key).run().unwrap().code == Some(0);
+    let works = |key: &str| with("auth check work", key).run().unwrap().code == Some(0);
     assert!(works(OLD));
     let refused = with("auth rotate", OLD).run().unwrap();
     assert!(refused.stderr.contains("CONJURE_OLD_KEY"), "{refused:?}");
-    let unread = with("auth test work", NEW).run().unwrap();
+    let unread = with("auth check work", NEW).run().unwrap();
     assert_eq!(unread.code, Some(5), "{unread:?}");
     assert!(!unread.stderr.contains(NEW), "{unread:?}");
     let rotated = with("auth rotate", NEW)
@@ -420,7 +421,7 @@ fn no_command_sees_the_key() {
 #[test]
 fn a_prompt_that_is_interrupted_saves_nothing() {
     let workspace = workspace(&[]);
-    let add = conjure(&workspace, "auth add work --provider openai");
+    let add = conjure(&workspace, "auth create work --provider openai");
     let running = add.on_terminal().start().unwrap();
     running.wait_for_stdout("Key (it is not shown): ").unwrap();
     running.signal(Signal::INT);

@@ -9,7 +9,7 @@ use crate::stage::{conjure, workspace};
 const SECRET: &str = "sk-for-the-usual-address-0123456789";
 
 fn save(workspace: &Workspace, args: &str) {
-    let saved = conjure(workspace, &format!("auth add {args}"));
+    let saved = conjure(workspace, &format!("auth create {args}"));
     let saved = saved.stdin(SECRET).run().unwrap();
     assert_eq!(saved.code, Some(0), "{saved:?}");
 }

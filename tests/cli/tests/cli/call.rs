@@ -176,7 +176,8 @@ fn wrong_usage_is_told() {
     exit code 2
     --- stdout
     --- stderr
-    error: `--args` is not a JSON object, such as '{"command": "…"}'
+    error: `--args` is not a JSON object
+    hint: write one, such as '{"command": "…"}'
     "#);
 }
 

@@ -14,7 +14,7 @@ fn every_shell_gets_a_script_that_knows_the_verbs() {
             (Some(0), ""),
             "{shell}"
         );
-        for verb in ["run", "chat", "routes", "inspect", "validate"] {
+        for verb in ["run", "chat", "routes", "policy", "untrust"] {
             assert!(output.stdout.contains(verb), "{shell}: {verb}");
         }
     }

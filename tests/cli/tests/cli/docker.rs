@@ -1,56 +1,8 @@
 //! `conjure docker`: the image of the container backend.
 
 use conjure_kit::Engine;
-use insta::assert_snapshot;
 
-use crate::help::help;
 use crate::stage::{conjure, json, workspace};
-
-#[test]
-fn the_help() {
-    assert_snapshot!(help("docker build"), @r"
-    Build the image that containers start from
-
-    Builds it from a Dockerfile in the data directory, which is written there the first time and is
-    yours from then on: change it and build again.
-
-    Usage: conjure docker build [OPTIONS]
-
-    Options:
-          --image <NAME>
-              What to call the image
-              
-              [default: conjure-workspace]
-
-          --file <FILE>
-              Another Dockerfile; its directory is what it may copy from
-
-          --data-dir <DIR>
-              Where threads, copies of plugins and their values are kept
-
-          --engine <PROGRAM>
-              The program that builds [default: `docker`, else `podman`]
-
-          --json
-              Print JSON, for programs
-
-          --no-build
-              Write the Dockerfile, say where it is, and build nothing
-
-      -h, --help
-              Print help (see a summary with '-h')
-
-      -V, --version
-              Print version
-
-    Plugins:
-          --plugin <FILE>
-              Load this plugin file; naming it says that it may run in this process
-
-          --plugin-dir <DIR>
-              Look for plugins in this directory too
-    ");
-}
 
 #[test]
 fn the_dockerfile_is_written_once_and_is_the_persons_from_then_on() {
@@ -76,7 +28,7 @@ fn the_dockerfile_is_written_once_and_is_the_persons_from_then_on() {
 fn a_program_that_is_missing_or_fails_is_named() {
     let workspace = workspace(&[]);
     for (program, words) in [
-        ("no-such-program", "Install Docker or Podman"),
+        ("no-such-program", "install Docker or Podman"),
         ("false", "`false build` failed"),
     ] {
         let build = format!("docker build --engine {program}");

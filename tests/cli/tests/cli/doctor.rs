@@ -25,7 +25,10 @@ fn what_does_not_work_is_named_with_what_to_do() {
     let workspace = workspace(&[LOCAL]);
     std::fs::write(workspace.plugins().join("libbroken.so"), "no library").unwrap();
     for name in ["key", "lost"] {
-        let add = conjure(&workspace, &format!("auth add {name} --provider anthropic"));
+        let add = conjure(
+            &workspace,
+            &format!("auth create {name} --provider anthropic"),
+        );
         assert_eq!(add.stdin("sk-test").run().unwrap().code, Some(0));
     }
     let gone = workspace.work().join("gone");
@@ -99,7 +102,7 @@ fn where_everything_works_it_says_so() {
 #[test]
 fn mcp_servers_of_sessions_are_started_once() {
     let workspace = workspace(&["conjure-backend-mcp"]);
-    let add = conjure(&workspace, "auth add key --provider anthropic");
+    let add = conjure(&workspace, "auth create key --provider anthropic");
     assert_eq!(add.stdin("sk-test").run().unwrap().code, Some(0));
     let server = conjure_kit::build_bin("conjure-mock-mcp", "mock-mcp").unwrap();
     let mcps = serde_json::json!({

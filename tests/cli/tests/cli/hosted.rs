@@ -100,7 +100,7 @@ fn routes_and_the_policy_show_the_tools_of_the_request() {
 
         // A saved session of the same says the same.
         let auth = format!(
-            "auth add {provider} --provider {provider} --base-url {}",
+            "auth create {provider} --provider {provider} --base-url {}",
             mock.base_url()
         );
         let saved = |args: &str| {

@@ -129,7 +129,7 @@ fn the_key_of_saved_auths_is_in_the_keyring_of_the_system() {
     };
     let (workspace, model) = (workspace(&[]), Model::start().unwrap());
     let add = format!(
-        "auth add work --provider anthropic --kind api_key --base-url {}",
+        "auth create work --provider anthropic --kind api_key --base-url {}",
         model.base_url()
     );
     fine(

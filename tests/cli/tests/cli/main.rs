@@ -28,17 +28,13 @@ mod docs;
 #[cfg(test)]
 mod doctor;
 #[cfg(test)]
+mod errors;
+#[cfg(test)]
+mod examples;
+#[cfg(test)]
 mod files;
 #[cfg(test)]
 mod help;
-#[cfg(test)]
-mod help_groups;
-#[cfg(test)]
-mod help_mcp;
-#[cfg(test)]
-mod help_remote;
-#[cfg(test)]
-mod help_verbs;
 #[cfg(test)]
 mod hosted;
 #[cfg(test)]
@@ -54,7 +50,7 @@ mod odd_replies;
 #[cfg(test)]
 mod plugin;
 #[cfg(test)]
-mod plugin_new;
+mod plugin_create;
 #[cfg(test)]
 mod policy;
 #[cfg(test)]

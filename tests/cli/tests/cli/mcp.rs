@@ -64,7 +64,7 @@ fn a_list_says_how_each_server_is() {
     good: tool 25 is left out: its name is no text
     good: `echo` is left out: the server has another tool of this name
     good: tool 28 is left out: its name is no text
-    `conjure mcp doctor` says what to do.
+    `conjure mcp check` says what to do.
     ");
     let output = conjure(&workspace, "mcp list --json").run().unwrap();
     let servers = json(&output)["servers"].clone();
@@ -81,7 +81,7 @@ fn a_doctor_starts_all_and_says_what_to_do() {
         ("dying", program("\"no-start\", \"a b\"")),
         ("lazy", format!("{}\nstart = \"lazy\"", program(""))),
     ]);
-    let output = conjure(&workspace, "mcp doctor").run().unwrap();
+    let output = conjure(&workspace, "mcp check").run().unwrap();
     assert_snapshot!(redact(&workspace).apply(&output.snapshot()), @r"
     exit code 1
     --- stdout
@@ -99,14 +99,15 @@ fn a_doctor_starts_all_and_says_what_to_do() {
       tools     21
     --- stderr
     ");
-    let well = conjure(&workspace, "mcp doctor lazy --json").run().unwrap();
+    let well = conjure(&workspace, "mcp check lazy --json").run().unwrap();
     assert_eq!((well.code, &json(&well)["ok"]), (Some(0), &true.into()));
-    let unknown = conjure(&workspace, "mcp doctor nobody").run().unwrap();
+    let unknown = conjure(&workspace, "mcp check nobody").run().unwrap();
     assert_snapshot!(unknown.snapshot(), @r"
     exit code 2
     --- stdout
     --- stderr
-    error: there is no MCP server `nobody`; there are: absent, dying, lazy
+    error: there is no MCP server `nobody`
+    hint: there are: absent, dying, lazy
     ");
 }
 
@@ -137,7 +138,7 @@ fn what_the_host_does_not_find_is_looked_for_in_the_path_of_a_login() {
     workspace
         .write(workspace.home().join(".profile"), profile)
         .unwrap();
-    let doctor = conjure(&workspace, "mcp doctor")
+    let doctor = conjure(&workspace, "mcp check")
         .env("PATH", "/usr/bin:/bin")
         .env("SHELL", "/bin/sh");
     let output = doctor.run().unwrap();
@@ -183,7 +184,8 @@ fn without_a_session_file_or_servers_it_says_what_to_do() {
     exit code 2
     --- stdout
     --- stderr
-    error: there is no session file session.toml: name one with `--config FILE`
+    error: there is no session file session.toml
+    hint: name one with `--config FILE`
     ");
     workspace
         .write("session.toml", "persona = \"Kind.\"\n")
@@ -193,7 +195,8 @@ fn without_a_session_file_or_servers_it_says_what_to_do() {
     exit code 2
     --- stdout
     --- stderr
-    error: session.toml has no backend of the kind `mcp`: `conjure mcp import` makes one of another program's configuration
+    error: session.toml has no backend of the kind `mcp`
+    hint: `conjure mcp import` makes one of another program's configuration
     ");
 }
 
@@ -210,7 +213,7 @@ fn shown(text: &str) -> String {
 fn a_login_is_done_here_or_elsewhere_and_kept() {
     let server = MockMcp::over_http(&["oauth"]).unwrap();
     let workspace = place(&[("web", format!("url = \"{}\"", server.url()))]);
-    let doctor = || conjure(&workspace, "mcp doctor").run().unwrap();
+    let doctor = || conjure(&workspace, "mcp check").run().unwrap();
     let before = doctor();
     assert_eq!(before.code, Some(1));
     assert!(

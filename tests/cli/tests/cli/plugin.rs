@@ -114,7 +114,7 @@ fn a_file_is_inspected_without_running_it() {
     let library = library(&workspace, "conjure-misbehaving");
     let touched = workspace.work().join("touched");
     let inspect = |more: &str| {
-        conjure(&workspace, &format!("plugin inspect {library}{more}"))
+        conjure(&workspace, &format!("plugin show {library}{more}"))
             .env("CONJURE_MISBEHAVE_TOUCH", &touched)
             .run()
             .unwrap()
@@ -148,7 +148,7 @@ fn a_file_is_inspected_without_running_it() {
 fn programs_get_the_header_as_json() {
     let workspace = workspace(&[]);
     let library = library(&workspace, LOCAL);
-    let output = conjure(&workspace, &format!("plugin inspect --json {library}"))
+    let output = conjure(&workspace, &format!("plugin show --json {library}"))
         .run()
         .unwrap();
     assert_snapshot!(redact(&workspace).apply(&output.stdout), @r#"

@@ -4,7 +4,6 @@ use conjure_kit::Model;
 use conjure_mock_llm::{Message, Wire};
 use insta::assert_snapshot;
 
-use crate::help::help;
 use crate::stage::{CACHE, conjure, workspace};
 
 #[test]
@@ -189,61 +188,4 @@ fn the_models_of_a_provider_are_listed_with_what_is_known_of_them() {
         .run()
         .unwrap();
     assert!(offline.stdout.contains("claude-sonnet-4-5"), "{offline:?}");
-}
-
-#[test]
-fn help_of_models() {
-    assert_snapshot!(help("models"), @"
-    List models: what the providers offer, context sizes, prices
-
-    Asks each provider for its list; context sizes and prices come from a data file, over which
-    `models.toml` in the data directory wins.
-
-    Usage: conjure models [OPTIONS] [PROVIDER]...
-
-    Arguments:
-      [PROVIDER]...
-              The providers
-
-    Options:
-      -c, --config <FILE>
-              A session file (TOML) that describes providers
-
-          --auth <NAME>
-              A saved auth, which says the provider too: NAME, or PROVIDER/KIND/NAME
-
-          --base-url <URL>
-              Where the provider is, when not at its usual place
-
-          --data-dir <DIR>
-              Where threads, copies of plugins and their values are kept
-
-          --json
-              Print JSON, for programs
-
-          --offline
-              Ask nobody: list what the data file knows
-
-      -h, --help
-              Print help (see a summary with '-h')
-
-      -V, --version
-              Print version
-
-    Plugins:
-          --plugin <FILE>
-              Load this plugin file; naming it says that it may run in this process
-
-          --plugin-dir <DIR>
-              Look for plugins in this directory too
-
-    Without a provider: all that the environment has a key for.
-
-    Exit code: 3 when a provider gave no list; the others are listed all the same.
-
-    Examples:
-      conjure models openai
-      conjure models ollama --base-url http://10.0.0.7:11434
-      conjure models --offline --json | jq '.[].model'
-    ");
 }

@@ -2,7 +2,6 @@
 
 use insta::assert_snapshot;
 
-use crate::help::help;
 use crate::stage::{CACHE, LOCAL, conjure, json, workspace};
 
 #[test]
@@ -50,7 +49,8 @@ fn a_skill_folder_needs_an_executor() {
     exit code 2
     --- stdout
     --- stderr
-    error: a skill folder needs an executor: name one with `--executor`, or put the plugin `local` into a plugin directory (`conjure plugin list` shows them)
+    error: a skill folder needs an executor
+    hint: name one with `--executor`, or put the plugin `local` into a plugin directory (`conjure plugin list` shows them)
     ");
 }
 
@@ -200,98 +200,4 @@ fn programs_get_everything_as_json() {
     }
     --- stderr
     "#);
-}
-
-#[test]
-fn the_help() {
-    assert_snapshot!(help("routes"), @"
-    Show the routing table: which tool is run by whom
-
-    Shows public name, backend, skill, plugin and version, mode, and what each definition costs in
-    tokens. Asks no model.
-
-    Usage: conjure routes [OPTIONS]
-
-    Options:
-      -c, --config <FILE>
-              A session file (TOML); the other options here win over what it says
-
-          --data-dir <DIR>
-              Where threads, copies of plugins and their values are kept
-
-          --json
-              Print JSON, for programs
-
-      -h, --help
-              Print help (see a summary with '-h')
-
-      -V, --version
-              Print version
-
-    Model:
-          --provider <NAME>
-              The provider: `anthropic`, `openai`, `gemini`, `deepseek`, `mistral`, `openrouter`,
-              `llamacpp`, `ollama`, `openai-compatible` (any other server, with `--base-url`), one of
-              the session file's, `scripted` (a script plays the model), or `tool-walk` (calls every
-              tool once)
-
-          --auth <NAME>
-              A saved auth (`conjure auth list`), which says the provider too: NAME, or
-              PROVIDER/KIND/NAME
-
-          --model <NAME>
-              The model, as the provider names it
-
-          --base-url <URL>
-              Where the provider is, when not at its usual place
-
-          --wire <WIRE>
-              What the provider speaks, when not its usual wire: `anthropic`, `openai-responses`,
-              `openai-chat`, `gemini`
-
-          --dialect <NAME>
-              How it speaks `openai-chat`: `openai`, `deepseek`, `mistral`, `openrouter`, `llamacpp`,
-              `ollama`, `compatible`
-
-          --script <FILE>
-              The script (JSON) of the provider `scripted`
-
-          --set <NAME=VALUE>
-              A value for the script's `{{vars.NAME}}`
-
-          --persona <TEXT>
-              Who the model is to be
-
-          --max-iterations <N>
-              The most model requests a turn [default: 25]
-
-    Tools:
-          --skill <PATH>
-              A skill folder or package, run through the executor
-
-          --executor <NAME>
-              The executor for skill folders and command tools, such as `local`; `none` for none
-              [default: `local`, when that plugin is loaded]
-
-          --working-dir <DIR>
-              Where calls work [default: the session file's, else the current directory]
-
-    Permissions:
-          --allow <PATTERN>
-              Run without asking what fits this pattern: a tool's name, `backend:NAME`, or
-              `NAME(arguments)`, with `*`
-
-          --ask <PATTERN>
-              Ask before running what fits this pattern and no `--allow`
-
-          --deny <PATTERN>
-              Never run what fits this pattern; wins over the others
-
-    Plugins:
-          --plugin <FILE>
-              Load this plugin file; naming it says that it may run in this process
-
-          --plugin-dir <DIR>
-              Look for plugins in this directory too
-    ");
 }

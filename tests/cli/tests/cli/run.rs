@@ -258,7 +258,8 @@ fn exit_2_for_wrong_usage_and_each_says_what_to_do() {
     exit code 2
     --- stdout
     --- stderr
-    error: a skill folder needs an executor: name one with `--executor`, or put the plugin `local` into a plugin directory (`conjure plugin list` shows them)
+    error: a skill folder needs an executor
+    hint: name one with `--executor`, or put the plugin `local` into a plugin directory (`conjure plugin list` shows them)
     $ conjure run --provider anthropic --model m --working-dir nowhere Hi.
     exit code 2
     --- stdout

@@ -40,7 +40,7 @@ fn a_persona_is_kept_and_chosen_by_its_name() {
     assert_eq!(listed["personas"].as_array().unwrap().len(), 2);
     let shown = done(&workspace, "persona show keeper");
     assert!(shown.stdout.contains("Changed."), "{shown:?}");
-    done(&workspace, "persona remove keeper@1");
+    done(&workspace, "persona delete keeper@1");
     let gone = conjure(&workspace, "persona show keeper@1").run().unwrap();
     assert_eq!(gone.code, Some(2), "{gone:?}");
 }
@@ -71,7 +71,7 @@ fn an_auth_that_is_there_says_how_to_replace_it_and_who_uses_it() {
     let model = Model::start().unwrap();
     let workspace = stage(&model);
     let again = format!(
-        "auth add claude --provider anthropic --base-url {}",
+        "auth create claude --provider anthropic --base-url {}",
         model.base_url()
     );
     let again = conjure(&workspace, &again)
@@ -86,7 +86,7 @@ fn an_auth_that_is_there_says_how_to_replace_it_and_who_uses_it() {
         "{again:?}"
     );
     ok(conjure(&workspace, "auth replace claude").stdin("sk-another"));
-    let short = conjure(&workspace, "auth add w --provider anthropic")
+    let short = conjure(&workspace, "auth create w --provider anthropic")
         .run()
         .unwrap();
     assert!(short.stderr.contains("3 to 50 letters"), "{short:?}");
@@ -94,13 +94,13 @@ fn an_auth_that_is_there_says_how_to_replace_it_and_who_uses_it() {
         &workspace,
         "session create lamp-room --auth claude --model m",
     );
-    let used = conjure(&workspace, "auth remove claude").run().unwrap();
+    let used = conjure(&workspace, "auth delete claude").run().unwrap();
     assert_eq!(used.code, Some(2), "{used:?}");
     assert!(used.stderr.contains("`lamp-room`"), "{used:?}");
     // A login's token would be over in hours.
     let login = conjure(
         &workspace,
-        "auth add login --provider anthropic --kind bearer-token",
+        "auth create login --provider anthropic --kind bearer-token",
     );
     let login = login.stdin("sk-ant-oat01-token").run().unwrap();
     assert_eq!(login.code, Some(2), "{login:?}");

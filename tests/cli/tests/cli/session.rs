@@ -31,7 +31,7 @@ pub(crate) fn stage(model: &Model) -> Workspace {
     let workspace = workspace(&[LOCAL]);
     for (name, provider) in [("open", "openai"), ("claude", "anthropic")] {
         let args = format!(
-            "auth add {name} --provider {provider} --base-url {}",
+            "auth create {name} --provider {provider} --base-url {}",
             model.base_url()
         );
         ok(conjure(&workspace, &args).stdin("sk-a-key-of-a-test"));

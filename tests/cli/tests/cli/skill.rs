@@ -85,7 +85,7 @@ fn the_skills_of_a_project_are_used_after_it_was_trusted() {
     assert!(changed.stderr.contains("changed since"), "{changed:?}");
     conjure(&workspace, "skill trust").run().unwrap();
     assert!(routes().stdout.contains("one_bash_tool"));
-    let remove = conjure(&workspace, "skill trust --remove").run().unwrap();
+    let remove = conjure(&workspace, "skill untrust").run().unwrap();
     assert_snapshot!(remove.snapshot(), @r"
     exit code 0
     --- stdout
@@ -117,7 +117,7 @@ fn a_valid_skill_is_valid() {
         .write_skill("good", "good", "Good.", "See [this](references/a.md).")
         .unwrap();
     workspace.write("good/references/a.md", "text").unwrap();
-    let output = conjure(&workspace, "skill validate good").run().unwrap();
+    let output = conjure(&workspace, "skill check good").run().unwrap();
     assert_snapshot!(output.snapshot(), @r"
     exit code 0
     --- stdout
@@ -132,7 +132,7 @@ fn every_mistake_is_told_with_its_line_and_what_to_do() {
     let text = "---\nname: Not_Good\ndescription: Use when: testing\ncolour: red\n---\n\
                 [gone](scripts/gone.sh)\n";
     workspace.write("bad/SKILL.md", text).unwrap();
-    let output = conjure(&workspace, "skill validate bad").run().unwrap();
+    let output = conjure(&workspace, "skill check bad").run().unwrap();
     assert_snapshot!(output.snapshot(), @r"
     exit code 1
     --- stdout
@@ -150,11 +150,9 @@ fn every_mistake_is_told_with_its_line_and_what_to_do() {
       Add the files or correct the links; paths are relative to the skill's directory.
     --- stderr
     ");
-    let output = conjure(&workspace, "skill validate --json bad")
-        .run()
-        .unwrap();
+    let output = conjure(&workspace, "skill check --json bad").run().unwrap();
     assert_eq!(json(&output)["valid"], false);
-    let output = conjure(&workspace, "skill validate nowhere").run().unwrap();
+    let output = conjure(&workspace, "skill check nowhere").run().unwrap();
     assert_eq!(output.code, Some(1));
     assert!(output.stderr.contains("nowhere"), "{output:?}");
 }
@@ -259,8 +257,8 @@ fn what_a_skill_says_of_itself_steers_no_terminal() {
     for args in [
         "skill list",
         "skill list --json",
-        "skill validate .agents/skills/bad",
-        "skill validate .agents/skills/bad --json",
+        "skill check .agents/skills/bad",
+        "skill check .agents/skills/bad --json",
         "skill show .agents/skills/bad",
         "routes --skill .agents/skills/bad --executor local",
     ] {

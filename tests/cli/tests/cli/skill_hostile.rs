@@ -1,4 +1,4 @@
-//! `conjure skill validate` on folders whose front matter is made to cost time or memory: each is
+//! `conjure skill check` on folders whose front matter is made to cost time or memory: each is
 //! refused with a reason, because reading ends at a limit.
 
 use crate::stage::{conjure, workspace};
@@ -26,7 +26,7 @@ fn front_matter_that_is_made_to_cost_much_is_refused_with_a_reason() {
     ] {
         let file = format!("---\nname: {name}\ndescription: d\n{yaml}\n---\nBody.\n");
         workspace.write(format!("{name}/SKILL.md"), file).unwrap();
-        let output = conjure(&workspace, &format!("skill validate {name}"))
+        let output = conjure(&workspace, &format!("skill check {name}"))
             .run()
             .unwrap();
         let said = format!("{}{}", output.stdout, output.stderr);

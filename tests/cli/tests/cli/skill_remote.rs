@@ -67,7 +67,7 @@ fn p13_b11_a_skill_is_uploaded_listed_given_a_version_and_deleted() {
         assert_eq!(saved["version"], json(&again)["version"]);
         let package = saved["saved"].as_str().unwrap();
         assert!(package.ends_with("my-report.skill"), "{package}");
-        let right = run(&format!("skill validate {package}"));
+        let right = run(&format!("skill check {package}"));
         assert_eq!(right.code, Some(0), "{right:?}");
         let shown = run(&format!("skill show {package} --json"));
         assert!(shown.stdout.contains("scripts/a.py"), "{shown:?}");
@@ -160,7 +160,8 @@ fn a_skill_that_breaks_a_rule_is_not_sent() {
     exit code 1
     --- stdout
     --- stderr
-    error: the skill at `claude-help` cannot be uploaded: The name `claude-help` has the reserved word `claude` in it. `conjure skill validate --upload` says more.
+    error: the skill at `claude-help` cannot be uploaded: The name `claude-help` has the reserved word `claude` in it.
+    hint: `conjure skill check --upload` says more
     ");
     let large = "x".repeat(30_000_000);
     workspace

@@ -33,7 +33,7 @@ fn two_processes_that_renew_at_once_burn_no_refresh_token() {
     log_in(&workspace);
     for round in 1..=ROUNDS {
         server.ask("POST /expire").unwrap();
-        let both = [(); 2].map(|()| conjure(&workspace, "mcp doctor").start().unwrap());
+        let both = [(); 2].map(|()| conjure(&workspace, "mcp check").start().unwrap());
         for process in both {
             let output = process.wait().unwrap();
             assert_eq!(output.code, Some(0), "round {round}: {}", output.stdout);

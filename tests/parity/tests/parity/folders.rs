@@ -15,7 +15,7 @@ pub(crate) fn printed(output: &conjure_kit::Output) -> Value {
         .unwrap_or_else(|error| panic!("{error} in {}\n{}", output.stdout, output.stderr))
 }
 
-/// The rules that `conjure skill validate` finds broken.
+/// The rules that `conjure skill check` finds broken.
 fn broken_rules(output: &conjure_kit::Output) -> Vec<String> {
     let printed = printed(output);
     let diagnostics = printed["diagnostics"].as_array().unwrap();
@@ -118,7 +118,7 @@ fn p02_b16_front_matter_is_a_value_or_a_typed_error() {
     ] {
         let workspace = workspace(&[]);
         workspace.write(format!("{dir}/SKILL.md"), text).unwrap();
-        let output = conjure(&workspace, ["skill", "validate", dir, "--json"])
+        let output = conjure(&workspace, ["skill", "check", dir, "--json"])
             .run()
             .unwrap();
         assert_eq!(
@@ -218,14 +218,14 @@ fn b17_every_rule_of_the_standard_has_a_diagnostic() {
         let workspace = workspace(&[]);
         let dir = dir.to_owned();
         workspace.write(format!("{dir}/SKILL.md"), &text).unwrap();
-        let args = ["skill", "validate", "--json", "--", &dir];
+        let args = ["skill", "check", "--json", "--", &dir];
         let output = conjure(&workspace, args).run().unwrap();
         assert_eq!(broken_rules(&output), [rule], "{text}");
     }
     let workspace = workspace(&[]);
     let text = "---\nname: my-claude\ndescription: Use <b>it</b>.\n---\nBody\n";
     workspace.write("my-claude/SKILL.md", text).unwrap();
-    let args = ["skill", "validate", "my-claude", "--upload", "--json"];
+    let args = ["skill", "check", "my-claude", "--upload", "--json"];
     let output = conjure(&workspace, args).run().unwrap();
     assert_eq!(
         broken_rules(&output),
@@ -240,7 +240,7 @@ async fn b18_an_unquoted_colon_is_recovered_and_said() {
         .workspace
         .write_skill("colon", "colon", "Use when: testing", "Body")
         .unwrap();
-    let validate = conjure(&stage.workspace, ["skill", "validate", "colon"])
+    let validate = conjure(&stage.workspace, ["skill", "check", "colon"])
         .run()
         .unwrap();
     assert!(validate.stdout.contains("unquoted-colon"), "{validate:?}");

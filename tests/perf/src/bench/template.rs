@@ -1,4 +1,4 @@
-//! The crate that `conjure plugin new skill` makes: how long its author waits for a build.
+//! The crate that `conjure plugin create skill` makes: how long its author waits for a build.
 
 use std::path::Path;
 use std::process::Command;
@@ -50,7 +50,8 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
         std::env::consts::DLL_EXTENSION
     );
     let size = std::fs::metadata(krate.join(library))?.len() as f64 / (1024.0 * 1024.0);
-    let of = "The crate of `conjure plugin new skill`, outside any workspace, dependencies fetched";
+    let of =
+        "The crate of `conjure plugin create skill`, outside any workspace, dependencies fetched";
     Ok(vec![
         Figure::new(
             "template_clean",

@@ -81,7 +81,7 @@ fn plugins() {
         .workspace
         .write("notes.txt", "Milk, bread.\n")
         .unwrap();
-    place.make("conjure plugin new skill my-skill && cd my-skill && cargo build");
+    place.make("conjure plugin create skill my-skill && cd my-skill && cargo build");
     let made = place.workspace.work().join("my-skill/target");
     std::os::unix::fs::symlink(made, place.workspace.work().join("target")).unwrap();
     place.run("conjure-host/docs/plugins.md");
@@ -146,7 +146,8 @@ fn command_lines_that_are_not_run_are_such_that_the_program_takes() {
     let place = Place::new();
     for block in pages().iter().flat_map(|page| super::blocks::blocks(page)) {
         let is_not_run = matches!(block.check(), Ok(Check::NotRun(_)));
-        for line in block.text.lines().filter(|_| is_not_run) {
+        let text = block.text.replace("\\\n", "");
+        for line in text.lines().filter(|_| is_not_run) {
             let line = line.strip_prefix("$ ").unwrap_or(line);
             if line.starts_with("conjure ") {
                 let line = line.split_once("  #").map_or(line, |(line, _)| line);
@@ -260,7 +261,7 @@ impl Place {
     /// A saved auth that a page takes for granted.
     fn auth(&self, name: &str, provider: &str) {
         let url = self.model.base_url();
-        let add = format!("auth add {name} --provider {provider} --base-url {url}");
+        let add = format!("auth create {name} --provider {provider} --base-url {url}");
         let add = conjure(&self.workspace, &add);
         let output = self.as_reader(add).stdin("a-key-of-nobody").run().unwrap();
         assert_eq!(output.code, Some(0), "{}", output.snapshot());
@@ -375,7 +376,7 @@ fn stand_ins(place: &Place) {
         r#"#!/bin/sh
 real='{}'
 case "${{1-}} ${{2-}}" in
-    'auth add')
+    'auth create')
         if [ -p /dev/stdin ]; then exec "$real" "$@" --base-url "$MODEL"; fi
         exec "$real" "$@" --base-url "$MODEL" <"$STAGE/key" ;;
     serve* | 'mcp serve') ;;

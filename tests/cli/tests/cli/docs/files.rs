@@ -57,7 +57,7 @@ fn routes(block: &Block, text: &str) -> Result<(), String> {
             .env("MCP_TRACKER_TOKEN", "a-token-of-nobody")
     };
     for auth in ["work --provider anthropic", "home --provider openai"] {
-        let add = conjure(&workspace, &format!("auth add {auth}"));
+        let add = conjure(&workspace, &format!("auth create {auth}"));
         let added = as_reader(add).stdin("a-key-of-nobody").run().unwrap();
         assert_eq!(added.code, Some(0), "{}", added.snapshot());
     }

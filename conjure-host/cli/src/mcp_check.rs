@@ -1,4 +1,4 @@
-//! `conjure mcp doctor`: what works, what does not, and what to do about it.
+//! `conjure mcp check`: what works, what does not, and what to do about it.
 
 use std::time::Duration;
 
@@ -7,7 +7,8 @@ use conjure_runtime::mcp_status;
 use serde_json::{Value, json};
 
 use super::args::Global;
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::mcp_list::as_json;
 use super::mcp_servers::{Seen, Servers, Source, servers_of};
 use super::output::{self, BOLD, DIM, GREEN, RED, RESET, YELLOW, clean, duration};
@@ -22,7 +23,7 @@ pub(crate) struct Args {
     source: Source,
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, Failure> {
+pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
     let mut signals = Signals::listen()?;
     let looking = async {
         let mut servers = Servers::open(global, &args.source, Nobody).await?;

@@ -1,4 +1,4 @@
-//! `conjure plugin new`: a crate outside the workspace that builds and is used.
+//! `conjure plugin create`: a crate outside the workspace that builds and is used.
 //!
 //! The crates share a target directory, and so what they depend on; the first of a fresh checkout
 //! takes its time.
@@ -14,7 +14,7 @@ use crate::stage::{asks, conjure, workspace};
 
 /// Makes a crate and builds it.
 fn built(workspace: &Workspace, kind: &str, name: &str) -> PathBuf {
-    let made = conjure(workspace, &format!("plugin new {kind} {name}"))
+    let made = conjure(workspace, &format!("plugin create {kind} {name}"))
         .run()
         .unwrap();
     assert_eq!(made.code, Some(0), "{made:?}");
@@ -100,19 +100,19 @@ fn it_says_what_comes_next() {
     let workspace = workspace(&[]);
     let mut story = String::new();
     for args in [
-        "plugin new skill my-skill",
-        "plugin new skill my-skill",
-        "plugin new executor my-executor --path elsewhere/here",
-        "plugin new backend my-backend --sdk 0.1",
-        "plugin new skill Bad_Name",
-        "plugin new skill other --sdk nowhere",
-        "plugin new sandwich other",
+        "plugin create skill my-skill",
+        "plugin create skill my-skill",
+        "plugin create executor my-executor --path elsewhere/here",
+        "plugin create backend my-backend --sdk 0.1",
+        "plugin create skill Bad_Name",
+        "plugin create skill other --sdk nowhere",
+        "plugin create sandwich other",
     ] {
         let output = conjure(&workspace, args).run().unwrap();
         story.push_str(&format!("$ conjure {args}\n{}\n", output.snapshot()));
     }
     assert_snapshot!(story, @r#"
-    $ conjure plugin new skill my-skill
+    $ conjure plugin create skill my-skill
     exit code 0
     --- stdout
     Made my-skill.
@@ -122,13 +122,14 @@ fn it_says_what_comes_next() {
       conjure call my-skill_greet --args '{"name": "Ada"}' --plugin target/debug/libmy_skill.so
     --- stderr
 
-    $ conjure plugin new skill my-skill
+    $ conjure plugin create skill my-skill
     exit code 2
     --- stdout
     --- stderr
-    error: `my-skill` is there already and not empty; name another place with `--path`
+    error: `my-skill` is there already and not empty
+    hint: name another place with `--path`
 
-    $ conjure plugin new executor my-executor --path elsewhere/here
+    $ conjure plugin create executor my-executor --path elsewhere/here
     exit code 0
     --- stdout
     Made elsewhere/here.
@@ -138,7 +139,7 @@ fn it_says_what_comes_next() {
       conjure routes --executor my-executor --plugin target/debug/libmy_executor.so
     --- stderr
 
-    $ conjure plugin new backend my-backend --sdk 0.1
+    $ conjure plugin create backend my-backend --sdk 0.1
     exit code 0
     --- stdout
     Made my-backend.
@@ -148,19 +149,19 @@ fn it_says_what_comes_next() {
       conjure call my-backend_echo --executor my-backend --args '{"text": "hi"}' --plugin target/debug/libmy_backend.so
     --- stderr
 
-    $ conjure plugin new skill Bad_Name
+    $ conjure plugin create skill Bad_Name
     exit code 2
     --- stdout
     --- stderr
     error: `Bad_Name` is not a name for a plugin: 1 to 64 lower-case letters, digits and single hyphens, a letter first
 
-    $ conjure plugin new skill other --sdk nowhere
+    $ conjure plugin create skill other --sdk nowhere
     exit code 2
     --- stdout
     --- stderr
     error: `nowhere` is neither a version nor the directory of an SDK (with a Cargo.toml)
 
-    $ conjure plugin new sandwich other
+    $ conjure plugin create sandwich other
     exit code 2
     --- stdout
     --- stderr

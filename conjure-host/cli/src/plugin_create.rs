@@ -1,4 +1,4 @@
-//! `conjure plugin new`: a crate of its own.
+//! `conjure plugin create`: a crate of its own.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,8 @@ use clap::ValueEnum;
 use serde_json::json;
 
 use super::args::{Global, shown};
-use super::exit::{Exit, Failure};
+use super::error::CliError;
+use super::exit::Exit;
 use super::output;
 
 /// Makes a crate outside any workspace that builds with `cargo build`.
@@ -41,7 +42,7 @@ enum Kind {
 /// The SDK of the checkout that this program was built from.
 const OWN_SDK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../skill-sdk");
 
-pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, CliError> {
     check_name(&args.name)?;
     let sdk = sdk(args.sdk.as_deref())?;
     let dir = args
@@ -49,10 +50,8 @@ pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, Failure> {
         .clone()
         .unwrap_or_else(|| PathBuf::from(&args.name));
     if conjure_config::fs::entries(&dir).is_ok_and(|entries| !entries.is_empty()) {
-        return Err(Failure::usage(format!(
-            "`{}` is there already and not empty; name another place with `--path`",
-            dir.display()
-        )));
+        let message = format!("`{}` is there already and not empty", dir.display());
+        return Err(CliError::usage(message).hint("name another place with `--path`"));
     }
     let (source, features) = match args.kind {
         Kind::Skill => (SKILL, ""),
@@ -81,7 +80,7 @@ pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, Failure> {
         let path = dir.join(name);
         let written = conjure_config::fs::create_dir_all(path.parent().unwrap_or(&dir))
             .and_then(|()| conjure_config::fs::write(&path, text));
-        written.map_err(|error| Failure::host(error.to_string()))?;
+        written.map_err(CliError::host_from)?;
     }
     let library = library(&args.name);
     if global.json {
@@ -113,7 +112,7 @@ pub(crate) fn run(global: &Global, args: &Args) -> Result<Exit, Failure> {
 fn example() -> String {
     format!(
         "Example:
-  conjure plugin new skill my-skill
+  conjure plugin create skill my-skill
   cd my-skill && cargo build
   conjure call my-skill_greet --args '{{\"name\": \"Ada\"}}' --plugin {}",
         library("my-skill")
@@ -129,7 +128,7 @@ fn library(name: &str) -> String {
     )
 }
 
-fn check_name(name: &str) -> Result<(), Failure> {
+fn check_name(name: &str) -> Result<(), CliError> {
     let fits = name.len() <= 64
         && name.starts_with(|c: char| c.is_ascii_lowercase())
         && !name.ends_with('-')
@@ -140,14 +139,14 @@ fn check_name(name: &str) -> Result<(), Failure> {
     if fits {
         return Ok(());
     }
-    Err(Failure::usage(format!(
+    Err(CliError::usage(format!(
         "`{name}` is not a name for a plugin: 1 to 64 lower-case letters, digits and single \
          hyphens, a letter first"
     )))
 }
 
 /// The right side of the dependency.
-fn sdk(given: Option<&str>) -> Result<String, Failure> {
+fn sdk(given: Option<&str>) -> Result<String, CliError> {
     let path = match given {
         Some(version) if semver::VersionReq::parse(version).is_ok() => {
             return Ok(format!("version = \"{version}\""));
@@ -161,13 +160,13 @@ fn sdk(given: Option<&str>) -> Result<String, Failure> {
         .filter(|path| path.join("Cargo.toml").is_file());
     match (real, given) {
         (Some(path), _) => Ok(format!("path = {:?}", path.display().to_string())),
-        (None, Some(given)) => Err(Failure::usage(format!(
+        (None, Some(given)) => Err(CliError::usage(format!(
             "`{given}` is neither a version nor the directory of an SDK (with a Cargo.toml)"
         ))),
-        (None, None) => Err(Failure::usage(
-            "the checkout that this host was built from is gone; name the SDK with `--sdk PATH` \
-             or `--sdk VERSION`",
-        )),
+        (None, None) => Err(
+            CliError::usage("the checkout that this host was built from is gone")
+                .hint("name the SDK with `--sdk PATH` or `--sdk VERSION`"),
+        ),
     }
 }
 

@@ -1,0 +1,173 @@
+//! With which code each error of the crates below ends the program.
+
+use conjure_client::ServerError;
+use conjure_config::SpecError;
+use conjure_http::ApiError;
+use conjure_mcp::ServeError;
+use conjure_providers::ProviderError;
+use conjure_providers::auths::{AuthError, KeyError};
+use conjure_runtime::HostError;
+use conjure_runtime::manager::{ManagerError, RemoteErrorKind};
+use conjure_runtime::mcp_status::StatusError;
+use conjure_runtime::session::{ChatError, CompactError, SessionError};
+use conjure_store::StoreError;
+
+use super::super::exit::Exit;
+use super::CliError;
+
+impl From<SpecError> for CliError {
+    fn from(error: SpecError) -> Self {
+        Self::usage_from(error)
+    }
+}
+
+impl From<HostError> for CliError {
+    fn from(error: HostError) -> Self {
+        Self::host_from(error)
+    }
+}
+
+impl From<SessionError> for CliError {
+    fn from(error: SessionError) -> Self {
+        let exit = match &error {
+            SessionError::Spec(_)
+            | SessionError::Provider { .. }
+            | SessionError::Tools(_)
+            | SessionError::Unfold(_)
+            | SessionError::Compact(CompactError::Busy | CompactError::Nothing)
+            | SessionError::Store(
+                StoreError::NoThread { .. }
+                | StoreError::BadId { .. }
+                | StoreError::BadLocation { .. }
+                | StoreError::ThreadExists { .. }
+                | StoreError::NoEntry { .. }
+                | StoreError::NotFound { .. }
+                | StoreError::NameTaken { .. }
+                | StoreError::BadName { .. }
+                | StoreError::InUse { .. },
+            ) => Exit::Usage,
+            SessionError::Compact(CompactError::Failed { .. }) => Exit::Provider,
+            SessionError::Compact(CompactError::Ended) => Exit::Host,
+            // The directories that the person names were looked at before.
+            SessionError::Store(_) | SessionError::Directory { .. } => Exit::Host,
+        };
+        Self::from_source(exit, error)
+    }
+}
+
+impl From<StoreError> for CliError {
+    fn from(error: StoreError) -> Self {
+        SessionError::from(error).into()
+    }
+}
+
+impl From<ChatError> for CliError {
+    fn from(error: ChatError) -> Self {
+        let exit = match &error {
+            ChatError::Limit { .. } => Exit::Limit,
+            ChatError::Provider { .. } => Exit::Provider,
+            ChatError::Cancelled => Exit::Interrupted,
+            ChatError::Ended { .. } => Exit::Host,
+        };
+        Self::from_source(exit, error)
+    }
+}
+
+impl From<ProviderError> for CliError {
+    fn from(error: ProviderError) -> Self {
+        Self::from_source(Exit::Provider, error)
+    }
+}
+
+impl From<AuthError> for CliError {
+    fn from(error: AuthError) -> Self {
+        let exit = match error {
+            AuthError::Store(error) => return error.into(),
+            AuthError::Vault(KeyError::BadSecret { .. } | KeyError::NoSuchKind { .. })
+            | AuthError::BadName { .. }
+            | AuthError::Taken { .. }
+            | AuthError::LoginToken
+            | AuthError::OldToken { .. }
+            | AuthError::Expired { .. }
+            | AuthError::BadProvider { .. }
+            | AuthError::BadAddress { .. }
+            | AuthError::Unknown { .. }
+            | AuthError::Ambiguous { .. }
+            | AuthError::OtherProvider { .. }
+            | AuthError::OtherAddress { .. }
+            | AuthError::OtherKind { .. }
+            | AuthError::LeftOut { .. } => Exit::Usage,
+            AuthError::Vault(_)
+            | AuthError::Sealed { .. }
+            | AuthError::Rotation { .. }
+            | AuthError::Locked { .. }
+            | AuthError::Lock(_)
+            | AuthError::Ended { .. } => Exit::Host,
+        };
+        Self::from_source(exit, error)
+    }
+}
+
+impl From<ManagerError> for CliError {
+    fn from(error: ManagerError) -> Self {
+        let exit = match error {
+            ManagerError::Session(error) => return error.into(),
+            ManagerError::Store(error) => return error.into(),
+            ManagerError::Auth(AuthError::Store(error)) => return error.into(),
+            ManagerError::NotFound { .. }
+            | ManagerError::Invalid { .. }
+            | ManagerError::Conflict { .. }
+            | ManagerError::Auth(_) => Exit::Usage,
+            ManagerError::Remote(ref error) => match error.kind {
+                RemoteErrorKind::Full => Exit::Limit,
+                RemoteErrorKind::Closing | RemoteErrorKind::Host => Exit::Host,
+                RemoteErrorKind::NotFound
+                | RemoteErrorKind::Invalid
+                | RemoteErrorKind::Conflict
+                | RemoteErrorKind::Changed => Exit::Usage,
+            },
+            ManagerError::Full { .. } => Exit::Limit,
+            ManagerError::Closing | ManagerError::Elsewhere { .. } => Exit::Host,
+        };
+        Self::from_source(exit, error)
+    }
+}
+
+impl From<ServerError> for CliError {
+    fn from(error: ServerError) -> Self {
+        let exit = match &error {
+            ServerError::Refused { status: 429, .. } => Exit::Limit,
+            ServerError::Refused { status, .. } if *status < 500 => Exit::Usage,
+            _ => Exit::Host,
+        };
+        Self::from_source(exit, error)
+    }
+}
+
+impl From<StatusError> for CliError {
+    fn from(error: StatusError) -> Self {
+        match error {
+            StatusError::Session(error) => error.into(),
+            error @ StatusError::Call(_) => Self::host_from(error),
+        }
+    }
+}
+
+impl From<ApiError> for CliError {
+    fn from(error: ApiError) -> Self {
+        match &error {
+            ApiError::NeedsToken | ApiError::Listen { .. } => Self::usage_from(error),
+        }
+    }
+}
+
+impl From<ServeError> for CliError {
+    fn from(error: ServeError) -> Self {
+        match &error {
+            ServeError::Spec(_) | ServeError::NeedsToken | ServeError::Listen { .. } => {
+                Self::usage_from(error)
+            }
+            ServeError::Stream { .. } => Self::host_from(error),
+        }
+    }
+}
