@@ -214,7 +214,7 @@ fn check_bound(
     };
     Err(format!(
         "the saved auth `{name}` {belongs} and is not sent to {asked}, which the session says: take \
-         `base_url` out of the session, or save an auth for that address (`conjure auth add NAME \
+         `base_url` out of the session, or save an auth for that address (`conjure auth create NAME \
          --provider PROVIDER --base-url {asked}`)"
     ))
 }

@@ -205,7 +205,7 @@ impl Auths {
 fn there(all: &[SavedAuth]) -> String {
     const SHOWN: usize = 20;
     if all.is_empty() {
-        return "there is none yet: `conjure auth add NAME --provider PROVIDER` saves one"
+        return "there is none yet: `conjure auth create NAME --provider PROVIDER` saves one"
             .to_owned();
     }
     let shown: Vec<&str> = all

@@ -28,7 +28,7 @@ pub enum AuthError {
     /// There is one of that name already.
     #[error(
         "there is a saved auth `{auth}` already: `conjure auth replace {auth}` saves another \
-         credential in its place, such as one without a typing error, and `conjure auth remove \
+         credential in its place, such as one without a typing error, and `conjure auth delete \
          {auth}` takes it away"
     )]
     Taken {

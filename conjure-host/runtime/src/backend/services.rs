@@ -385,7 +385,7 @@ impl Answering {
                 );
                 if name.starts_with(MCP_SECRET) {
                     text.push_str(&format!(
-                        ", or saves it with `conjure auth add {name} --provider mcp`"
+                        ", or saves it with `conjure auth create {name} --provider mcp`"
                     ));
                 }
                 Err(Fault::new(code::NOT_FOUND, text))

@@ -205,7 +205,7 @@ impl Calls {
                 return Err(SessionError::Provider {
                     message: format!(
                         "there is no tool `{name}` yet: after {} s still starting: {starting}. \
-                         `conjure mcp doctor` says what keeps them",
+                         `conjure mcp check` says what keeps them",
                         STARTING.as_secs()
                     ),
                 });

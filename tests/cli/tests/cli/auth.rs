@@ -248,7 +248,7 @@ fn a_life_of_a_saved_auth() {
     exit code 2
     --- stdout
     --- stderr
-    error: there is no saved auth `work`; there is none yet: `conjure auth add NAME --provider PROVIDER` saves one
+    error: there is no saved auth `work`; there is none yet: `conjure auth create NAME --provider PROVIDER` saves one
 
     $ conjure auth create work --provider opneai
     exit code 2
@@ -278,7 +278,7 @@ fn a_life_of_a_saved_auth() {
     exit code 2
     --- stdout
     --- stderr
-    error: there is a saved auth `openai/api_key/work` already: `conjure auth replace openai/api_key/work` saves another credential in its place, such as one without a typing error, and `conjure auth remove openai/api_key/work` takes it away
+    error: there is a saved auth `openai/api_key/work` already: `conjure auth replace openai/api_key/work` saves another credential in its place, such as one without a typing error, and `conjure auth delete openai/api_key/work` takes it away
 
     $ conjure auth create work --provider anthropic
     exit code 0
