@@ -21,6 +21,7 @@ mod error;
 mod exit;
 mod files;
 mod files_remote;
+mod man;
 mod mcp;
 mod mcp_check;
 mod mcp_import;
@@ -230,6 +231,8 @@ enum Verb {
     ///
     /// For bash: `source <(conjure completions bash)`.
     Completions(completions::Args),
+    /// Write man pages into a directory, one for each verb
+    Man(man::Args),
 }
 
 /// Parses the command line and does what it says.
@@ -280,12 +283,13 @@ impl Cli {
 
     fn run(self) -> Result<Exit, CliError> {
         let Self { global, verb } = self;
-        if !matches!(verb, Verb::Completions(_) | Verb::Wire(_)) {
+        if !matches!(verb, Verb::Completions(_) | Verb::Man(_) | Verb::Wire(_)) {
             conjure_config::platform::check_own_dir(&global.data_dir())
                 .map_err(CliError::usage_from)?;
         }
         match verb {
             Verb::Completions(args) => Ok(completions::run(&args, &mut Self::command())),
+            Verb::Man(args) => man::run(&args, Self::command()),
             Verb::Skill(args) => skill::run(&global, &args),
             Verb::Wire(args) => wire::run(args),
             Verb::Replay(args) => replay::run(&global, &args),
@@ -326,6 +330,7 @@ impl Cli {
                         | Verb::Wire(_)
                         | Verb::Replay(_)
                         | Verb::Docker(_)
+                        | Verb::Man(_)
                         | Verb::Completions(_) => Ok(Exit::Fine),
                     }
                 });

@@ -29,7 +29,7 @@ impl Built {
     /// # Errors
     /// When cargo cannot be started or the build fails.
     pub(crate) fn dev(packages: &[&str]) -> Result<Self> {
-        Self::of(packages, &[])
+        Self::with("build", packages, &[])
     }
 
     /// Builds these packages as they are shipped.
@@ -37,11 +37,15 @@ impl Built {
     /// # Errors
     /// The same.
     pub(crate) fn release(packages: &[&str]) -> Result<Self> {
-        Self::of(packages, &["--release"])
+        Self::with("build", packages, &["--release"])
     }
 
-    fn of(packages: &[&str], options: &[&str]) -> Result<Self> {
-        let mut command = repo::cargo(["build", "--message-format=json-render-diagnostics"]);
+    /// Builds these packages with a command of cargo that builds, and with these options.
+    ///
+    /// # Errors
+    /// The same.
+    pub(crate) fn with(verb: &str, packages: &[&str], options: &[&str]) -> Result<Self> {
+        let mut command = repo::cargo([verb, "--message-format=json-render-diagnostics"]);
         command.args(options);
         for package in packages {
             command.args(["--package", package]);

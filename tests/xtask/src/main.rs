@@ -13,6 +13,7 @@ mod builds;
 mod chaos;
 mod check;
 mod demo;
+mod dist;
 mod fuzz;
 mod left_out;
 mod perf;
@@ -54,6 +55,11 @@ enum Command {
     /// address sanitizer. With
     /// CI=true, what is left out is a failure, unless it is expected there. Nothing needs root.
     Test(suite::Args),
+    /// Make what people install: an archive, a Debian package, and checksums
+    ///
+    /// With the program, the plugins that come with it, man pages, completions, licences and a list
+    /// of what is inside. They are in target/dist. The Debian package needs cargo-deb.
+    Dist(dist::Args),
     /// Run the benchmarks on the shipped path and print name, ratio, value, unit and method
     ///
     /// Beside each stands what the machine did: how long a fixed loop took before and after, stolen
@@ -97,6 +103,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Demo(args) => demo::run(&args),
         Command::Test(args) => suite::run(&args),
+        Command::Dist(args) => dist::run(&args),
         Command::Perf(args) => perf::run(&args),
         Command::Chaos(args) => chaos::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),

@@ -1,0 +1,92 @@
+//! The files of an installation, laid out in one folder.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+
+use super::{PLUGINS, licences, sbom};
+use crate::{artifacts::Built, repo};
+
+/// Shells with a script that completes, and what the script is called there.
+const SHELLS: [(&str, &str); 3] = [
+    ("bash", "conjure.bash"),
+    ("zsh", "_conjure"),
+    ("fish", "conjure.fish"),
+];
+
+/// Fills an empty folder: the program with `plugins` beside it, where it looks for them, and what
+/// belongs to it.
+pub(super) fn fill(folder: &Path, built: &Built) -> Result<()> {
+    remove(folder)?;
+    for inner in ["plugins", "man", "completions"] {
+        let inner = folder.join(inner);
+        fs::create_dir_all(&inner).with_context(|| format!("cannot make `{}`", inner.display()))?;
+    }
+    copy(built.program("conjure")?, &folder.join("conjure"))?;
+    for package in PLUGINS {
+        let library = built.library(package)?;
+        let name = library.file_name().context("a library without a name")?;
+        copy(library, &folder.join("plugins").join(name))?;
+    }
+    // Of a build for this machine, since what is installed may be for another one.
+    let here = Built::dev(&[super::PROGRAM])?;
+    let here = here.program("conjure")?;
+    let mut man = std::process::Command::new(here);
+    repo::run(man.arg("man").arg(folder.join("man")))?;
+    for (shell, name) in SHELLS {
+        let script = std::process::Command::new(here)
+            .args(["completions", shell])
+            .output()
+            .context("conjure could not be started")?;
+        write(&folder.join("completions").join(name), &script.stdout)?;
+    }
+    copy(&repo::root().join("LICENSE"), &folder.join("LICENSE"))?;
+    copy(&repo::root().join("README.md"), &folder.join("README.md"))?;
+    let crates = sbom::crates()?;
+    write(
+        &folder.join("THIRD-PARTY-LICENSES.txt"),
+        licences::texts(&crates)?.as_bytes(),
+    )?;
+    write(
+        &folder.join("sbom.cdx.json"),
+        sbom::document(&crates)?.as_bytes(),
+    )?;
+    // Debian has programs in one folder and what they need in another; the program finds its plugins
+    // where it really is.
+    #[cfg(unix)]
+    std::os::unix::fs::symlink("../lib/conjure/conjure", folder.join("link"))?;
+    Ok(())
+}
+
+fn write(file: &PathBuf, bytes: &[u8]) -> Result<()> {
+    fs::write(file, bytes).with_context(|| format!("cannot write `{}`", file.display()))
+}
+
+/// Copies a file, or a folder with all that is in it; links are left out.
+pub(super) fn copy(from: &Path, to: &Path) -> Result<()> {
+    let failed = || format!("cannot copy `{}`", from.display());
+    let kind = fs::symlink_metadata(from).with_context(failed)?.file_type();
+    if kind.is_dir() {
+        fs::create_dir_all(to).with_context(failed)?;
+        for entry in fs::read_dir(from).with_context(failed)? {
+            let entry = entry.with_context(failed)?;
+            copy(&entry.path(), &to.join(entry.file_name()))?;
+        }
+    } else if kind.is_file() {
+        fs::copy(from, to).with_context(failed)?;
+    }
+    Ok(())
+}
+
+/// Removes a folder, if it is there.
+pub(super) fn remove(folder: &Path) -> Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove `{}`", folder.display()))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,160 @@
+//! `cargo xtask dist`: what people install, without building.
+//!
+//! An archive that runs where it is unpacked and a Debian package, both with the program, the
+//! plugins that come with it, man pages, completions, licences and a list of what is inside, and
+//! checksums of both. Publishes nothing.
+
+mod contents;
+mod licences;
+mod sbom;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, bail};
+use sha2::{Digest as _, Sha256};
+
+use crate::{artifacts::Built, repo};
+
+/// The package of the program.
+const PROGRAM: &str = "conjure-cli";
+/// The plugins that come with it.
+const PLUGINS: [&str; 5] = [
+    "conjure-backend-anthropic",
+    "conjure-backend-docker",
+    "conjure-backend-local",
+    "conjure-backend-mcp",
+    "conjure-skill-log-fetcher",
+];
+/// Where everything is made, below the root of the repository. The Debian package takes its files
+/// from `package` there, as `conjure-host/cli/Cargo.toml` says.
+const FOLDER: &str = "target/dist";
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// What it is for, such as aarch64-unknown-linux-gnu [default: this machine]
+    #[arg(long, value_name = "TARGET")]
+    target: Option<String>,
+    /// The oldest glibc that it runs with, such as 2.28. Builds with cargo-zigbuild, which needs zig
+    /// (`pip install ziglang` brings it) [default: the one here]
+    #[arg(long, value_name = "VERSION")]
+    glibc: Option<String>,
+    /// Make the archive only
+    #[arg(long)]
+    no_deb: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let target = match &args.target {
+        Some(target) => target.clone(),
+        None => this_machine()?,
+    };
+    let with_deb = !args.no_deb && target.contains("-linux-");
+    needs(args, with_deb)?;
+    let folder = repo::root().join(FOLDER);
+    let package = folder.join("package");
+    contents::fill(&package, &build(args, &target)?)?;
+    let mut files = vec![archive(&folder, &package, &target)?];
+    if with_deb {
+        files.push(debian_package(&folder, &target)?);
+    }
+    checksums(&folder, &files)?;
+    println!("\nMade in {}:", folder.display());
+    for file in &files {
+        println!(
+            "  {}  {:.1} MB",
+            file.file_name().unwrap_or_default().display(),
+            fs::metadata(file)?.len() as f64 / 1e6
+        );
+    }
+    Ok(())
+}
+
+/// Says what is not installed before anything is built.
+fn needs(args: &Args, with_deb: bool) -> Result<()> {
+    let tools = [(args.glibc.is_some(), "zigbuild"), (with_deb, "deb")];
+    for (wanted, tool) in tools {
+        if wanted && !repo::succeeds(&mut repo::cargo([tool, "--version"])) {
+            bail!(
+                "cargo-{tool} is not installed; `cargo install cargo-{tool} --locked` installs it"
+            );
+        }
+    }
+    Ok(())
+}
+
+fn build(args: &Args, target: &str) -> Result<Built> {
+    let mut packages = vec![PROGRAM];
+    packages.extend(PLUGINS);
+    let mut options = vec!["--release", "--locked"];
+    let named = match &args.glibc {
+        Some(glibc) => format!("{target}.{glibc}"),
+        None => target.to_owned(),
+    };
+    // For this machine as it is, what was built before is taken.
+    if args.target.is_some() || args.glibc.is_some() {
+        options.extend(["--target", &named]);
+    }
+    let verb = match args.glibc {
+        Some(_) => "zigbuild",
+        None => "build",
+    };
+    Built::with(verb, &packages, &options)
+}
+
+/// One file that is unpacked anywhere: everything in a folder of its own name.
+fn archive(folder: &Path, package: &Path, target: &str) -> Result<PathBuf> {
+    let name = format!("conjure-{}-{target}", env!("CARGO_PKG_VERSION"));
+    let unpacked = folder.join(&name);
+    contents::remove(&unpacked)?;
+    contents::copy(package, &unpacked)?;
+    let file = folder.join(format!("{name}.tar.gz"));
+    let mut tar = std::process::Command::new("tar");
+    tar.arg("-czf").arg(&file).arg("-C").arg(folder).arg(&name);
+    repo::run(&mut tar)?;
+    contents::remove(&unpacked)?;
+    Ok(file)
+}
+
+fn debian_package(folder: &Path, target: &str) -> Result<PathBuf> {
+    let arch = match target.split('-').next() {
+        Some("x86_64") => "amd64",
+        Some("aarch64") => "arm64",
+        _ => {
+            bail!("Debian's name for `{target}` is not known; leave the package out with --no-deb")
+        }
+    };
+    let file = folder.join(format!("conjure_{}_{arch}.deb", env!("CARGO_PKG_VERSION")));
+    let mut deb = repo::cargo(["deb", "--no-build", "--no-strip", "--package", PROGRAM]);
+    deb.args(["--target", target, "--output"]).arg(&file);
+    repo::run(&mut deb)?;
+    Ok(file)
+}
+
+/// `SHA256SUMS`, as `sha256sum --check` reads it.
+fn checksums(folder: &Path, files: &[PathBuf]) -> Result<()> {
+    let mut lines = String::new();
+    for file in files {
+        let bytes = fs::read(file).with_context(|| format!("cannot read `{}`", file.display()))?;
+        for byte in Sha256::digest(&bytes) {
+            lines.push_str(&format!("{byte:02x}"));
+        }
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        lines.push_str(&format!("  {name}\n"));
+    }
+    let sums = folder.join("SHA256SUMS");
+    fs::write(&sums, lines).with_context(|| format!("cannot write `{}`", sums.display()))
+}
+
+/// The target that the compiler builds for by itself.
+fn this_machine() -> Result<String> {
+    let output = std::process::Command::new("rustc").arg("-vV").output();
+    let output = output.context("rustc could not be started")?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(host
+        .context("rustc does not say what it builds for")?
+        .to_owned())
+}
