@@ -18,8 +18,8 @@ const SHELLS: [(&str, &str); 3] = [
 ];
 
 /// Fills an empty folder: the program with `plugins` beside it, where it looks for them, and what
-/// belongs to it.
-pub(super) fn fill(folder: &Path, built: &Built) -> Result<()> {
+/// belongs to it. `runs_here`: whether what was built runs on this machine.
+pub(super) fn fill(folder: &Path, built: &Built, runs_here: bool) -> Result<()> {
     remove(folder)?;
     for inner in ["plugins", "man", "completions"] {
         let inner = folder.join(inner);
@@ -31,13 +31,17 @@ pub(super) fn fill(folder: &Path, built: &Built) -> Result<()> {
         let name = library.file_name().context("a library without a name")?;
         copy(library, &folder.join("plugins").join(name))?;
     }
-    // Of a build for this machine, since what is installed may be for another one.
-    let here = Built::dev(&[super::PROGRAM])?;
-    let here = here.program("conjure")?;
-    let mut man = std::process::Command::new(here);
+    let of_this_machine;
+    let program = if runs_here {
+        built.program("conjure")?
+    } else {
+        of_this_machine = Built::dev(&[super::PROGRAM])?;
+        of_this_machine.program("conjure")?
+    };
+    let mut man = std::process::Command::new(program);
     repo::run(man.arg("man").arg(folder.join("man")))?;
     for (shell, name) in SHELLS {
-        let script = std::process::Command::new(here)
+        let script = std::process::Command::new(program)
             .args(["completions", shell])
             .output()
             .context("conjure could not be started")?;

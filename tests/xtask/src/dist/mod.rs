@@ -55,7 +55,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     needs(args, with_deb)?;
     let folder = repo::root().join(FOLDER);
     let package = folder.join("package");
-    contents::fill(&package, &build(args, &target)?)?;
+    let runs_here = target == this_machine()?;
+    contents::fill(&package, &build(args, &target)?, runs_here)?;
     let mut files = vec![archive(&folder, &package, &target)?];
     if with_deb {
         files.push(debian_package(&folder, &target)?);
