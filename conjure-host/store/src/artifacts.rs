@@ -39,10 +39,10 @@ impl Store {
     /// [`StoreError::NoThread`], and what the database says.
     pub async fn artifacts(&self, thread: &ThreadId) -> Result<Vec<Artifact>, StoreError> {
         let tx = self.db().snapshot("read the thread's files").await?;
-        let shown = Shown::read(&tx, self.db().backend(), thread).await?;
+        let shown = Shown::read(&tx, thread).await?;
         let sql = "SELECT * FROM artifacts WHERE thread_id = $1 AND entry_seq > $2 \
                    AND entry_seq <= $3 ORDER BY entry_seq";
-        let rows = shown.rows(&tx, self.db().backend(), sql).await?;
+        let rows = shown.rows(&tx, sql).await?;
         rows.iter()
             .map(|row| {
                 let size: Option<i64> = column(row, "size")?;

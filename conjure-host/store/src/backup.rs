@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use secrecy::ExposeSecret as _;
 
 use crate::database::Database;
+use crate::sql::Backend;
 use crate::transfer::{Secrets, write_all};
 use crate::{Location, Store, StoreError, files};
 
@@ -90,7 +91,7 @@ fn home(location: &Location, backups: Option<&Path>) -> Result<(PathBuf, String)
 }
 
 async fn copy(db: &Database, path: &Path) -> Result<(), StoreError> {
-    if db.backend() == sea_orm::DbBackend::Postgres {
+    if db.backend() == Backend::Postgres {
         return write_all(db, path, Secrets::Kept).await;
     }
     // An empty file is filled and keeps its mode.

@@ -7,13 +7,13 @@
 
 use std::fmt::Write as _;
 
-use sea_orm::Value;
 use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use crate::blob_rows::{Blob, GRACE_MS, drop_unused};
 use crate::database::now_ms;
 use crate::row::{column, number};
+use crate::sql::Value;
 use crate::{Store, StoreError, ThreadId};
 
 /// Bytes of one piece.

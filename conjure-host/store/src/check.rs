@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use conjure_core::chat::Event;
 use conjure_core::log::EntryBody;
 use futures_util::TryStreamExt as _;
-use sea_orm::{DatabaseTransaction, DbBackend, StreamTrait as _};
 use sha2::{Digest as _, Sha256};
 
 use crate::blobs::hex;
 use crate::lineage::Shown;
 use crate::row::{column, number};
+use crate::sql::{Backend, Row, SqlTransaction};
 use crate::{Store, StoreError, ThreadId, body};
 
 const CHECKING: &str = "check the database";
@@ -65,13 +65,9 @@ impl Store {
         Ok(check)
     }
 
-    async fn structure(
-        &self,
-        tx: &DatabaseTransaction,
-        check: &mut Check,
-    ) -> Result<(), StoreError> {
+    async fn structure(&self, tx: &SqlTransaction, check: &mut Check) -> Result<(), StoreError> {
         // PostgreSQL checks its references by itself, and offers no such look without an extension.
-        if self.db().backend() == DbBackend::Postgres {
+        if self.db().backend() == Backend::Postgres {
             return Ok(());
         }
         for row in self.rows(tx, "PRAGMA quick_check").await? {
@@ -87,15 +83,15 @@ impl Store {
         Ok(())
     }
 
-    async fn numbers(&self, tx: &DatabaseTransaction, check: &mut Check) -> Result<(), StoreError> {
+    async fn numbers(&self, tx: &SqlTransaction, check: &mut Check) -> Result<(), StoreError> {
         let sql = "SELECT id FROM threads WHERE removed = FALSE ORDER BY id";
         for row in self.rows(tx, sql).await? {
             let thread = ThreadId::stored(column(&row, "id")?);
             check.threads += 1;
-            let shown = Shown::read(tx, self.db().backend(), &thread).await?;
+            let shown = Shown::read(tx, &thread).await?;
             let sql = "SELECT COUNT(*) AS n FROM entries \
                        WHERE thread_id = $1 AND seq > $2 AND seq <= $3";
-            let counts = shown.rows(tx, self.db().backend(), sql).await?;
+            let counts = shown.rows(tx, sql).await?;
             for (stretch, count) in shown.stretches.iter().rev().zip(&counts) {
                 let (there, all) = (number(count, "n")?, stretch.upto - stretch.above);
                 if there != all {
@@ -128,14 +124,11 @@ impl Store {
         Ok(())
     }
 
-    async fn bodies(&self, tx: &DatabaseTransaction, check: &mut Check) -> Result<(), StoreError> {
-        let query = self
-            .db()
-            .statement("SELECT thread_id, seq, body FROM entries", []);
-        let mut rows = tx
-            .stream_raw(query)
-            .await
-            .map_err(StoreError::of(CHECKING))?;
+    async fn bodies(&self, tx: &SqlTransaction, check: &mut Check) -> Result<(), StoreError> {
+        let mut tx = tx.lock().await;
+        let sql = "SELECT thread_id, seq, body FROM entries";
+        let rows = tx.connection().stream(sql, Vec::new());
+        let mut rows = rows.map_err(StoreError::of(CHECKING))?;
         while let Some(row) = rows.try_next().await.map_err(StoreError::of(CHECKING))? {
             check.entries += 1;
             let (thread, seq): (String, i64) = (column(&row, "thread_id")?, column(&row, "seq")?);
@@ -145,14 +138,9 @@ impl Store {
             }
         }
         drop(rows);
-        let query = self.db().statement(
-            "SELECT thread_id, epoch, first_seq, last_seq, body FROM events",
-            [],
-        );
-        let mut rows = tx
-            .stream_raw(query)
-            .await
-            .map_err(StoreError::of(CHECKING))?;
+        let sql = "SELECT thread_id, epoch, first_seq, last_seq, body FROM events";
+        let rows = tx.connection().stream(sql, Vec::new());
+        let mut rows = rows.map_err(StoreError::of(CHECKING))?;
         while let Some(row) = rows.try_next().await.map_err(StoreError::of(CHECKING))? {
             let thread: String = column(&row, "thread_id")?;
             let first: i64 = column(&row, "first_seq")?;
@@ -171,7 +159,7 @@ impl Store {
         Ok(())
     }
 
-    async fn hashes(&self, tx: &DatabaseTransaction, check: &mut Check) -> Result<(), StoreError> {
+    async fn hashes(&self, tx: &SqlTransaction, check: &mut Check) -> Result<(), StoreError> {
         let mut blobs = HashMap::new();
         for row in self
             .rows(tx, "SELECT sha256, size, upload FROM blobs")
@@ -184,14 +172,10 @@ impl Store {
         for (upload, (sha256, size)) in blobs {
             check.blobs += 1;
             let (mut hash, mut bytes) = (Sha256::new(), 0);
-            let query = self.db().statement(
-                "SELECT bytes FROM blob_pieces WHERE upload = $1 ORDER BY number",
-                [upload.into()],
-            );
-            let mut rows = tx
-                .stream_raw(query)
-                .await
-                .map_err(StoreError::of(CHECKING))?;
+            let mut tx = tx.lock().await;
+            let sql = "SELECT bytes FROM blob_pieces WHERE upload = $1 ORDER BY number";
+            let rows = tx.connection().stream(sql, vec![upload.into()]);
+            let mut rows = rows.map_err(StoreError::of(CHECKING))?;
             while let Some(row) = rows.try_next().await.map_err(StoreError::of(CHECKING))? {
                 let piece: Vec<u8> = column(&row, "bytes")?;
                 bytes += piece.len() as u64;
@@ -206,13 +190,8 @@ impl Store {
         Ok(())
     }
 
-    async fn rows(
-        &self,
-        tx: &DatabaseTransaction,
-        sql: &str,
-    ) -> Result<Vec<sea_orm::QueryResult>, StoreError> {
-        use sea_orm::ConnectionTrait as _;
-        let rows = tx.query_all_raw(self.db().statement(sql, [])).await;
+    async fn rows(&self, tx: &SqlTransaction, sql: &str) -> Result<Vec<Row>, StoreError> {
+        let rows = tx.all(sql, Vec::new()).await;
         rows.map_err(StoreError::of(CHECKING))
     }
 }

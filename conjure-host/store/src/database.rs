@@ -7,11 +7,6 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr as _;
 use std::time::Duration;
 
-use sea_orm::{
-    AccessMode, ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, DbErr,
-    IsolationLevel, QueryResult, RuntimeErr, SqliteTransactionMode, Statement, TransactionOptions,
-    TransactionTrait, Value,
-};
 use secrecy::ExposeSecret as _;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{
@@ -21,6 +16,7 @@ use sqlx::{ConnectOptions as _, Connection as _};
 use tokio::sync::{Mutex, MutexGuard, Semaphore};
 
 use crate::signals::Watching;
+use crate::sql::{Backend, Mode, Pool, Row, SqlError, SqlTransaction, Value};
 use crate::{Location, StoreError, files};
 
 /// How long a statement waits for another program's transaction.
@@ -39,14 +35,14 @@ const WAL_KEPT: &str = "16777216";
 
 /// An open database.
 pub(crate) struct Database {
-    backend: DbBackend,
+    backend: Backend,
     /// The file, where it is one.
     file: Option<PathBuf>,
     /// How a PostgreSQL server is reached.
     server: Option<PgConnectOptions>,
     /// Who looks for what other processes write.
     pub(crate) watching: Watching,
-    read: DatabaseConnection,
+    read: Pool,
     write: Mutex<Writing>,
     /// Who may wait for that ahead of the writer of threads: a permit each.
     others: Semaphore,
@@ -60,7 +56,7 @@ pub(crate) struct Database {
 }
 
 struct Writing {
-    db: DatabaseConnection,
+    db: Pool,
     /// Whether the connection forces commits to the disk; SQLite only.
     forces: bool,
 }
@@ -81,15 +77,15 @@ impl Database {
                     .connect_with(sqlite().filename(path))
                     .await
                     .map_err(connecting)?;
-                (DbBackend::Sqlite, readers.into(), write.into())
+                (Backend::Sqlite, Pool::Sqlite(readers), Pool::Sqlite(write))
             }
             Location::Memory => {
-                let only: DatabaseConnection = one_connection()
+                let only = one_connection()
                     .connect_with(sqlite().in_memory(true))
                     .await
-                    .map_err(connecting)?
-                    .into();
-                (DbBackend::Sqlite, only.clone(), only)
+                    .map_err(connecting)?;
+                let only = Pool::Sqlite(only);
+                (Backend::Sqlite, only.clone(), only)
             }
             Location::Postgres(url) => {
                 let options = PgConnectOptions::from_str(url.expose_secret())
@@ -110,7 +106,11 @@ impl Database {
                 server = Some(options.clone());
                 let read = pool(READERS).connect_lazy_with(options);
                 let write = write.map_err(connecting)?;
-                (DbBackend::Postgres, read.into(), write.into())
+                (
+                    Backend::Postgres,
+                    Pool::Postgres(read),
+                    Pool::Postgres(write),
+                )
             }
         };
         let file = match location {
@@ -137,7 +137,7 @@ impl Database {
         })
     }
 
-    pub(crate) fn backend(&self) -> DbBackend {
+    pub(crate) fn backend(&self) -> Backend {
         self.backend
     }
 
@@ -151,36 +151,15 @@ impl Database {
         self.server.clone()
     }
 
-    /// A statement; its placeholders are `$1`, `$2`, … with either database.
-    pub(crate) fn statement<I>(&self, sql: &str, values: I) -> Statement
-    where
-        I: IntoIterator<Item = Value>,
-    {
-        statement(self.backend, sql, values)
-    }
-
     /// For single reads.
-    pub(crate) fn reader(&self) -> &DatabaseConnection {
+    pub(crate) fn reader(&self) -> &Pool {
         &self.read
     }
 
     /// For reads that belong together: all of them see the database as it is at the first.
-    pub(crate) async fn snapshot(
-        &self,
-        what: &'static str,
-    ) -> Result<DatabaseTransaction, StoreError> {
-        let options = match self.backend {
-            DbBackend::Postgres => TransactionOptions {
-                isolation_level: Some(IsolationLevel::RepeatableRead),
-                access_mode: Some(AccessMode::ReadOnly),
-                ..TransactionOptions::default()
-            },
-            _ => TransactionOptions::default(),
-        };
-        self.read
-            .begin_with_options(options)
-            .await
-            .map_err(StoreError::of(what))
+    pub(crate) async fn snapshot(&self, what: &'static str) -> Result<SqlTransaction, StoreError> {
+        let tx = self.read.begin(Mode::Read).await;
+        tx.map_err(StoreError::of(what))
     }
 
     /// A transaction that writes. A durable one is on the disk when it is committed, and all that
@@ -215,7 +194,6 @@ impl Database {
             .map_err(StoreError::of(what))?;
         Ok(Transaction {
             tx,
-            backend: self.backend,
             what,
             #[cfg(test)]
             crash: self.crash.clone(),
@@ -259,9 +237,9 @@ impl Database {
         self.crash.step()?;
         let done = async {
             force(&mut writing, self.backend, durable).await?;
-            writing.db.execute_raw(self.statement(sql, values)).await
+            writing.db.execute(sql, values).await
         };
-        Ok(done.await.map_err(StoreError::of(what))?.rows_affected())
+        done.await.map_err(StoreError::of(what))
     }
 
     async fn in_turn(&self) -> MutexGuard<'_, Writing> {
@@ -296,7 +274,7 @@ impl Database {
     /// Gives the space of what was deleted back, and leaves nothing of it in the write-ahead log.
     /// Where a reader is in the way, that is done later by the next.
     pub(crate) async fn shrink(&self) {
-        if self.backend != DbBackend::Sqlite {
+        if self.backend != Backend::Sqlite {
             return;
         }
         let writing = self.write.lock().await;
@@ -304,7 +282,7 @@ impl Database {
             "PRAGMA incremental_vacuum(4096)",
             "PRAGMA wal_checkpoint(TRUNCATE)",
         ] {
-            if let Err(error) = writing.db.query_all_raw(self.statement(pragma, [])).await {
+            if let Err(error) = writing.db.all(pragma, Vec::new()).await {
                 tracing::debug!(%error, "the store could not be shrunk");
             }
         }
@@ -320,28 +298,24 @@ impl Database {
             location: path.display().to_string(),
             reason: "its name is not UTF-8".to_owned(),
         })?;
-        let query = self.statement("VACUUM INTO $1", [name.into()]);
+        let (sql, values) = ("VACUUM INTO $1", vec![name.into()]);
         let Some(source) = &self.file else {
-            let copied = self.write.lock().await.db.execute_raw(query).await;
-            return copied.map(|_| ()).map_err(StoreError::of(what));
+            let copied = self.write.lock().await.db.execute(sql, values).await;
+            return copied.map(drop).map_err(StoreError::of(what));
         };
         // A connection of its own, so that nobody waits for it.
-        let own: DatabaseConnection = one_connection()
-            .connect_with(sqlite().filename(source))
-            .await
-            .map_err(connecting)?
-            .into();
-        let copied = own.execute_raw(query).await;
-        let _ = own.close().await;
-        copied.map(|_| ()).map_err(StoreError::of(what))
+        let own = one_connection().connect_with(sqlite().filename(source));
+        let own = Pool::Sqlite(own.await.map_err(connecting)?);
+        let copied = own.execute(sql, values).await;
+        own.close().await;
+        copied.map(drop).map_err(StoreError::of(what))
     }
 
     /// Ends all connections.
     pub(crate) async fn close(&self) {
         let writing = self.write.lock().await;
-        // They end in any case; what an end could say helps nobody.
-        let _ = self.read.clone().close().await;
-        let _ = writing.db.clone().close().await;
+        self.read.close().await;
+        writing.db.close().await;
     }
 }
 
@@ -349,7 +323,7 @@ impl Database {
 pub(crate) struct Alone<'a>(MutexGuard<'a, Writing>);
 
 impl Deref for Alone<'_> {
-    type Target = DatabaseConnection;
+    type Target = Pool;
 
     fn deref(&self) -> &Self::Target {
         &self.0.db
@@ -358,41 +332,34 @@ impl Deref for Alone<'_> {
 
 /// Says whether the next transaction is forced to the disk, where that is said before it begins:
 /// SQLite's pragma cannot change inside of one, PostgreSQL's setting ends with it.
-async fn force(writing: &mut Writing, backend: DbBackend, durable: bool) -> Result<(), DbErr> {
-    if backend != DbBackend::Sqlite || writing.forces == durable {
+async fn force(writing: &mut Writing, backend: Backend, durable: bool) -> Result<(), SqlError> {
+    if backend != Backend::Sqlite || writing.forces == durable {
         return Ok(());
     }
     let mode = if durable { "FULL" } else { "NORMAL" };
     let pragma = format!("PRAGMA synchronous = {mode}");
-    writing.db.execute_unprepared(&pragma).await?;
+    writing.db.execute_raw(&pragma).await?;
     writing.forces = durable;
     Ok(())
 }
 
 async fn begin(
     writing: &mut Writing,
-    backend: DbBackend,
+    backend: Backend,
     durable: bool,
-) -> Result<DatabaseTransaction, DbErr> {
+) -> Result<SqlTransaction, SqlError> {
     force(writing, backend, durable).await?;
-    let sqlite = backend == DbBackend::Sqlite;
-    let options = TransactionOptions {
-        // A transaction that begins by reading could not write once another program has.
-        sqlite_transaction_mode: sqlite.then_some(SqliteTransactionMode::Immediate),
-        ..TransactionOptions::default()
+    let mode = if durable {
+        Mode::Write
+    } else {
+        Mode::WriteLater
     };
-    let tx = writing.db.begin_with_options(options).await?;
-    if !sqlite && !durable {
-        tx.execute_unprepared("SET LOCAL synchronous_commit = off")
-            .await?;
-    }
-    Ok(tx)
+    writing.db.begin(mode).await
 }
 
 /// A transaction that writes; dropping it takes everything back.
 pub(crate) struct Transaction<'a> {
-    tx: DatabaseTransaction,
-    backend: DbBackend,
+    tx: SqlTransaction,
     what: &'static str,
     #[cfg(test)]
     crash: crate::tests::Crash,
@@ -401,46 +368,56 @@ pub(crate) struct Transaction<'a> {
 }
 
 impl Transaction<'_> {
-    pub(crate) fn backend(&self) -> DbBackend {
-        self.backend
+    pub(crate) fn backend(&self) -> Backend {
+        self.tx.backend()
     }
 
     /// Executes a statement; how many rows it changed.
-    pub(crate) async fn execute<I>(&self, sql: &str, values: I) -> Result<u64, StoreError>
-    where
-        I: IntoIterator<Item = Value>,
-    {
-        #[cfg(test)]
-        self.crash.step()?;
-        let statement = statement(self.backend, sql, values);
-        let done = self.tx.execute_raw(statement).await;
-        Ok(done.map_err(StoreError::of(self.what))?.rows_affected())
-    }
-
-    pub(crate) async fn one<I>(
+    pub(crate) fn execute(
         &self,
         sql: &str,
-        values: I,
-    ) -> Result<Option<QueryResult>, StoreError>
-    where
-        I: IntoIterator<Item = Value>,
-    {
-        let statement = statement(self.backend, sql, values);
-        let row = self.tx.query_one_raw(statement).await;
+        values: impl IntoIterator<Item = Value>,
+    ) -> impl Future<Output = Result<u64, StoreError>> {
+        self.execute_with(sql, values.into_iter().collect())
+    }
+
+    /// The first row that a statement gives.
+    pub(crate) fn one(
+        &self,
+        sql: &str,
+        values: impl IntoIterator<Item = Value>,
+    ) -> impl Future<Output = Result<Option<Row>, StoreError>> {
+        self.one_with(sql, values.into_iter().collect())
+    }
+
+    /// All rows that a statement gives.
+    pub(crate) fn all(
+        &self,
+        sql: &str,
+        values: impl IntoIterator<Item = Value>,
+    ) -> impl Future<Output = Result<Vec<Row>, StoreError>> {
+        self.all_with(sql, values.into_iter().collect())
+    }
+
+    async fn execute_with(&self, sql: &str, values: Vec<Value>) -> Result<u64, StoreError> {
+        #[cfg(test)]
+        self.crash.step()?;
+        let done = self.tx.execute(sql, values).await;
+        done.map_err(StoreError::of(self.what))
+    }
+
+    async fn one_with(&self, sql: &str, values: Vec<Value>) -> Result<Option<Row>, StoreError> {
+        let row = self.tx.one(sql, values).await;
         row.map_err(StoreError::of(self.what))
     }
 
-    pub(crate) async fn all<I>(&self, sql: &str, values: I) -> Result<Vec<QueryResult>, StoreError>
-    where
-        I: IntoIterator<Item = Value>,
-    {
-        let statement = statement(self.backend, sql, values);
-        let rows = self.tx.query_all_raw(statement).await;
+    async fn all_with(&self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
+        let rows = self.tx.all(sql, values).await;
         rows.map_err(StoreError::of(self.what))
     }
 
-    /// For statements that are made elsewhere.
-    pub(crate) fn inner(&self) -> &DatabaseTransaction {
+    /// For reads of others, and for statements whose failures are told apart first.
+    pub(crate) fn inner(&self) -> &SqlTransaction {
         &self.tx
     }
 
@@ -454,20 +431,6 @@ impl Transaction<'_> {
     }
 }
 
-/// A statement. Neither database has numbers without a sign, so those become the other kind.
-pub(crate) fn statement<I>(backend: DbBackend, sql: &str, values: I) -> Statement
-where
-    I: IntoIterator<Item = Value>,
-{
-    let signed = values.into_iter().map(|value| match value {
-        Value::BigUnsigned(number) => {
-            Value::BigInt(number.map(|number| i64::try_from(number).unwrap_or(i64::MAX)))
-        }
-        other => other,
-    });
-    Statement::from_sql_and_values(backend, sql, signed)
-}
-
 /// So many placeholders from a number on: `$2, $3, $4`.
 pub(crate) fn places(first: usize, count: usize) -> String {
     let places: Vec<String> = (first..first + count).map(|at| format!("${at}")).collect();
@@ -475,18 +438,18 @@ pub(crate) fn places(first: usize, count: usize) -> String {
 }
 
 /// The database's clock, in milliseconds since 1970, as SQL: hosts that share a server share it.
-pub(crate) fn now_ms(backend: DbBackend) -> &'static str {
+pub(crate) fn now_ms(backend: Backend) -> &'static str {
     match backend {
-        DbBackend::Postgres => "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)",
-        _ => "CAST(unixepoch('subsec') * 1000 AS INTEGER)",
+        Backend::Postgres => "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)",
+        Backend::Sqlite => "CAST(unixepoch('subsec') * 1000 AS INTEGER)",
     }
 }
 
 /// Keeps a row until the transaction ends, where a writer does not keep the whole database.
-pub(crate) fn for_update(backend: DbBackend) -> &'static str {
+pub(crate) fn for_update(backend: Backend) -> &'static str {
     match backend {
-        DbBackend::Postgres => " FOR UPDATE",
-        _ => "",
+        Backend::Postgres => " FOR UPDATE",
+        Backend::Sqlite => "",
     }
 }
 
@@ -533,7 +496,7 @@ fn whole(pool: SqlitePoolOptions) -> SqlitePoolOptions {
 }
 
 pub(crate) fn connecting(error: sqlx::Error) -> StoreError {
-    StoreError::of("open the database")(DbErr::Conn(RuntimeErr::SqlxError(error.into())))
+    StoreError::of("open the database")(SqlError::Connect(error))
 }
 
 /// Makes the directory and the file, both for their owner only. SQLite gives the files beside it

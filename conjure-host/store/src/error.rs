@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sea_orm::{DbErr, RuntimeErr};
-
 use crate::ThreadId;
+use crate::sql::SqlError;
 
 /// Why the store refuses or cannot.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -263,7 +262,7 @@ pub enum StoreError {
 
 impl StoreError {
     /// What the database said to `what`, as one of the kinds above.
-    pub(crate) fn of(what: &'static str) -> impl FnOnce(DbErr) -> Self {
+    pub(crate) fn of(what: &'static str) -> impl FnOnce(SqlError) -> Self {
         move |error| classify(what, &error)
     }
 
@@ -280,14 +279,15 @@ impl StoreError {
     }
 }
 
-fn classify(what: &'static str, error: &DbErr) -> StoreError {
+fn classify(what: &'static str, error: &SqlError) -> StoreError {
     let reason = error.to_string();
-    let inner = match error {
-        DbErr::Conn(RuntimeErr::SqlxError(inner))
-        | DbErr::Exec(RuntimeErr::SqlxError(inner))
-        | DbErr::Query(RuntimeErr::SqlxError(inner)) => inner.as_ref(),
-        DbErr::ConnectionAcquire(_) => return StoreError::Unreachable { what, reason },
-        _ => return StoreError::Database { what, reason },
+    let Some(inner) = error.inner() else {
+        return match error {
+            SqlError::PoolTimedOut | SqlError::PoolClosed => {
+                StoreError::Unreachable { what, reason }
+            }
+            _ => StoreError::Database { what, reason },
+        };
     };
     match inner {
         sqlx::Error::Database(said) => {

@@ -3,10 +3,9 @@
 //! A key belongs to a scope, such as a route and who asks. A request that was begun and not
 //! answered holds its key while its process lives, and not for ever.
 
-use sea_orm::Value;
-
 use crate::database::{for_update, now_ms};
 use crate::row::{column, text};
+use crate::sql::{Row, Value};
 use crate::writer::is_gone;
 use crate::{Store, StoreError};
 
@@ -173,7 +172,7 @@ impl Store {
 }
 
 impl Answer {
-    fn of(row: &sea_orm::QueryResult) -> Result<Self, StoreError> {
+    fn of(row: &Row) -> Result<Self, StoreError> {
         let corrupt = |reason: String| StoreError::Corrupt {
             what: "read a request's answer",
             reason,

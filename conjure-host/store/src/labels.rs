@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use conjure_core::label::numbered;
-use sea_orm::Value;
 
 use crate::database::{Transaction, for_update, now_ms, places};
 use crate::row::column;
+use crate::sql::Value;
 use crate::{Store, StoreError, ThreadId};
 
 /// After so many threads of one name the number says nothing any more.

@@ -33,6 +33,7 @@ mod runs;
 mod saved;
 mod schema;
 mod signals;
+mod sql;
 mod store;
 mod threads;
 mod transfer;

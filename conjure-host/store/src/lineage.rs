@@ -3,11 +3,12 @@
 //! A fork has no rows of its own below the entry that it was forked at; it reads its ancestors'.
 //! What was cleared before the fork is not shown; what is cleared after it is.
 
-use sea_orm::{ConnectionTrait, DbBackend, QueryResult};
-
-use crate::database::statement;
 use crate::row::{column, number, text};
+use crate::sql::{Row, SqlTransaction};
 use crate::{StoreError, ThreadId};
+
+/// What is said of a failure.
+const READING: &str = "read the thread";
 
 /// Entries of one thread, one behind the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,16 +43,9 @@ const CHAIN: &str = "\
     ) SELECT id, parent, fork_from, floor, last_seq FROM chain ORDER BY depth";
 
 impl Shown {
-    pub(crate) async fn read(
-        db: &impl ConnectionTrait,
-        backend: DbBackend,
-        thread: &ThreadId,
-    ) -> Result<Self, StoreError> {
-        let query = statement(backend, CHAIN, [thread.as_str().into()]);
-        let rows = db
-            .query_all_raw(query)
-            .await
-            .map_err(StoreError::of("read the thread"))?;
+    pub(crate) async fn read(tx: &SqlTransaction, thread: &ThreadId) -> Result<Self, StoreError> {
+        let rows = tx.all(CHAIN, vec![thread.as_str().into()]).await;
+        let rows = rows.map_err(StoreError::of(READING))?;
         let Some(first) = rows.first() else {
             return Err(StoreError::NoThread {
                 thread: thread.clone(),
@@ -89,42 +83,33 @@ impl Shown {
     /// first and the last.
     pub(crate) async fn rows(
         &self,
-        db: &impl ConnectionTrait,
-        backend: DbBackend,
+        tx: &SqlTransaction,
         sql: &str,
-    ) -> Result<Vec<QueryResult>, StoreError> {
+    ) -> Result<Vec<Row>, StoreError> {
         let mut rows = Vec::new();
         for stretch in self.stretches.iter().rev() {
-            let values = [
+            let values = vec![
                 stretch.thread.as_str().into(),
                 stretch.above.into(),
                 stretch.upto.into(),
             ];
-            let these = db.query_all_raw(statement(backend, sql, values)).await;
-            rows.extend(these.map_err(StoreError::of("read the thread"))?);
+            let these = tx.all(sql, values).await;
+            rows.extend(these.map_err(StoreError::of(READING))?);
         }
         Ok(rows)
     }
 
     /// The turn of an entry that is shown.
-    pub(crate) async fn turn_of(
-        &self,
-        db: &impl ConnectionTrait,
-        backend: DbBackend,
-        seq: u64,
-    ) -> Result<u64, StoreError> {
+    pub(crate) async fn turn_of(&self, tx: &SqlTransaction, seq: u64) -> Result<u64, StoreError> {
         let place = self
             .stretches
             .iter()
             .find(|stretch| stretch.above < seq && seq <= stretch.upto);
         let Some(place) = place else { return Ok(0) };
         let sql = "SELECT turn_index FROM entries WHERE thread_id = $1 AND seq = $2";
-        let values = [place.thread.as_str().into(), seq.into()];
-        let query = statement(backend, sql, values);
-        let row = db
-            .query_one_raw(query)
-            .await
-            .map_err(StoreError::of("read the thread"))?;
-        row.map_or(Ok(0), |row| number(&row, "turn_index"))
+        let values = vec![place.thread.as_str().into(), seq.into()];
+        let row = tx.one(sql, values).await;
+        row.map_err(StoreError::of(READING))?
+            .map_or(Ok(0), |row| number(&row, "turn_index"))
     }
 }

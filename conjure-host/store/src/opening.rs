@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::database::Database;
-use crate::migrations::{self, Migrator};
+use crate::migrations::{self, STEPS};
 use crate::{Location, Options, Store, StoreError};
 
 impl Store {
@@ -15,7 +15,7 @@ impl Store {
     /// file system says.
     pub async fn open(location: &Location, options: &Options) -> Result<Self, StoreError> {
         let db = Arc::new(Database::connect(location).await?);
-        migrations::migrate::<Migrator>(&db, location, options.backups.as_deref()).await?;
+        migrations::migrate(&STEPS, &db, location, options.backups.as_deref()).await?;
         Self::over(db, options.quotas)
     }
 }

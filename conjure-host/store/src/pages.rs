@@ -2,15 +2,13 @@
 //!
 //! A page reads its own rows and no others, however long the thread is.
 
-use std::pin::pin;
-
 use conjure_core::chat::{Event, EventId};
 use conjure_core::log::{Entry, EntryBody};
 use futures_util::TryStreamExt as _;
-use sea_orm::{ConnectionTrait, DatabaseTransaction, QueryResult, StreamTrait, Value};
 
 use crate::lineage::{Shown, Stretch};
 use crate::row::{column, number};
+use crate::sql::{Connection, Row, SqlTransaction, Value};
 use crate::{Record, Store, StoreError, ThreadId, body};
 
 /// What is said of a failure.
@@ -69,8 +67,8 @@ impl Store {
         limit: u64,
     ) -> Result<EntryPage, StoreError> {
         let tx = self.db().snapshot(READING).await?;
-        let shown = Shown::read(&tx, self.db().backend(), thread).await?;
-        let entries = self.page(&tx, &shown, window, limit, PAGE_BYTES).await?;
+        let shown = Shown::read(&tx, thread).await?;
+        let entries = page(&tx, &shown, window, limit, PAGE_BYTES).await?;
         Ok(EntryPage {
             entries,
             first_seq: shown.floor + 1,
@@ -99,9 +97,9 @@ impl Store {
         let mut room = PAGE_BYTES;
         while events.len() < limit && room > 0 {
             let rows = (limit - events.len()).min(ROWS as usize) as u64;
-            let runs = self
-                .event_rows(self.db().reader(), thread, after, rows, room)
-                .await?;
+            let reader = self.db().reader().acquire().await;
+            let mut reader = reader.map_err(StoreError::of(READING))?;
+            let runs = event_rows(reader.connection(), thread, after, rows, room).await?;
             let Some(newest) = runs.last() else { break };
             let next = newest.last;
             for run in runs {
@@ -117,9 +115,8 @@ impl Store {
     /// Every entry that a thread shows.
     pub(crate) async fn all_entries(&self, thread: &ThreadId) -> Result<Vec<Entry>, StoreError> {
         let tx = self.db().snapshot(READING).await?;
-        let shown = Shown::read(&tx, self.db().backend(), thread).await?;
-        self.page(&tx, &shown, Window::After(0), i64::MAX as u64, usize::MAX)
-            .await
+        let shown = Shown::read(&tx, thread).await?;
+        page(&tx, &shown, Window::After(0), i64::MAX as u64, usize::MAX).await
     }
 
     /// The entries of what a thread shows that change which part of it a model reads: compactions,
@@ -129,10 +126,10 @@ impl Store {
     /// [`StoreError::NoThread`], and what the database says.
     pub async fn fold_entries(&self, thread: &ThreadId) -> Result<Vec<Entry>, StoreError> {
         let tx = self.db().snapshot(READING).await?;
-        let shown = Shown::read(&tx, self.db().backend(), thread).await?;
+        let shown = Shown::read(&tx, thread).await?;
         let sql = "SELECT seq, turn_index, at_ms, body FROM entries WHERE thread_id = $1 \
                    AND seq > $2 AND seq <= $3 AND kind IN ('compacted', 'unfolded') ORDER BY seq";
-        let rows = shown.rows(&tx, self.db().backend(), sql).await?;
+        let rows = shown.rows(&tx, sql).await?;
         let entries = rows.iter().map(|row| entry(row, thread.as_str()));
         entries.map(|read| Ok(read?.0)).collect()
     }
@@ -140,17 +137,15 @@ impl Store {
     /// What a thread is made of, in the order in which it was written.
     pub(crate) async fn records(&self, thread: &ThreadId) -> Result<Vec<Record>, StoreError> {
         let tx = self.db().snapshot(READING).await?;
-        let shown = Shown::read(&tx, self.db().backend(), thread).await?;
-        let entries = self
-            .page(&tx, &shown, Window::After(0), i64::MAX as u64, usize::MAX)
-            .await?;
+        let shown = Shown::read(&tx, thread).await?;
+        let all = Window::After(0);
+        let entries = page(&tx, &shown, all, i64::MAX as u64, usize::MAX).await?;
         let mut entries = entries.into_iter().peekable();
         let mut records = Vec::new();
         let mut after = EventId { epoch: 0, seq: 0 };
         loop {
-            let runs = self
-                .event_rows(&tx, thread, after, ROWS, usize::MAX)
-                .await?;
+            let mut tx = tx.lock().await;
+            let runs = event_rows(tx.connection(), thread, after, ROWS, usize::MAX).await?;
             let Some(newest) = runs.last() else { break };
             after = newest.last;
             for run in runs {
@@ -164,144 +159,137 @@ impl Store {
         records.extend(entries.map(Record::Entry));
         Ok(records)
     }
+}
 
-    async fn page(
-        &self,
-        tx: &DatabaseTransaction,
-        shown: &Shown,
-        window: Window,
-        limit: u64,
-        mut room: usize,
-    ) -> Result<Vec<Entry>, StoreError> {
-        let (above, upto, backwards) = match window {
-            Window::Last => (0, u64::MAX, true),
-            Window::Before(seq) => (0, seq.saturating_sub(1), true),
-            Window::After(seq) => (seq, u64::MAX, false),
+async fn page(
+    tx: &SqlTransaction,
+    shown: &Shown,
+    window: Window,
+    limit: u64,
+    mut room: usize,
+) -> Result<Vec<Entry>, StoreError> {
+    let (above, upto, backwards) = match window {
+        Window::Last => (0, u64::MAX, true),
+        Window::Before(seq) => (0, seq.saturating_sub(1), true),
+        Window::After(seq) => (seq, u64::MAX, false),
+    };
+    let mut stretches = shown.stretches.clone();
+    if !backwards {
+        stretches.reverse();
+    }
+    let mut entries: Vec<Entry> = Vec::new();
+    for stretch in stretches {
+        let left = limit.saturating_sub(entries.len() as u64);
+        let wanted = Stretch {
+            above: stretch.above.max(above),
+            upto: stretch.upto.min(upto),
+            thread: stretch.thread,
         };
-        let mut stretches = shown.stretches.clone();
-        if !backwards {
-            stretches.reverse();
+        if left > 0 && room > 0 && wanted.above < wanted.upto {
+            let these = stretch_entries(tx, &wanted, left, backwards, &mut room).await?;
+            entries.extend(these);
         }
-        let mut entries: Vec<Entry> = Vec::new();
-        for stretch in stretches {
-            let left = limit.saturating_sub(entries.len() as u64);
-            let wanted = Stretch {
-                above: stretch.above.max(above),
-                upto: stretch.upto.min(upto),
-                thread: stretch.thread,
-            };
-            if left > 0 && room > 0 && wanted.above < wanted.upto {
-                let these = self
-                    .stretch(tx, &wanted, left, backwards, &mut room)
-                    .await?;
-                entries.extend(these);
-            }
-        }
-        if backwards {
-            entries.reverse();
-        }
-        Ok(entries)
     }
-
-    /// Entries of a stretch, from its end or from its beginning on, until there is no room left.
-    async fn stretch(
-        &self,
-        tx: &DatabaseTransaction,
-        stretch: &Stretch,
-        limit: u64,
-        backwards: bool,
-        room: &mut usize,
-    ) -> Result<Vec<Entry>, StoreError> {
-        let order = if backwards { "DESC" } else { "ASC" };
-        let sql = format!(
-            "SELECT seq, turn_index, at_ms, body FROM entries \
-             WHERE thread_id = $1 AND seq > $2 AND seq <= $3 ORDER BY seq {order} LIMIT $4"
-        );
-        let values: [Value; 4] = [
-            stretch.thread.as_str().into(),
-            stretch.above.into(),
-            stretch.upto.into(),
-            limit.into(),
-        ];
-        let mut entries = Vec::new();
-        self.each(tx, &sql, values, |row| {
-            let (entry, size) = entry(&row, &stretch.thread)?;
-            *room = room.saturating_sub(size);
-            entries.push(entry);
-            Ok(*room > 0)
-        })
-        .await?;
-        Ok(entries)
+    if backwards {
+        entries.reverse();
     }
+    Ok(entries)
+}
 
-    /// Rows of events, the first that holds something behind `after` first, until they have so
-    /// many bytes.
-    async fn event_rows(
-        &self,
-        db: &(impl ConnectionTrait + StreamTrait),
-        thread: &ThreadId,
-        after: EventId,
-        rows: u64,
-        mut room: usize,
-    ) -> Result<Vec<Run>, StoreError> {
-        let sql = "SELECT epoch, first_seq, last_seq, after_entry, body FROM events \
-                   WHERE thread_id = $1 AND (epoch, last_seq) > ($2, $3) \
-                   ORDER BY epoch, last_seq LIMIT $4";
-        let values: [Value; 4] = [
-            thread.as_str().into(),
-            after.epoch.into(),
-            after.seq.into(),
-            rows.into(),
-        ];
-        let mut runs = Vec::new();
-        self.each(db, sql, values, |row| {
-            let epoch = number(&row, "epoch")?;
-            let first = number(&row, "first_seq")?;
-            let last = number(&row, "last_seq")?;
-            let whose = || format!("events {epoch}.{first} to {last} of thread {thread}");
-            let (events, size): (Vec<Event>, usize) =
-                body::read_sized(column(&row, "body")?, whose)?;
-            if events.len() as u64 != last + 1 - first.min(last + 1) {
-                return Err(StoreError::Corrupt {
-                    what: READING,
-                    reason: format!("{} are {} events", whose(), events.len()),
-                });
-            }
-            let ids = (first..).map(|seq| EventId { epoch, seq });
-            runs.push(Run {
-                after_entry: number(&row, "after_entry")?,
-                last: EventId { epoch, seq: last },
-                size,
-                events: ids.zip(events).collect(),
+/// Entries of a stretch, from its end or from its beginning on, until there is no room left.
+async fn stretch_entries(
+    tx: &SqlTransaction,
+    stretch: &Stretch,
+    limit: u64,
+    backwards: bool,
+    room: &mut usize,
+) -> Result<Vec<Entry>, StoreError> {
+    let order = if backwards { "DESC" } else { "ASC" };
+    let sql = format!(
+        "SELECT seq, turn_index, at_ms, body FROM entries \
+         WHERE thread_id = $1 AND seq > $2 AND seq <= $3 ORDER BY seq {order} LIMIT $4"
+    );
+    let values: [Value; 4] = [
+        stretch.thread.as_str().into(),
+        stretch.above.into(),
+        stretch.upto.into(),
+        limit.into(),
+    ];
+    let mut entries = Vec::new();
+    each(tx.lock().await.connection(), &sql, values, |row| {
+        let (entry, size) = entry(&row, &stretch.thread)?;
+        *room = room.saturating_sub(size);
+        entries.push(entry);
+        Ok(*room > 0)
+    })
+    .await?;
+    Ok(entries)
+}
+
+/// Rows of events, the first that holds something behind `after` first, until they have so
+/// many bytes.
+async fn event_rows(
+    connection: Connection<'_>,
+    thread: &ThreadId,
+    after: EventId,
+    rows: u64,
+    mut room: usize,
+) -> Result<Vec<Run>, StoreError> {
+    let sql = "SELECT epoch, first_seq, last_seq, after_entry, body FROM events \
+               WHERE thread_id = $1 AND (epoch, last_seq) > ($2, $3) \
+               ORDER BY epoch, last_seq LIMIT $4";
+    let values: [Value; 4] = [
+        thread.as_str().into(),
+        after.epoch.into(),
+        after.seq.into(),
+        rows.into(),
+    ];
+    let mut runs = Vec::new();
+    each(connection, sql, values, |row| {
+        let epoch = number(&row, "epoch")?;
+        let first = number(&row, "first_seq")?;
+        let last = number(&row, "last_seq")?;
+        let whose = || format!("events {epoch}.{first} to {last} of thread {thread}");
+        let (events, size): (Vec<Event>, usize) = body::read_sized(column(&row, "body")?, whose)?;
+        if events.len() as u64 != last + 1 - first.min(last + 1) {
+            return Err(StoreError::Corrupt {
+                what: READING,
+                reason: format!("{} are {} events", whose(), events.len()),
             });
-            room = room.saturating_sub(size);
-            Ok(room > 0)
-        })
-        .await?;
-        Ok(runs)
-    }
-
-    /// Takes rows one at a time, as long as more are wanted: those behind are not kept in memory.
-    async fn each(
-        &self,
-        db: &(impl ConnectionTrait + StreamTrait),
-        sql: &str,
-        values: [Value; 4],
-        mut take: impl FnMut(QueryResult) -> Result<bool, StoreError>,
-    ) -> Result<(), StoreError> {
-        let rows = db.stream_raw(self.db().statement(sql, values)).await;
-        let mut rows = pin!(rows.map_err(StoreError::of(READING))?);
-        while let Some(row) = rows.try_next().await.map_err(StoreError::of(READING))? {
-            if !take(row)? {
-                break;
-            }
         }
-        Ok(())
+        let ids = (first..).map(|seq| EventId { epoch, seq });
+        runs.push(Run {
+            after_entry: number(&row, "after_entry")?,
+            last: EventId { epoch, seq: last },
+            size,
+            events: ids.zip(events).collect(),
+        });
+        room = room.saturating_sub(size);
+        Ok(room > 0)
+    })
+    .await?;
+    Ok(runs)
+}
+
+/// Takes rows one at a time, as long as more are wanted: those behind are not kept in memory.
+async fn each(
+    connection: Connection<'_>,
+    sql: &str,
+    values: [Value; 4],
+    mut take: impl FnMut(Row) -> Result<bool, StoreError>,
+) -> Result<(), StoreError> {
+    let rows = connection.stream(sql, values.into());
+    let mut rows = rows.map_err(StoreError::of(READING))?;
+    while let Some(row) = rows.try_next().await.map_err(StoreError::of(READING))? {
+        if !take(row)? {
+            break;
+        }
     }
+    Ok(())
 }
 
 /// A row of entries, with its bytes of JSON.
-fn entry(row: &QueryResult, thread: &str) -> Result<(Entry, usize), StoreError> {
+fn entry(row: &Row, thread: &str) -> Result<(Entry, usize), StoreError> {
     let seq = number(row, "seq")?;
     let whose = || format!("entry {seq} of thread {thread}");
     let (body, size): (EntryBody, usize) = body::read_sized(column(row, "body")?, whose)?;

@@ -6,12 +6,12 @@
 
 use std::time::Duration;
 
-use sea_orm::QueryResult;
 use tokio::time::Instant;
 
 use crate::database::now_ms;
 use crate::row::{column, text};
 use crate::signals::REQUESTS;
+use crate::sql::Row;
 use crate::writer::is_dead;
 use crate::{Store, StoreError, ThreadId};
 
@@ -58,7 +58,7 @@ pub enum Reply {
 }
 
 impl Owner {
-    fn of(row: &QueryResult) -> Result<Self, StoreError> {
+    fn of(row: &Row) -> Result<Self, StoreError> {
         Ok(Self {
             writer: column(row, "id")?,
             pid: column(row, "pid")?,

@@ -5,10 +5,10 @@
 //! is gone the run is over, and whoever asks next ends it.
 
 use conjure_core::chat::{Message, Usage};
-use sea_orm::{QueryResult, Value};
 
 use crate::database::{for_update, now_ms, places};
 use crate::row::{column, number, text};
+use crate::sql::{Row, Value};
 use crate::threads::Cursor;
 use crate::writer::{is_gone, lock_writer};
 use crate::{Store, StoreError, ThreadId};
@@ -185,7 +185,7 @@ impl Run {
         }
     }
 
-    pub(crate) fn of(row: &QueryResult) -> Result<Self, StoreError> {
+    pub(crate) fn of(row: &Row) -> Result<Self, StoreError> {
         let id: String = column(row, "id")?;
         let state: String = column(row, "state")?;
         let known = RunState::ALL.into_iter().find(|s| s.as_str() == state);
@@ -213,7 +213,7 @@ impl Run {
 }
 
 impl Spent {
-    fn of(row: &QueryResult) -> Result<Self, StoreError> {
+    fn of(row: &Row) -> Result<Self, StoreError> {
         Ok(Self {
             usage: Usage {
                 input: number(row, "input")?,

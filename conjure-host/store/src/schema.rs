@@ -1,26 +1,23 @@
 //! Which steps of the schema a database has.
 
-use sea_orm::{ConnectionTrait as _, DatabaseTransaction, DbBackend};
-
 use crate::StoreError;
-use crate::database::statement;
 use crate::row::column;
+use crate::sql::{Backend, SqlTransaction};
 
 const LOOKING: &str = "look at the schema of the database";
 
 /// The steps that a database has, the oldest first.
-pub(crate) async fn applied(tx: &DatabaseTransaction) -> Result<Vec<String>, StoreError> {
-    let backend = tx.get_database_backend();
+pub(crate) async fn applied(tx: &SqlTransaction) -> Result<Vec<String>, StoreError> {
     let all = async |sql| {
-        let rows = tx.query_all_raw(statement(backend, sql, [])).await;
+        let rows = tx.all(sql, Vec::new()).await;
         rows.map_err(StoreError::of(LOOKING))
     };
-    let is_there = match backend {
-        DbBackend::Postgres => {
+    let is_there = match tx.backend() {
+        Backend::Postgres => {
             "SELECT 1 AS one FROM information_schema.tables \
              WHERE table_schema = current_schema() AND table_name = 'seaql_migrations'"
         }
-        _ => "SELECT 1 AS one FROM sqlite_master WHERE name = 'seaql_migrations'",
+        Backend::Sqlite => "SELECT 1 AS one FROM sqlite_master WHERE name = 'seaql_migrations'",
     };
     if all(is_there).await?.is_empty() {
         return Ok(Vec::new());

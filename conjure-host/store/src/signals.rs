@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
-use sea_orm::{ConnectionTrait as _, DbBackend};
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use tokio::sync::broadcast;
 use tokio::task::AbortHandle;
 
 use crate::database::{Database, Transaction};
+use crate::sql::Backend;
 use crate::{Store, StoreError, ThreadId, row};
 
 /// Tells of requests and answers, by a writer's or a request's id.
@@ -187,8 +187,11 @@ fn state(file: &Path) -> Option<(SystemTime, u64)> {
 /// A number that changes when another connection than the one that writes here has written.
 async fn version(db: &Database) -> Result<u64, StoreError> {
     const LOOKING: &str = "look for changes";
-    let query = db.statement("PRAGMA data_version", []);
-    let row = db.alone().await.query_one_raw(query).await;
+    let row = db
+        .alone()
+        .await
+        .one("PRAGMA data_version", Vec::new())
+        .await;
     let row = row.map_err(StoreError::of(LOOKING))?;
     row.map_or(Ok(0), |row| row::number(&row, "data_version"))
 }
@@ -196,7 +199,7 @@ async fn version(db: &Database) -> Result<u64, StoreError> {
 impl Transaction<'_> {
     /// Tells other processes when this is committed; where they look by themselves, nothing.
     pub(crate) async fn notify(&self, channel: &str, text: &str) -> Result<(), StoreError> {
-        if self.backend() != DbBackend::Postgres {
+        if self.backend() != Backend::Postgres {
             return Ok(());
         }
         let sql = "SELECT pg_notify($1, $2)";
@@ -208,7 +211,7 @@ impl Transaction<'_> {
         &self,
         threads: impl Iterator<Item = &'a ThreadId>,
     ) -> Result<(), StoreError> {
-        if self.backend() != DbBackend::Postgres {
+        if self.backend() != Backend::Postgres {
             return Ok(());
         }
         let mut payload = String::new();

@@ -7,9 +7,9 @@ use conjure_core::chat::{Event, EventId};
 use conjure_core::log::Entry;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use sea_orm::{ConnectionTrait as _, QueryResult, Value};
 
 use crate::database::{Database, now_ms};
+use crate::sql::{Row, Value};
 use crate::writer::Queue;
 use crate::{Log, Quotas, Record, StoreError, ThreadId, ThreadLog};
 
@@ -119,30 +119,30 @@ impl Store {
         &self.db
     }
 
-    pub(crate) async fn one<I>(
+    pub(crate) fn one(
         &self,
         sql: &str,
-        values: I,
-    ) -> Result<Option<QueryResult>, StoreError>
-    where
-        I: IntoIterator<Item = Value>,
-    {
-        let row = self
-            .db
-            .reader()
-            .query_one_raw(self.db.statement(sql, values));
-        row.await.map_err(StoreError::of(READING))
+        values: impl IntoIterator<Item = Value>,
+    ) -> impl Future<Output = Result<Option<Row>, StoreError>> {
+        self.one_with(sql, values.into_iter().collect())
     }
 
-    pub(crate) async fn all<I>(&self, sql: &str, values: I) -> Result<Vec<QueryResult>, StoreError>
-    where
-        I: IntoIterator<Item = Value>,
-    {
-        let rows = self
-            .db
-            .reader()
-            .query_all_raw(self.db.statement(sql, values));
-        rows.await.map_err(StoreError::of(READING))
+    async fn one_with(&self, sql: &str, values: Vec<Value>) -> Result<Option<Row>, StoreError> {
+        let row = self.db.reader().one(sql, values).await;
+        row.map_err(StoreError::of(READING))
+    }
+
+    pub(crate) fn all(
+        &self,
+        sql: &str,
+        values: impl IntoIterator<Item = Value>,
+    ) -> impl Future<Output = Result<Vec<Row>, StoreError>> {
+        self.all_with(sql, values.into_iter().collect())
+    }
+
+    async fn all_with(&self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
+        let rows = self.db.reader().all(sql, values).await;
+        rows.map_err(StoreError::of(READING))
     }
 }
 

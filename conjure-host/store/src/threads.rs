@@ -1,12 +1,12 @@
 //! Threads: making, forking, naming and listing them.
 
 use conjure_core::chat::Usage;
-use sea_orm::{QueryResult, Value};
 
 use crate::database::{for_update, now_ms};
 use crate::labels::name;
 use crate::lineage::Shown;
 use crate::row::{column, number, text};
+use crate::sql::{Row, Value};
 use crate::{Store, StoreError, ThreadId};
 
 /// A thread, as lists show it.
@@ -243,8 +243,8 @@ impl Store {
                 last,
             });
         }
-        let shown = Shown::read(tx.inner(), tx.backend(), thread).await?;
-        let turn = shown.turn_of(tx.inner(), tx.backend(), from).await?;
+        let shown = Shown::read(tx.inner(), thread).await?;
+        let turn = shown.turn_of(tx.inner(), from).await?;
         let sql = format!(
             "INSERT INTO threads (id, parent_thread_id, fork_from_seq, fork_floor, last_seq, \
              last_turn, created_at_ms, updated_at_ms) VALUES ($1, $2, $3, $4, $3, $5, {now}, {now}) \
@@ -268,7 +268,7 @@ impl Store {
 }
 
 impl Thread {
-    pub(crate) fn of(row: &QueryResult) -> Result<Self, StoreError> {
+    pub(crate) fn of(row: &Row) -> Result<Self, StoreError> {
         Ok(Self {
             id: ThreadId::stored(column(row, "id")?),
             parent: text(row, "parent_thread_id")?.map(ThreadId::stored),

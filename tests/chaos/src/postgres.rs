@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use conjure_kit::Postgres;
-use sea_orm::{ConnectionTrait as _, Database};
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection, raw_sql};
 
 /// Makes an empty database and gives its URL.
 ///
@@ -16,12 +16,12 @@ pub fn database(server: &Postgres, name: &str) -> Result<String> {
 }
 
 async fn made(server: &Postgres, name: &str) -> Result<String> {
-    let connection = Database::connect(server.url()).await?;
+    let mut connection = PgConnection::connect(server.url()).await?;
     for sql in [
         format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"),
         format!("CREATE DATABASE {name}"),
     ] {
-        connection.execute_unprepared(&sql).await?;
+        raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await?;
     }
     connection.close().await?;
     Ok(server.url_of(name))

@@ -7,16 +7,13 @@ use std::collections::BTreeMap;
 use std::str::FromStr as _;
 use std::time::Duration;
 
-use sea_orm::{
-    AccessMode, ConnectionTrait as _, DatabaseConnection, DatabaseTransaction, DbBackend,
-    IsolationLevel, TransactionOptions, TransactionTrait as _,
-};
 use secrecy::{ExposeSecret as _, SecretString};
 use sqlx::ConnectOptions as _;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use crate::database::{connecting, statement};
+use crate::database::connecting;
 use crate::row::{column, text};
+use crate::sql::{Mode, Pool, SqlTransaction};
 use crate::{Location, StoreError};
 
 /// What is said of a failure.
@@ -62,8 +59,8 @@ impl Fields {
 
 /// The other database, as it is at one moment.
 pub(super) struct Source {
-    db: DatabaseConnection,
-    tx: DatabaseTransaction,
+    db: Pool,
+    tx: SqlTransaction,
     /// The types of columns, by tables.
     columns: BTreeMap<String, BTreeMap<String, String>>,
 }
@@ -89,13 +86,8 @@ impl Source {
             .max_connections(1)
             .acquire_timeout(PATIENCE);
         let pool = pool.connect_with(options).await.map_err(connecting)?;
-        let db: DatabaseConnection = pool.into();
-        let options = TransactionOptions {
-            isolation_level: Some(IsolationLevel::RepeatableRead),
-            access_mode: Some(AccessMode::ReadOnly),
-            ..TransactionOptions::default()
-        };
-        let tx = db.begin_with_options(options).await;
+        let db = Pool::Postgres(pool);
+        let tx = db.begin(Mode::Read).await;
         let tx = tx.map_err(StoreError::of(READING))?;
         let columns = columns(&tx).await?;
         for (table, column) in NEEDED {
@@ -119,7 +111,7 @@ impl Source {
     pub(super) async fn close(self) {
         // Nothing was written, so how it ends does not matter.
         let _ = self.tx.rollback().await;
-        let _ = self.db.close().await;
+        self.db.close().await;
     }
 
     /// All rows of a table, by the first of the columns; none where there is no such table.
@@ -163,8 +155,7 @@ impl Source {
             selected.join(", "),
             wanted.table
         );
-        let query = statement(DbBackend::Postgres, &sql, []);
-        let rows = self.tx.query_all_raw(query).await;
+        let rows = self.tx.all(&sql, Vec::new()).await;
         let mut fields = Vec::new();
         for row in rows.map_err(StoreError::of(READING))? {
             let mut of_row = Fields::default();
@@ -190,8 +181,7 @@ impl Source {
         };
         let sql =
             format!("SELECT CAST(combined_chat AS TEXT) AS chat FROM chat_history WHERE {by_id}");
-        let query = statement(DbBackend::Postgres, &sql, [id.into()]);
-        let row = self.tx.query_one_raw(query).await;
+        let row = self.tx.one(&sql, vec![id.into()]).await;
         let row = row.map_err(StoreError::of(READING))?;
         let chat = row.map(|row| text(&row, "chat")).transpose()?.flatten();
         Ok(chat.and_then(|chat| serde_json::from_str(&chat).ok()))
@@ -199,14 +189,12 @@ impl Source {
 }
 
 async fn columns(
-    tx: &DatabaseTransaction,
+    tx: &SqlTransaction,
 ) -> Result<BTreeMap<String, BTreeMap<String, String>>, StoreError> {
     let sql = "SELECT CAST(table_name AS TEXT) AS t, CAST(column_name AS TEXT) AS c, \
                CAST(data_type AS TEXT) AS d FROM information_schema.columns \
                WHERE table_schema = current_schema()";
-    let rows = tx
-        .query_all_raw(statement(DbBackend::Postgres, sql, []))
-        .await;
+    let rows = tx.all(sql, Vec::new()).await;
     let mut columns: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
     for row in rows.map_err(StoreError::of(READING))? {
         let (table, name): (String, String) = (column(&row, "t")?, column(&row, "c")?);

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use conjure_core::label::numbered;
-use sea_orm::Value;
 
 use crate::database::{Transaction, now_ms};
 use crate::row::number;
 use crate::saved::{free_name, fresh};
+use crate::sql::Value;
 use crate::writer::write_whole;
 use crate::{Store, StoreError, ThreadId};
 
@@ -220,7 +220,7 @@ async fn make(
     let (created, updated) = span_ms.unzip();
     let mut turn = 0;
     if let Some((parent, from)) = fork {
-        let shown = crate::lineage::Shown::read(tx.inner(), tx.backend(), parent).await?;
+        let shown = crate::lineage::Shown::read(tx.inner(), parent).await?;
         if *from <= shown.floor || *from > shown.last {
             return Err(StoreError::NoEntry {
                 thread: parent.clone(),
@@ -229,7 +229,7 @@ async fn make(
                 last: shown.last,
             });
         }
-        turn = shown.turn_of(tx.inner(), tx.backend(), *from).await?;
+        turn = shown.turn_of(tx.inner(), *from).await?;
     }
     let (parent, from) = match fork {
         Some((parent, from)) => (Some(parent.as_str()), *from),

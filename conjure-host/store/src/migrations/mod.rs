@@ -1,68 +1,105 @@
 //! The versions of the schema, and how a database comes to the newest one and back.
 //!
-//! A database that holds something is backed up first. Going back restores that backup: steps are
-//! never undone one by one, since what they dropped would be gone.
+//! A step is a file of SQL. A database that holds something is backed up first. Going back restores
+//! that backup: steps are never undone one by one, since what they dropped would be gone.
 
-pub(crate) mod m0001_first;
-pub(crate) mod m0002_said;
-pub(crate) mod m0003_requests;
-pub(crate) mod m0004_terms;
 pub(crate) mod rollback;
+mod statements;
 
 use std::path::Path;
 
-use sea_orm::DbBackend;
-use sea_orm_migration::{MigrationTrait, MigratorTrait};
-
-use crate::database::Database;
+use crate::database::{Database, Transaction};
 use crate::schema::applied;
+use crate::sql::Backend;
 use crate::{Location, StoreError, backup};
+
+pub(crate) use statements::statements;
 
 const MIGRATING: &str = "bring the database to the newest schema";
 
-/// All steps, the oldest first. A released one is never changed.
-pub(crate) struct Migrator;
+/// Notes the steps that a database has. The name and the columns are those that databases have had
+/// since the first version.
+const NOTES: &str = "CREATE TABLE IF NOT EXISTS \"seaql_migrations\" ( \
+                     \"version\" varchar NOT NULL PRIMARY KEY, \"applied_at\" bigint NOT NULL );";
 
-impl MigratorTrait for Migrator {
-    fn migrations() -> Vec<Box<dyn MigrationTrait>> {
-        vec![
-            Box::new(m0001_first::Migration),
-            Box::new(m0002_said::Migration),
-            Box::new(m0003_requests::Migration),
-            Box::new(m0004_terms::Migration),
-        ]
-    }
+/// A step of the schema.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Step {
+    pub(crate) name: &'static str,
+    /// Statements, as [`statements`] reads them.
+    pub(crate) sql: &'static str,
 }
+
+/// All steps, the oldest first. A released one is never changed.
+pub(crate) const STEPS: [Step; 4] = [
+    Step {
+        name: "m0001_first",
+        sql: include_str!("m0001_first.sql"),
+    },
+    Step {
+        name: "m0002_said",
+        sql: include_str!("m0002_said.sql"),
+    },
+    Step {
+        name: "m0003_requests",
+        sql: include_str!("m0003_requests.sql"),
+    },
+    Step {
+        name: "m0004_terms",
+        sql: include_str!("m0004_terms.sql"),
+    },
+];
 
 /// Brings a database to the newest schema, all steps or none. Backups go to `backups`, or beside
 /// the database.
-pub(crate) async fn migrate<M: MigratorTrait>(
+pub(crate) async fn migrate(
+    steps: &[Step],
     db: &Database,
     location: &Location,
     backups: Option<&Path>,
 ) -> Result<(), StoreError> {
-    let known = M::migrations();
     let applied = applied(&db.snapshot(MIGRATING).await?).await?;
-    let is_known = |name: &String| known.iter().any(|known| known.name() == name);
-    if let Some(newer) = applied.iter().find(|name| !is_known(name)) {
-        return Err(StoreError::Newer {
-            migration: newer.clone(),
-        });
-    }
-    if applied.len() == known.len() {
+    if missing(steps, &applied)?.is_empty() {
         return Ok(());
     }
     if let Some(newest) = applied.last() {
         backup::before(db, location, backups, newest).await?;
     }
     let tx = db.begin(true, MIGRATING).await?;
-    if tx.backend() == DbBackend::Postgres {
+    if tx.backend() == Backend::Postgres {
         // Of hosts that start at the same time one does it, and the others find it done.
         tx.execute("SELECT pg_advisory_xact_lock(8101520364)", [])
             .await?;
     }
-    M::up(tx.inner(), None)
-        .await
-        .map_err(StoreError::of(MIGRATING))?;
+    apply(steps, &tx).await?;
     tx.commit().await
+}
+
+/// The steps that a database does not have.
+fn missing(steps: &[Step], applied: &[String]) -> Result<Vec<Step>, StoreError> {
+    let is_known = |name: &String| steps.iter().any(|step| step.name == name);
+    if let Some(newer) = applied.iter().find(|name| !is_known(name)) {
+        return Err(StoreError::Newer {
+            migration: newer.clone(),
+        });
+    }
+    let is_missing = |step: &&Step| !applied.iter().any(|name| name == step.name);
+    Ok(steps.iter().filter(is_missing).copied().collect())
+}
+
+/// Takes the steps that a database does not have, and notes them.
+async fn apply(steps: &[Step], tx: &Transaction<'_>) -> Result<(), StoreError> {
+    for statement in statements(NOTES, tx.backend()) {
+        tx.execute(&statement, []).await?;
+    }
+    let applied = applied(tx.inner()).await?;
+    for step in missing(steps, &applied)? {
+        for statement in statements(step.sql, tx.backend()) {
+            tx.execute(&statement, []).await?;
+        }
+        let sql = "INSERT INTO seaql_migrations (version, applied_at) VALUES ($1, $2)";
+        let now = jiff::Timestamp::now().as_second();
+        tx.execute(sql, [step.name.into(), now.into()]).await?;
+    }
+    Ok(())
 }

@@ -2,14 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use sea_orm::{ConnectionTrait as _, DbBackend};
-use sea_orm_migration::MigratorTrait;
-
 use crate::database::Database;
 use crate::row::column;
+use crate::sql::Backend;
 use crate::{Location, Options, Store, StoreError, backup, transfer};
 
-use super::Migrator;
+use super::{STEPS, Step, apply};
 
 const RESTORING: &str = "restore the backup";
 
@@ -23,12 +21,13 @@ impl Store {
     /// has the database open, [`StoreError::Io`], and what the database says. The database is as
     /// it was then.
     pub async fn roll_back(location: &Location, options: &Options) -> Result<PathBuf, StoreError> {
-        restore_newest::<Migrator>(location, options.backups.as_deref()).await
+        restore_newest(&STEPS, location, options.backups.as_deref()).await
     }
 }
 
 /// Restores the newest backup. Which file it was.
-pub(crate) async fn restore_newest<M: MigratorTrait>(
+pub(crate) async fn restore_newest(
+    steps: &[Step],
     location: &Location,
     backups: Option<&Path>,
 ) -> Result<PathBuf, StoreError> {
@@ -36,7 +35,7 @@ pub(crate) async fn restore_newest<M: MigratorTrait>(
     match location {
         Location::File(path) => restore_file(location, path, &from).await?,
         Location::Memory => {}
-        Location::Postgres(_) => restore_rows::<M>(location, &from).await?,
+        Location::Postgres(_) => restore_rows(steps, location, &from).await?,
     }
     Ok(from)
 }
@@ -47,7 +46,7 @@ async fn restore_file(location: &Location, path: &Path, from: &Path) -> Result<(
     let mode = db
         .alone()
         .await
-        .query_one_raw(db.statement("PRAGMA journal_mode = DELETE", []))
+        .one("PRAGMA journal_mode = DELETE", Vec::new())
         .await
         .map_err(StoreError::of(RESTORING));
     db.close().await;
@@ -70,19 +69,14 @@ async fn restore_file(location: &Location, path: &Path, from: &Path) -> Result<(
 }
 
 /// Drops all tables, makes those of the backup's schema, and fills them, in one transaction.
-async fn restore_rows<M: MigratorTrait>(
-    location: &Location,
-    from: &Path,
-) -> Result<(), StoreError> {
+async fn restore_rows(steps: &[Step], location: &Location, from: &Path) -> Result<(), StoreError> {
     let migration = transfer::migration_of(from).await?;
-    let steps = M::migrations()
-        .iter()
-        .position(|known| known.name() == migration)
-        .and_then(|at| u32::try_from(at + 1).ok())
-        .ok_or(StoreError::Newer { migration })?;
+    let newest = steps.iter().position(|step| step.name == migration);
+    let steps = newest.and_then(|newest| steps.get(..=newest));
+    let steps = steps.ok_or(StoreError::Newer { migration })?;
     let db = Database::connect(location).await?;
     let tx = db.begin(true, RESTORING).await?;
-    if tx.backend() == DbBackend::Postgres {
+    if tx.backend() == Backend::Postgres {
         let sql = "SELECT CAST(table_name AS TEXT) AS t FROM information_schema.tables \
                    WHERE table_schema = current_schema() AND table_type = 'BASE TABLE'";
         for row in tx.all(sql, []).await? {
@@ -91,9 +85,7 @@ async fn restore_rows<M: MigratorTrait>(
                 .await?;
         }
     }
-    M::up(tx.inner(), Some(steps))
-        .await
-        .map_err(StoreError::of(RESTORING))?;
+    apply(steps, &tx).await?;
     transfer::read_all(&tx, from).await?;
     tx.commit().await?;
     db.close().await;

@@ -1,22 +1,19 @@
-//! Saved authentications. The secret comes sealed and is stored as it comes: what seals it is not
+//! TableRow authentications. The secret comes sealed and is stored as it comes: what seals it is not
 //! known here.
 
 use std::fmt;
 
 use conjure_config::AuthName;
-use sea_orm::QueryOrder as _;
-use sea_orm::entity::prelude::*;
 
+use crate::sql::{Row, SqlError, Value};
 use crate::{Store, StoreError};
 
-use super::{Kind, READING, fresh, not_found, now_ms, sessions};
+use super::{READING, Session, TableRow, fresh, not_found, now_ms, select};
 
 /// A saved authentication. Unique by provider, kind and name.
-#[derive(Clone, PartialEq, Eq, DeriveEntityModel)]
-#[sea_orm(table_name = "saved_authentications")]
-pub struct Model {
+#[derive(Clone, PartialEq, Eq)]
+pub struct SavedAuth {
     /// Its id.
-    #[sea_orm(primary_key, auto_increment = false)]
     pub id: String,
     /// The provider.
     pub provider: String,
@@ -35,7 +32,7 @@ pub struct Model {
 }
 
 /// Without the secret, also in its sealed form.
-impl fmt::Debug for Model {
+impl fmt::Debug for SavedAuth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SavedAuth")
             .field("id", &self.id)
@@ -46,18 +43,52 @@ impl fmt::Debug for Model {
     }
 }
 
-/// None is used.
-#[derive(Debug, Clone, Copy, EnumIter, DeriveRelation)]
-pub enum Relation {}
-
-impl ActiveModelBehavior for ActiveModel {}
-
-impl Kind for Entity {
+impl TableRow for SavedAuth {
     const NAME: &'static str = "saved authentication";
-    const ID: Column = Column::Id;
+    const TABLE: &'static str = "saved_authentications";
+    const COLUMNS: &'static [&'static str] = &[
+        "id",
+        "provider",
+        "kind",
+        "name",
+        "base_url",
+        "sealed",
+        "created_at_ms",
+        "updated_at_ms",
+    ];
+
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn into_values(self) -> Vec<Value> {
+        vec![
+            self.id.into(),
+            self.provider.into(),
+            self.kind.into(),
+            self.name.into(),
+            self.base_url.into(),
+            self.sealed.into(),
+            self.created_at_ms.into(),
+            self.updated_at_ms.into(),
+        ]
+    }
+
+    fn from_row(row: &Row) -> Result<Self, SqlError> {
+        Ok(Self {
+            id: row.get("id")?,
+            provider: row.get("provider")?,
+            kind: row.get("kind")?,
+            name: row.get("name")?,
+            base_url: row.get("base_url")?,
+            sealed: row.get("sealed")?,
+            created_at_ms: row.get("created_at_ms")?,
+            updated_at_ms: row.get("updated_at_ms")?,
+        })
+    }
 }
 
-impl Model {
+impl SavedAuth {
     /// Its name in full.
     pub fn full_name(&self) -> AuthName {
         AuthName {
@@ -93,7 +124,7 @@ impl Model {
             return Ok(());
         }
         Err(StoreError::BadName {
-            kind: Entity::NAME,
+            kind: Self::NAME,
             name: self.name.clone(),
             rule: "3 to 50 letters, digits, `_` and `-`",
         })
@@ -105,26 +136,30 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::BadName`], [`StoreError::NameTaken`], and what the database says.
-    pub async fn create_auth(&self, auth: Model) -> Result<Model, StoreError> {
+    pub async fn create_auth(&self, auth: SavedAuth) -> Result<SavedAuth, StoreError> {
         auth.is_named_well()?;
         let name = auth.name.clone();
-        self.insert::<Entity, _>(auth, &name).await
+        self.insert(auth, &name).await
     }
 
     /// A saved authentication.
     ///
     /// # Errors
     /// [`StoreError::NotFound`], and what the database says.
-    pub async fn auth(&self, id: &str) -> Result<Model, StoreError> {
-        self.get::<Entity>(id).await
+    pub async fn auth(&self, id: &str) -> Result<SavedAuth, StoreError> {
+        self.get(id).await
     }
 
     /// At most `limit` saved authentications behind the id `after`, the oldest first.
     ///
     /// # Errors
     /// What the database says.
-    pub async fn auths(&self, after: Option<&str>, limit: u64) -> Result<Vec<Model>, StoreError> {
-        self.list::<Entity>(after, limit).await
+    pub async fn auths(
+        &self,
+        after: Option<&str>,
+        limit: u64,
+    ) -> Result<Vec<SavedAuth>, StoreError> {
+        self.list(after, limit).await
     }
 
     /// Saves an authentication over the one with its id.
@@ -132,15 +167,15 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::BadName`], [`StoreError::NameTaken`], and what the
     /// database says.
-    pub async fn update_auth(&self, auth: Model) -> Result<Model, StoreError> {
+    pub async fn update_auth(&self, auth: SavedAuth) -> Result<SavedAuth, StoreError> {
         auth.is_named_well()?;
         let name = auth.name.clone();
         let updated_at_ms = now_ms();
-        let auth = Model {
+        let auth = SavedAuth {
             updated_at_ms,
             ..auth
         };
-        self.update::<Entity, _>(auth, &name).await
+        self.update(auth, &name).await
     }
 
     /// Removes a saved authentication.
@@ -150,19 +185,19 @@ impl Store {
     /// the database says.
     pub async fn delete_auth(&self, id: &str) -> Result<(), StoreError> {
         if id.contains('\0') {
-            return Err(not_found::<Entity>(id));
+            return Err(not_found::<SavedAuth>(id));
         }
         let tx = self.db().begin(true, "remove it").await?;
-        let auth = Entity::find_by_id(id.to_owned()).one(tx.inner()).await;
-        let auth = auth
-            .map_err(StoreError::of(READING))?
-            .ok_or_else(|| not_found::<Entity>(id))?;
-        let used = sessions::Entity::find()
-            .filter(sessions::Column::AuthId.eq(id))
-            .order_by_asc(sessions::Column::Id)
-            .all(tx.inner())
-            .await
-            .map_err(StoreError::of(READING))?;
+        let read = async |sql: &str| {
+            let rows = tx.inner().all(sql, vec![id.into()]).await;
+            rows.map_err(StoreError::of(READING))
+        };
+        let auths = read(&select::<SavedAuth>("id = $1")).await?;
+        let auth = auths.first().ok_or_else(|| not_found::<SavedAuth>(id))?;
+        let auth: SavedAuth = super::read(auth)?;
+        let used = read(&select::<Session>("auth_id = $1 ORDER BY id")).await?;
+        let used: Result<Vec<Session>, StoreError> = used.iter().map(super::read).collect();
+        let used = used?;
         if !used.is_empty() {
             return Err(StoreError::InUse {
                 name: auth.name,
@@ -170,15 +205,15 @@ impl Store {
                 sessions: used.into_iter().map(|session| session.id).collect(),
             });
         }
-        auth.delete(tx.inner())
-            .await
-            .map_err(StoreError::of("remove it"))?;
+        let sql = "DELETE FROM saved_authentications WHERE id = $1";
+        let gone = tx.inner().execute(sql, vec![id.into()]).await;
+        gone.map_err(StoreError::of("remove it"))?;
         tx.commit().await
     }
 }
 
 /// What people call a session.
-fn known_as(session: &sessions::Model) -> String {
+fn known_as(session: &Session) -> String {
     let name = session.name.as_ref().filter(|name| !name.is_empty());
     name.map_or_else(|| session.id.clone(), |name| format!("`{name}`"))
 }

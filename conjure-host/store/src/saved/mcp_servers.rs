@@ -1,17 +1,14 @@
 //! MCP servers: settings that sessions choose from.
 
-use sea_orm::entity::prelude::*;
-
+use crate::sql::{Row, SqlError, Value};
 use crate::{Store, StoreError};
 
-use super::{JsonText, Kind, after_ms, fresh, now_ms};
+use super::{JsonText, TableRow, after_ms, fresh, now_ms};
 
 /// An MCP server. Unique by name.
-#[derive(Debug, Clone, PartialEq, DeriveEntityModel)]
-#[sea_orm(table_name = "mcp_servers")]
-pub struct Model {
+#[derive(Debug, Clone, PartialEq)]
+pub struct McpServer {
     /// Its id.
-    #[sea_orm(primary_key, auto_increment = false)]
     pub id: String,
     /// Its name.
     pub name: String,
@@ -25,18 +22,46 @@ pub struct Model {
     pub updated_at_ms: i64,
 }
 
-/// None is used.
-#[derive(Debug, Clone, Copy, EnumIter, DeriveRelation)]
-pub enum Relation {}
-
-impl ActiveModelBehavior for ActiveModel {}
-
-impl Kind for Entity {
+impl TableRow for McpServer {
     const NAME: &'static str = "MCP server";
-    const ID: Column = Column::Id;
+    const TABLE: &'static str = "mcp_servers";
+    const COLUMNS: &'static [&'static str] = &[
+        "id",
+        "name",
+        "settings",
+        "enabled",
+        "created_at_ms",
+        "updated_at_ms",
+    ];
+
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn into_values(self) -> Vec<Value> {
+        vec![
+            self.id.into(),
+            self.name.into(),
+            self.settings.into(),
+            self.enabled.into(),
+            self.created_at_ms.into(),
+            self.updated_at_ms.into(),
+        ]
+    }
+
+    fn from_row(row: &Row) -> Result<Self, SqlError> {
+        Ok(Self {
+            id: row.get("id")?,
+            name: row.get("name")?,
+            settings: row.get("settings")?,
+            enabled: row.get("enabled")?,
+            created_at_ms: row.get("created_at_ms")?,
+            updated_at_ms: row.get("updated_at_ms")?,
+        })
+    }
 }
 
-impl Model {
+impl McpServer {
     /// A new MCP server, not saved yet.
     pub fn new(name: impl Into<String>, settings: serde_json::Value, enabled: bool) -> Self {
         let now = now_ms();
@@ -56,17 +81,17 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NameTaken`], and what the database says.
-    pub async fn create_mcp_server(&self, server: Model) -> Result<Model, StoreError> {
+    pub async fn create_mcp_server(&self, server: McpServer) -> Result<McpServer, StoreError> {
         let name = server.name.clone();
-        self.insert::<Entity, _>(server, &name).await
+        self.insert(server, &name).await
     }
 
     /// An MCP server.
     ///
     /// # Errors
     /// [`StoreError::NotFound`], and what the database says.
-    pub async fn mcp_server(&self, id: &str) -> Result<Model, StoreError> {
-        self.get::<Entity>(id).await
+    pub async fn mcp_server(&self, id: &str) -> Result<McpServer, StoreError> {
+        self.get(id).await
     }
 
     /// At most `limit` MCP servers behind the id `after`, the oldest first.
@@ -77,8 +102,8 @@ impl Store {
         &self,
         after: Option<&str>,
         limit: u64,
-    ) -> Result<Vec<Model>, StoreError> {
-        self.list::<Entity>(after, limit).await
+    ) -> Result<Vec<McpServer>, StoreError> {
+        self.list(after, limit).await
     }
 
     /// Saves an MCP server over the one with its id, as it was read.
@@ -86,14 +111,14 @@ impl Store {
     /// # Errors
     /// [`StoreError::Changed`] when it was changed since, [`StoreError::NotFound`],
     /// [`StoreError::NameTaken`], and what the database says.
-    pub async fn update_mcp_server(&self, server: Model) -> Result<Model, StoreError> {
+    pub async fn update_mcp_server(&self, server: McpServer) -> Result<McpServer, StoreError> {
         let name = server.name.clone();
         let seen_ms = server.updated_at_ms;
-        let server = Model {
+        let server = McpServer {
             updated_at_ms: after_ms(seen_ms),
             ..server
         };
-        self.update_seen::<Entity, _>(server, &name, seen_ms).await
+        self.update_seen(server, &name, seen_ms).await
     }
 
     /// Removes an MCP server. Sessions that chose it have a copy of their own.
@@ -101,6 +126,6 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`], and what the database says.
     pub async fn delete_mcp_server(&self, id: &str) -> Result<(), StoreError> {
-        self.delete::<Entity>(id).await
+        self.delete::<McpServer>(id).await
     }
 }

@@ -12,37 +12,46 @@ mod sessions;
 use std::fmt;
 use std::str::FromStr;
 
-use sea_orm::{
-    ActiveModelBehavior, ActiveModelTrait, ColumnTrait, DbErr, DeriveValueType, EntityTrait,
-    IntoActiveModel, Iterable as _, ModelTrait, PrimaryKeyTrait, QueryFilter as _, QueryOrder as _,
-    QuerySelect as _, SqlErr,
-};
+use sqlx::error::DatabaseError;
 
-use crate::database::for_update;
+use crate::database::{for_update, places};
+use crate::sql::{FromColumn, Row, SqlError, Value};
 use crate::{Store, StoreError};
 
-pub use auths::Model as SavedAuth;
-pub use mcp_servers::Model as McpServer;
-pub use personas::Model as Persona;
-pub use plugins::Model as Plugin;
-pub use sessions::Model as Session;
+pub use auths::SavedAuth;
+pub use mcp_servers::McpServer;
+pub use personas::Persona;
+pub use plugins::Plugin;
+pub use sessions::Session;
 pub(crate) use sessions::free_name;
 
 /// What is said of a failure.
 const SAVING: &str = "save it";
 const READING: &str = "read what is saved";
 
-/// A kind of saved row.
-trait Kind: EntityTrait {
+/// A row of a table of what is saved.
+trait TableRow: Sized {
     /// What people call it.
     const NAME: &'static str;
+    /// Its table.
+    const TABLE: &'static str;
     /// The column of ids.
-    const ID: Self::Column;
+    const ID: &'static str = "id";
+    /// The columns, the one of ids first.
+    const COLUMNS: &'static [&'static str];
+
+    /// Its id.
+    fn id(&self) -> &str;
+
+    /// What is in the columns, in their order.
+    fn into_values(self) -> Vec<Value>;
+
+    /// Reads it out of the columns.
+    fn from_row(row: &Row) -> Result<Self, SqlError>;
 }
 
 /// JSON, stored as text: PostgreSQL's own kinds of JSON do not take every string.
-#[derive(Debug, Clone, PartialEq, DeriveValueType)]
-#[sea_orm(value_type = "String")]
+#[derive(Debug, Clone, PartialEq)]
 pub struct JsonText(pub serde_json::Value);
 
 impl fmt::Display for JsonText {
@@ -56,6 +65,19 @@ impl FromStr for JsonText {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         serde_json::from_str(text).map(Self)
+    }
+}
+
+impl From<JsonText> for Value {
+    fn from(json: JsonText) -> Self {
+        json.to_string().into()
+    }
+}
+
+impl FromColumn for JsonText {
+    fn from_column(row: &Row, name: &str) -> Result<Self, SqlError> {
+        let text: String = row.get(name)?;
+        text.parse().map_err(SqlError::Json)
     }
 }
 
@@ -76,165 +98,165 @@ fn after_ms(before: i64) -> i64 {
 
 impl Store {
     /// Writes a new row; `name` is what a clash is about.
-    async fn insert<E, A>(&self, model: E::Model, name: &str) -> Result<E::Model, StoreError>
-    where
-        E: Kind,
-        E::Model: IntoActiveModel<A>,
-        A: ActiveModelTrait<Entity = E> + ActiveModelBehavior + Send,
-    {
-        let model = without_nul::<E>(model);
+    async fn insert<S: TableRow>(&self, saved: S, name: &str) -> Result<S, StoreError> {
+        let values = without_nul(saved.into_values());
+        let sql = format!(
+            "INSERT INTO {} ({}) VALUES ({}) RETURNING {1}",
+            S::TABLE,
+            S::COLUMNS.join(", "),
+            places(1, values.len())
+        );
         let tx = self.db().begin(true, SAVING).await?;
-        let made = model.into_active_model().insert(tx.inner()).await;
-        let made = made.map_err(|error| refused::<E>(&error, name))?;
+        let made = tx.inner().one(&sql, values).await;
+        let made = made.map_err(|error| refused::<S>(error, name))?;
+        let made = made.ok_or_else(|| not_found::<S>(name))?;
+        let made = S::from_row(&made).map_err(StoreError::of(SAVING))?;
         tx.commit().await?;
         Ok(made)
     }
 
     /// Writes a row over the one with its id, if that was last changed at this time: in between
     /// somebody else may have.
-    async fn update_seen<E, A>(
+    async fn update_seen<S: TableRow>(
         &self,
-        model: E::Model,
+        saved: S,
         name: &str,
         seen_ms: i64,
-    ) -> Result<E::Model, StoreError>
-    where
-        E: Kind,
-        E::Model: IntoActiveModel<A>,
-        A: ActiveModelTrait<Entity = E> + ActiveModelBehavior + Send,
-    {
-        self.update_where::<E, A>(model, name, Some(seen_ms)).await
+    ) -> Result<S, StoreError> {
+        self.update_where(saved, name, Some(seen_ms)).await
     }
 
     /// Writes a row over the one with its id.
-    async fn update<E, A>(&self, model: E::Model, name: &str) -> Result<E::Model, StoreError>
-    where
-        E: Kind,
-        E::Model: IntoActiveModel<A>,
-        A: ActiveModelTrait<Entity = E> + ActiveModelBehavior + Send,
-    {
-        self.update_where::<E, A>(model, name, None).await
+    async fn update<S: TableRow>(&self, saved: S, name: &str) -> Result<S, StoreError> {
+        self.update_where(saved, name, None).await
     }
 
-    async fn update_where<E, A>(
+    async fn update_where<S: TableRow>(
         &self,
-        model: E::Model,
+        saved: S,
         name: &str,
         seen_ms: Option<i64>,
-    ) -> Result<E::Model, StoreError>
-    where
-        E: Kind,
-        E::Model: IntoActiveModel<A>,
-        A: ActiveModelTrait<Entity = E> + ActiveModelBehavior + Send,
-    {
-        let model = without_nul::<E>(model);
-        let id: String = column(&model, E::ID);
+    ) -> Result<S, StoreError> {
+        let id = saved.id().replace('\0', "\u{fffd}");
+        let values = without_nul(saved.into_values());
         let tx = self.db().begin(true, SAVING).await?;
         if let Some(seen_ms) = seen_ms {
             let sql = format!(
-                "SELECT updated_at_ms FROM {} WHERE id = $1{}",
-                E::default().table_name(),
+                "SELECT updated_at_ms FROM {} WHERE {} = $1{}",
+                S::TABLE,
+                S::ID,
                 for_update(tx.backend())
             );
             let row = tx.one(&sql, [id.as_str().into()]).await?;
-            let row = row.ok_or_else(|| not_found::<E>(&id))?;
+            let row = row.ok_or_else(|| not_found::<S>(&id))?;
             if crate::row::column::<i64>(&row, "updated_at_ms")? != seen_ms {
                 return Err(StoreError::Changed {
-                    kind: E::NAME,
+                    kind: S::NAME,
                     name: name.to_owned(),
                 });
             }
         }
-        let changed = model.into_active_model().reset_all().update(tx.inner());
-        let changed = match changed.await {
-            Err(DbErr::RecordNotUpdated) => Err(not_found::<E>(&id)),
-            changed => changed.map_err(|error| refused::<E>(&error, name)),
-        }?;
+        let columns = S::COLUMNS.iter().zip(1..).skip(1);
+        let set: Vec<String> = columns
+            .map(|(name, at)| format!("{name} = ${at}"))
+            .collect();
+        let sql = format!(
+            "UPDATE {} SET {} WHERE {} = $1 RETURNING {}",
+            S::TABLE,
+            set.join(", "),
+            S::ID,
+            S::COLUMNS.join(", ")
+        );
+        let changed = tx.inner().one(&sql, values).await;
+        let changed = changed.map_err(|error| refused::<S>(error, name))?;
+        let changed = changed.ok_or_else(|| not_found::<S>(&id))?;
+        let changed = S::from_row(&changed).map_err(StoreError::of(SAVING))?;
         tx.commit().await?;
         Ok(changed)
     }
 
-    async fn get<E>(&self, id: &str) -> Result<E::Model, StoreError>
-    where
-        E: Kind,
-        <E::PrimaryKey as PrimaryKeyTrait>::ValueType: From<String>,
-    {
+    async fn get<S: TableRow>(&self, id: &str) -> Result<S, StoreError> {
         if id.contains('\0') {
-            return Err(not_found::<E>(id));
+            return Err(not_found::<S>(id));
         }
-        let row = E::find_by_id(id.to_owned()).one(self.db().reader()).await;
-        row.map_err(StoreError::of(READING))?
-            .ok_or_else(|| not_found::<E>(id))
+        let sql = select::<S>(&format!("{} = $1", S::ID));
+        let row = self.db().reader().one(&sql, vec![id.into()]).await;
+        let row = row.map_err(StoreError::of(READING))?;
+        read(&row.ok_or_else(|| not_found::<S>(id))?)
     }
 
     /// A page of rows behind the id `after`, in the order of their ids.
-    async fn list<E>(&self, after: Option<&str>, limit: u64) -> Result<Vec<E::Model>, StoreError>
-    where
-        E: Kind,
-    {
-        E::find()
-            .filter(E::ID.gt(after.unwrap_or_default().replace('\0', "")))
-            .order_by_asc(E::ID)
-            .limit(limit)
-            .all(self.db().reader())
-            .await
-            .map_err(StoreError::of(READING))
+    async fn list<S: TableRow>(
+        &self,
+        after: Option<&str>,
+        limit: u64,
+    ) -> Result<Vec<S>, StoreError> {
+        let sql = select::<S>(&format!("{0} > $1 ORDER BY {0} LIMIT $2", S::ID));
+        let after = after.unwrap_or_default().replace('\0', "");
+        let rows = self
+            .db()
+            .reader()
+            .all(&sql, vec![after.into(), limit.into()]);
+        let rows = rows.await.map_err(StoreError::of(READING))?;
+        rows.iter().map(read).collect()
     }
 
-    async fn delete<E>(&self, id: &str) -> Result<(), StoreError>
-    where
-        E: Kind,
-        <E::PrimaryKey as PrimaryKeyTrait>::ValueType: From<String>,
-    {
+    async fn delete<S: TableRow>(&self, id: &str) -> Result<(), StoreError> {
         if id.contains('\0') {
-            return Err(not_found::<E>(id));
+            return Err(not_found::<S>(id));
         }
+        let sql = format!("DELETE FROM {} WHERE {} = $1", S::TABLE, S::ID);
         let tx = self.db().begin(true, "remove it").await?;
-        let gone = E::delete_by_id(id.to_owned()).exec(tx.inner()).await;
-        let gone = gone.map_err(StoreError::of("remove it"))?;
-        if gone.rows_affected == 0 {
-            return Err(not_found::<E>(id));
+        let gone = tx.inner().execute(&sql, vec![id.into()]).await;
+        if gone.map_err(StoreError::of("remove it"))? == 0 {
+            return Err(not_found::<S>(id));
         }
         tx.commit().await
     }
 }
 
+/// A statement that reads rows which fulfil a condition.
+fn select<S: TableRow>(condition: &str) -> String {
+    let columns = S::COLUMNS.join(", ");
+    format!("SELECT {columns} FROM {} WHERE {condition}", S::TABLE)
+}
+
+fn read<S: TableRow>(row: &Row) -> Result<S, StoreError> {
+    S::from_row(row).map_err(StoreError::of(READING))
+}
+
 /// With every text such that both databases take it: PostgreSQL's has no NUL.
-fn without_nul<E: EntityTrait>(mut model: E::Model) -> E::Model {
-    for column in E::Column::iter() {
-        if let sea_orm::Value::String(Some(text)) = model.get(column)
+fn without_nul(mut values: Vec<Value>) -> Vec<Value> {
+    for value in &mut values {
+        if let Value::Text(Some(text)) = value
             && text.contains('\0')
         {
-            model.set(column, text.replace('\0', "\u{fffd}").into());
+            *text = text.replace('\0', "\u{fffd}");
         }
     }
-    model
+    values
 }
 
-fn column<M: ModelTrait>(model: &M, column: <M::Entity as EntityTrait>::Column) -> String {
-    match model.get(column) {
-        sea_orm::Value::String(Some(text)) => text,
-        _ => String::new(),
-    }
-}
-
-fn not_found<E: Kind>(id: &str) -> StoreError {
+fn not_found<S: TableRow>(id: &str) -> StoreError {
     StoreError::NotFound {
-        kind: E::NAME,
+        kind: S::NAME,
         id: id.to_owned(),
     }
 }
 
-fn refused<E: Kind>(error: &DbErr, name: &str) -> StoreError {
-    match error.sql_err() {
-        Some(SqlErr::UniqueConstraintViolation(_)) => StoreError::NameTaken {
-            kind: E::NAME,
+fn refused<S: TableRow>(error: SqlError, name: &str) -> StoreError {
+    let said = error.database();
+    if said.is_some_and(DatabaseError::is_unique_violation) {
+        return StoreError::NameTaken {
+            kind: S::NAME,
             name: name.to_owned(),
-        },
-        Some(SqlErr::ForeignKeyConstraintViolation(_)) => StoreError::NotFound {
+        };
+    }
+    if said.is_some_and(DatabaseError::is_foreign_key_violation) {
+        return StoreError::NotFound {
             kind: "saved authentication or thread of the session",
             id: name.to_owned(),
-        },
-        _ => StoreError::of(SAVING)(error.clone()),
+        };
     }
+    StoreError::of(SAVING)(error)
 }

@@ -1,17 +1,14 @@
 //! Personas: who the model is to be.
 
-use sea_orm::entity::prelude::*;
-
+use crate::sql::{Row, SqlError, Value};
 use crate::{Store, StoreError};
 
-use super::{Kind, after_ms, fresh, now_ms};
+use super::{TableRow, after_ms, fresh, now_ms};
 
 /// A persona. Unique by name and version.
-#[derive(Debug, Clone, PartialEq, Eq, DeriveEntityModel)]
-#[sea_orm(table_name = "personas")]
-pub struct Model {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Persona {
     /// Its id.
-    #[sea_orm(primary_key, auto_increment = false)]
     pub id: String,
     /// Its name.
     pub name: String,
@@ -25,18 +22,46 @@ pub struct Model {
     pub updated_at_ms: i64,
 }
 
-/// None is used.
-#[derive(Debug, Clone, Copy, EnumIter, DeriveRelation)]
-pub enum Relation {}
-
-impl ActiveModelBehavior for ActiveModel {}
-
-impl Kind for Entity {
+impl TableRow for Persona {
     const NAME: &'static str = "persona";
-    const ID: Column = Column::Id;
+    const TABLE: &'static str = "personas";
+    const COLUMNS: &'static [&'static str] = &[
+        "id",
+        "name",
+        "version",
+        "persona_text",
+        "created_at_ms",
+        "updated_at_ms",
+    ];
+
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn into_values(self) -> Vec<Value> {
+        vec![
+            self.id.into(),
+            self.name.into(),
+            self.version.into(),
+            self.persona_text.into(),
+            self.created_at_ms.into(),
+            self.updated_at_ms.into(),
+        ]
+    }
+
+    fn from_row(row: &Row) -> Result<Self, SqlError> {
+        Ok(Self {
+            id: row.get("id")?,
+            name: row.get("name")?,
+            version: row.get("version")?,
+            persona_text: row.get("persona_text")?,
+            created_at_ms: row.get("created_at_ms")?,
+            updated_at_ms: row.get("updated_at_ms")?,
+        })
+    }
 }
 
-impl Model {
+impl Persona {
     /// A new persona, not saved yet.
     pub fn new(
         name: impl Into<String>,
@@ -60,17 +85,17 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NameTaken`], and what the database says.
-    pub async fn create_persona(&self, persona: Model) -> Result<Model, StoreError> {
+    pub async fn create_persona(&self, persona: Persona) -> Result<Persona, StoreError> {
         let name = persona.name.clone();
-        self.insert::<Entity, _>(persona, &name).await
+        self.insert(persona, &name).await
     }
 
     /// A persona.
     ///
     /// # Errors
     /// [`StoreError::NotFound`], and what the database says.
-    pub async fn persona(&self, id: &str) -> Result<Model, StoreError> {
-        self.get::<Entity>(id).await
+    pub async fn persona(&self, id: &str) -> Result<Persona, StoreError> {
+        self.get(id).await
     }
 
     /// At most `limit` personas behind the id `after`, the oldest first.
@@ -81,8 +106,8 @@ impl Store {
         &self,
         after: Option<&str>,
         limit: u64,
-    ) -> Result<Vec<Model>, StoreError> {
-        self.list::<Entity>(after, limit).await
+    ) -> Result<Vec<Persona>, StoreError> {
+        self.list(after, limit).await
     }
 
     /// Saves a persona over the one with its id, as it was read.
@@ -90,14 +115,14 @@ impl Store {
     /// # Errors
     /// [`StoreError::Changed`] when it was changed since, [`StoreError::NotFound`],
     /// [`StoreError::NameTaken`], and what the database says.
-    pub async fn update_persona(&self, persona: Model) -> Result<Model, StoreError> {
+    pub async fn update_persona(&self, persona: Persona) -> Result<Persona, StoreError> {
         let name = persona.name.clone();
         let seen_ms = persona.updated_at_ms;
-        let persona = Model {
+        let persona = Persona {
             updated_at_ms: after_ms(seen_ms),
             ..persona
         };
-        self.update_seen::<Entity, _>(persona, &name, seen_ms).await
+        self.update_seen(persona, &name, seen_ms).await
     }
 
     /// Removes a persona. Sessions that chose it have a copy of their own.
@@ -105,6 +130,6 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`], and what the database says.
     pub async fn delete_persona(&self, id: &str) -> Result<(), StoreError> {
-        self.delete::<Entity>(id).await
+        self.delete::<Persona>(id).await
     }
 }

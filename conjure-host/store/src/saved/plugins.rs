@@ -1,20 +1,16 @@
 //! Plugins that were loaded, by the hash of their bytes: what a person is told who asks which code
 //! ran here.
 
-use sea_orm::IntoActiveModel as _;
-use sea_orm::entity::prelude::*;
-use sea_orm::sea_query::OnConflict;
-
+use crate::database::places;
+use crate::sql::{Row, SqlError, Value};
 use crate::{Store, StoreError};
 
-use super::{Kind, SAVING, now_ms};
+use super::{SAVING, TableRow, now_ms};
 
 /// A plugin that was loaded.
-#[derive(Debug, Clone, PartialEq, Eq, DeriveEntityModel)]
-#[sea_orm(table_name = "plugins")]
-pub struct Model {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plugin {
     /// The SHA-256 of its bytes, in hexadecimal.
-    #[sea_orm(primary_key, auto_increment = false)]
     pub sha256: String,
     /// Its name.
     pub name: String,
@@ -32,18 +28,53 @@ pub struct Model {
     pub updated_at_ms: i64,
 }
 
-/// None is used.
-#[derive(Debug, Clone, Copy, EnumIter, DeriveRelation)]
-pub enum Relation {}
-
-impl ActiveModelBehavior for ActiveModel {}
-
-impl Kind for Entity {
+impl TableRow for Plugin {
     const NAME: &'static str = "plugin";
-    const ID: Column = Column::Sha256;
+    const TABLE: &'static str = "plugins";
+    const ID: &'static str = "sha256";
+    const COLUMNS: &'static [&'static str] = &[
+        "sha256",
+        "name",
+        "version",
+        "kind",
+        "origin",
+        "pinned",
+        "created_at_ms",
+        "updated_at_ms",
+    ];
+
+    fn id(&self) -> &str {
+        &self.sha256
+    }
+
+    fn into_values(self) -> Vec<Value> {
+        vec![
+            self.sha256.into(),
+            self.name.into(),
+            self.version.into(),
+            self.kind.into(),
+            self.origin.into(),
+            self.pinned.into(),
+            self.created_at_ms.into(),
+            self.updated_at_ms.into(),
+        ]
+    }
+
+    fn from_row(row: &Row) -> Result<Self, SqlError> {
+        Ok(Self {
+            sha256: row.get("sha256")?,
+            name: row.get("name")?,
+            version: row.get("version")?,
+            kind: row.get("kind")?,
+            origin: row.get("origin")?,
+            pinned: row.get("pinned")?,
+            created_at_ms: row.get("created_at_ms")?,
+            updated_at_ms: row.get("updated_at_ms")?,
+        })
+    }
 }
 
-impl Model {
+impl Plugin {
     /// A plugin that is loaded now, not saved yet.
     pub fn new(
         sha256: impl Into<String>,
@@ -72,22 +103,18 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
-    pub async fn record_plugin(&self, plugin: Model) -> Result<(), StoreError> {
-        let mut again = OnConflict::column(Column::Sha256);
-        again.update_columns([
-            Column::Name,
-            Column::Version,
-            Column::Kind,
-            Column::Origin,
-            Column::Pinned,
-            Column::UpdatedAtMs,
-        ]);
+    pub async fn record_plugin(&self, plugin: Plugin) -> Result<(), StoreError> {
+        let sql = format!(
+            "INSERT INTO plugins ({}) VALUES ({}) ON CONFLICT (sha256) DO UPDATE SET \
+             name = excluded.name, version = excluded.version, kind = excluded.kind, \
+             origin = excluded.origin, pinned = excluded.pinned, \
+             updated_at_ms = excluded.updated_at_ms",
+            Plugin::COLUMNS.join(", "),
+            places(1, Plugin::COLUMNS.len())
+        );
         let tx = self.db().begin(false, SAVING).await?;
-        Entity::insert(plugin.into_active_model())
-            .on_conflict(again)
-            .exec_without_returning(tx.inner())
-            .await
-            .map_err(StoreError::of(SAVING))?;
+        let noted = tx.inner().execute(&sql, plugin.into_values()).await;
+        noted.map_err(StoreError::of(SAVING))?;
         tx.commit().await
     }
 
@@ -95,7 +122,11 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
-    pub async fn plugins(&self, after: Option<&str>, limit: u64) -> Result<Vec<Model>, StoreError> {
-        self.list::<Entity>(after, limit).await
+    pub async fn plugins(
+        &self,
+        after: Option<&str>,
+        limit: u64,
+    ) -> Result<Vec<Plugin>, StoreError> {
+        self.list(after, limit).await
     }
 }

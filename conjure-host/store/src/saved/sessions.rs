@@ -1,21 +1,17 @@
 //! Sessions: the saved settings that a conversation runs with.
 
-use sea_orm::entity::prelude::*;
-
 use conjure_core::label::numbered;
-use sea_orm::QueryOrder as _;
 
 use crate::database::Transaction;
+use crate::sql::{Row, SqlError, Value};
 use crate::{Store, StoreError, ThreadId};
 
-use super::{JsonText, Kind, READING, SAVING, after_ms, fresh, not_found, now_ms};
+use super::{JsonText, READING, SAVING, TableRow, after_ms, fresh, not_found, now_ms, select};
 
 /// A session. Its provider is not saved: it is its authentication's.
-#[derive(Debug, Clone, PartialEq, DeriveEntityModel)]
-#[sea_orm(table_name = "sessions")]
-pub struct Model {
+#[derive(Debug, Clone, PartialEq)]
+pub struct Session {
     /// Its id.
-    #[sea_orm(primary_key, auto_increment = false)]
     pub id: String,
     /// Its name, which no other session has: 1 to 100 characters, none of them a control
     /// character.
@@ -48,18 +44,67 @@ pub struct Model {
 /// The longest name, in characters.
 const LONGEST_NAME: usize = 100;
 
-/// None is used.
-#[derive(Debug, Clone, Copy, EnumIter, DeriveRelation)]
-pub enum Relation {}
-
-impl ActiveModelBehavior for ActiveModel {}
-
-impl Kind for Entity {
+impl TableRow for Session {
     const NAME: &'static str = "session";
-    const ID: Column = Column::Id;
+    const TABLE: &'static str = "sessions";
+    const COLUMNS: &'static [&'static str] = &[
+        "id",
+        "name",
+        "auth_id",
+        "model_id",
+        "working_dir",
+        "persona",
+        "memory",
+        "tools",
+        "mcps",
+        "chat_thread_id",
+        "latest_chat_entry_id",
+        "created_at_ms",
+        "updated_at_ms",
+    ];
+
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn into_values(self) -> Vec<Value> {
+        vec![
+            self.id.into(),
+            self.name.into(),
+            self.auth_id.into(),
+            self.model_id.into(),
+            self.working_dir.into(),
+            self.persona.into(),
+            self.memory.into(),
+            self.tools.into(),
+            self.mcps.into(),
+            self.chat_thread_id.into(),
+            self.latest_chat_entry_id.into(),
+            self.created_at_ms.into(),
+            self.updated_at_ms.into(),
+        ]
+    }
+
+    fn from_row(row: &Row) -> Result<Self, SqlError> {
+        Ok(Self {
+            id: row.get("id")?,
+            name: row.get("name")?,
+            auth_id: row.get("auth_id")?,
+            model_id: row.get("model_id")?,
+            working_dir: row.get("working_dir")?,
+            persona: row.get("persona")?,
+            memory: row.get("memory")?,
+            tools: row.get("tools")?,
+            mcps: row.get("mcps")?,
+            chat_thread_id: row.get("chat_thread_id")?,
+            latest_chat_entry_id: row.get("latest_chat_entry_id")?,
+            created_at_ms: row.get("created_at_ms")?,
+            updated_at_ms: row.get("updated_at_ms")?,
+        })
+    }
 }
 
-impl Model {
+impl Session {
     /// A new session without persona, memory, tools and thread, not saved yet.
     pub fn new(
         auth_id: impl Into<String>,
@@ -94,7 +139,7 @@ impl Model {
             return Ok(());
         }
         Err(StoreError::BadName {
-            kind: Entity::NAME,
+            kind: Self::NAME,
             name: name.clone(),
             rule: "1 to 100 characters, none of them a control character",
         })
@@ -112,67 +157,58 @@ impl Store {
     /// # Errors
     /// [`StoreError::BadName`], [`StoreError::NameTaken`], [`StoreError::NotFound`] when there is
     /// no such authentication or thread, and what the database says.
-    pub async fn create_session(&self, session: Model) -> Result<Model, StoreError> {
+    pub async fn create_session(&self, session: Session) -> Result<Session, StoreError> {
         session.is_named_well()?;
         let called = session.called();
-        self.insert::<Entity, _>(session, &called).await
+        self.insert(session, &called).await
     }
 
     /// A session.
     ///
     /// # Errors
     /// [`StoreError::NotFound`], and what the database says.
-    pub async fn session(&self, id: &str) -> Result<Model, StoreError> {
-        self.get::<Entity>(id).await
+    pub async fn session(&self, id: &str) -> Result<Session, StoreError> {
+        self.get(id).await
     }
 
     /// The session of a name.
     ///
     /// # Errors
     /// [`StoreError::NotFound`], and what the database says.
-    pub async fn session_named(&self, name: &str) -> Result<Model, StoreError> {
+    pub async fn session_named(&self, name: &str) -> Result<Session, StoreError> {
         // No name holds it, and PostgreSQL refuses to compare with it.
         if name.contains('\0') {
-            return Err(not_found::<Entity>(name));
+            return Err(not_found::<Session>(name));
         }
-        let found = Entity::find()
-            .filter(Column::Name.eq(name))
-            .one(self.db().reader())
-            .await;
-        found
-            .map_err(StoreError::of(READING))?
-            .ok_or_else(|| not_found::<Entity>(name))
+        let sql = select::<Session>("name = $1");
+        let found = self.db().reader().one(&sql, vec![name.into()]).await;
+        let found = found.map_err(StoreError::of(READING))?;
+        super::read(&found.ok_or_else(|| not_found::<Session>(name))?)
     }
 
     /// The sessions that ask with a saved authentication, the oldest first.
     ///
     /// # Errors
     /// What the database says.
-    pub async fn auth_sessions(&self, auth: &str) -> Result<Vec<Model>, StoreError> {
+    pub async fn auth_sessions(&self, auth: &str) -> Result<Vec<Session>, StoreError> {
         // No id holds it, and PostgreSQL refuses to compare with it.
         let auth = auth.replace('\0', "");
-        self.sessions_where(Column::AuthId.eq(auth)).await
+        self.sessions_with("auth_id", &auth).await
     }
 
     /// The sessions whose active thread this is, the oldest first.
     ///
     /// # Errors
     /// What the database says.
-    pub async fn thread_sessions(&self, thread: &ThreadId) -> Result<Vec<Model>, StoreError> {
-        self.sessions_where(Column::ChatThreadId.eq(thread.as_str()))
-            .await
+    pub async fn thread_sessions(&self, thread: &ThreadId) -> Result<Vec<Session>, StoreError> {
+        self.sessions_with("chat_thread_id", thread.as_str()).await
     }
 
-    async fn sessions_where(
-        &self,
-        condition: sea_orm::sea_query::SimpleExpr,
-    ) -> Result<Vec<Model>, StoreError> {
-        Entity::find()
-            .filter(condition)
-            .order_by_asc(Column::Id)
-            .all(self.db().reader())
-            .await
-            .map_err(StoreError::of(READING))
+    async fn sessions_with(&self, column: &str, value: &str) -> Result<Vec<Session>, StoreError> {
+        let sql = select::<Session>(&format!("{column} = $1 ORDER BY id"));
+        let rows = self.db().reader().all(&sql, vec![value.into()]).await;
+        let rows = rows.map_err(StoreError::of(READING))?;
+        rows.iter().map(super::read).collect()
     }
 
     /// At most `limit` sessions behind the id `after`, the oldest first.
@@ -183,8 +219,8 @@ impl Store {
         &self,
         after: Option<&str>,
         limit: u64,
-    ) -> Result<Vec<Model>, StoreError> {
-        self.list::<Entity>(after, limit).await
+    ) -> Result<Vec<Session>, StoreError> {
+        self.list(after, limit).await
     }
 
     /// Saves a session over the one with its id, its newest entry included, if nobody changed that
@@ -194,16 +230,15 @@ impl Store {
     /// [`StoreError::Changed`], [`StoreError::BadName`], [`StoreError::NameTaken`],
     /// [`StoreError::NotFound`] when there is no such session, authentication or thread, and what
     /// the database says.
-    pub async fn update_session(&self, session: Model) -> Result<Model, StoreError> {
+    pub async fn update_session(&self, session: Session) -> Result<Session, StoreError> {
         session.is_named_well()?;
         let called = session.called();
         let seen_ms = session.updated_at_ms;
-        let session = Model {
+        let session = Session {
             updated_at_ms: after_ms(seen_ms),
             ..session
         };
-        self.update_seen::<Entity, _>(session, &called, seen_ms)
-            .await
+        self.update_seen(session, &called, seen_ms).await
     }
 
     /// Takes note of the newest entry of a session's thread. Whether it did: a session that has
@@ -234,7 +269,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`], and what the database says.
     pub async fn delete_session(&self, id: &str) -> Result<(), StoreError> {
-        self.delete::<Entity>(id).await
+        self.delete::<Session>(id).await
     }
 }
 

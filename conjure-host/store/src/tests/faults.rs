@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use conjure_core::log::{Entry, EntryBody};
-use sea_orm::{ConnectionTrait as _, Database, TransactionTrait as _};
 use secrecy::ExposeSecret as _;
 
+use crate::sql::Mode;
 use crate::{Location, Log as _, Options, Record, Store, StoreError, Window};
 
 use super::postgres::Server;
-use super::{Bed, entry, id, open, read, runtime};
+use super::{Bed, entry, id, open, other_program, read, runtime};
 
 /// A small file system; unmounted with this value.
 struct Small(tempfile::TempDir);
@@ -158,7 +158,7 @@ fn a_database_that_became_read_only_is_said_and_written_again_later() {
         log.append(&[entry(1)], true).await.unwrap();
         for (setting, works) in [("on", false), ("off", true)] {
             // What a fail-over does to connections: they end, and the next find another setting.
-            let admin = Database::connect(server.url()).await.unwrap();
+            let admin = other_program(server.url()).await;
             let name = url(&bed)
                 .split('?')
                 .next()
@@ -173,9 +173,9 @@ fn a_database_that_became_read_only_is_said_and_written_again_later() {
                  WHERE application_name = 'conjure'"
                     .to_owned(),
             ] {
-                admin.execute_unprepared(&sql).await.unwrap();
+                admin.execute_raw(&sql).await.unwrap();
             }
-            admin.close().await.unwrap();
+            admin.close().await;
             // An append may meet the connection that has just ended.
             let mut appended = log.append(&[entry(2)], true).await;
             if matches!(appended, Err(StoreError::Unreachable { .. })) {
@@ -203,17 +203,17 @@ async fn locked(bed: &Bed, statements: &[&str]) {
     let store = bed.open().await;
     let mut log = open(&store, "t").await;
     log.append(&[entry(1)], true).await.unwrap();
-    let other = Database::connect(url(bed)).await.unwrap();
-    let holds = other.begin().await.unwrap();
+    let other = other_program(&url(bed)).await;
+    let holds = other.begin(Mode::Write).await.unwrap();
     for statement in statements {
-        holds.execute_unprepared(statement).await.unwrap();
+        holds.execute(statement, Vec::new()).await.unwrap();
     }
     let error = log.append(&[entry(2)], true).await.unwrap_err();
     assert!(matches!(error, StoreError::Locked { .. }), "{error}");
     holds.rollback().await.unwrap();
     log.append(&[entry(2)], true).await.unwrap();
     assert_eq!(read(&store, "t").await, [entry(1), entry(2)]);
-    other.close().await.unwrap();
+    other.close().await;
     store.close().await;
 }
 

@@ -1,25 +1,22 @@
 //! Changes of the schema: from every released version to this one, with a backup before, and back.
 //!
-//! `fixtures/` has each released schema as SQL for either database, and rows for it. They are
-//! written once, when a version is released: `CONJURE_WRITE_FIXTURES=1` writes those of the newest.
+//! `fixtures/` has the first schema as SQL for either database, and rows for it, written once; and
+//! the newest schema as a database tells it, so that a database that went through its steps long ago
+//! and a new one are the same. `CONJURE_WRITE_FIXTURES=1` writes them.
 
 use std::path::PathBuf;
 
 use conjure_core::log::CallEnd;
-use sea_orm::{ConnectionTrait as _, Database, DbBackend, DbErr};
-use sea_orm_migration::prelude::{
-    ColumnDef, MigrationName, MigrationTrait, MigratorTrait, PostgresQueryBuilder, SchemaManager,
-    SqliteQueryBuilder, Table,
-};
 
 use crate::migrations::rollback::restore_newest;
-use crate::migrations::{m0001_first, m0002_said, m0003_requests, m0004_terms};
+use crate::migrations::{STEPS, Step, statements};
+use crate::sql::Backend;
 use crate::{Location, Options, Record, Store, StoreError};
 
 use super::postgres::Server;
 use super::threads::{began, ended};
 use super::transfer::{fill, same_threads};
-use super::{Bed, entry, event, id, open, read, runtime};
+use super::{Bed, entry, event, id, open, other_program, read, runtime};
 
 const WRITE: &str = "CONJURE_WRITE_FIXTURES";
 
@@ -29,22 +26,11 @@ fn fixture(name: &str) -> PathBuf {
 }
 
 /// The schema of version 1 as SQL, a statement a line.
-fn schema(backend: DbBackend) -> String {
-    let tables = m0001_first::tables()
-        .into_iter()
-        .map(|table| match backend {
-            DbBackend::Postgres => table.to_string(PostgresQueryBuilder),
-            _ => table.to_string(SqliteQueryBuilder),
-        });
-    let indexes = m0001_first::indexes()
-        .into_iter()
-        .map(|index| match backend {
-            DbBackend::Postgres => index.to_string(PostgresQueryBuilder),
-            _ => index.to_string(SqliteQueryBuilder),
-        });
+fn schema(backend: Backend) -> String {
+    let first = statements(STEPS[0].sql, backend).into_iter();
     let text = match backend {
-        DbBackend::Postgres => "varchar",
-        _ => "varchar NOT NULL",
+        Backend::Postgres => "varchar",
+        Backend::Sqlite => "varchar NOT NULL",
     };
     let steps = [
         format!(
@@ -52,8 +38,7 @@ fn schema(backend: DbBackend) -> String {
         ),
         "INSERT INTO seaql_migrations VALUES ('m0001_first', 1)".to_owned(),
     ];
-    tables
-        .chain(indexes)
+    first
         .chain(steps)
         .map(|statement| statement + ";\n")
         .collect()
@@ -142,8 +127,8 @@ fn fixture_records() -> Vec<Record> {
 #[test]
 fn the_first_schema_is_what_was_released() {
     for (backend, name) in [
-        (DbBackend::Sqlite, "v1-sqlite.sql"),
-        (DbBackend::Postgres, "v1-postgres.sql"),
+        (Backend::Sqlite, "v1-sqlite.sql"),
+        (Backend::Postgres, "v1-postgres.sql"),
     ] {
         if std::env::var_os(WRITE).is_some() {
             std::fs::write(fixture(name), schema(backend)).unwrap();
@@ -161,16 +146,16 @@ fn the_first_schema_is_what_was_released() {
 
 /// A database of version 1 becomes one of this version, and all of it is there.
 async fn from_version_1(bed: Bed, url: &str, schema: &str) {
-    let raw = Database::connect(url).await.unwrap();
+    let raw = other_program(url).await;
     let mut rows = std::fs::read_to_string(fixture("v1-rows.sql")).unwrap();
-    if raw.get_database_backend() == DbBackend::Postgres {
+    if matches!(bed.place, Location::Postgres(_)) {
         rows = rows.replace("X'", "'\\x");
     }
     let schema = std::fs::read_to_string(fixture(schema)).unwrap();
     for statement in schema.lines().chain(rows.lines()) {
-        raw.execute_unprepared(statement).await.unwrap();
+        raw.execute_raw(statement).await.unwrap();
     }
-    raw.close().await.unwrap();
+    raw.close().await;
 
     let backups = tempfile::tempdir().unwrap();
     let options = Options {
@@ -229,48 +214,67 @@ fn a_database_of_version_1_comes_to_this_version_over_postgres() {
     });
 }
 
-/// A step that a later version might have; with `FAILS` it fails when half of it is done.
-struct Later<const FAILS: bool>;
-
-impl<const FAILS: bool> MigrationName for Later<FAILS> {
-    fn name(&self) -> &'static str {
-        "m0003_later"
-    }
-}
-
-#[expect(
-    elided_lifetimes_in_paths,
-    reason = "the trait's macro takes the lifetime only where the trait has it"
-)]
-#[sea_orm_migration::async_trait::async_trait]
-impl<const FAILS: bool> MigrationTrait for Later<FAILS> {
-    async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        let mut column = ColumnDef::new("mood");
-        column.text();
-        manager
-            .alter_table(Table::alter().table("personas").add_column(column).take())
-            .await?;
-        let db = manager.get_connection();
-        db.execute_unprepared("DELETE FROM sessions").await?;
-        if FAILS {
-            db.execute_unprepared("DELETE FROM nowhere").await?;
+/// What a database says of its schema, a line each.
+async fn told(bed: &Bed) -> String {
+    let queries: &[&str] = match bed.place {
+        Location::Postgres(_) => &[
+            "SELECT 'column ' || table_name || '.' || column_name || ' ' || data_type || ' ' \
+             || is_nullable || ' ' || COALESCE(column_default, '-') AS t \
+             FROM information_schema.columns WHERE table_schema = 'public' \
+             ORDER BY table_name, ordinal_position",
+            "SELECT 'constraint ' || conrelid::regclass || ' ' || conname || ' ' \
+             || pg_get_constraintdef(oid) AS t FROM pg_constraint \
+             WHERE connamespace = 'public'::regnamespace ORDER BY 1",
+            "SELECT 'index ' || indexdef AS t FROM pg_indexes WHERE schemaname = 'public' ORDER BY 1",
+        ],
+        _ => &["SELECT sql || ';' AS t FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid"],
+    };
+    let other = other_program(&super::faults::url(bed)).await;
+    let mut told = String::new();
+    for query in queries {
+        for row in other.all(query, Vec::new()).await.unwrap() {
+            told += &row.get::<String>("t").unwrap();
+            told.push('\n');
         }
-        Ok(())
     }
+    other.close().await;
+    told
 }
 
-struct Three<const FAILS: bool>;
-
-impl<const FAILS: bool> MigratorTrait for Three<FAILS> {
-    fn migrations() -> Vec<Box<dyn MigrationTrait>> {
-        vec![
-            Box::new(m0001_first::Migration),
-            Box::new(m0002_said::Migration),
-            Box::new(m0003_requests::Migration),
-            Box::new(m0004_terms::Migration),
-            Box::new(Later::<FAILS>),
-        ]
+async fn is_the_known_schema(bed: &Bed, name: &str) {
+    bed.open().await.close().await;
+    let told = told(bed).await;
+    if std::env::var_os(WRITE).is_some() {
+        std::fs::write(fixture(name), &told).unwrap();
     }
+    assert_eq!(told, std::fs::read_to_string(fixture(name)).unwrap());
+}
+
+#[test]
+fn the_newest_schema_is_the_one_that_databases_have_over_sqlite() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = Location::File(dir.path().join("conjure.db"));
+    runtime().block_on(is_the_known_schema(&Bed { place }, "schema-sqlite.sql"));
+}
+
+#[test]
+fn the_newest_schema_is_the_one_that_databases_have_over_postgres() {
+    let Some(server) = Server::get() else { return };
+    runtime().block_on(async {
+        let bed = server.bed().await;
+        is_the_known_schema(&bed, "schema-postgres.txt").await;
+    });
+}
+
+/// All steps, and one that a later version might have; half of it is done when it fails.
+fn with_later(fails: bool) -> Vec<Step> {
+    let sql = if fails {
+        "ALTER TABLE personas ADD COLUMN mood text;\nDELETE FROM sessions;\nDELETE FROM nowhere;"
+    } else {
+        "ALTER TABLE personas ADD COLUMN mood text;\nDELETE FROM sessions;"
+    };
+    let name = "m0003_later";
+    [&STEPS[..], &[Step { name, sql }]].concat()
 }
 
 async fn there_and_back(bed: Bed) {
@@ -286,7 +290,7 @@ async fn there_and_back(bed: Bed) {
     assert!(matches!(none, StoreError::NotFound { .. }), "{none}");
 
     // A step that fails leaves the database as it was; the backup was made.
-    let failed = migrate::<true>(&bed.place, &options).await;
+    let failed = migrate(true, &bed.place, &options).await;
     assert!(
         matches!(failed, Err(StoreError::Database { .. })),
         "{failed:?}"
@@ -294,7 +298,7 @@ async fn there_and_back(bed: Bed) {
     let sessions = |store: Store| async move { store.sessions(None, 9).await.unwrap().len() };
     assert_eq!(sessions(bed.open().await).await, 1);
 
-    migrate::<false>(&bed.place, &options).await.unwrap();
+    migrate(false, &bed.place, &options).await.unwrap();
     let made = std::fs::read_dir(backups.path()).unwrap().count();
     assert_eq!(made, 2);
     let error = Store::open(&bed.place, &options).await.err().unwrap();
@@ -303,10 +307,10 @@ async fn there_and_back(bed: Bed) {
     };
     assert_eq!(migration, "m0003_later");
     // Once more changes nothing and makes no backup.
-    migrate::<false>(&bed.place, &options).await.unwrap();
+    migrate(false, &bed.place, &options).await.unwrap();
     assert_eq!(std::fs::read_dir(backups.path()).unwrap().count(), made);
 
-    let from = restore_newest::<Three<false>>(&bed.place, options.backups.as_deref()).await;
+    let from = restore_newest(&with_later(false), &bed.place, options.backups.as_deref()).await;
     assert!(from.unwrap().starts_with(backups.path()));
     let store = bed.open().await;
     assert_eq!(sessions(store.clone()).await, 1);
@@ -331,9 +335,10 @@ async fn there_and_back(bed: Bed) {
     store.close().await;
 }
 
-async fn migrate<const FAILS: bool>(place: &Location, options: &Options) -> Result<(), StoreError> {
+async fn migrate(fails: bool, place: &Location, options: &Options) -> Result<(), StoreError> {
+    let steps = with_later(fails);
     let db = crate::database::Database::connect(place).await?;
-    let done = crate::migrations::migrate::<Three<FAILS>>(&db, place, options.backups.as_deref());
+    let done = crate::migrations::migrate(&steps, &db, place, options.backups.as_deref());
     let done = done.await;
     db.close().await;
     done

@@ -25,6 +25,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use conjure_core::chat::{Event, EventId};
 use conjure_core::log::{Entry, EntryBody};
 
+use crate::sql::Pool;
 use crate::{Location, Log as _, Options, Record, Store, StoreError, ThreadId, ThreadLog};
 
 /// Where a case's database is. Opening it again is what another process would do.
@@ -102,6 +103,15 @@ fn runtime() -> tokio::runtime::Runtime {
         .enable_all()
         .build()
         .unwrap()
+}
+
+/// The connections of another program to a database.
+pub(crate) async fn other_program(url: &str) -> Pool {
+    if url.starts_with("sqlite:") {
+        Pool::Sqlite(sqlx::SqlitePool::connect(url).await.unwrap())
+    } else {
+        Pool::Postgres(sqlx::PgPool::connect(url).await.unwrap())
+    }
 }
 
 pub(crate) fn id(text: &str) -> ThreadId {

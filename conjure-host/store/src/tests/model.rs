@@ -387,9 +387,8 @@ impl World {
     async fn stored(&self) -> std::collections::BTreeSet<(String, u64)> {
         let mut rows = std::collections::BTreeSet::new();
         for thread in self.model.keys() {
-            let reader = self.store.db().reader();
-            let backend = self.store.db().backend();
-            let shown = crate::lineage::Shown::read(reader, backend, &name(*thread)).await;
+            let tx = self.store.db().snapshot("test").await.unwrap();
+            let shown = crate::lineage::Shown::read(&tx, &name(*thread)).await;
             for stretch in shown.unwrap().stretches {
                 for seq in stretch.above + 1..=stretch.upto {
                     rows.insert((stretch.thread.clone(), seq));

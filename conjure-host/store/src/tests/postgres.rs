@@ -3,12 +3,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use conjure_kit::Postgres;
-use sea_orm::{ConnectionTrait as _, Database};
 
 use crate::Location;
 
 use super::{
-    Bed, idempotency, keeping, labels, orphans, requests, runs, runtime, threads, transfer, writing,
+    Bed, idempotency, keeping, labels, orphans, other_program, requests, runs, runtime, threads,
+    transfer, writing,
 };
 
 /// A server, which ends with this value where this test began it.
@@ -37,14 +37,14 @@ impl Server {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("conjure_{}_{number}", std::process::id());
-        let server = Database::connect(self.0.url()).await.unwrap();
+        let server = other_program(self.0.url()).await;
         for sql in [
             format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"),
             format!("CREATE DATABASE {name}"),
         ] {
-            server.execute_unprepared(&sql).await.unwrap();
+            server.execute_raw(&sql).await.unwrap();
         }
-        server.close().await.unwrap();
+        server.close().await;
         let url = self.0.url_of(&name);
         Bed {
             place: Location::parse(&url).unwrap(),

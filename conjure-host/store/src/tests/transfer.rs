@@ -5,6 +5,7 @@ use std::path::Path;
 use conjure_core::log::CallEnd;
 use serde_json::json;
 
+use crate::sql::Backend;
 use crate::{
     Imported, JsonText, Location, Log as _, Options, Record, SavedAuth, Session, Store, StoreError,
     Window,
@@ -202,8 +203,8 @@ async fn a_check_finds_what_is_wrong_and_nothing_else(bed: Bed) {
     );
     let backend = store.db().backend();
     let bad_body = match backend {
-        sea_orm::DbBackend::Postgres => "'\\x7b'::bytea",
-        _ => "X'7b'",
+        Backend::Postgres => "'\\x7b'::bytea",
+        Backend::Sqlite => "X'7b'",
     };
     for (sql, told) in [
         (

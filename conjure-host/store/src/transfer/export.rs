@@ -5,12 +5,12 @@ use std::path::Path;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use futures_util::TryStreamExt as _;
-use sea_orm::{ConnectionTrait, DatabaseTransaction, QueryResult, StreamTrait as _};
 use serde_json::{Map, Value as Json};
 use tokio::io::{AsyncWrite, AsyncWriteExt as _, BufWriter};
 
-use crate::database::{Database, statement};
+use crate::database::Database;
 use crate::row::column;
+use crate::sql::{Row, SqlTransaction};
 use crate::{Store, StoreError, body};
 
 use super::{Kind, Line, Table, VERSION, tables};
@@ -55,7 +55,7 @@ pub(crate) async fn write_all(
 }
 
 async fn write(
-    tx: &DatabaseTransaction,
+    tx: &SqlTransaction,
     to: &mut BufWriter<tokio::fs::File>,
     path: &Path,
     migration: &str,
@@ -69,11 +69,9 @@ async fn write(
     let mut written = 0;
     for table in tables(tx).await? {
         let sql = format!("SELECT * FROM {} ORDER BY 1, 2", table.name);
-        let query = statement(ConnectionTrait::get_database_backend(tx), &sql, []);
-        let mut rows = tx
-            .stream_raw(query)
-            .await
-            .map_err(StoreError::of(EXPORTING))?;
+        let mut tx = tx.lock().await;
+        let rows = tx.connection().stream(&sql, Vec::new());
+        let mut rows = rows.map_err(StoreError::of(EXPORTING))?;
         while let Some(row) = rows.try_next().await.map_err(StoreError::of(EXPORTING))? {
             let row = Line::Row {
                 table: table.name.clone(),
@@ -91,11 +89,7 @@ async fn write(
     synced.await.map_err(StoreError::io("write", path))
 }
 
-fn columns(
-    table: &Table,
-    row: &QueryResult,
-    secrets: Secrets,
-) -> Result<Map<String, Json>, StoreError> {
+fn columns(table: &Table, row: &Row, secrets: Secrets) -> Result<Map<String, Json>, StoreError> {
     let mut columns = Map::new();
     for (name, kind) in &table.columns {
         let is_secret = table.name == "saved_authentications" && name == "sealed";

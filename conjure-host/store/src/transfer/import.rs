@@ -5,12 +5,12 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use sea_orm::Value;
 use serde_json::{Map, Value as Json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::database::{Transaction, places};
 use crate::row::column;
+use crate::sql::Value;
 use crate::{Store, StoreError, ThreadId, body};
 
 use super::{Kind, Line, Table, VERSION, tables};
@@ -235,11 +235,11 @@ fn of_json(kind: Kind, value: &Json) -> Option<Value> {
     let text = || value.as_str().map(str::to_owned);
     let bytes = |text: String| BASE64_STANDARD.decode(text).ok();
     Some(match (kind, value) {
-        (Kind::Text, Json::Null) => Value::String(None),
+        (Kind::Text, Json::Null) => Value::Text(None),
         (Kind::Text, _) => text()?.into(),
-        (Kind::Number, Json::Null) => Value::BigInt(None),
+        (Kind::Number, Json::Null) => Value::Integer(None),
         (Kind::Number, _) => value.as_i64()?.into(),
-        (Kind::Float, Json::Null) => Value::Double(None),
+        (Kind::Float, Json::Null) => Value::Real(None),
         (Kind::Float, _) => value.as_f64()?.into(),
         (Kind::Bool, _) => value.as_bool()?.into(),
         (Kind::Bytes, _) => bytes(text()?)?.into(),

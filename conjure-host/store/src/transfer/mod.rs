@@ -9,13 +9,12 @@ mod export;
 mod import;
 mod jsonl;
 
-use sea_orm::{ConnectionTrait as _, DatabaseTransaction};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
 use crate::StoreError;
-use crate::database::statement;
 use crate::row::column;
+use crate::sql::{Backend, SqlTransaction};
 
 pub(crate) use export::{Secrets, write_all};
 pub(crate) use import::{migration_of, read_all};
@@ -84,22 +83,21 @@ impl Kind {
 }
 
 /// The tables, those that others refer to first.
-async fn tables(tx: &DatabaseTransaction) -> Result<Vec<Table>, StoreError> {
-    let backend = tx.get_database_backend();
-    let sql = match backend {
-        sea_orm::DbBackend::Postgres => {
+async fn tables(tx: &SqlTransaction) -> Result<Vec<Table>, StoreError> {
+    let sql = match tx.backend() {
+        Backend::Postgres => {
             "SELECT CAST(table_name AS TEXT) AS t, CAST(column_name AS TEXT) AS c, \
              CAST(data_type AS TEXT) AS d FROM information_schema.columns \
              WHERE table_schema = current_schema() ORDER BY table_name, ordinal_position"
         }
-        _ => {
+        Backend::Sqlite => {
             "SELECT m.name AS t, p.name AS c, lower(p.type) AS d FROM sqlite_master m \
              JOIN pragma_table_info(m.name) p WHERE m.type = 'table' \
              AND m.name NOT LIKE 'sqlite_%' ORDER BY m.name, p.cid"
         }
     };
     let mut tables: Vec<Table> = Vec::new();
-    let rows = tx.query_all_raw(statement(backend, sql, [])).await;
+    let rows = tx.all(sql, Vec::new()).await;
     for row in rows.map_err(StoreError::of("read the schema"))? {
         let (name, of): (String, String) = (column(&row, "t")?, column(&row, "c")?);
         let declared: String = column(&row, "d")?;

@@ -3,10 +3,9 @@
 //! The only way in which something leaves the log. A thread that is cleared keeps its id and its
 //! numbers; one that is removed stays without a face while a fork needs its entries.
 
-use sea_orm::Value;
-
 use crate::database::Transaction;
 use crate::row::{column, number, text};
+use crate::sql::Value;
 use crate::{StoreError, ThreadId};
 
 use super::Writer;

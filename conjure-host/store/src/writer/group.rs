@@ -6,12 +6,12 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use sea_orm::{ConnectionTrait as _, DbBackend, Value};
 use tokio::time::Instant;
 
 use crate::blob_rows;
 use crate::body;
 use crate::database::{Database, Transaction, now_ms};
+use crate::sql::{Backend, Value};
 use crate::{StoreError, ThreadId, row};
 
 use super::encode::{
@@ -232,12 +232,14 @@ impl Writer {
             return Err(error);
         }
         let deadline = Instant::now() + SILENT;
-        let statement = self.db.statement(
-            "SELECT groups FROM writers WHERE id = $1",
-            [self.id.as_str().into()],
-        );
+        let sql = "SELECT groups FROM writers WHERE id = $1";
         loop {
-            let row = self.db.alone().await.query_one_raw(statement.clone()).await;
+            let row = self
+                .db
+                .alone()
+                .await
+                .one(sql, vec![self.id.as_str().into()])
+                .await;
             match row.map_err(StoreError::of(APPENDING)) {
                 Ok(Some(row)) if row::number(&row, "groups")? == number => return Ok(()),
                 Ok(Some(_)) => return Err(error),
@@ -292,7 +294,7 @@ impl Group {
     /// Whether one statement writes it.
     fn is_one_statement(&self, db: &Database) -> bool {
         let only_events = self.threads.values().all(|change| !change.has_changed);
-        let is_sqlite = db.backend() == DbBackend::Sqlite;
+        let is_sqlite = db.backend() == Backend::Sqlite;
         is_sqlite && only_events && (1..=MOST).contains(&self.events.len())
     }
 

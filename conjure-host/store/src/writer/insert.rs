@@ -6,10 +6,9 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use sea_orm::{DbBackend, Value};
-
 use crate::StoreError;
 use crate::database::Transaction;
+use crate::sql::{Backend, Value};
 
 /// Rows of one statement at most.
 pub(crate) const MOST: usize = 64;
@@ -92,7 +91,7 @@ impl Statements {
     /// where a statement has the whole database to itself, which SQLite gives it.
     pub(crate) fn if_writer(&mut self, table: &Table, rows: usize) -> &str {
         self.0.entry((table.name, rows, true)).or_insert_with(|| {
-            let (insert, values) = parts(table, rows, DbBackend::Sqlite);
+            let (insert, values) = parts(table, rows, Backend::Sqlite);
             format!(
                 "{insert} SELECT * FROM (VALUES {values}) \
                  WHERE EXISTS (SELECT 1 FROM writers WHERE id = ? AND lost = FALSE)"
@@ -101,13 +100,13 @@ impl Statements {
     }
 }
 
-fn text(table: &Table, rows: usize, backend: DbBackend) -> String {
+fn text(table: &Table, rows: usize, backend: Backend) -> String {
     let (insert, values) = parts(table, rows, backend);
     format!("{insert} VALUES {values}")
 }
 
 /// What is inserted into, and the places of the values.
-fn parts(table: &Table, rows: usize, backend: DbBackend) -> (String, String) {
+fn parts(table: &Table, rows: usize, backend: Backend) -> (String, String) {
     let insert = format!("INSERT INTO {} ({})", table.name, table.columns.join(", "));
     let width = table.columns.len();
     let mut values = String::new();
@@ -117,8 +116,8 @@ fn parts(table: &Table, rows: usize, backend: DbBackend) -> (String, String) {
             values.push_str(if column == 1 { "" } else { ", " });
             // SQLite looks numbered places up by their names, one after the other.
             let _ = match backend {
-                DbBackend::Postgres => write!(values, "${}", row * width + column),
-                _ => write!(values, "?"),
+                Backend::Postgres => write!(values, "${}", row * width + column),
+                Backend::Sqlite => write!(values, "?"),
             };
         }
         values.push(')');
@@ -137,11 +136,11 @@ mod tests {
             columns: &["a", "b"],
         };
         assert_eq!(
-            text(&table, 2, DbBackend::Postgres),
+            text(&table, 2, Backend::Postgres),
             "INSERT INTO t (a, b) VALUES ($1, $2), ($3, $4)"
         );
         assert_eq!(
-            text(&table, 2, DbBackend::Sqlite),
+            text(&table, 2, Backend::Sqlite),
             "INSERT INTO t (a, b) VALUES (?, ?), (?, ?)"
         );
     }

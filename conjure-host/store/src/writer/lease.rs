@@ -9,11 +9,10 @@
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use sea_orm::{DbBackend, QueryResult};
-
 use crate::database::{Transaction, for_update, now_ms};
 use crate::platform::{Alive, Process};
 use crate::row::text;
+use crate::sql::{Backend, Row, SqlError};
 use crate::{StoreError, ThreadId};
 
 use super::Writer;
@@ -199,17 +198,17 @@ struct Known {
 }
 
 impl Known {
-    fn of(row: &QueryResult) -> Result<Self, StoreError> {
+    fn of(row: &Row) -> Result<Self, StoreError> {
         let read = StoreError::of(OPENING);
-        let known = || -> Result<Self, sea_orm::DbErr> {
+        let known = || -> Result<Self, SqlError> {
             Ok(Self {
-                id: row.try_get("", "id")?,
+                id: row.get("id")?,
                 process: Process {
-                    machine: row.try_get("", "machine")?,
-                    pid: row.try_get("", "pid")?,
-                    started: row.try_get("", "started")?,
+                    machine: row.get("machine")?,
+                    pid: row.get("pid")?,
+                    started: row.get("started")?,
                 },
-                is_lost: row.try_get("", "lost")?,
+                is_lost: row.get("lost")?,
             })
         };
         known().map_err(read)
@@ -221,7 +220,7 @@ impl Known {
 }
 
 /// Whether the writer of a row is a process of this machine that is there no more.
-pub(crate) fn is_dead(row: &QueryResult) -> Result<bool, StoreError> {
+pub(crate) fn is_dead(row: &Row) -> Result<bool, StoreError> {
     Ok(Known::of(row)?.is_dead())
 }
 
@@ -267,7 +266,7 @@ async fn still_writes(tx: &Transaction<'_>, id: &str) -> Result<Option<String>, 
     let this = Process::this();
     let owner = if writer.process == this {
         "this process".to_owned()
-    } else if writer.process.machine == this.machine && tx.backend() == DbBackend::Sqlite {
+    } else if writer.process.machine == this.machine && tx.backend() == Backend::Sqlite {
         format!("process {}", writer.process.pid)
     } else {
         format!("process {} of its machine", writer.process.pid)

@@ -5,11 +5,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use sea_orm::{DbBackend, QueryResult, Value};
 use tokio::sync::mpsc;
 
 use crate::database::{Transaction, now_ms, places};
 use crate::row::{column, number};
+use crate::sql::{Backend, Row, Value};
 use crate::{StoreError, ThreadId};
 
 use super::lease::{Lease, OPENING, Position, taken_meanwhile};
@@ -89,8 +89,8 @@ impl Writer {
         pad(&mut padded);
         let places = places(2, padded.len());
         let skip = match tx.backend() {
-            DbBackend::Postgres => " ORDER BY id FOR NO KEY UPDATE SKIP LOCKED",
-            _ => "",
+            Backend::Postgres => " ORDER BY id FOR NO KEY UPDATE SKIP LOCKED",
+            Backend::Sqlite => "",
         };
         let sql = format!(
             "UPDATE threads SET owner = $1, epoch = epoch + 1 WHERE id IN \
@@ -117,7 +117,7 @@ impl Writer {
         &self,
         tx: &Transaction<'_>,
         mut new: Vec<ThreadId>,
-    ) -> Result<Vec<QueryResult>, StoreError> {
+    ) -> Result<Vec<Row>, StoreError> {
         let sql = format!(
             "SELECT id FROM threads WHERE id IN ({})",
             places(1, new.len())
@@ -213,7 +213,7 @@ fn pad(threads: &mut Vec<ThreadId>) {
 }
 
 /// A thread from its row.
-fn lease(row: &QueryResult) -> Result<Lease, StoreError> {
+fn lease(row: &Row) -> Result<Lease, StoreError> {
     Ok(Lease {
         thread: ThreadId::stored(column(row, "id")?),
         epoch: number(row, "epoch")?,

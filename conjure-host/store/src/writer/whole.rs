@@ -2,12 +2,11 @@
 //!
 //! Only for threads that are made in that transaction: nobody can have them open.
 
-use sea_orm::Value;
-
 use conjure_core::log::Entry;
 
 use crate::body;
 use crate::database::Transaction;
+use crate::sql::Value;
 use crate::{Record, StoreError, ThreadId};
 
 use super::encode::{self, EntryRow};

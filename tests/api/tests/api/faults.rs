@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 
 use conjure_kit::{Signal, Workspace};
 use conjure_mock_llm::Message;
-use sea_orm::{ConnectionTrait as _, DatabaseTransaction, TransactionTrait as _};
 use serde_json::json;
+use sqlx::{
+    AssertSqlSafe, Connection as _, PgConnection, Sqlite, SqlitePool, Transaction, raw_sql,
+};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::postgres::Database;
@@ -146,19 +148,17 @@ fn a_database_that_another_program_holds_is_said_and_it_goes_on_when_that_is_gon
 /// Another program that writes to a database and does not end.
 struct Held {
     runtime: Runtime,
-    writing: Option<DatabaseTransaction>,
+    writing: Option<Transaction<'static, Sqlite>>,
 }
 
 impl Held {
     fn take(path: &Path) -> Self {
         let runtime = runtime();
         let writing = runtime.block_on(async {
-            let other = sea_orm::Database::connect(format!("sqlite://{}", path.display()));
-            let writing = other.await.unwrap().begin().await.unwrap();
-            writing
-                .execute_unprepared("DELETE FROM runs")
-                .await
-                .unwrap();
+            let other = SqlitePool::connect(&format!("sqlite://{}", path.display())).await;
+            let mut writing = other.unwrap().begin().await.unwrap();
+            let written = raw_sql("DELETE FROM runs").execute(&mut *writing).await;
+            written.unwrap();
             writing
         });
         Self {
@@ -222,15 +222,16 @@ fn a_server_of_postgres_that_only_reads_is_said_and_read() {
         runtime().block_on(async {
             // Of another database, which may always be written.
             let (server, _) = database.0.url().rsplit_once('/').unwrap();
-            let admin = sea_orm::Database::connect(format!("{server}/template1"));
-            let admin = admin.await.unwrap();
+            let admin = PgConnection::connect(&format!("{server}/template1")).await;
+            let mut admin = admin.unwrap();
             for sql in [
                 format!("ALTER DATABASE postgres SET default_transaction_read_only = {setting}"),
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                  WHERE application_name = 'conjure'"
                     .to_owned(),
             ] {
-                admin.execute_unprepared(&sql).await.unwrap();
+                let set = raw_sql(AssertSqlSafe(sql)).execute(&mut admin).await;
+                set.unwrap();
             }
             admin.close().await.unwrap();
         });

@@ -8,17 +8,17 @@ use std::fmt::Write as _;
 
 use conjure_core::chat::Message;
 use conjure_core::log::{EntryBody, messages};
-use sea_orm::{ConnectionTrait as _, Database, DatabaseConnection};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value as Json, json};
 
+use crate::sql::Pool;
 use crate::{
     Location, Maestro, MaestroChoices, MaestroReport, MaestroSecret, SavedAuth, Store, ThreadId,
     Window,
 };
 
-use super::Bed;
 use super::postgres::Server;
+use super::{Bed, other_program};
 
 /// The tables as the application has them now, as far as they are read.
 const TABLES: &str = "\
@@ -64,7 +64,7 @@ fn thread(number: u32) -> ThreadId {
 /// The other application's database.
 struct There {
     url: SecretString,
-    db: DatabaseConnection,
+    db: Pool,
     next: std::cell::Cell<u32>,
 }
 
@@ -85,9 +85,9 @@ impl There {
         let Location::Postgres(url) = server.bed().await.place else {
             panic!("a server's place is PostgreSQL");
         };
-        let db = Database::connect(url.expose_secret()).await.unwrap();
+        let db = other_program(url.expose_secret()).await;
         for statement in tables.lines() {
-            db.execute_unprepared(statement).await.unwrap();
+            db.execute_raw(statement).await.unwrap();
         }
         let next = 0x9000.into();
         Self { url, db, next }
@@ -105,7 +105,7 @@ impl There {
             names.join(", "),
             values.join(", ")
         );
-        self.db.execute_unprepared(&sql).await.unwrap();
+        self.db.execute_raw(&sql).await.unwrap();
     }
 
     async fn auth(&self, number: u32, provider: &str, kind: &str, credentials: Json) {
@@ -180,10 +180,9 @@ impl There {
     /// Everything that is there.
     async fn everything(&self) -> String {
         let rows = async |sql: &str| {
-            let query = sea_orm::Statement::from_string(sea_orm::DbBackend::Postgres, sql);
-            let rows = self.db.query_all_raw(query).await.unwrap();
-            let text = |row: &sea_orm::QueryResult| row.try_get::<String>("", "t").unwrap();
-            rows.iter().map(text).collect::<Vec<_>>()
+            let rows = self.db.all(sql, Vec::new()).await.unwrap();
+            let texts = rows.iter().map(|row| row.get("t").unwrap());
+            texts.collect::<Vec<String>>()
         };
         let tables = "SELECT CAST(table_name AS TEXT) AS t FROM information_schema.tables \
                       WHERE table_schema = 'public' ORDER BY 1";

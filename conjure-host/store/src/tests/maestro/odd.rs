@@ -1,6 +1,5 @@
 //! Rows that are not as they should be, forks of either kind, and databases of others.
 
-use sea_orm::ConnectionTrait as _;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value as Json, json};
 
@@ -90,7 +89,7 @@ fn hostile_rows_cost_what_cannot_be_read_and_nothing_else() {
                 .await;
         }
         let infinite = "UPDATE chat_history SET inserted_at = 'infinity' WHERE turn_index = 5";
-        there.db.execute_unprepared(infinite).await.unwrap();
+        there.db.execute_raw(infinite).await.unwrap();
 
         let (_dir, store) = sqlite().await;
         let report = import(&there, &store).await;
@@ -153,7 +152,7 @@ fn both_branches_of_a_fork_come_and_share_what_they_begin_with() {
             "UPDATE chat_history SET fork_from_entry_id = id WHERE id = '{}'",
             uuid(rows[2])
         );
-        there.db.execute_unprepared(&mark).await.unwrap();
+        there.db.execute_raw(&mark).await.unwrap();
         let fork = |thread, parent, fork_from, messages: &[Json]| Row {
             session: Some(1),
             thread: Some(thread),
@@ -184,7 +183,7 @@ fn both_branches_of_a_fork_come_and_share_what_they_begin_with() {
             "UPDATE sessions SET latest_chat_entry_id = '{}'",
             uuid(bare_row)
         );
-        there.db.execute_unprepared(&latest).await.unwrap();
+        there.db.execute_raw(&latest).await.unwrap();
 
         let (_dir, store) = sqlite().await;
         let report = import(&there, &store).await;
