@@ -416,7 +416,7 @@ impl Transaction<'_> {
         rows.map_err(StoreError::of(self.what))
     }
 
-    /// For what is said of another failure.
+    /// For reads of others, and for statements whose failures are told apart first.
     pub(crate) fn inner(&self) -> &SqlTransaction {
         &self.tx
     }

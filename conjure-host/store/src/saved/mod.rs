@@ -35,7 +35,9 @@ trait TableRow: Sized {
     const NAME: &'static str;
     /// Its table.
     const TABLE: &'static str;
-    /// The columns; the first is the one of ids.
+    /// The column of ids.
+    const ID: &'static str = "id";
+    /// The columns, the one of ids first.
     const COLUMNS: &'static [&'static str];
 
     /// Its id.
@@ -140,8 +142,9 @@ impl Store {
         let tx = self.db().begin(true, SAVING).await?;
         if let Some(seen_ms) = seen_ms {
             let sql = format!(
-                "SELECT updated_at_ms FROM {} WHERE id = $1{}",
+                "SELECT updated_at_ms FROM {} WHERE {} = $1{}",
                 S::TABLE,
+                S::ID,
                 for_update(tx.backend())
             );
             let row = tx.one(&sql, [id.as_str().into()]).await?;
@@ -161,7 +164,7 @@ impl Store {
             "UPDATE {} SET {} WHERE {} = $1 RETURNING {}",
             S::TABLE,
             set.join(", "),
-            id_column::<S>(),
+            S::ID,
             S::COLUMNS.join(", ")
         );
         let changed = tx.inner().one(&sql, values).await;
@@ -176,7 +179,7 @@ impl Store {
         if id.contains('\0') {
             return Err(not_found::<S>(id));
         }
-        let sql = select::<S>(&format!("{} = $1", id_column::<S>()));
+        let sql = select::<S>(&format!("{} = $1", S::ID));
         let row = self.db().reader().one(&sql, vec![id.into()]).await;
         let row = row.map_err(StoreError::of(READING))?;
         read(&row.ok_or_else(|| not_found::<S>(id))?)
@@ -188,8 +191,7 @@ impl Store {
         after: Option<&str>,
         limit: u64,
     ) -> Result<Vec<S>, StoreError> {
-        let id = id_column::<S>();
-        let sql = select::<S>(&format!("{id} > $1 ORDER BY {id} LIMIT $2"));
+        let sql = select::<S>(&format!("{0} > $1 ORDER BY {0} LIMIT $2", S::ID));
         let after = after.unwrap_or_default().replace('\0', "");
         let rows = self
             .db()
@@ -203,7 +205,7 @@ impl Store {
         if id.contains('\0') {
             return Err(not_found::<S>(id));
         }
-        let sql = format!("DELETE FROM {} WHERE {} = $1", S::TABLE, id_column::<S>());
+        let sql = format!("DELETE FROM {} WHERE {} = $1", S::TABLE, S::ID);
         let tx = self.db().begin(true, "remove it").await?;
         let gone = tx.inner().execute(&sql, vec![id.into()]).await;
         if gone.map_err(StoreError::of("remove it"))? == 0 {
@@ -211,10 +213,6 @@ impl Store {
         }
         tx.commit().await
     }
-}
-
-fn id_column<S: TableRow>() -> &'static str {
-    S::COLUMNS.first().copied().unwrap_or("id")
 }
 
 /// A statement that reads rows which fulfil a condition.

@@ -31,6 +31,7 @@ pub struct Plugin {
 impl TableRow for Plugin {
     const NAME: &'static str = "plugin";
     const TABLE: &'static str = "plugins";
+    const ID: &'static str = "sha256";
     const COLUMNS: &'static [&'static str] = &[
         "sha256",
         "name",

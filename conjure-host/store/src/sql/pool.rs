@@ -1,7 +1,7 @@
 //! Connections that are kept.
 //!
-//! Futures that execute a statement are large, and are boxed here and in transactions: whoever waits for
-//! one stays small.
+//! Futures that execute a statement are large, and are boxed here and in transactions: whoever waits
+//! for one stays small.
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;

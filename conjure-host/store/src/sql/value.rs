@@ -6,8 +6,8 @@ use sqlx::sqlite::SqliteArguments;
 
 use super::SqlError;
 
-/// A value of a statement. What is nothing has a type, too: PostgreSQL prepares a statement for the types of
-/// its first values.
+/// A value of a statement. What is nothing has a type, too: PostgreSQL prepares a statement for the
+/// types of its first values.
 #[derive(Clone)]
 pub(crate) enum Value {
     Integer(Option<i64>),
