@@ -1,4 +1,4 @@
-//! `conjure completions`.
+//! `conjure completions` and `conjure man`.
 
 use crate::stage::{conjure, workspace};
 
@@ -37,4 +37,21 @@ fn the_script_for_bash_completes_a_verb() {
         .run()
         .unwrap();
     assert_eq!(output.stdout, "routes\n", "{output:?}");
+}
+
+#[test]
+fn each_verb_gets_a_man_page() {
+    let workspace = workspace(&[]);
+    let pages = workspace.root().join("pages/man1");
+    let man = |dir: &std::path::Path| {
+        let line = format!("man {}", dir.display());
+        conjure(&workspace, &line).run().unwrap()
+    };
+    let output = man(&pages);
+    assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""));
+    let page = |name: &str| std::fs::read_to_string(pages.join(name)).unwrap();
+    assert!(page("conjure.1").contains("A host for AI agents"));
+    assert!(page("conjure-thread-show.1").contains("SYNOPSIS"));
+    let refused = man(&pages.join("conjure.1/under"));
+    assert_eq!(refused.code, Some(5), "{refused:?}");
 }

@@ -21,7 +21,14 @@ pub(super) struct Crate {
 /// The crates of other people that are compiled in, in the order of their names. What only runs
 /// while it is built, or only in tests, is not inside.
 pub(super) fn crates() -> Result<Vec<Crate>> {
-    let mut tree = repo::cargo(["tree", "--edges", "normal", "--prefix", "none", "--format"]);
+    let mut tree = repo::cargo([
+        "tree",
+        "--edges",
+        "normal,no-proc-macro",
+        "--prefix",
+        "none",
+        "--format",
+    ]);
     tree.arg("{p}").arg("--package").arg(PROGRAM);
     for plugin in PLUGINS {
         tree.args(["--package", plugin]);

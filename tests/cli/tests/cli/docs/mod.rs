@@ -31,6 +31,7 @@ fn each_block_is_run_checked_or_has_its_reason() {
     // Whoever adds a line here says why no reader will ever run that block.
     assert_snapshot!(reasons, @r"
     README.md: a drawing
+    README.md: it installs
     conjure-host/docs/api.md: a piece of an answer
     conjure-host/docs/api.md: an MCP server has to ask meanwhile
     conjure-host/docs/cli.md: examples of the help, which show the form of a line
