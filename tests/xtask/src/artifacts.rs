@@ -32,14 +32,6 @@ impl Built {
         Self::with("build", packages, &[])
     }
 
-    /// Builds these packages as they are shipped.
-    ///
-    /// # Errors
-    /// The same.
-    pub(crate) fn release(packages: &[&str]) -> Result<Self> {
-        Self::with("build", packages, &["--release"])
-    }
-
     /// Builds these packages with a command of cargo that builds, and with these options.
     ///
     /// # Errors

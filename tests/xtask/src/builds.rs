@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 
-use crate::{artifacts::Built, demo, repo};
+use crate::{artifacts::Built, demo, dist, repo};
 
 /// Crates that `conjure` is made of, those that only run while it is built included.
 const MOST_CRATES: usize = 410;
@@ -53,7 +53,7 @@ pub(crate) fn measure() -> Result<()> {
 /// When one of them is over it, with both figures.
 pub(crate) fn check() -> Result<()> {
     let crates = crates()?;
-    let built = Built::release(&[PROGRAM])?;
+    let built = Built::with("build", &dist::packages(), &["--release", "--locked"])?;
     let bytes = size(built.program("conjure")?)?;
     eprintln!("conjure is made of {crates} crates and has {bytes} bytes");
     within(crates, bytes)

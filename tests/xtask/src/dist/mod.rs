@@ -86,9 +86,14 @@ fn needs(args: &Args, with_deb: bool) -> Result<()> {
     Ok(())
 }
 
-fn build(args: &Args, target: &str) -> Result<Built> {
+/// What is built, in one command: features are resolved for all of it together.
+pub(crate) fn packages() -> Vec<&'static str> {
     let mut packages = vec![PROGRAM];
     packages.extend(PLUGINS);
+    packages
+}
+
+fn build(args: &Args, target: &str) -> Result<Built> {
     let mut options = vec!["--release", "--locked"];
     let named = match &args.glibc {
         Some(glibc) => format!("{target}.{glibc}"),
@@ -102,7 +107,7 @@ fn build(args: &Args, target: &str) -> Result<Built> {
         Some(_) => "zigbuild",
         None => "build",
     };
-    Built::with(verb, &packages, &options)
+    Built::with(verb, &packages(), &options)
 }
 
 /// One file that is unpacked anywhere: everything in a folder of its own name.
