@@ -5,14 +5,14 @@
 //! the budget here.
 
 use std::{
-    path::{Path, PathBuf},
+    path::Path,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail};
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 
-use crate::{artifacts::Built, demo, dist, repo};
+use crate::{artifacts::Built, demo, dist, files, repo};
 
 /// Crates that `conjure` is made of, those that only run while it is built included.
 const MOST_CRATES: usize = 410;
@@ -29,7 +29,7 @@ const FRESH: &str = "target/perf-build";
 /// Builds from nothing and prints each figure with how it was measured.
 pub(crate) fn measure() -> Result<()> {
     let fresh = repo::root().join(FRESH);
-    remove(&fresh)?;
+    files::remove(&fresh)?;
     let dev = timed(|| build(&fresh, &demo_packages(), false))?;
     println!(
         "demo, from nothing        {dev}  (the packages of `cargo xtask demo`, xtask included)"
@@ -44,7 +44,7 @@ pub(crate) fn measure() -> Result<()> {
         size(&fresh.join("release/conjure"))? as f64 / 1e6
     );
     println!("crates                    {}", crates()?);
-    remove(&fresh)
+    files::remove(&fresh)
 }
 
 /// Holds the release program and the crates that it is made of against the budget.
@@ -98,14 +98,7 @@ fn build(target: &Path, packages: &[&str], release: bool) -> Result<()> {
 fn crates() -> Result<usize> {
     let mut command = repo::cargo(["tree", "--package", PROGRAM, "--edges", "normal,build"]);
     command.args(["--prefix", "none", "--format", "{p}"]);
-    let output = command
-        .output()
-        .context("cargo tree could not be started")?;
-    if !output.status.success() {
-        bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    let text = String::from_utf8_lossy(&output.stdout);
-    Ok(distinct(&text))
+    Ok(distinct(&repo::text_of(&mut command)?))
 }
 
 fn distinct(tree: &str) -> usize {
@@ -167,15 +160,6 @@ fn touch(file: &Path) -> Result<()> {
     let open = open.with_context(failed)?;
     open.set_modified(std::time::SystemTime::now())
         .with_context(failed)
-}
-
-fn remove(folder: &PathBuf) -> Result<()> {
-    match std::fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("`{}` cannot be removed", folder.display()))
-        }
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]

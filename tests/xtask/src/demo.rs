@@ -18,7 +18,7 @@ use anyhow::{Context, Result, bail};
 
 use third::{Third, Wish};
 
-use crate::{artifacts::Built, repo};
+use crate::{artifacts::Built, files, repo};
 
 /// The package of the host, and the plugins that the demo's session loads.
 pub(crate) const PACKAGES: [&str; 3] = [
@@ -144,12 +144,7 @@ impl Place {
             session: demo.join("session"),
         };
         for directory in [&place.plugins, &place.work, &place.data, &place.session] {
-            if directory.exists() {
-                std::fs::remove_dir_all(directory)
-                    .with_context(|| format!("cannot empty `{}`", directory.display()))?;
-            }
-            std::fs::create_dir_all(directory)
-                .with_context(|| format!("cannot make `{}`", directory.display()))?;
+            files::empty(directory)?;
         }
         Ok(place)
     }
@@ -172,7 +167,7 @@ impl Place {
         };
         write("demo.toml", &session)?;
         write("script.json", &read("script.json")?)?;
-        copy_all(&demo.join("skills"), &self.session.join("skills"))
+        files::copy(&demo.join("skills"), &self.session.join("skills"))
     }
 
     /// What the skill is to fetch: a URL as it is; a file as a copy in the working directory,
@@ -202,21 +197,6 @@ impl Place {
             .with_context(|| format!("cannot copy `{}`", library.display()))?;
         Ok(())
     }
-}
-
-fn copy_all(from: &Path, to: &Path) -> Result<()> {
-    let failed = || format!("cannot copy `{}`", from.display());
-    std::fs::create_dir_all(to).with_context(failed)?;
-    for entry in std::fs::read_dir(from).with_context(failed)? {
-        let entry = entry.with_context(failed)?;
-        let to = to.join(entry.file_name());
-        if entry.path().is_dir() {
-            copy_all(&entry.path(), &to)?;
-        } else {
-            std::fs::copy(entry.path(), to).with_context(failed)?;
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ mod chaos;
 mod check;
 mod demo;
 mod dist;
+mod files;
 mod fuzz;
 mod left_out;
 mod perf;

@@ -61,6 +61,22 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// What the command prints.
+///
+/// # Errors
+/// As for [`run`], with what it said instead.
+pub(crate) fn text_of(command: &mut Command) -> Result<String> {
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("`{}` could not be started", line(command)))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("`{}` failed: {}", line(command), said.trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
 /// Whether the command starts and succeeds; what it prints is dropped.
 pub(crate) fn succeeds(command: &mut Command) -> bool {
     command

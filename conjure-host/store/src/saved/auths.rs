@@ -1,14 +1,13 @@
-//! TableRow authentications. The secret comes sealed and is stored as it comes: what seals it is not
+//! Saved authentications. The secret comes sealed and is stored as it comes: what seals it is not
 //! known here.
 
 use std::fmt;
 
 use conjure_config::AuthName;
 
-use crate::sql::{Row, SqlError, Value};
 use crate::{Store, StoreError};
 
-use super::{READING, Session, TableRow, fresh, not_found, now_ms, select};
+use super::{READING, Session, TableRow, fresh, not_found, now_ms, select, table_row};
 
 /// A saved authentication. Unique by provider, kind and name.
 #[derive(Clone, PartialEq, Eq)]
@@ -43,50 +42,16 @@ impl fmt::Debug for SavedAuth {
     }
 }
 
-impl TableRow for SavedAuth {
-    const NAME: &'static str = "saved authentication";
-    const TABLE: &'static str = "saved_authentications";
-    const COLUMNS: &'static [&'static str] = &[
-        "id",
-        "provider",
-        "kind",
-        "name",
-        "base_url",
-        "sealed",
-        "created_at_ms",
-        "updated_at_ms",
-    ];
-
-    fn id(&self) -> &str {
-        &self.id
-    }
-
-    fn into_values(self) -> Vec<Value> {
-        vec![
-            self.id.into(),
-            self.provider.into(),
-            self.kind.into(),
-            self.name.into(),
-            self.base_url.into(),
-            self.sealed.into(),
-            self.created_at_ms.into(),
-            self.updated_at_ms.into(),
-        ]
-    }
-
-    fn from_row(row: &Row) -> Result<Self, SqlError> {
-        Ok(Self {
-            id: row.get("id")?,
-            provider: row.get("provider")?,
-            kind: row.get("kind")?,
-            name: row.get("name")?,
-            base_url: row.get("base_url")?,
-            sealed: row.get("sealed")?,
-            created_at_ms: row.get("created_at_ms")?,
-            updated_at_ms: row.get("updated_at_ms")?,
-        })
-    }
-}
+table_row!(SavedAuth: "saved authentication", "saved_authentications", [
+    id,
+    provider,
+    kind,
+    name,
+    base_url,
+    sealed,
+    created_at_ms,
+    updated_at_ms,
+]);
 
 impl SavedAuth {
     /// Its name in full.

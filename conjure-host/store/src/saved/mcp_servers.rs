@@ -1,9 +1,8 @@
 //! MCP servers: settings that sessions choose from.
 
-use crate::sql::{Row, SqlError, Value};
 use crate::{Store, StoreError};
 
-use super::{JsonText, TableRow, after_ms, fresh, now_ms};
+use super::{JsonText, after_ms, fresh, now_ms, table_row};
 
 /// An MCP server. Unique by name.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,44 +21,14 @@ pub struct McpServer {
     pub updated_at_ms: i64,
 }
 
-impl TableRow for McpServer {
-    const NAME: &'static str = "MCP server";
-    const TABLE: &'static str = "mcp_servers";
-    const COLUMNS: &'static [&'static str] = &[
-        "id",
-        "name",
-        "settings",
-        "enabled",
-        "created_at_ms",
-        "updated_at_ms",
-    ];
-
-    fn id(&self) -> &str {
-        &self.id
-    }
-
-    fn into_values(self) -> Vec<Value> {
-        vec![
-            self.id.into(),
-            self.name.into(),
-            self.settings.into(),
-            self.enabled.into(),
-            self.created_at_ms.into(),
-            self.updated_at_ms.into(),
-        ]
-    }
-
-    fn from_row(row: &Row) -> Result<Self, SqlError> {
-        Ok(Self {
-            id: row.get("id")?,
-            name: row.get("name")?,
-            settings: row.get("settings")?,
-            enabled: row.get("enabled")?,
-            created_at_ms: row.get("created_at_ms")?,
-            updated_at_ms: row.get("updated_at_ms")?,
-        })
-    }
-}
+table_row!(McpServer: "MCP server", "mcp_servers", [
+    id,
+    name,
+    settings,
+    enabled,
+    created_at_ms,
+    updated_at_ms,
+]);
 
 impl McpServer {
     /// A new MCP server, not saved yet.

@@ -7,6 +7,7 @@ mod auths;
 mod mcp_servers;
 mod personas;
 mod plugins;
+mod row;
 mod sessions;
 
 use std::fmt;
@@ -22,33 +23,13 @@ pub use auths::SavedAuth;
 pub use mcp_servers::McpServer;
 pub use personas::Persona;
 pub use plugins::Plugin;
+use row::{TableRow, table_row};
 pub use sessions::Session;
 pub(crate) use sessions::free_name;
 
 /// What is said of a failure.
 const SAVING: &str = "save it";
 const READING: &str = "read what is saved";
-
-/// A row of a table of what is saved.
-trait TableRow: Sized {
-    /// What people call it.
-    const NAME: &'static str;
-    /// Its table.
-    const TABLE: &'static str;
-    /// The column of ids.
-    const ID: &'static str = "id";
-    /// The columns, the one of ids first.
-    const COLUMNS: &'static [&'static str];
-
-    /// Its id.
-    fn id(&self) -> &str;
-
-    /// What is in the columns, in their order.
-    fn into_values(self) -> Vec<Value>;
-
-    /// Reads it out of the columns.
-    fn from_row(row: &Row) -> Result<Self, SqlError>;
-}
 
 /// JSON, stored as text: PostgreSQL's own kinds of JSON do not take every string.
 #[derive(Debug, Clone, PartialEq)]

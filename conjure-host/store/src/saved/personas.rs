@@ -1,9 +1,8 @@
 //! Personas: who the model is to be.
 
-use crate::sql::{Row, SqlError, Value};
 use crate::{Store, StoreError};
 
-use super::{TableRow, after_ms, fresh, now_ms};
+use super::{after_ms, fresh, now_ms, table_row};
 
 /// A persona. Unique by name and version.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,44 +21,14 @@ pub struct Persona {
     pub updated_at_ms: i64,
 }
 
-impl TableRow for Persona {
-    const NAME: &'static str = "persona";
-    const TABLE: &'static str = "personas";
-    const COLUMNS: &'static [&'static str] = &[
-        "id",
-        "name",
-        "version",
-        "persona_text",
-        "created_at_ms",
-        "updated_at_ms",
-    ];
-
-    fn id(&self) -> &str {
-        &self.id
-    }
-
-    fn into_values(self) -> Vec<Value> {
-        vec![
-            self.id.into(),
-            self.name.into(),
-            self.version.into(),
-            self.persona_text.into(),
-            self.created_at_ms.into(),
-            self.updated_at_ms.into(),
-        ]
-    }
-
-    fn from_row(row: &Row) -> Result<Self, SqlError> {
-        Ok(Self {
-            id: row.get("id")?,
-            name: row.get("name")?,
-            version: row.get("version")?,
-            persona_text: row.get("persona_text")?,
-            created_at_ms: row.get("created_at_ms")?,
-            updated_at_ms: row.get("updated_at_ms")?,
-        })
-    }
-}
+table_row!(Persona: "persona", "personas", [
+    id,
+    name,
+    version,
+    persona_text,
+    created_at_ms,
+    updated_at_ms,
+]);
 
 impl Persona {
     /// A new persona, not saved yet.

@@ -2,10 +2,9 @@
 //! ran here.
 
 use crate::database::places;
-use crate::sql::{Row, SqlError, Value};
 use crate::{Store, StoreError};
 
-use super::{SAVING, TableRow, now_ms};
+use super::{SAVING, TableRow, now_ms, table_row};
 
 /// A plugin that was loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,51 +27,16 @@ pub struct Plugin {
     pub updated_at_ms: i64,
 }
 
-impl TableRow for Plugin {
-    const NAME: &'static str = "plugin";
-    const TABLE: &'static str = "plugins";
-    const ID: &'static str = "sha256";
-    const COLUMNS: &'static [&'static str] = &[
-        "sha256",
-        "name",
-        "version",
-        "kind",
-        "origin",
-        "pinned",
-        "created_at_ms",
-        "updated_at_ms",
-    ];
-
-    fn id(&self) -> &str {
-        &self.sha256
-    }
-
-    fn into_values(self) -> Vec<Value> {
-        vec![
-            self.sha256.into(),
-            self.name.into(),
-            self.version.into(),
-            self.kind.into(),
-            self.origin.into(),
-            self.pinned.into(),
-            self.created_at_ms.into(),
-            self.updated_at_ms.into(),
-        ]
-    }
-
-    fn from_row(row: &Row) -> Result<Self, SqlError> {
-        Ok(Self {
-            sha256: row.get("sha256")?,
-            name: row.get("name")?,
-            version: row.get("version")?,
-            kind: row.get("kind")?,
-            origin: row.get("origin")?,
-            pinned: row.get("pinned")?,
-            created_at_ms: row.get("created_at_ms")?,
-            updated_at_ms: row.get("updated_at_ms")?,
-        })
-    }
-}
+table_row!(Plugin: "plugin", "plugins", [
+    sha256,
+    name,
+    version,
+    kind,
+    origin,
+    pinned,
+    created_at_ms,
+    updated_at_ms,
+]);
 
 impl Plugin {
     /// A plugin that is loaded now, not saved yet.

@@ -3,10 +3,11 @@
 use conjure_core::label::numbered;
 
 use crate::database::Transaction;
-use crate::sql::{Row, SqlError, Value};
 use crate::{Store, StoreError, ThreadId};
 
-use super::{JsonText, READING, SAVING, TableRow, after_ms, fresh, not_found, now_ms, select};
+use super::{
+    JsonText, READING, SAVING, TableRow, after_ms, fresh, not_found, now_ms, select, table_row,
+};
 
 /// A session. Its provider is not saved: it is its authentication's.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,65 +45,21 @@ pub struct Session {
 /// The longest name, in characters.
 const LONGEST_NAME: usize = 100;
 
-impl TableRow for Session {
-    const NAME: &'static str = "session";
-    const TABLE: &'static str = "sessions";
-    const COLUMNS: &'static [&'static str] = &[
-        "id",
-        "name",
-        "auth_id",
-        "model_id",
-        "working_dir",
-        "persona",
-        "memory",
-        "tools",
-        "mcps",
-        "chat_thread_id",
-        "latest_chat_entry_id",
-        "created_at_ms",
-        "updated_at_ms",
-    ];
-
-    fn id(&self) -> &str {
-        &self.id
-    }
-
-    fn into_values(self) -> Vec<Value> {
-        vec![
-            self.id.into(),
-            self.name.into(),
-            self.auth_id.into(),
-            self.model_id.into(),
-            self.working_dir.into(),
-            self.persona.into(),
-            self.memory.into(),
-            self.tools.into(),
-            self.mcps.into(),
-            self.chat_thread_id.into(),
-            self.latest_chat_entry_id.into(),
-            self.created_at_ms.into(),
-            self.updated_at_ms.into(),
-        ]
-    }
-
-    fn from_row(row: &Row) -> Result<Self, SqlError> {
-        Ok(Self {
-            id: row.get("id")?,
-            name: row.get("name")?,
-            auth_id: row.get("auth_id")?,
-            model_id: row.get("model_id")?,
-            working_dir: row.get("working_dir")?,
-            persona: row.get("persona")?,
-            memory: row.get("memory")?,
-            tools: row.get("tools")?,
-            mcps: row.get("mcps")?,
-            chat_thread_id: row.get("chat_thread_id")?,
-            latest_chat_entry_id: row.get("latest_chat_entry_id")?,
-            created_at_ms: row.get("created_at_ms")?,
-            updated_at_ms: row.get("updated_at_ms")?,
-        })
-    }
-}
+table_row!(Session: "session", "sessions", [
+    id,
+    name,
+    auth_id,
+    model_id,
+    working_dir,
+    persona,
+    memory,
+    tools,
+    mcps,
+    chat_thread_id,
+    latest_chat_entry_id,
+    created_at_ms,
+    updated_at_ms,
+]);
 
 impl Session {
     /// A new session without persona, memory, tools and thread, not saved yet.

@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context, Result};
 
 use super::{PLUGINS, licences, sbom};
-use crate::{artifacts::Built, repo};
+use crate::{artifacts::Built, files, repo};
 
 /// Shells with a script that completes, and what the script is called there.
 const SHELLS: [(&str, &str); 3] = [
@@ -20,16 +20,15 @@ const SHELLS: [(&str, &str); 3] = [
 /// Fills an empty folder: the program with `plugins` beside it, where it looks for them, and what
 /// belongs to it. `runs_here`: whether what was built runs on this machine.
 pub(super) fn fill(folder: &Path, built: &Built, runs_here: bool) -> Result<()> {
-    remove(folder)?;
+    files::empty(folder)?;
     for inner in ["plugins", "man", "completions"] {
-        let inner = folder.join(inner);
-        fs::create_dir_all(&inner).with_context(|| format!("cannot make `{}`", inner.display()))?;
+        files::empty(&folder.join(inner))?;
     }
-    copy(built.program("conjure")?, &folder.join("conjure"))?;
+    files::copy(built.program("conjure")?, &folder.join("conjure"))?;
     for package in PLUGINS {
         let library = built.library(package)?;
         let name = library.file_name().context("a library without a name")?;
-        copy(library, &folder.join("plugins").join(name))?;
+        files::copy(library, &folder.join("plugins").join(name))?;
     }
     let of_this_machine;
     let program = if runs_here {
@@ -47,8 +46,8 @@ pub(super) fn fill(folder: &Path, built: &Built, runs_here: bool) -> Result<()> 
             .context("conjure could not be started")?;
         write(&folder.join("completions").join(name), &script.stdout)?;
     }
-    copy(&repo::root().join("LICENSE"), &folder.join("LICENSE"))?;
-    copy(&repo::root().join("README.md"), &folder.join("README.md"))?;
+    files::copy(&repo::root().join("LICENSE"), &folder.join("LICENSE"))?;
+    files::copy(&repo::root().join("README.md"), &folder.join("README.md"))?;
     let crates = sbom::crates()?;
     write(
         &folder.join("THIRD-PARTY-LICENSES.txt"),
@@ -67,30 +66,4 @@ pub(super) fn fill(folder: &Path, built: &Built, runs_here: bool) -> Result<()> 
 
 fn write(file: &PathBuf, bytes: &[u8]) -> Result<()> {
     fs::write(file, bytes).with_context(|| format!("cannot write `{}`", file.display()))
-}
-
-/// Copies a file, or a folder with all that is in it; links are left out.
-pub(super) fn copy(from: &Path, to: &Path) -> Result<()> {
-    let failed = || format!("cannot copy `{}`", from.display());
-    let kind = fs::symlink_metadata(from).with_context(failed)?.file_type();
-    if kind.is_dir() {
-        fs::create_dir_all(to).with_context(failed)?;
-        for entry in fs::read_dir(from).with_context(failed)? {
-            let entry = entry.with_context(failed)?;
-            copy(&entry.path(), &to.join(entry.file_name()))?;
-        }
-    } else if kind.is_file() {
-        fs::copy(from, to).with_context(failed)?;
-    }
-    Ok(())
-}
-
-/// Removes a folder, if it is there.
-pub(super) fn remove(folder: &Path) -> Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("cannot remove `{}`", folder.display()))
-        }
-        _ => Ok(()),
-    }
 }

@@ -16,7 +16,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use sha2::{Digest as _, Sha256};
 
-use crate::{artifacts::Built, repo};
+use crate::{artifacts::Built, files, repo};
 
 /// The package of the program.
 const PROGRAM: &str = "conjure-cli";
@@ -31,16 +31,18 @@ const PLUGINS: [&str; 5] = [
 /// Where everything is made, below the root of the repository. The Debian package takes its files
 /// from `package` there, as `conjure-host/cli/Cargo.toml` says.
 const FOLDER: &str = "target/dist";
+/// The glibc of `--old-glibc`. The Debian package says it too, in `variants.old-glibc`.
+const OLD_GLIBC: &str = "2.28";
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// What it is for, such as aarch64-unknown-linux-gnu [default: this machine]
     #[arg(long, value_name = "TARGET")]
     target: Option<String>,
-    /// The oldest glibc that it runs with, such as 2.28. Builds with cargo-zigbuild, which needs zig
-    /// (`pip install ziglang` brings it) [default: the one here]
-    #[arg(long, value_name = "VERSION")]
-    glibc: Option<String>,
+    /// Make it run with glibc 2.28 and newer, not only with the one here and newer. Builds with
+    /// cargo-zigbuild, which needs zig (`pip install ziglang` brings it)
+    #[arg(long)]
+    old_glibc: bool,
     /// Make the archive only
     #[arg(long)]
     no_deb: bool,
@@ -59,7 +61,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     contents::fill(&package, &build(args, &target)?, runs_here)?;
     let mut files = vec![archive(&folder, &package, &target)?];
     if with_deb {
-        files.push(debian_package(&folder, &target)?);
+        files.push(debian_package(args, &folder, &target)?);
     }
     checksums(&folder, &files)?;
     println!("\nMade in {}:", folder.display());
@@ -75,7 +77,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 /// Says what is not installed before anything is built.
 fn needs(args: &Args, with_deb: bool) -> Result<()> {
-    let tools = [(args.glibc.is_some(), "zigbuild"), (with_deb, "deb")];
+    let tools = [(args.old_glibc, "zigbuild"), (with_deb, "deb")];
     for (wanted, tool) in tools {
         if wanted && !repo::succeeds(&mut repo::cargo([tool, "--version"])) {
             bail!(
@@ -95,18 +97,15 @@ pub(crate) fn packages() -> Vec<&'static str> {
 
 fn build(args: &Args, target: &str) -> Result<Built> {
     let mut options = vec!["--release", "--locked"];
-    let named = match &args.glibc {
-        Some(glibc) => format!("{target}.{glibc}"),
-        None => target.to_owned(),
+    let (verb, named) = if args.old_glibc {
+        ("zigbuild", format!("{target}.{OLD_GLIBC}"))
+    } else {
+        ("build", target.to_owned())
     };
     // For this machine as it is, what was built before is taken.
-    if args.target.is_some() || args.glibc.is_some() {
+    if args.target.is_some() || args.old_glibc {
         options.extend(["--target", &named]);
     }
-    let verb = match args.glibc {
-        Some(_) => "zigbuild",
-        None => "build",
-    };
     Built::with(verb, &packages(), &options)
 }
 
@@ -114,17 +113,17 @@ fn build(args: &Args, target: &str) -> Result<Built> {
 fn archive(folder: &Path, package: &Path, target: &str) -> Result<PathBuf> {
     let name = format!("conjure-{}-{target}", env!("CARGO_PKG_VERSION"));
     let unpacked = folder.join(&name);
-    contents::remove(&unpacked)?;
-    contents::copy(package, &unpacked)?;
+    files::remove(&unpacked)?;
+    files::copy(package, &unpacked)?;
     let file = folder.join(format!("{name}.tar.gz"));
     let mut tar = std::process::Command::new("tar");
     tar.arg("-czf").arg(&file).arg("-C").arg(folder).arg(&name);
     repo::run(&mut tar)?;
-    contents::remove(&unpacked)?;
+    files::remove(&unpacked)?;
     Ok(file)
 }
 
-fn debian_package(folder: &Path, target: &str) -> Result<PathBuf> {
+fn debian_package(args: &Args, folder: &Path, target: &str) -> Result<PathBuf> {
     let arch = match target.split('-').next() {
         Some("x86_64") => "amd64",
         Some("aarch64") => "arm64",
@@ -135,6 +134,9 @@ fn debian_package(folder: &Path, target: &str) -> Result<PathBuf> {
     let file = folder.join(format!("conjure_{}_{arch}.deb", env!("CARGO_PKG_VERSION")));
     let mut deb = repo::cargo(["deb", "--no-build", "--no-strip", "--package", PROGRAM]);
     deb.args(["--target", target, "--output"]).arg(&file);
+    if args.old_glibc {
+        deb.args(["--variant", "old-glibc"]);
+    }
     repo::run(&mut deb)?;
     Ok(file)
 }
@@ -156,9 +158,7 @@ fn checksums(folder: &Path, files: &[PathBuf]) -> Result<()> {
 
 /// The target that the compiler builds for by itself.
 fn this_machine() -> Result<String> {
-    let output = std::process::Command::new("rustc").arg("-vV").output();
-    let output = output.context("rustc could not be started")?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let text = repo::text_of(std::process::Command::new("rustc").arg("-vV"))?;
     let host = text.lines().find_map(|line| line.strip_prefix("host: "));
     Ok(host
         .context("rustc does not say what it builds for")?

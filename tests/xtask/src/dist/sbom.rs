@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, path::PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::{PLUGINS, PROGRAM};
@@ -33,9 +33,9 @@ pub(super) fn crates() -> Result<Vec<Crate>> {
     for plugin in PLUGINS {
         tree.args(["--package", plugin]);
     }
-    let tree = text_of(&mut tree)?;
+    let tree = repo::text_of(&mut tree)?;
     let inside: BTreeSet<(&str, &str)> = tree.lines().filter_map(name_and_version).collect();
-    let metadata = text_of(&mut repo::cargo([
+    let metadata = repo::text_of(&mut repo::cargo([
         "metadata",
         "--format-version",
         "1",
@@ -98,16 +98,6 @@ pub(super) fn document(crates: &[Crate]) -> Result<String> {
         "components": crates.iter().map(component).collect::<Vec<_>>(),
     });
     Ok(serde_json::to_string_pretty(&document)?)
-}
-
-fn text_of(command: &mut std::process::Command) -> Result<String> {
-    let output = command
-        .output()
-        .with_context(|| format!("`{}` could not be started", repo::line(command)))?;
-    if !output.status.success() {
-        bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 #[cfg(test)]
