@@ -204,6 +204,39 @@ fn a_log_reads_back_as_it_was_written() {
     assert_eq!(serde_json::from_str::<Vec<Entry>>(&text).unwrap(), entries);
 }
 
+#[test]
+fn a_reason_that_only_a_later_version_knows_keeps_no_thread_from_being_read() {
+    let read = |reason| -> Entry {
+        let entry = json!({
+            "seq": 1, "turn": 1, "entry": "call_ended", "end": "refused",
+            "output": { "call_id": "1", "output": [], "is_error": true },
+            "reason": reason,
+        });
+        serde_json::from_value(entry).unwrap()
+    };
+    let reason_of = |entry: Entry| match entry.body {
+        EntryBody::CallEnded { reason, .. } => reason,
+        other => panic!("{other:?}"),
+    };
+    let later = json!({ "kind": "of_the_future", "more": [1] });
+    assert_eq!(reason_of(read(later)), Some(NotRun::Other));
+    let limit = json!({ "kind": "over_limit", "limit": "calls", "value": 5 });
+    let over = NotRun::OverLimit {
+        limit: "calls".to_owned(),
+        value: 5,
+    };
+    assert_eq!(reason_of(read(limit)), Some(over));
+    assert_eq!(reason_of(read(json!(null))), None);
+    let notice = json!({ "seq": 1, "turn": 1, "entry": "notice", "text": "so it is",
+        "reason": { "kind": "of_the_future" } });
+    let notice: Entry = serde_json::from_value(notice).unwrap();
+    let other = EntryBody::Notice {
+        text: "so it is".to_owned(),
+        reason: Some(NoticeReason::Other),
+    };
+    assert_eq!(notice.body, other);
+}
+
 proptest! {
     #[test]
     fn after_a_crash_at_any_entry_the_thread_can_go_on(entries in any_log()) {

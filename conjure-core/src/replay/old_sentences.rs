@@ -59,6 +59,14 @@ fn noticed(text: &str) -> Option<NoticeReason> {
     if let Some(error) = behind("The conversation could not be summarised: ") {
         return Some(NoticeReason::NotSummarised { error });
     }
+    let summarised = behind(
+        "The older part of the conversation is summarised from here on; the model now reads about ",
+    );
+    if let Some(rest) = summarised {
+        let tokens = rest.strip_suffix(" tokens of it. Nothing is deleted.")?;
+        let tokens = tokens.parse().ok()?;
+        return Some(NoticeReason::Summarised { tokens });
+    }
     let count = text.strip_suffix(" waiting message(s) dropped.")?;
     let messages = count.parse().ok()?;
     Some(NoticeReason::Dropped { messages })
@@ -147,6 +155,11 @@ mod tests {
             (
                 "2 waiting message(s) dropped.",
                 Some(NoticeReason::Dropped { messages: 2 }),
+            ),
+            (
+                "The older part of the conversation is summarised from here on; the model now \
+                 reads about 19 tokens of it. Nothing is deleted.",
+                Some(NoticeReason::Summarised { tokens: 19 }),
             ),
             ("many waiting message(s) dropped.", None),
             ("A plugin came.", None),

@@ -121,12 +121,29 @@ fn replays(entries: Vec<Entry>, setup: Setup) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// The same thread as older versions wrote it: reasons in words only.
+fn without_reasons(mut entries: Vec<Entry>) -> Vec<Entry> {
+    for entry in &mut entries {
+        match &mut entry.body {
+            EntryBody::CallEnded { reason, .. } => *reason = None,
+            EntryBody::Notice { reason, .. } => *reason = None,
+            _ => {}
+        }
+    }
+    entries
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
     fn a_random_thread_replays_as_it_was(entries in any_log()) {
         replays(entries, random_tools())?;
+    }
+
+    #[test]
+    fn a_random_thread_of_an_older_version_replays_too(entries in any_log()) {
+        replays(without_reasons(entries), random_tools())?;
     }
 
     #[test]
