@@ -121,8 +121,8 @@ mod tests {
         assert_eq!(
             places,
             [
-                "conjure-core/src/replay/d.rs:2",
-                "conjure-host/cli/src/a.rs:2"
+                "conjure-host/cli/src/a.rs:2",
+                "conjure-core/src/replay/d.rs:2"
             ]
         );
     }
