@@ -10,6 +10,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, aside, clean, line};
 use super::person::agrees;
+use super::sessions::Sessions;
 use super::thread::id;
 use super::thread_list::described;
 
@@ -97,7 +98,7 @@ pub(crate) async fn clear(global: &Global, args: &Clear) -> Result<Exit, CliErro
     }
     match Server::find(&global.data_dir()) {
         Some(server) => server.clear_thread(&thread.id).await?,
-        None => clear_now(&store, &thread.id).await?,
+        None => clear_here(global, &store, &thread.id).await?,
     }
     if global.json {
         let keeping: Vec<&ThreadId> = keeping.iter().map(|fork| &fork.id).collect();
@@ -108,8 +109,12 @@ pub(crate) async fn clear(global: &Global, args: &Clear) -> Result<Exit, CliErro
     Ok(Exit::Fine)
 }
 
-async fn clear_now(store: &Store, thread: &ThreadId) -> Result<(), CliError> {
-    store.clear_thread(thread).await?;
+/// Clears a thread from this process. One that has it open is asked to leave it.
+async fn clear_here(global: &Global, store: &Store, thread: &ThreadId) -> Result<(), CliError> {
+    let sessions = Sessions::open(global).await?;
+    let cleared = sessions.manager().clear_thread(thread).await;
+    sessions.close().await;
+    cleared?;
     store.collect_blobs().await?;
     Ok(())
 }

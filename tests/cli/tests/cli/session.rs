@@ -10,6 +10,7 @@ use conjure_mock_llm::{Message, Position, Reply};
 use conjure_skill_sdk::protocol::Elicited;
 use serde_json::{Value, json};
 
+use crate::session_waiting::until;
 use crate::stage::{LOCAL, conjure, json as parsed, json_lines, workspace};
 
 /// The directory of the data, below the home directory.
@@ -388,6 +389,36 @@ fn verbs_go_to_a_server_that_runs() {
     model.says(Message::new().text("Alone."));
     let said = ok(asks(&workspace, &["--session", "again"], "Go"));
     assert_eq!(said.stdout, "Alone.\n");
+}
+
+#[test]
+fn a_thread_that_another_conversation_has_open_is_cleared_from_here() {
+    let model = Model::start().unwrap();
+    let workspace = stage(&model);
+    done(
+        &workspace,
+        "session create work --auth claude --model claude-sonnet-4-5",
+    );
+    model.says(Message::new().text("One."));
+    let mut chat = conjure(&workspace, "chat --session work")
+        .on_terminal()
+        .start()
+        .unwrap();
+    chat.send_line("first").unwrap();
+    chat.wait_for_stdout("One.").unwrap();
+    until(|| show(&workspace, "work")["state"] == "idle");
+    let view = show(&workspace, "work");
+    let thread = view["thread"]["id"].as_str().unwrap();
+    done(&workspace, &format!("thread clear {thread} --yes"));
+    let shown = done(&workspace, &format!("thread show {thread} --json")).stdout;
+    assert!(!shown.contains("One."), "{shown}");
+    // The conversation goes on, with nothing before it.
+    model.says(Message::new().text("Two."));
+    chat.send_line("second").unwrap();
+    chat.wait_for_stdout("Two.").unwrap();
+    assert!(!model.last_request().body.to_string().contains("first"));
+    chat.send_line("/quit").unwrap();
+    chat.wait().unwrap();
 }
 
 #[test]

@@ -22,7 +22,7 @@ fn create(workspace: &Workspace) {
 }
 
 /// Waits for something that another process does.
-fn until(is_so: impl Fn() -> bool) {
+pub(crate) fn until(is_so: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !is_so() {
         assert!(Instant::now() < deadline, "it never came to be");
