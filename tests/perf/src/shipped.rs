@@ -23,6 +23,8 @@ pub(crate) enum Need {
     Docker,
     /// The MCP backend, and a server for it.
     Mcp,
+    /// Every plugin that comes with the program.
+    Bundled,
     /// The program that counts allocations: everything else runs with the allocator that is shipped.
     Allocations,
     /// The measured skill, with the profile that the template of `conjure plugin create` has.
@@ -39,7 +41,17 @@ pub(crate) struct Shipped {
     mcp_server: Option<PathBuf>,
     skill: Option<PathBuf>,
     allocations: Option<PathBuf>,
+    bundled: Vec<PathBuf>,
 }
+
+/// The plugins that come with the program.
+const BUNDLED: [&str; 5] = [
+    "conjure-backend-anthropic",
+    "conjure-backend-docker",
+    "conjure-backend-local",
+    "conjure-backend-mcp",
+    "conjure-skill-log-fetcher",
+];
 
 /// What the program that counts allocations is called.
 const COUNTER: &str = "conjure-perf-allocations";
@@ -84,8 +96,18 @@ impl Shipped {
             command.args(["--package", "conjure-backend-mcp"]);
             command.args(["--package", "conjure-mock-mcp"]);
         }
+        let bundled: BTreeSet<String> = match needs.contains(&Need::Bundled) {
+            true => BUNDLED.map(|name| name.replace('-', "_")).into(),
+            false => BTreeSet::new(),
+        };
+        if !bundled.is_empty() {
+            command.args(BUNDLED.iter().flat_map(|name| ["--package", *name]));
+        }
         optimised(&mut command, quick)?;
         for artifact in artifacts(&mut command)? {
+            if bundled.contains(&artifact.target) {
+                shipped.bundled.extend(artifact.library.clone());
+            }
             match artifact.target.as_str() {
                 "conjure" => shipped.program = artifact.program,
                 "conjure_backend_local" => shipped.local = artifact.library,
@@ -129,6 +151,16 @@ impl Shipped {
     /// The measured skill.
     pub(crate) fn skill(&self) -> Result<&Path> {
         there(&self.skill, "the measured skill")
+    }
+
+    /// Every plugin that comes with the program.
+    pub(crate) fn bundled(&self) -> Result<&[PathBuf]> {
+        anyhow::ensure!(
+            self.bundled.len() == BUNDLED.len(),
+            "the plugins that come with the program were not built; the benchmark does not say \
+             that it needs them"
+        );
+        Ok(&self.bundled)
     }
 
     /// The program that counts allocations.

@@ -129,6 +129,13 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         run: one_shot::run,
     },
     Benchmark {
+        name: "one_shot_plugins",
+        figures: &["one_shot_plugins", "one_shot_plugins_memory"],
+        needs: &[Need::Program, Need::Bundled],
+        slow: false,
+        run: one_shot::run_beside_plugins,
+    },
+    Benchmark {
         name: "overlap",
         figures: &["overlap", "overlap_memory_log"],
         needs: &[Need::Skill, Need::Local],

@@ -1,7 +1,7 @@
 //! `conjure run` with one question: how long a person waits for an answer of 200 deltas, and what
-//! that needs.
+//! that needs, also beside every plugin that comes with the program.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use conjure_mock_llm::{Message, MockLlm, Script, Step};
 use tempfile::TempDir;
 
-use crate::figure::{Figure, short};
+use crate::figure::{Figure, TIMES, short};
 use crate::measured::status;
 use crate::samples::{Samples, ms};
 use crate::shipped::Shipped;
@@ -17,7 +17,9 @@ use crate::shipped::Shipped;
 /// Milliseconds that it may take.
 const TIME: f64 = 60.0;
 /// MiB that it may need.
-const MEMORY: f64 = 30.0;
+const MEMORY: f64 = 16.0;
+/// How much more a run may take with every plugin beside it, by one without.
+const BESIDE_PLUGINS: f64 = 1.3;
 
 const ROUNDS: usize = 40;
 const WARM_UP: usize = 5;
@@ -40,11 +42,8 @@ const SHOTS: [(&str, &str, &str, bool); 3] = [
 ];
 
 pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
-    let answer: String = (0..DELTAS)
-        .map(|number| format!("{number:>width$}\n", width = DELTA - 1))
-        .collect();
-    let message = Message::new().text(&answer).deltas(DELTA);
-    let mock = MockLlm::start_blocking(Script::new().step(Step::new(message).always()))?;
+    let answer = answer();
+    let mock = model(&answer)?;
     let mut figures = Vec::new();
     for (name, provider, model, executor) in SHOTS {
         let shot = Shot {
@@ -86,12 +85,77 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
         let most = Figure::single(&name, "MiB", memory.at(100), &memory_method);
         figures.push(most.at_most(MEMORY));
     }
+    took_everything(&mock)?;
+    Ok(figures)
+}
+
+pub(super) fn run_beside_plugins(shipped: &Shipped) -> Result<Vec<Figure>> {
+    let answer = answer();
+    let mock = model(&answer)?;
+    let shot = |plugins: &[PathBuf]| {
+        Ok::<_, anyhow::Error>(Shot {
+            program: shipped.program()?,
+            provider: "anthropic",
+            model: "claude-sonnet-4-5",
+            base_url: mock.base_url(),
+            place: place(plugins.iter().map(PathBuf::as_path))?,
+            answer: &answer,
+        })
+    };
+    let (alone, beside) = (shot(&[])?, shot(shipped.bundled()?)?);
+    let (mut times, mut memory) = (Samples::default(), Samples::default());
+    // One after the other: what else the machine does is in both.
+    for round in 0..WARM_UP + ROUNDS {
+        let ratio = ms(beside.timed()?) / ms(alone.timed()?);
+        if round >= WARM_UP {
+            times.push(ratio);
+        }
+    }
+    for _ in 0..MEMORY_ROUNDS {
+        memory.push(beside.peak()? / alone.peak()?);
+    }
+    took_everything(&mock)?;
+    let of = "of `conjure run` with every plugin that comes with the program in the plugin \
+              directory, by the same without any, in turns";
+    let time = Figure::new(
+        "one_shot_plugins",
+        TIMES,
+        &times,
+        &format!("The time {of}."),
+    );
+    let memory = Figure::new(
+        "one_shot_plugins_memory",
+        TIMES,
+        &memory,
+        &format!("The most memory {of}."),
+    );
+    Ok(vec![
+        time.at_most(BESIDE_PLUGINS),
+        memory.at_most(BESIDE_PLUGINS),
+    ])
+}
+
+fn answer() -> String {
+    (0..DELTAS)
+        .map(|number| format!("{number:>width$}\n", width = DELTA - 1))
+        .collect()
+}
+
+/// A model that always gives this answer.
+fn model(answer: &str) -> Result<MockLlm> {
+    let message = Message::new().text(answer).deltas(DELTA);
+    Ok(MockLlm::start_blocking(
+        Script::new().step(Step::new(message).always()),
+    )?)
+}
+
+fn took_everything(mock: &MockLlm) -> Result<()> {
     anyhow::ensure!(
         mock.violations().is_empty(),
         "the provider would have refused {:?}",
         mock.violations()
     );
-    Ok(figures)
+    Ok(())
 }
 
 struct Shot<'a> {
@@ -104,12 +168,12 @@ struct Shot<'a> {
 }
 
 /// A home, a directory to work in and one for plugins.
-fn place(plugin: Option<&Path>) -> Result<TempDir> {
+fn place<'a>(plugins: impl IntoIterator<Item = &'a Path>) -> Result<TempDir> {
     let place = tempfile::tempdir()?;
     for part in ["home", "work", "plugins"] {
         conjure_host::fs::create_private_dir(place.path().join(part))?;
     }
-    if let Some(plugin) = plugin {
+    for plugin in plugins {
         let name = plugin.file_name().context("a library has a name")?;
         std::fs::copy(plugin, place.path().join("plugins").join(name))?;
     }
