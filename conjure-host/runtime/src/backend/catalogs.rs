@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_skill_sdk::protocol::{CatalogReply, CatalogRequest, op};
-use futures_util::future::join_all;
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, join_all};
 
 use super::lease::ask;
 use super::toolbox::{Kind, Toolbox};
@@ -15,6 +16,9 @@ use super::watching::Change;
 
 /// Time for a backend to say what it offers.
 const LIMIT: Duration = Duration::from_secs(10);
+
+/// Catalogs that are on their way, each with its backend.
+pub(crate) type Renewal = BoxFuture<'static, Vec<(String, CatalogReply)>>;
 
 impl Toolbox {
     /// The session talks to this model from now on. True when catalogs may be other ones.
@@ -26,28 +30,21 @@ impl Toolbox {
 
     /// Asks the backends with a share in requests what they offer now, all at the same time. One
     /// that fails keeps its catalog, and the person is told.
-    pub(crate) async fn renew_catalogs(&mut self) {
-        let (request_context, whom, changes) = (&self.request_context, &self.whom, &self.changes);
-        let asking = self.attached.iter_mut().filter_map(|attached| {
-            let Kind::Backend { lease, catalog } = &mut attached.kind else {
+    pub(crate) fn ask_catalogs(&self) -> Renewal {
+        let asking = self.attached.iter().filter_map(|attached| {
+            let Kind::Backend { lease, .. } = &attached.kind else {
                 return None;
             };
-            let contributes = lease.plugin.manifest().has("backend.contribute/1");
-            let name = &attached.name;
-            contributes.then_some(async move {
-                let asked = ask(
-                    &lease.instance,
-                    request_context,
-                    op::BACKEND_CATALOG,
-                    whom.clone(),
-                );
-                let asked = tokio::time::timeout(LIMIT, asked).await;
-                let why = match asked {
-                    Ok(Ok(now)) => {
-                        let now: CatalogReply = now;
-                        *catalog = Arc::new(now);
-                        return;
-                    }
+            if !lease.plugin.manifest().has("backend.contribute/1") {
+                return None;
+            }
+            let (name, lease) = (attached.name.clone(), Arc::clone(lease));
+            let (request_context, whom) = (self.request_context.clone(), self.whom.clone());
+            let changes = Arc::clone(&self.changes);
+            Some(async move {
+                let asked = ask(&lease.instance, &request_context, op::BACKEND_CATALOG, whom);
+                let why = match tokio::time::timeout(LIMIT, asked).await {
+                    Ok(Ok(catalog)) => return Some((name, catalog)),
                     Ok(Err(error)) => error.to_string(),
                     Err(_) => format!("no answer within {LIMIT:?}"),
                 };
@@ -58,8 +55,10 @@ impl Toolbox {
                          offers what it did before: {why}"
                     ),
                 });
+                None
             })
         });
-        join_all(asking).await;
+        let asking = join_all(asking);
+        async move { asking.await.into_iter().flatten().collect() }.boxed()
     }
 }

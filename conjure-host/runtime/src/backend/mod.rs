@@ -6,7 +6,7 @@
 
 mod active_call;
 mod attached_files;
-mod catalogs;
+pub(crate) mod catalogs;
 pub(crate) mod contributors;
 mod executing;
 pub(crate) mod instances;

@@ -31,29 +31,145 @@ pub fn has_answer(meta: &Map<String, Value>) -> bool {
 
 /// Collects the output of one call.
 pub(crate) struct Output<'a> {
-    pub(crate) artifacts: &'a Artifacts,
-    pub(crate) backend: &'a str,
-    pub(crate) fetch: Option<Fetch>,
-    /// The call, among those that may write at the same time; nothing where it looks for no files.
-    pub(crate) window: Option<CallWindow<'a>>,
-    /// Whether the files that the call tells of while it runs were only found beside it.
-    pub(crate) finds_files: bool,
-    pub(crate) working_dir: &'a Path,
-    pub(crate) most_bytes: usize,
+    files: CallFiles<'a>,
+    working_dir: &'a Path,
+    most_bytes: usize,
     /// Bytes of text that the model reads so far.
-    pub(crate) used: usize,
-    /// Files that were refused.
-    pub(crate) refused: usize,
+    used: usize,
+    parts: Vec<OutputPart>,
+    /// Whether what a plugin says is kept word for word too.
+    verbatim: bool,
+    said: Option<Box<ToolResult>>,
+}
+
+/// Collects the files of one call.
+pub(crate) struct CallFiles<'a> {
+    artifacts: &'a Artifacts,
+    backend: &'a Arc<str>,
+    fetch: Option<Fetch>,
+    /// The call, among those that may write at the same time; nothing where it looks for no files.
+    window: Option<CallWindow<'a>>,
+    /// Whether the files that the call tells of while it runs were only found beside it.
+    are_found: bool,
+    /// Those that were refused.
+    refused: usize,
+    /// Those that the call made.
+    made: Vec<Artifact>,
+    /// Those that were found meanwhile and that it cannot be said to have made.
+    beside: Vec<Artifact>,
+}
+
+/// What was collected.
+pub(crate) struct Collected {
     pub(crate) parts: Vec<OutputPart>,
     pub(crate) files: Vec<Artifact>,
-    /// Files that were found meanwhile and that it cannot be said to have made.
     pub(crate) beside: Vec<Artifact>,
-    /// Whether what a plugin says is kept word for word too.
-    pub(crate) verbatim: bool,
     pub(crate) said: Option<Box<ToolResult>>,
 }
 
-impl Output<'_> {
+impl<'a> CallFiles<'a> {
+    /// None yet, of a call on this backend.
+    pub(crate) fn new(
+        artifacts: &'a Artifacts,
+        backend: &'a Arc<str>,
+        fetch: Option<Fetch>,
+        are_found: bool,
+    ) -> Self {
+        Self {
+            artifacts,
+            backend,
+            fetch,
+            window: None,
+            are_found,
+            refused: 0,
+            made: Vec::new(),
+            beside: Vec::new(),
+        }
+    }
+
+    /// Registers a file that the call made.
+    fn register(&mut self, file: &FileRef) -> Result<Option<Artifact>, FileError> {
+        if self.artifacts.is_hosts_own(file) {
+            return Ok(None);
+        }
+        let fetch = self.fetch.clone();
+        let artifact = self.artifacts.register(self.backend, file, fetch)?;
+        Ok(Some(self.listed(artifact)))
+    }
+
+    /// Registers a file that was found; nothing where the call cannot be said to have made it.
+    fn register_found(&mut self, file: &FileRef) -> Result<Option<Artifact>, FileError> {
+        if self.artifacts.is_hosts_own(file) {
+            return Ok(None);
+        }
+        let (artifacts, fetch) = (self.artifacts, self.fetch.clone());
+        let window = self.window.as_ref();
+        Ok(
+            match artifacts.register_found(window, self.backend, file, fetch)? {
+                Found::Own(artifact) => Some(self.listed(artifact)),
+                Found::Beside(artifact) => {
+                    self.beside.push(artifact);
+                    None
+                }
+                Found::Nothing => None,
+            },
+        )
+    }
+
+    /// Puts a file to those of the call.
+    fn listed(&mut self, artifact: Artifact) -> Artifact {
+        if !self.made.iter().any(|known| known.id == artifact.id) {
+            self.made.push(artifact.clone());
+        }
+        artifact
+    }
+}
+
+impl<'a> Output<'a> {
+    /// Nothing yet, of a call that reads so much at the most.
+    pub(crate) fn new(files: CallFiles<'a>, working_dir: &'a Path, most_bytes: usize) -> Self {
+        Self {
+            files,
+            working_dir,
+            most_bytes,
+            used: 0,
+            parts: Vec::new(),
+            verbatim: false,
+            said: None,
+        }
+    }
+
+    /// Keeps what the plugin says word for word too.
+    pub(crate) fn verbatim(self, verbatim: bool) -> Self {
+        Self { verbatim, ..self }
+    }
+
+    /// The call runs beside others that may write.
+    pub(crate) fn runs_elsewhere(&mut self) {
+        let CallFiles {
+            artifacts,
+            backend,
+            are_found,
+            ..
+        } = self.files;
+        self.files.window = Some(artifacts.begin(backend, are_found));
+    }
+
+    /// Whether nothing was said.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// What came.
+    pub(crate) fn collected(self) -> Collected {
+        Collected {
+            parts: self.parts,
+            files: self.files.made,
+            beside: self.files.beside,
+            said: self.said,
+        }
+    }
+
     /// Takes a tool result in; what of it is for programs comes back.
     pub(crate) fn tool_result(&mut self, result: ToolResult) -> Option<Value> {
         if self.verbatim {
@@ -111,10 +227,14 @@ impl Output<'_> {
         }
         let room = self.most_bytes.saturating_sub(self.used).max(LEAST_SHOWN);
         let shown = if text.len() > room {
-            match self.artifacts.spill(self.backend, "output.txt", &text) {
+            match self
+                .files
+                .artifacts
+                .spill(self.files.backend, "output.txt", &text)
+            {
                 Ok(artifact) => {
                     let shown = cut(&text, room, Some(&artifact.reference()));
-                    self.files.push(artifact);
+                    self.files.made.push(artifact);
                     shown
                 }
                 Err(_) => cut(&text, room, None),
@@ -160,7 +280,7 @@ impl Output<'_> {
     pub(crate) fn more_files(&mut self, files: &[FileRef]) {
         let mut kept = 0;
         for file in files {
-            let taken = match self.finds_files {
+            let taken = match self.files.are_found {
                 true => self.keep_found(file),
                 false => self.keep(file),
             };
@@ -175,60 +295,40 @@ impl Output<'_> {
 
     /// Registers a file without a word to the model.
     pub(crate) fn keep(&mut self, file: &FileRef) -> Option<Artifact> {
-        if self.artifacts.is_hosts_own(file) {
-            return None;
-        }
-        let fetch = self.fetch.clone();
-        let registered = self.artifacts.register(self.backend, file, fetch);
-        self.listed(registered.map(Some))
+        let registered = self.files.register(file);
+        self.unless_refused(registered)
     }
 
     fn keep_found(&mut self, file: &FileRef) -> Option<Artifact> {
-        if self.artifacts.is_hosts_own(file) {
-            return None;
-        }
-        let (artifacts, fetch) = (self.artifacts, self.fetch.clone());
-        let found = artifacts.register_found(self.window.as_ref(), self.backend, file, fetch);
-        let found = found.map(|found| match found {
-            Found::Own(artifact) => Some(artifact),
-            Found::Beside(artifact) => {
-                self.beside.push(artifact);
-                None
-            }
-            Found::Nothing => None,
-        });
-        self.listed(found)
+        let found = self.files.register_found(file);
+        self.unless_refused(found)
     }
 
-    /// Puts a file to those of the call.
-    fn listed(&mut self, registered: Result<Option<Artifact>, FileError>) -> Option<Artifact> {
-        match registered {
-            Ok(artifact) => {
-                let artifact = artifact?;
-                if !self.files.iter().any(|known| known.id == artifact.id) {
-                    self.files.push(artifact.clone());
-                }
-                Some(artifact)
+    /// Tells the model of a file that was refused.
+    fn unless_refused(
+        &mut self,
+        registered: Result<Option<Artifact>, FileError>,
+    ) -> Option<Artifact> {
+        let error = match registered {
+            Ok(artifact) => return artifact,
+            Err(error) => error,
+        };
+        self.files.refused += 1;
+        match self.files.refused {
+            1..=TOLD_REFUSALS => self.text(&format!("[file refused] {error}")),
+            number if number == TOLD_REFUSALS + 1 => {
+                self.text("[file refused] more files, which are not told one by one");
             }
-            Err(error) => {
-                self.refused += 1;
-                match self.refused {
-                    1..=TOLD_REFUSALS => self.text(&format!("[file refused] {error}")),
-                    number if number == TOLD_REFUSALS + 1 => {
-                        self.text("[file refused] more files, which are not told one by one");
-                    }
-                    _ => {}
-                }
-                None
-            }
+            _ => {}
         }
+        None
     }
 
     /// A text that crossed as a file is a text again; any other file is a file.
     fn spilled_or_file(&mut self, file: &FileRef) {
         let is_text = file.media_type.as_deref() == Some("text/plain") && file.id.is_none();
         let text = file.path.as_deref().filter(|_| is_text).and_then(|path| {
-            let allowed = self.artifacts.contains(Path::new(path));
+            let allowed = self.files.artifacts.contains(Path::new(path));
             let small = conjure_config::fs::size(path).is_ok_and(|size| size <= 16 * 1024 * 1024);
             (allowed && small)
                 .then(|| conjure_config::fs::read(path).ok())
@@ -246,9 +346,10 @@ impl Output<'_> {
             .map_err(|error| error.to_string())
             .and_then(|bytes| {
                 let extension = media_type.rsplit('/').next().unwrap_or("bin");
-                self.artifacts
+                self.files
+                    .artifacts
                     .keep_bytes(
-                        self.backend,
+                        self.files.backend,
                         &format!("image.{extension}"),
                         media_type,
                         &bytes,
@@ -260,7 +361,7 @@ impl Output<'_> {
                 self.parts.push(OutputPart::Image {
                     artifact: artifact.reference(),
                 });
-                self.files.push(artifact);
+                self.files.made.push(artifact);
             }
             Err(reason) => {
                 self.parts.push(OutputPart::Text {
@@ -319,6 +420,7 @@ mod tests {
     fn a_text_and_its_file_are_one_part_and_what_is_too_much_is_counted() {
         let dir = tempfile::tempdir().unwrap();
         let artifacts = Artifacts::new(vec![dir.path().to_owned()], dir.path().join("cache"));
+        let backend = Arc::from("mcp");
         let resources = |count: usize| {
             let pairs = (0..count).flat_map(|number| {
                 let path = dir.path().join(format!("{number}.txt"));
@@ -333,23 +435,10 @@ mod tests {
             }
         };
         for (count, left_out) in [(MOST_PARTS, None), (MOST_PARTS + 3, Some("[3 more parts"))] {
-            let mut output = Output {
-                artifacts: &artifacts,
-                backend: "mcp",
-                fetch: None,
-                window: None,
-                finds_files: false,
-                working_dir: dir.path(),
-                most_bytes: 1 << 20,
-                used: 0,
-                refused: 0,
-                parts: Vec::new(),
-                files: Vec::new(),
-                beside: Vec::new(),
-                verbatim: false,
-                said: None,
-            };
+            let files = CallFiles::new(&artifacts, &backend, None, false);
+            let mut output = Output::new(files, dir.path(), 1 << 20);
             output.tool_result(resources(count));
+            let output = output.collected();
             assert_eq!(output.files.len(), MOST_PARTS);
             let last = output.parts.last().unwrap();
             let told =

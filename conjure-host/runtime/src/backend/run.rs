@@ -28,7 +28,7 @@ use super::attached_files::attached_files;
 use super::lease::{BackendLease, SkillLease};
 use super::report::CallReport;
 use super::request_context::{About, RequestContext};
-use super::results::{Output, fetch_with};
+use super::results::{CallFiles, Collected, Output, fetch_with};
 use super::snapshot::{Snapshot, Target};
 use super::staged_files::StagedFiles;
 use crate::artifacts::Artifacts;
@@ -95,33 +95,21 @@ impl Runner<'_> {
             overdue: AtomicBool::new(false),
             files: Mutex::default(),
         };
-        let mut output = Output {
-            artifacts: self.artifacts,
-            backend: &route.backend,
-            fetch: match target {
-                Target::Backend(lease) | Target::Executor(lease, _) => {
-                    fetch_with(lease, self.request_context)
-                }
-                Target::Skill(_) => None,
-            },
-            window: None,
-            finds_files: matches!(target, Target::Executor(..)),
-            working_dir: &self.request_context.working_dir,
-            most_bytes: self.most_bytes,
-            used: 0,
-            refused: 0,
-            parts: Vec::new(),
-            files: Vec::new(),
-            beside: Vec::new(),
-            verbatim: self.verbatim,
-            said: None,
+        let fetch = match target {
+            Target::Backend(lease) | Target::Executor(lease, _) => {
+                fetch_with(lease, self.request_context)
+            }
+            Target::Skill(_) => None,
         };
+        let are_found = matches!(target, Target::Executor(..));
+        let files = CallFiles::new(self.artifacts, &route.backend, fetch, are_found);
+        let working_dir = &self.request_context.working_dir;
+        let mut output = Output::new(files, working_dir, self.most_bytes).verbatim(self.verbatim);
         let ran = match self.at_once(&active_call, target, &mut output) {
             Some(ran) => ran,
             None => {
                 // Whatever a tool says of its effects: what it wrote is not another one's.
-                let finds_files = output.finds_files;
-                output.window = Some(self.artifacts.begin(&route.backend, finds_files));
+                output.runs_elsewhere();
                 // Behind a pointer, so that a call at once moves next to nothing.
                 Box::pin(self.elsewhere(&active_call, target, &mut output)).await
             }
@@ -239,7 +227,7 @@ impl Runner<'_> {
                     _ => failure,
                 };
                 if let Some(kind) = told {
-                    let has_said = !output.parts.is_empty();
+                    let has_said = !output.is_empty();
                     output.note(active_call.failure(kind).note(has_said));
                 }
                 state = ran.state.map(|state| (backend.to_string(), state));
@@ -253,23 +241,29 @@ impl Runner<'_> {
         };
         let call_id = active_call.call.call_id.clone();
         output.more_files(&active_call.into_files());
-        if output.parts.is_empty() {
+        if output.is_empty() {
             output.text("(no output)");
         }
+        let Collected {
+            parts,
+            files,
+            beside,
+            said,
+        } = output.collected();
         CallReport {
             output: FunctionCallOutput {
                 call_id,
-                output: output.parts,
+                output: parts,
                 is_error,
             },
             end,
             duration,
-            files: output.files,
-            beside: output.beside,
+            files,
+            beside,
             structured,
             state,
             spent,
-            said: output.said,
+            said,
         }
     }
 

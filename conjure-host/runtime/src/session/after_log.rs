@@ -1,54 +1,120 @@
 //! What a session does only when the log has what went before.
 
-use tokio::sync::oneshot;
+use std::collections::VecDeque;
 
-use super::actor::{Actor, Answered};
-use super::perform::Deferred;
+use conjure_core::chat::FunctionCall;
 
-/// What is done once a batch of records is in the log.
-pub(super) struct AfterBatch {
-    batch: u64,
-    pub(super) deferred: Vec<Deferred>,
-    pub(super) answers: Vec<(oneshot::Sender<Answered>, Answered)>,
+use super::handle::ChatError;
+use super::recorder::Recorder;
+use super::turns::{AnswerTo, Answered};
+
+/// Something that leaves the session, and so waits for the log.
+pub(super) enum Deferred {
+    /// Ask the model.
+    Send(u64),
+    /// Run a call.
+    Run(FunctionCall),
 }
 
-impl Actor {
-    /// Hands what happened to the log. What must not happen before it is there waits for it:
-    /// requests and calls that leave the session, and answers.
-    pub(super) fn hand_over(&mut self) {
+/// What must not happen before the log has what went before: requests and calls that leave the
+/// session, and answers.
+#[derive(Default)]
+pub(super) struct AfterLog {
+    /// What waits for records that were not handed over yet.
+    deferred: Vec<Deferred>,
+    answers: Vec<(AnswerTo, Answered)>,
+    /// What waits for records that were, in order.
+    batches: VecDeque<AfterBatch>,
+    /// Requests that wait for something else than the log.
+    held: Vec<Deferred>,
+}
+
+/// What is done once a batch of records is in the log.
+struct AfterBatch {
+    batch: u64,
+    deferred: Vec<Deferred>,
+    answers: Vec<(AnswerTo, Answered)>,
+}
+
+impl AfterLog {
+    pub(super) fn defer(&mut self, deferred: Deferred) {
+        self.deferred.push(deferred);
+    }
+
+    pub(super) fn answer(&mut self, answer: Option<(AnswerTo, Answered)>) {
+        self.answers.extend(answer);
+    }
+
+    /// Takes a request back that waits for the log; false when it left already.
+    pub(super) fn take_back(&mut self, request: u64) -> bool {
+        let batches = self.batches.iter_mut();
+        let batches = batches.map(|after| &mut after.deferred);
+        let all = batches.chain([&mut self.deferred, &mut self.held]);
+        all.into_iter().any(|deferred| {
+            let before = deferred.len();
+            deferred.retain(|it| !matches!(it, Deferred::Send(number) if *number == request));
+            deferred.len() < before
+        })
+    }
+
+    /// Hands what happened to the log, and gives the answers that it has by now. What is to be done
+    /// now is given back; where requests are held, without these.
+    pub(super) fn hand_over(&mut self, recorder: &mut Recorder, holds: bool) -> Vec<Deferred> {
         let waits = !self.deferred.is_empty() || !self.answers.is_empty();
-        let batch = self.recorder.hand_over(!waits);
+        let batch = recorder.hand_over(!waits);
         if waits {
-            self.waiting_for_log.push_back(AfterBatch {
+            self.batches.push_back(AfterBatch {
                 batch,
                 deferred: std::mem::take(&mut self.deferred),
                 answers: std::mem::take(&mut self.answers),
             });
-            self.do_what_waited();
         }
+        let ready = self.ready(recorder);
+        if !holds {
+            let mut held = std::mem::take(&mut self.held);
+            held.extend(ready);
+            return held;
+        }
+        let is_request = |deferred: &Deferred| matches!(deferred, Deferred::Send(_));
+        let (requests, rest): (Vec<_>, Vec<_>) = ready.into_iter().partition(is_request);
+        self.held.extend(requests);
+        rest
     }
 
-    /// Goes on after a batch is in the log.
-    pub(super) fn after_written(&mut self) {
-        self.do_what_waited();
-        // What gathered meanwhile.
-        self.hand_over();
-    }
-
-    fn do_what_waited(&mut self) {
-        let is_written = |after: &AfterBatch| self.recorder.is_written(after.batch);
-        let count = self
-            .waiting_for_log
-            .iter()
-            .take_while(|after| is_written(after))
-            .count();
-        let ready: Vec<AfterBatch> = self.waiting_for_log.drain(..count).collect();
-        for after in ready {
-            self.perform_deferred(after.deferred);
-            for (done, answer) in after.answers {
-                let _ = done.send(answer);
+    fn ready(&mut self, recorder: &Recorder) -> Vec<Deferred> {
+        let mut ready = Vec::new();
+        while let Some(after) = self.batches.front()
+            && recorder.is_written(after.batch)
+            && let Some(after) = self.batches.pop_front()
+        {
+            ready.extend(after.deferred);
+            for (answer_to, answer) in after.answers {
+                let _ = answer_to.send(answer);
             }
         }
+        ready
+    }
+
+    /// Gives the answers that still wait. Where the log could not be written they are not in it, so
+    /// what they tell did not happen.
+    pub(super) fn end(&mut self, failure: Option<&str>) {
+        let batches = self.batches.drain(..).flat_map(|after| after.answers);
+        for (answer_to, answer) in batches.chain(self.answers.drain(..)) {
+            let answer = match failure {
+                Some(reason) => Err(ChatError::Ended {
+                    reason: Some(reason.to_owned()),
+                }),
+                None => answer,
+            };
+            let _ = answer_to.send(answer);
+        }
+    }
+
+    /// Gives room back.
+    pub(super) fn shrink_to_fit(&mut self) {
+        self.deferred.shrink_to_fit();
+        self.answers.shrink_to_fit();
+        self.batches.shrink_to_fit();
     }
 }
 

@@ -3,12 +3,14 @@
 
 use std::time::Duration;
 
-use conjure_core::log::Used;
+use conjure_core::chat::Event;
+use conjure_core::cost::Account;
+use conjure_core::log::{Entry, Used};
 use conjure_core::turn::Input;
 use tokio::time::Instant;
 
-use super::actor::Actor;
-use conjure_config::LimitSpec;
+use conjure_config::{BudgetSpec, LimitSpec};
+use conjure_providers::ModelBook;
 
 /// What a session used up before it was opened, in whichever threads but the one that it opens.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -23,21 +25,26 @@ pub(crate) struct SpentBefore {
     pub(crate) usd: f64,
 }
 
-/// What is counted of an open session.
-#[derive(Debug, Default)]
+/// What an open thread costs, and what it and its session may use up.
+#[derive(Default)]
 pub(super) struct Budget {
     /// Of the session, before this thread was opened.
     before: SpentBefore,
     /// What the thread had used up when it was opened.
     thread_before: Option<SpentBefore>,
     /// Of the thread.
-    pub(super) used: Used,
+    used: Used,
+    /// What the thread costs.
+    account: Account,
+    /// How many entries these know.
+    accounted: usize,
+    /// When the running turn is out of time, and which limit that is.
+    wall: Option<OutOfTime>,
 }
 
 /// When a turn is out of time.
-#[derive(Debug, Clone)]
-pub(super) struct OutOfTime {
-    pub(super) at: Instant,
+struct OutOfTime {
+    at: Instant,
     limit: &'static str,
     value: u64,
 }
@@ -55,25 +62,52 @@ impl Budget {
             ..Self::default()
         }
     }
-}
 
-impl Actor {
+    /// What the thread costs so far.
+    pub(super) fn account(&mut self, entries: &[Entry], models: &ModelBook) -> &Account {
+        let price = |provider: &str, model: &str| Some(models.facts(provider, model)?.price);
+        for entry in entries.get(self.accounted..).unwrap_or_default() {
+            self.account.add(entry, &price);
+            self.used.add(entry);
+        }
+        self.accounted = entries.len();
+        &self.account
+    }
+
+    /// Tells what the newest turn cost.
+    pub(super) fn cost_of_turn(&mut self, entries: &[Entry], models: &ModelBook) -> Option<Event> {
+        let turn = entries.last().map_or(0, |entry| entry.turn);
+        let account = self.account(entries, models);
+        account.turn(turn).map(|cost| Event::Cost {
+            turn: cost.clone(),
+            thread: account.cost().total.clone(),
+        })
+    }
+
     /// The limit that stands in the way of another request.
-    pub(super) fn exhausted(&mut self) -> Option<Input> {
-        let limits = self.spec.budget;
-        let (thread, session) = self.spent();
-        let turn = self.recorder.entries().last().map_or(0, |entry| entry.turn);
-        let turn_usd = self.account().turn(turn).map_or(0.0, |cost| cost.cost.usd);
+    pub(super) fn exhausted(
+        &mut self,
+        limits: &BudgetSpec,
+        entries: &[Entry],
+        models: &ModelBook,
+    ) -> Option<Input> {
+        let (thread, session) = self.spent(entries, models);
+        let turn = entries.last().map_or(0, |entry| entry.turn);
+        let turn_usd = self.account.turn(turn).map_or(0.0, |cost| cost.cost.usd);
         let turn = limits.usd.filter(|most| turn_usd >= *most);
         turn.map(|most| exhausted("turn_microdollars", microdollars(most)))
             .or_else(|| over(&limits.thread, &thread, &THREAD))
             .or_else(|| over(&limits.session, &session, &SESSION))
     }
 
-    /// When the turn that begins now is out of time.
-    pub(super) fn out_of_time(&mut self) -> Option<OutOfTime> {
-        let limits = self.spec.budget;
-        let (thread, session) = self.spent();
+    /// A turn begins: its time runs from now on.
+    pub(super) fn begin_turn(
+        &mut self,
+        limits: &BudgetSpec,
+        entries: &[Entry],
+        models: &ModelBook,
+    ) {
+        let (thread, session) = self.spent(entries, models);
         let left =
             |most: Option<u64>, used: u64| most.map(|most| (most.saturating_sub(used), most));
         let all = [
@@ -87,31 +121,50 @@ impl Actor {
         let first = all
             .into_iter()
             .filter_map(|(limit, left)| Some((left?, limit)));
-        let ((left, value), limit) = first.min_by_key(|((left, _), _)| *left)?;
-        Some(OutOfTime {
+        let first = first.min_by_key(|((left, _), _)| *left);
+        self.wall = first.map(|((left, value), limit)| OutOfTime {
             at: Instant::now() + Duration::from_millis(left),
             limit,
             value,
-        })
+        });
+    }
+
+    /// The turn is over.
+    pub(super) fn end_turn(&mut self) {
+        self.wall = None;
+    }
+
+    /// When the running turn is out of time.
+    pub(super) fn out_of_time_at(&self) -> Option<Instant> {
+        self.wall.as_ref().map(|wall| wall.at)
+    }
+
+    /// It is, and is told so once.
+    pub(super) fn out_of_time(&mut self) -> Option<Input> {
+        self.wall.take().map(Input::from)
+    }
+
+    /// Gives room back.
+    pub(super) fn shrink_to_fit(&mut self) {
+        self.account.shrink_to_fit();
     }
 
     /// What the thread and the session used up so far.
-    fn spent(&mut self) -> (SpentBefore, SpentBefore) {
-        let usd = self.account().cost().total.cost.usd;
-        let used = self.budget.used;
+    fn spent(&mut self, entries: &[Entry], models: &ModelBook) -> (SpentBefore, SpentBefore) {
+        let usd = self.account(entries, models).cost().total.cost.usd;
         let now = jiff::Timestamp::now().as_millisecond();
         let thread = SpentBefore {
-            tokens: used.tokens,
-            calls: used.calls,
-            wall_ms: used.wall_ms + used.running_ms(now),
+            tokens: self.used.tokens,
+            calls: self.used.calls,
+            wall_ms: self.used.wall_ms + self.used.running_ms(now),
             usd,
         };
-        let before = *self.budget.thread_before.get_or_insert(thread);
+        let before = *self.thread_before.get_or_insert(thread);
         let session = SpentBefore {
-            tokens: self.budget.before.tokens + thread.tokens.saturating_sub(before.tokens),
-            calls: self.budget.before.calls + thread.calls.saturating_sub(before.calls),
-            wall_ms: self.budget.before.wall_ms + thread.wall_ms.saturating_sub(before.wall_ms),
-            usd: self.budget.before.usd + (thread.usd - before.usd).max(0.0),
+            tokens: self.before.tokens + thread.tokens.saturating_sub(before.tokens),
+            calls: self.before.calls + thread.calls.saturating_sub(before.calls),
+            wall_ms: self.before.wall_ms + thread.wall_ms.saturating_sub(before.wall_ms),
+            usd: self.before.usd + (thread.usd - before.usd).max(0.0),
         };
         (thread, session)
     }

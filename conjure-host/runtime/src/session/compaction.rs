@@ -2,26 +2,83 @@
 //! taking them back.
 
 use conjure_core::chat::{Meta, Part, Response, StopReason};
-use conjure_core::log::{Entry, EntryBody, FoldState, Spending, folds, limit_words};
-use conjure_core::request::ToolChoice;
-use conjure_core::request::{Room, cut_point, summary_request, view_tokens};
+use conjure_core::log::{Entry, EntryBody, FoldState, Spending, folds};
+use conjure_core::repair::Target;
+use conjure_core::request::{
+    ModelRequest, Room, ToolChoice, cut_point, summary_request, view_tokens,
+};
 use conjure_core::turn::Input;
 use conjure_skill_sdk::protocol::Observe;
-use tokio::sync::oneshot;
 
-use super::actor::Actor;
-use super::derived::room;
 use super::model::Request;
 
 /// A summary that is on its way.
 pub(super) struct Compaction {
-    pub(super) request: Request,
+    request: Request,
+    plan: SummaryPlan,
+}
+
+/// What a summary is to stand for, and how it is asked for.
+pub(super) struct SummaryPlan {
+    /// The first entry that stays as it is.
     upto: u64,
     room: Room,
     choice: ToolChoice,
 }
 
+/// What came of the request for a summary.
+pub(super) struct SummaryEnd {
+    /// What the backends are shown of it.
+    pub(super) observe: Option<Observe>,
+    /// What was paid in vain.
+    pub(super) paid: Option<Input>,
+    pub(super) next: AfterSummary,
+}
+
+/// How it goes on.
+pub(super) enum AfterSummary {
+    /// It is asked for once more.
+    Again(SummaryPlan),
+    /// This is what the turn machine is told.
+    Over(Box<Input>),
+}
+
+impl SummaryPlan {
+    /// What of these entries is worth summing up; nothing where nothing is.
+    pub(super) fn of(entries: &[Entry], room: Room) -> Option<Self> {
+        Some(Self {
+            upto: cut_point(entries, &room)?,
+            room,
+            choice: ToolChoice::Auto,
+        })
+    }
+
+    /// The request for it, in which the conversation is as in `like`.
+    pub(super) fn request(
+        &self,
+        entries: &[Entry],
+        target: &Target,
+        like: ModelRequest,
+    ) -> ModelRequest {
+        ModelRequest {
+            tool_choice: self.choice.clone(),
+            ..summary_request(entries, self.upto, target, &self.room, like)
+        }
+    }
+
+    /// Its request is on its way.
+    pub(super) fn asked(self, request: Request) -> Compaction {
+        let plan = self;
+        Compaction { request, plan }
+    }
+}
+
 impl Compaction {
+    /// Whether this is its request.
+    pub(super) fn is_by(&self, request: u64) -> bool {
+        self.request.number() == request
+    }
+
     /// Gives the summary up; what had come of it was paid.
     pub(super) fn stop(self) -> Option<Input> {
         let lost = self.request.lost();
@@ -31,6 +88,55 @@ impl Compaction {
                 ..
             } => Some(in_vain(meta)),
             _ => lost,
+        }
+    }
+
+    /// Takes the answer to its request.
+    pub(super) fn end(self, answer: Input, entries: &[Entry]) -> SummaryEnd {
+        let (mut observe, mut paid) = (None, None);
+        let next = match answer {
+            Input::ModelDone {
+                response, mut meta, ..
+            } => {
+                meta.stop_reason = response.stop.as_ref().map(|stop| stop.raw.clone());
+                observe = Some(Observe {
+                    provider: meta.provider.clone(),
+                    model: meta.model.clone(),
+                    server_items: response.server_items().cloned().collect(),
+                    fields: response.fields.clone(),
+                    error: None,
+                });
+                match summary(&response) {
+                    Ok(summary) => {
+                        AfterSummary::Over(Box::new(folded(entries, self.plan.upto, summary, meta)))
+                    }
+                    Err(error) => {
+                        paid = Some(in_vain(meta));
+                        if self.plan.choice == ToolChoice::Auto {
+                            // Mostly it went on with the work: once more, without its tools.
+                            AfterSummary::Again(SummaryPlan {
+                                choice: ToolChoice::None,
+                                ..self.plan
+                            })
+                        } else {
+                            AfterSummary::Over(Box::new(Input::CompactionFailed { error }))
+                        }
+                    }
+                }
+            }
+            Input::ModelFailed {
+                failure, partial, ..
+            } => {
+                paid = partial.map(|(_, meta)| in_vain(meta));
+                let error = failure.error;
+                AfterSummary::Over(Box::new(Input::CompactionFailed { error }))
+            }
+            other => AfterSummary::Over(Box::new(other)),
+        };
+        SummaryEnd {
+            observe,
+            paid,
+            next,
         }
     }
 }
@@ -43,9 +149,23 @@ fn in_vain(meta: Meta) -> Input {
     }
 }
 
+fn folded(entries: &[Entry], upto: u64, summary: String, meta: Meta) -> Input {
+    let body = EntryBody::Compacted {
+        upto,
+        summary: summary.clone(),
+        meta: None,
+    };
+    Input::Compacted {
+        upto,
+        summary,
+        meta,
+        tokens: tokens_with(entries, body),
+    }
+}
+
 /// What a person's compaction came to: its entry, and how many tokens of the conversation the model
 /// reads now, about.
-pub(super) type Compacted = Result<(u64, u64), CompactError>;
+pub(crate) type Compacted = Result<(u64, u64), CompactError>;
 
 /// Why nothing is summarised that a person wants to be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -109,165 +229,6 @@ fn listed(folds: &[u64]) -> String {
     }
     let folds: Vec<String> = folds.iter().map(u64::to_string).collect();
     format!("; there are: {}", folds.join(", "))
-}
-
-impl Actor {
-    /// Asks the session's own provider for a summary of the older part of the log.
-    pub(super) fn compact(&mut self, refused: bool) -> Option<Input> {
-        let entries = self.recorder.entries();
-        let mut room = room(&self.spec, &self.shared.models);
-        if refused {
-            // Whatever is known of the window: so much was too much for it.
-            let tokens = self.machine.next_input();
-            room.window = Some(room.window.unwrap_or(tokens).min(tokens));
-        }
-        let Some(upto) = cut_point(entries, &room) else {
-            return Some(Input::CompactionFailed {
-                error: "there is nothing before its newest part that is worth it".to_owned(),
-            });
-        };
-        self.ask_for_summary(upto, room, ToolChoice::Auto);
-        None
-    }
-
-    /// The same because a person wants it, while no turn runs.
-    pub(super) fn compact_for_person(&mut self, done: oneshot::Sender<Compacted>) {
-        let refused = if self.machine.is_busy() || self.compaction.is_some() {
-            Some(CompactError::Busy)
-        } else if let Some(Input::Exhausted { limit, value }) = self.exhausted() {
-            Some(CompactError::Failed {
-                error: format!("the limit {} is reached", limit_words(&limit, value)),
-            })
-        } else {
-            let room = room(&self.spec, &self.shared.models);
-            match cut_point(self.recorder.entries(), &room) {
-                Some(upto) => {
-                    self.ask_for_summary(upto, room, ToolChoice::Auto);
-                    None
-                }
-                None => Some(CompactError::Nothing),
-            }
-        };
-        match refused {
-            Some(error) => drop(done.send(Err(error))),
-            None => self.wanted = Some(done),
-        }
-    }
-
-    /// Gives up the summary that a person wanted.
-    pub(super) fn stop_compacting(&mut self) {
-        let Some(done) = self.wanted.take() else {
-            return;
-        };
-        if let Some(paid) = self.compaction.take().and_then(|asked| asked.stop()) {
-            self.input(paid);
-        }
-        let error = "it was cancelled".to_owned();
-        let _ = done.send(Err(CompactError::Failed { error }));
-    }
-
-    /// Tells the person what came of the summary that they wanted.
-    fn compacted_for_person(&mut self, done: oneshot::Sender<Compacted>, input: Input) {
-        let told = match input {
-            Input::CompactionFailed { error } => Err(CompactError::Failed { error }),
-            Input::Compacted { tokens, .. } => {
-                self.input(input);
-                let folds = folds(self.recorder.entries());
-                let newest = folds.last().map_or(0, |fold| fold.seq);
-                Ok((newest, tokens))
-            }
-            other => {
-                self.input(other);
-                Err(CompactError::Ended)
-            }
-        };
-        let _ = done.send(told);
-    }
-
-    fn ask_for_summary(&mut self, upto: u64, room: Room, choice: ToolChoice) {
-        let like = self.compile(&self.current.load_full());
-        let target = self.target();
-        let mut request = summary_request(self.recorder.entries(), upto, &target, &room, like);
-        request.tool_choice = choice.clone();
-        let meta = self.meta(&request);
-        // Its own row of numbers: a summary is no request of the machine's.
-        let number = u64::MAX - self.recorder.entries().len() as u64;
-        let request = self.begin(number, request, meta);
-        self.compaction = Some(Box::new(Compaction {
-            request,
-            upto,
-            room,
-            choice,
-        }));
-    }
-
-    /// Takes the answer to the request for a summary.
-    pub(super) fn compacted(&mut self, answer: Input) {
-        let Some(asked) = self.compaction.take() else {
-            return;
-        };
-        let input = match answer {
-            Input::ModelDone {
-                response, mut meta, ..
-            } => {
-                meta.stop_reason = response.stop.as_ref().map(|stop| stop.raw.clone());
-                self.observe(Observe {
-                    provider: meta.provider.clone(),
-                    model: meta.model.clone(),
-                    server_items: response.server_items().cloned().collect(),
-                    fields: response.fields.clone(),
-                    error: None,
-                });
-                match summary(&response) {
-                    Ok(summary) => self.folded(asked.upto, summary, meta),
-                    Err(error) => {
-                        self.input(in_vain(meta));
-                        if asked.choice == ToolChoice::Auto {
-                            // Mostly it went on with the work: once more, without its tools.
-                            self.ask_for_summary(asked.upto, asked.room, ToolChoice::None);
-                            return;
-                        }
-                        Input::CompactionFailed { error }
-                    }
-                }
-            }
-            Input::ModelFailed {
-                failure, partial, ..
-            } => {
-                if let Some((_, meta)) = partial {
-                    self.input(in_vain(meta));
-                }
-                let error = failure.error;
-                Input::CompactionFailed { error }
-            }
-            other => other,
-        };
-        match self.wanted.take() {
-            Some(done) => self.compacted_for_person(done, input),
-            None => self.input(input),
-        }
-    }
-
-    fn folded(&self, upto: u64, summary: String, meta: Meta) -> Input {
-        let body = EntryBody::Compacted {
-            upto,
-            summary: summary.clone(),
-            meta: None,
-        };
-        Input::Compacted {
-            upto,
-            summary,
-            meta,
-            tokens: tokens_with(self.recorder.entries(), body),
-        }
-    }
-
-    /// Lets the model read again what a compaction hides.
-    pub(super) fn unfold(&mut self, fold: Option<u64>) -> Result<(u64, u64), UnfoldError> {
-        let (fold, tokens) = unfolding(self.recorder.entries(), fold)?;
-        self.input(Input::Unfold { fold, tokens });
-        Ok((fold, tokens))
-    }
 }
 
 /// Whether a compaction can be taken back, the one that stands or that of this entry; gives back

@@ -18,9 +18,9 @@ use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::error::Elapsed;
 use tokio_util::sync::CancellationToken;
 
-use super::changes::plugin_notice;
 use super::session_dirs::SessionDirs;
 use super::skill_lists::{Kind, changed_lists, run_time_tools};
+use super::table_notices::plugin_notice;
 use crate::backend::sources::Source;
 use crate::backend::watching::{Change, updated_resource};
 use crate::backend::{Snapshot, Toolbox};

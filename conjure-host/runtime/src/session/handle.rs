@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use conjure_core::chat::{EventId, Message, Usage};
 use conjure_core::cost::ThreadCost;
 use conjure_core::log::{self, Entry, Outcome};
@@ -16,42 +15,32 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::actor::{Actor, Start};
-use super::asking::{ApprovalMode, PendingApproval};
-use super::budget::SpentBefore;
+use super::actor::Actor;
+use super::approvals::{ApprovalMode, PendingApproval};
 use super::compaction::{CompactError, UnfoldError};
-use super::derived::{check_compact_at, whom};
 use super::host_state::HostState;
-use super::hub::{Hub, Subscription};
+use super::hub::Subscription;
 use super::mailbox::{Command, MAILBOX};
+use super::opening::{self, Saved};
 use super::questions::Questions;
-use super::recorder::Recorder;
-use super::session_dirs::SessionDirs;
-use super::thread_files::known_files;
+use super::thread_handle::ThreadHandle;
 use super::tool_preview::ToolPreview;
-use crate::artifacts::{Artifact, Artifacts, FileError};
-use crate::backend::{BackendStatus, Snapshot, Toolbox, ToolboxError};
+use crate::artifacts::{Artifact, FileError};
+use crate::backend::{BackendStatus, ToolboxError};
 use conjure_config::{SessionSpec, SpecError};
-use conjure_providers::{Provider, UnusableProvider};
-use conjure_store::{Log, StoreError, ThreadId};
+use conjure_providers::UnusableProvider;
+use conjure_store::{StoreError, ThreadId};
 
 /// A conversation with a model that has the tools of several backends.
 ///
 /// A run belongs to no client: dropping what follows it ends nothing. Dropping the session ends
 /// it, with everything that it started.
 pub struct Session {
-    thread: ThreadId,
+    open: ThreadHandle,
     mailbox: mpsc::Sender<Box<Command>>,
-    hub: Arc<Hub>,
-    log: Arc<dyn Log>,
-    artifacts: Arc<Artifacts>,
-    snapshot: Arc<ArcSwap<Snapshot>>,
     ended: CancellationToken,
-    epoch: u64,
-    questions: Option<Arc<Questions>>,
     task: AbortHandle,
-    /// A host that nobody else holds.
-    /// What has to live as long as the session.
+    /// What has to live as long as the session, such as a host that nobody else holds.
     kept: Option<Box<dyn Any + Send + Sync>>,
 }
 
@@ -62,90 +51,14 @@ impl Session {
         thread: Option<ThreadId>,
         saved: Option<Saved>,
     ) -> Result<Self, SessionError> {
-        spec.check()?;
-        // Of a saved session it was looked at when it was set.
-        if saved.is_none() {
-            check_compact_at(&spec, &shared.models)?;
-        }
-        let spec = spec.with_base_url_at_its_provider();
-        let provider = shared.provider(&spec)?;
-        let thread = thread.unwrap_or_else(ThreadId::fresh);
-        let recorder = Recorder::open(&*shared.log, &thread).await?;
-        Self::start(shared, spec, saved, recorder, provider).await
-    }
-
-    async fn start(
-        shared: Arc<HostState>,
-        spec: SessionSpec,
-        saved: Option<Saved>,
-        recorder: Recorder,
-        provider: Arc<dyn Provider>,
-    ) -> Result<Self, SessionError> {
-        let thread = recorder.thread().clone();
-        let mut dirs = SessionDirs::make(&shared, &spec, &thread, Some(&provider), None)?;
-        // Who sits at this program answers there.
-        let questions = saved
-            .filter(|_| !shared.asker.is_there())
-            .and_then(Saved::questions);
-        if let Some(questions) = &questions {
-            dirs.answered_by(questions.asker());
-        }
-        let states = log::last_backend_states(recorder.entries())
-            .into_iter()
-            .map(|(backend, state)| (backend.to_owned(), state.clone()))
-            .collect();
-        let mut toolbox = Toolbox::attach(
-            Arc::clone(&shared.instances),
-            dirs.request_context.clone(),
-            whom(&spec),
-            dirs.services.clone(),
-            spec.routing.clone(),
-            states,
-            &spec.backends,
-        )
-        .await?;
-        let snapshot = match toolbox.snapshot() {
-            Ok(snapshot) => Arc::new(snapshot),
-            Err(error) => {
-                toolbox.close().await;
-                return Err(error.into());
-            }
-        };
-        let files = known_files(recorder.entries());
-        let fetch = |backend: &str| toolbox.fetch(backend);
-        dirs.services.artifacts.restore(&files, fetch);
-        let hub = Arc::clone(recorder.hub());
-        let log = Arc::clone(&shared.log);
-        let epoch = recorder.epoch();
-        let artifacts = Arc::clone(&dirs.services.artifacts);
-        let current = Arc::new(ArcSwap::from(Arc::clone(&snapshot)));
+        let (thread, open) = opening::open(shared, spec, thread, saved).await?;
         let (mailbox, commands) = mpsc::channel(MAILBOX);
         let ended = CancellationToken::new();
-        let start = Start {
-            shared,
-            spec,
-            dirs,
-            provider,
-            recorder,
-            toolbox,
-            snapshot,
-            current: Arc::clone(&current),
-            records: saved.is_some(),
-            approvals: saved.map_or(ApprovalMode::Unattended, |saved| saved.approvals),
-            spent_before: saved.map(|saved| saved.spent).unwrap_or_default(),
-            questions: questions.clone(),
-        };
-        let task = Actor::start(start, commands, ended.clone().drop_guard());
+        let task = Actor::start(thread, commands, ended.clone().drop_guard());
         Ok(Self {
-            thread,
+            open,
             mailbox,
-            hub,
-            log,
-            artifacts,
-            snapshot: current,
             ended,
-            epoch,
-            questions,
             task,
             kept: None,
         })
@@ -158,7 +71,7 @@ impl Session {
 
     /// The thread that it writes.
     pub fn thread(&self) -> &ThreadId {
-        &self.thread
+        self.open.thread()
     }
 
     /// Says something and waits for the answer. While a turn runs, it waits for its end first.
@@ -186,13 +99,10 @@ impl Session {
         message: Option<Message>,
     ) -> impl Future<Output = Result<Answer, ChatError>> + Send + use<> {
         let (done, answer) = oneshot::channel();
-        let command = match message {
-            Some(message) => Command::Say {
-                turn_id,
-                message,
-                done,
-            },
-            None => Command::GoOn { turn_id, done },
+        let command = Command::Begin {
+            turn_id,
+            message,
+            done,
         };
         self.tell(command).await;
         async {
@@ -213,23 +123,17 @@ impl Session {
 
     /// Follows the thread's events: behind `after`, or from its beginning.
     pub fn events(&self, after: Option<EventId>) -> Subscription {
-        self.hub
-            .subscribe(after, Arc::clone(&self.log), self.thread.clone())
+        self.open.events(after)
     }
 
     /// Follows the thread's events since this session was opened.
     pub fn events_since_opened(&self) -> Subscription {
-        let before = EventId {
-            epoch: self.epoch.saturating_sub(1),
-            seq: u64::MAX,
-        };
-        self.events(Some(before))
+        self.open.events_since_opened()
     }
 
     /// Follows the thread's events from now on.
     pub fn events_from_now(&self) -> Subscription {
-        self.hub
-            .subscribe_from_now(Arc::clone(&self.log), self.thread.clone())
+        self.open.events_from_now()
     }
 
     /// Ends the running turn. What came so far is kept.
@@ -269,7 +173,7 @@ impl Session {
 
     /// The questions that wait for a person, where somebody may come.
     pub(crate) fn questions(&self) -> Option<&Arc<Questions>> {
-        self.questions.as_ref()
+        self.open.questions()
     }
 
     /// Changes settings, now or from the next turn on.
@@ -385,7 +289,7 @@ impl Session {
 
     /// Every file that a call made, with the backend that made it.
     pub fn created_files(&self) -> Vec<Artifact> {
-        self.artifacts.list()
+        self.open.created_files()
     }
 
     /// Where a file is on this machine; a remote one is fetched first, once.
@@ -393,12 +297,12 @@ impl Session {
     /// # Errors
     /// [`FileError::FileNotFound`] and [`FileError::DownloadFailed`].
     pub async fn resolve(&self, file: &str) -> Result<PathBuf, FileError> {
-        self.artifacts.resolve(file).await
+        self.open.resolve(file).await
     }
 
     /// The routing table that the next request would use.
     pub fn table(&self) -> Arc<RoutingTable> {
-        Arc::clone(self.snapshot.load().table())
+        self.open.table()
     }
 
     /// The tools that the next request would have, those that run at the provider among them, and
@@ -433,24 +337,6 @@ impl Session {
         let (done, answer) = oneshot::channel();
         self.mailbox.send(Box::new(command(done))).await.ok()?;
         answer.await.ok()
-    }
-}
-
-/// What is known of a saved session beside its specification.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Saved {
-    /// What it used up before.
-    pub(crate) spent: SpentBefore,
-    pub(crate) approvals: ApprovalMode,
-}
-
-impl Saved {
-    /// Questions of plugins, where somebody may come: they wait as long as calls do.
-    fn questions(self) -> Option<Arc<Questions>> {
-        match self.approvals {
-            ApprovalMode::Within(patience) => Some(Questions::new(patience)),
-            ApprovalMode::Attended | ApprovalMode::Unattended => None,
-        }
     }
 }
 

@@ -7,7 +7,7 @@ use conjure_core::log::{Entry, EntryBody};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::actor::Actor;
+use super::recorder::Recorder;
 use conjure_config::SessionSpec;
 
 /// The settings that a conversation depends on.
@@ -51,26 +51,24 @@ impl Record {
     }
 }
 
-impl Actor {
-    /// Says in the log what the settings are, where they are not those that it says already. A
-    /// working directory that changed is told to the model too.
-    pub(super) fn record_settings(&mut self) {
-        let now = Record::of(&self.spec, &self.request_context.working_dir);
-        let before = Record::last(self.recorder.entries());
-        if before.as_ref() == Some(&now) {
-            return;
-        }
-        self.recorder.entry(now.entry());
-        let moved = before.filter(|before| before.working_dir != now.working_dir);
-        if let Some(before) = moved {
-            let text = format!(
-                "The working directory is {} from here on; it was {}. Relative paths start in the \
-                 new one.",
-                now.working_dir, before.working_dir
-            );
-            self.recorder.entry(EntryBody::Message {
-                message: Message::new(Role::System, vec![Part::text(text)]),
-            });
-        }
+/// Says in the log what the settings are, where they are not those that it says already. A working
+/// directory that changed is told to the model too.
+pub(super) fn record_settings(recorder: &mut Recorder, spec: &SessionSpec, working_dir: &Path) {
+    let now = Record::of(spec, working_dir);
+    let before = Record::last(recorder.entries());
+    if before.as_ref() == Some(&now) {
+        return;
+    }
+    recorder.entry(now.entry());
+    let moved = before.filter(|before| before.working_dir != now.working_dir);
+    if let Some(before) = moved {
+        let text = format!(
+            "The working directory is {} from here on; it was {}. Relative paths start in the new \
+             one.",
+            now.working_dir, before.working_dir
+        );
+        recorder.entry(EntryBody::Message {
+            message: Message::new(Role::System, vec![Part::text(text)]),
+        });
     }
 }

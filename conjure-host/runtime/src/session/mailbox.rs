@@ -8,10 +8,11 @@ use conjure_core::switch::SwitchReport;
 use conjure_core::turn::{Decision, When};
 use tokio::sync::oneshot;
 
-use super::asking::{ApprovalMode, PendingApproval};
+use super::approvals::{ApprovalMode, PendingApproval};
 use super::compaction::{CompactError, UnfoldError};
-use super::handle::{Answer, ChatError, SessionError, Settings};
+use super::handle::{SessionError, Settings};
 use super::tool_preview::ToolPreview;
+use super::turns::AnswerTo;
 use crate::backend::BackendStatus;
 use conjure_config::SessionSpec;
 
@@ -21,14 +22,11 @@ pub(crate) const MAILBOX: usize = 256;
 /// What clients ask of a session. Boxed in the mailbox, as all that arrives: a mailbox takes up the
 /// room of dozens as soon as it is made.
 pub(crate) enum Command {
-    Say {
+    /// Begin a turn in which this is said, or nothing new.
+    Begin {
         turn_id: String,
-        message: Message,
-        done: oneshot::Sender<Result<Answer, ChatError>>,
-    },
-    GoOn {
-        turn_id: String,
-        done: oneshot::Sender<Result<Answer, ChatError>>,
+        message: Option<Message>,
+        done: AnswerTo,
     },
     Cancel {
         drop_queued: bool,

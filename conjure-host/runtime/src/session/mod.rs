@@ -2,11 +2,12 @@
 
 mod actor;
 mod after_log;
-mod asking;
+mod approvals;
 mod budget;
 mod calls;
-mod changes;
 mod compaction;
+mod current_settings;
+mod deadline;
 mod derived;
 mod ending;
 mod exchange_dir;
@@ -17,31 +18,40 @@ mod host_state;
 mod hub;
 mod mailbox;
 mod model;
+mod model_requests;
 mod naming;
-mod perform;
+mod open_thread;
+mod opening;
 mod preview;
 mod questions;
 mod reading;
 mod recorder;
+mod running_calls;
+mod sending;
 mod session_dirs;
 mod showing;
 mod skill_lists;
+mod surroundings;
 mod switching;
+mod table_notices;
 mod thread_files;
+mod thread_handle;
 mod tool_preview;
+mod tools;
+mod turns;
 mod wake_coalescer;
 
-pub(crate) use actor::passed;
 pub(crate) use budget::SpentBefore;
 pub use calls::CallWith;
 pub(crate) use compaction::unfolding;
+pub(crate) use deadline::passed;
 pub(crate) use derived::{
     check_compact_at, compile_settings, instructions_told, room, turn_settings,
 };
 pub(crate) use exchange_dir::sweep;
 pub use following::Revision;
-pub(crate) use handle::Saved;
 pub(crate) use host_state::HostState;
+pub(crate) use opening::Saved;
 pub(crate) use preview::Preview;
 pub use preview::ServerTool;
 pub(crate) use questions::{NotTaken, Questions};
@@ -52,7 +62,7 @@ pub(crate) use session_dirs::{SessionDirs, sessions_dir};
 pub(crate) use switching::check;
 pub(crate) use thread_files::{fetch as fetch_files, files as thread_files};
 
-pub use asking::{ApprovalMode, PendingApproval};
+pub use approvals::{ApprovalMode, PendingApproval};
 pub use calls::Calls;
 pub use compaction::{CompactError, UnfoldError};
 pub use conjure_config::{

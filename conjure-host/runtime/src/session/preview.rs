@@ -12,14 +12,11 @@ use conjure_core::request::compile;
 use conjure_core::routing::{Policy, RoutingTable};
 use conjure_core::wire;
 use serde_json::Value;
-use tokio::sync::oneshot;
 
-use super::actor::Actor;
 use super::derived::{compile_settings, instructions_told, whom};
 use super::handle::SessionError;
 use super::host_state::HostState;
 use super::session_dirs::SessionDirs;
-use super::tool_preview::ToolPreview;
 use crate::backend::contributors::Contributors;
 use crate::backend::request_context::RequestContext;
 use crate::backend::{Snapshot, Toolbox};
@@ -98,7 +95,8 @@ impl Preview {
         looked
     }
 
-    async fn look(
+    /// Looks at a session with these backends and this snapshot.
+    pub(super) async fn look(
         shared: &HostState,
         spec: &SessionSpec,
         policy: &Policy,
@@ -137,28 +135,5 @@ impl Preview {
                 .quarantined;
         }
         preview
-    }
-}
-
-impl Actor {
-    /// The tools of the next request, and what the rules of now say of them. Asked on a task of its
-    /// own: backends are asked what they add.
-    pub(super) fn look_ahead(&self, done: oneshot::Sender<ToolPreview>) {
-        let (shared, spec) = (Arc::clone(&self.shared), self.spec.clone());
-        let (request_context, policy) = (self.request_context.clone(), self.policy.clone());
-        let contributors = self.toolbox.contributors();
-        let snapshot = Arc::clone(&self.newest);
-        tokio::spawn(async move {
-            let looked = Preview::look(
-                &shared,
-                &spec,
-                &policy,
-                &request_context,
-                &contributors,
-                &snapshot,
-            );
-            let looked = looked.await;
-            let _ = done.send(ToolPreview::new(looked, policy));
-        });
     }
 }

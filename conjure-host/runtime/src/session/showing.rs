@@ -1,73 +1,100 @@
-//! What a session shows while a turn runs: pieces of the reply, output of calls, files.
+//! What is shown of a thread while a turn runs: pieces of the reply, what calls made, notices.
 
-use conjure_abi::EmitKind;
-use conjure_core::chat::{Event, StreamEvent};
-use conjure_core::log::EntryBody;
+use conjure_core::chat::{Event, Meta, StreamEvent, Usage};
+use conjure_core::log::{EntryBody, Spending};
+use conjure_core::turn::Input;
+use conjure_skill_sdk::protocol::Spent;
 
-use super::actor::Actor;
 use super::model::Piece;
+use super::recorder::Recorder;
 use crate::artifacts::Artifact;
+use crate::backend::CallReport;
 
-/// Bytes of live output of one call that subscribers see; the result holds more.
-pub(super) const LIVE_BYTES: usize = 256 * 1024;
+/// Writes that there is a file, and shows it.
+pub(super) fn file(
+    recorder: &mut Recorder,
+    artifact: &Artifact,
+    source: &str,
+    call_id: Option<&str>,
+) {
+    let call_id = call_id.map(str::to_owned);
+    recorder.entry(EntryBody::File {
+        artifact: artifact.reference(),
+        source: source.to_owned(),
+        call_id: call_id.clone(),
+        place: artifact
+            .path
+            .as_ref()
+            .map(|path| path.display().to_string()),
+        remote: artifact.remote.clone(),
+    });
+    recorder.event(Event::File {
+        artifact: artifact.reference(),
+        source: source.to_owned(),
+        call_id,
+    });
+}
 
-impl Actor {
-    pub(super) fn file(&mut self, artifact: &Artifact, source: &str, call_id: Option<&str>) {
-        let call_id = call_id.map(str::to_owned);
-        self.recorder.entry(EntryBody::File {
-            artifact: artifact.reference(),
-            source: source.to_owned(),
-            call_id: call_id.clone(),
-            place: artifact
-                .path
-                .as_ref()
-                .map(|path| path.display().to_string()),
-            remote: artifact.remote.clone(),
-        });
-        self.recorder.event(Event::File {
-            artifact: artifact.reference(),
-            source: source.to_owned(),
-            call_id,
-        });
+/// Writes what came of a call beside its result; the turn machine is told the rest.
+pub(super) fn call_report(recorder: &mut Recorder, report: CallReport) -> Vec<Input> {
+    let call_id = &report.output.call_id;
+    for artifact in &report.files {
+        file(recorder, artifact, &artifact.source, Some(call_id));
     }
-
-    pub(super) fn output(&mut self, call_id: String, kind: EmitKind, bytes: &[u8]) {
-        let shown = self.live.entry(call_id.clone()).or_default();
-        if *shown >= LIVE_BYTES {
-            return;
-        }
-        *shown += bytes.len();
-        let end = if *shown >= LIVE_BYTES {
-            "\n[more output is not shown live]\n"
-        } else {
-            ""
-        };
-        let stream = match kind {
-            EmitKind::Stdout => "stdout",
-            EmitKind::Stderr => "stderr",
-            EmitKind::Event => "progress",
-        };
-        self.recorder.event(Event::ToolOutput {
-            call_id,
-            stream: stream.to_owned(),
-            chunk: format!("{}{end}", String::from_utf8_lossy(bytes)),
-        });
+    for artifact in &report.beside {
+        file(recorder, artifact, &artifact.source, None);
     }
+    if let Some((backend, state)) = report.state {
+        recorder.entry(EntryBody::BackendState { backend, state });
+    }
+    let spent = report.spent.into_iter();
+    let spent = spent.map(|(backend, spent)| delegated(backend, spent));
+    let done = Input::CallDone {
+        output: report.output,
+        end: report.end,
+        duration_ms: u64::try_from(report.duration.as_millis()).unwrap_or(u64::MAX),
+        meta: report.structured,
+    };
+    spent.chain([done]).collect()
+}
 
-    /// Shows what came of the running reply.
-    pub(super) fn take_pieces(&mut self) {
-        let Some(request) = &self.request else { return };
-        for piece in request.pieces().take() {
-            match piece {
-                Piece::Stream(StreamEvent::Content { delta }) => {
-                    self.recorder.event(Event::Content { delta });
-                }
-                Piece::Stream(StreamEvent::Thinking { delta }) => {
-                    self.recorder.event(Event::Thinking { delta });
-                }
-                Piece::Stream(_) => {}
-                Piece::Notice(text) => self.recorder.event(Event::Notice { text }),
+/// What a backend paid for at a model of its own.
+fn delegated(backend: String, spent: Spent) -> Input {
+    Input::Spent {
+        on: Spending::Delegated { backend },
+        meta: Meta {
+            provider: spent.provider,
+            model: spent.model,
+            usage: Usage {
+                input: spent.input,
+                cache_read: spent.cache_read,
+                cache_write: spent.cache_write,
+                output: spent.output,
+                reasoning: spent.reasoning,
+            },
+            ..Meta::default()
+        },
+    }
+}
+
+/// Tells a person something, and the thread.
+pub(super) fn note(recorder: &mut Recorder, text: String) {
+    recorder.entry(EntryBody::notice(text.clone()));
+    recorder.event(Event::Notice { text });
+}
+
+/// Shows what came of the running reply.
+pub(super) fn pieces(recorder: &mut Recorder, pieces: Vec<Piece>) {
+    for piece in pieces {
+        match piece {
+            Piece::Stream(StreamEvent::Content { delta }) => {
+                recorder.event(Event::Content { delta });
             }
+            Piece::Stream(StreamEvent::Thinking { delta }) => {
+                recorder.event(Event::Thinking { delta });
+            }
+            Piece::Stream(_) => {}
+            Piece::Notice(text) => recorder.event(Event::Notice { text }),
         }
     }
 }

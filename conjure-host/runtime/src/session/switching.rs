@@ -2,35 +2,32 @@
 
 use std::sync::Arc;
 
+use conjure_core::log::Entry;
 use conjure_core::request::{compile, conversation};
 use conjure_core::switch::{self, SwitchReport};
 
-use super::actor::Actor;
 use super::calls::Calls;
 use super::derived::compile_settings;
-use super::handle::{SessionError, Settings};
-use super::reading::Thread;
-use conjure_config::SessionSpec;
-
+use super::handle::SessionError;
 use super::host_state::HostState;
+use super::reading::Thread;
+use crate::backend::Snapshot;
+use conjure_config::SessionSpec;
 use conjure_store::ThreadId;
 
-impl Actor {
-    /// What changing these settings would change about the next request.
-    pub(super) fn check(&self, change: &Settings) -> Result<SwitchReport, SessionError> {
-        let spec = change.applied_to(&self.spec);
-        let (target, endpoint) = self.shared.recipient(&spec)?;
-        let snapshot = self.current.load_full();
-        let settings = compile_settings(&spec, &self.shared.models, &snapshot, target.clone());
-        let entries = self.recorder.entries();
-        let like = compile(entries, snapshot.table(), &settings);
-        Ok(switch::check(
-            &conversation(entries),
-            &target,
-            &endpoint,
-            like,
-        ))
-    }
+/// What going on with this specification would change about the next request of a thread with these
+/// entries and tools.
+pub(super) fn switch_report(
+    host: &HostState,
+    spec: &SessionSpec,
+    snapshot: &Snapshot,
+    entries: &[Entry],
+) -> Result<SwitchReport, SessionError> {
+    let (target, endpoint) = host.recipient(spec)?;
+    let settings = compile_settings(spec, &host.models, snapshot, target.clone());
+    let like = compile(entries, snapshot.table(), &settings);
+    let conversation = conversation(entries);
+    Ok(switch::check(&conversation, &target, &endpoint, like))
 }
 
 /// The same for a thread that nobody has open: with the tools that a session of this specification
@@ -41,16 +38,11 @@ pub(crate) async fn check(
     thread: &ThreadId,
 ) -> Result<SwitchReport, SessionError> {
     let spec = spec.with_base_url_at_its_provider();
-    let (target, endpoint) = shared.recipient(&spec)?;
+    // Before anything is opened for it.
+    shared.recipient(&spec)?;
     let entries = Thread::of(shared.log.read(thread).await?).closed();
     let calls = Calls::open(Arc::clone(&shared), spec.clone()).await?;
-    let settings = compile_settings(&spec, &shared.models, &calls.snapshot(), target.clone());
-    let like = compile(&entries, &calls.table(), &settings);
+    let report = switch_report(&shared, &spec, &calls.snapshot(), &entries);
     calls.close().await;
-    Ok(switch::check(
-        &conversation(&entries),
-        &target,
-        &endpoint,
-        like,
-    ))
+    report
 }

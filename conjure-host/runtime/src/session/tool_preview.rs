@@ -6,8 +6,38 @@ use conjure_core::context::BackendInstructions;
 use conjure_core::routing::{Policy, Route, RoutingTable, ToolPolicy, Verdict};
 use conjure_core::wire;
 use serde_json::Value;
+use tokio::sync::oneshot;
 
 use super::preview::{Preview, ServerTool};
+use super::surroundings::Surroundings;
+use super::tools::Tools;
+use conjure_config::SessionSpec;
+
+/// Tells the tools of an open thread's next request, and what the rules of now say of them. Asked on a
+/// task of its own: backends are asked what they add.
+pub(super) fn tell(
+    around: &Surroundings,
+    spec: &SessionSpec,
+    policy: &Policy,
+    tools: &Tools,
+    done: oneshot::Sender<ToolPreview>,
+) {
+    let (host, request_context) = (Arc::clone(&around.host), around.request_context.clone());
+    let (spec, policy) = (spec.clone(), policy.clone());
+    let (contributors, snapshot) = (tools.contributors(), Arc::clone(tools.newest()));
+    tokio::spawn(async move {
+        let looked = Preview::look(
+            &host,
+            &spec,
+            &policy,
+            &request_context,
+            &contributors,
+            &snapshot,
+        );
+        let looked = looked.await;
+        let _ = done.send(ToolPreview::new(looked, policy));
+    });
+}
 
 /// The tools that a session would have, and its rules beside them.
 #[derive(Debug, Clone)]

@@ -1,0 +1,235 @@
+//! Calls that wait for a person, and the rules that say which do.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_core::chat::FunctionCall;
+use conjure_core::context::{CallFailure, CallFailureKind, Refusal};
+use conjure_core::routing::{Policy, RoutingTable, Rule};
+use conjure_core::turn::{Decision, Input, Judge as _, TableJudge, Verdict};
+use tokio::time::Instant;
+
+use super::questions::Questions;
+use crate::backend::Snapshot;
+use conjure_config::SessionSpec;
+
+/// Whether anybody can be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ApprovalMode {
+    /// Nobody is there: what a rule would ask about is denied, and the result says so.
+    #[default]
+    Unattended,
+    /// Somebody follows the session and answers with [`super::Session::decide`].
+    Attended,
+    /// Somebody may come: what nobody decided about in this time is denied.
+    Within(Duration),
+}
+
+/// A call that waits for a decision.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PendingApproval {
+    /// The call.
+    pub call: FunctionCall,
+    /// The rule that asks.
+    pub reason: String,
+    /// After how many milliseconds it is denied; nothing where it waits for as long as it takes.
+    pub denied_in_ms: Option<u64>,
+}
+
+/// Who may decide about calls, and the calls that wait for that.
+pub(super) struct Approvals {
+    /// The rules that hold now.
+    policy: Policy,
+    /// Rules that came while the session ran.
+    added: Vec<Rule>,
+    /// Rules that hold for the running turn only.
+    of_turn: Vec<Rule>,
+    mode: ApprovalMode,
+    waiting: BTreeMap<String, WaitingCall>,
+    /// What plugins ask the person, where somebody may come.
+    questions: Option<Arc<Questions>>,
+}
+
+/// A call that waits, and how long.
+struct WaitingCall {
+    call: FunctionCall,
+    reason: String,
+    until: Option<Instant>,
+}
+
+impl Approvals {
+    pub(super) fn new(
+        spec: &SessionSpec,
+        mode: ApprovalMode,
+        questions: Option<Arc<Questions>>,
+    ) -> Self {
+        Self {
+            policy: spec.call_policy(),
+            added: Vec::new(),
+            of_turn: Vec::new(),
+            mode,
+            waiting: BTreeMap::new(),
+            questions,
+        }
+    }
+
+    pub(super) fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// The judge of a step's calls, who knows which tools the thread once had.
+    pub(super) fn judge<'a>(
+        &'a self,
+        table: &'a RoutingTable,
+        removed: &BTreeSet<String>,
+    ) -> TableJudge<'a> {
+        let judge = TableJudge::new(table, &self.policy).with_removed(removed.iter().cloned());
+        match self.mode {
+            ApprovalMode::Attended | ApprovalMode::Within(_) => judge,
+            ApprovalMode::Unattended => judge.unattended(),
+        }
+    }
+
+    /// Takes the rules of these settings, with those that came while the session ran and those of
+    /// the turn.
+    pub(super) fn renew_policy(&mut self, spec: &SessionSpec) {
+        self.policy = spec.call_policy();
+        let more = self.added.iter().chain(&self.of_turn);
+        self.policy.rules.extend(more.cloned());
+    }
+
+    /// Adds a rule that holds for as long as the session runs.
+    pub(super) fn add_rule(&mut self, rule: Rule) {
+        self.policy.rules.push(rule.clone());
+        self.added.push(rule);
+    }
+
+    /// Takes the rules of the next turn in place of those of the one before.
+    pub(super) fn set_turn_rules(&mut self, rules: Vec<Rule>, spec: &SessionSpec) {
+        if self.of_turn != rules {
+            self.of_turn = rules;
+            self.renew_policy(spec);
+        }
+    }
+
+    /// Says whether somebody is there to decide and to answer questions. What waits and has nobody
+    /// to wait for any more is denied.
+    pub(super) fn attend(&mut self, mode: ApprovalMode, snapshot: &Snapshot) -> Vec<Input> {
+        self.mode = mode;
+        let is_attended = mode != ApprovalMode::Unattended;
+        if let Some(questions) = &self.questions {
+            questions.attend(is_attended);
+        }
+        if is_attended {
+            return Vec::new();
+        }
+        self.deny(snapshot, |_| true)
+    }
+
+    /// Lets a call wait for a person; where nobody can be asked, that is the decision already.
+    pub(super) fn ask(
+        &mut self,
+        call: FunctionCall,
+        reason: String,
+        snapshot: &Snapshot,
+    ) -> Option<Input> {
+        let until = match self.mode {
+            ApprovalMode::Unattended => {
+                return Some(Input::Refused {
+                    refusal: nobody_there(&call, &reason, snapshot),
+                    call_id: call.call_id,
+                });
+            }
+            ApprovalMode::Within(time) => Some(Instant::now() + time),
+            ApprovalMode::Attended => None,
+        };
+        let call_id = call.call_id.clone();
+        let waiting = WaitingCall {
+            call,
+            reason,
+            until,
+        };
+        self.waiting.insert(call_id, waiting);
+        None
+    }
+
+    /// This call waits no more: it is decided about, or its turn ends.
+    pub(super) fn take(&mut self, call_id: &str) {
+        self.waiting.remove(call_id);
+    }
+
+    /// The calls that wait.
+    pub(super) fn pending(&self) -> Vec<PendingApproval> {
+        let pending = self.waiting.values().map(|waiting| {
+            let left = waiting.until.map(|until| until - Instant::now());
+            PendingApproval {
+                call: waiting.call.clone(),
+                reason: waiting.reason.clone(),
+                denied_in_ms: left.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
+            }
+        });
+        pending.collect()
+    }
+
+    /// When the first of them is denied.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.waiting
+            .values()
+            .filter_map(|waiting| waiting.until)
+            .min()
+    }
+
+    /// Decides about what waits where a rule does now.
+    pub(super) fn decide_by_rules(&mut self, table: &RoutingTable) -> Vec<Input> {
+        let judge = TableJudge::new(table, &self.policy);
+        let mut decided = Vec::new();
+        self.waiting.retain(|call_id, waiting| {
+            let call_id = call_id.clone();
+            decided.push(match judge.judge(&waiting.call) {
+                Verdict::Run { .. } => Input::Decided {
+                    call_id,
+                    decision: Decision::Allow,
+                },
+                Verdict::Refuse(refusal) => Input::Refused { call_id, refusal },
+                Verdict::Ask { .. } => return true,
+            });
+            false
+        });
+        decided
+    }
+
+    /// Denies what waited for too long.
+    pub(super) fn deny_unanswered(&mut self, snapshot: &Snapshot) -> Vec<Input> {
+        let now = Instant::now();
+        self.deny(snapshot, |waiting| {
+            waiting.until.is_some_and(|until| until <= now)
+        })
+    }
+
+    fn deny(&mut self, snapshot: &Snapshot, is_meant: impl Fn(&WaitingCall) -> bool) -> Vec<Input> {
+        let mut denied = Vec::new();
+        self.waiting.retain(|call_id, waiting| {
+            if !is_meant(waiting) {
+                return true;
+            }
+            denied.push(Input::Refused {
+                call_id: call_id.clone(),
+                refusal: nobody_there(&waiting.call, &waiting.reason, snapshot),
+            });
+            false
+        });
+        denied
+    }
+}
+
+/// What the model is told when nobody could be asked.
+fn nobody_there(call: &FunctionCall, reason: &str, snapshot: &Snapshot) -> Refusal {
+    let found = snapshot.look_up(&call.name);
+    let failure = CallFailure {
+        tool: &call.name,
+        backend: found.map(|(route, _)| &*route.backend),
+        kind: CallFailureKind::NobodyToAsk { reason },
+    };
+    failure.into()
+}

@@ -1,0 +1,127 @@
+//! What is asked of the model: the reply that a turn waits for, a summary, and the looks that
+//! backends take at replies.
+
+use std::sync::Arc;
+
+use conjure_core::turn::Input;
+use conjure_skill_sdk::protocol::Observe;
+use tokio::sync::oneshot;
+
+use super::compaction::{CompactError, Compacted, Compaction};
+use super::model::{Piece, Request};
+use super::surroundings::Surroundings;
+use crate::backend::contributors::{Contributors, Observed};
+
+/// The requests of an open thread that are on their way.
+#[derive(Default)]
+pub(super) struct ModelRequests {
+    reply: Option<Box<Request>>,
+    summary: Option<Box<Compaction>>,
+    /// Who wants that summary, where no turn does.
+    wanted: Option<oneshot::Sender<Compacted>>,
+    /// Resolves when the backends have seen the newest reply.
+    observed: Observed,
+}
+
+impl ModelRequests {
+    /// A reply is on its way.
+    pub(super) fn asked(&mut self, request: Request) {
+        self.reply = Some(Box::new(request));
+    }
+
+    /// Resolves a moment after something came of the running reply.
+    pub(super) async fn arrived(&self) {
+        match &self.reply {
+            Some(request) => request.pieces().arrived().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// What came of it and was not shown yet.
+    pub(super) fn take_pieces(&self) -> Vec<Piece> {
+        let request = self.reply.as_ref();
+        request
+            .map(|request| request.pieces().take())
+            .unwrap_or_default()
+    }
+
+    /// A request is over. Whether it was the one for the running reply.
+    pub(super) fn is_over(&mut self, request: u64) -> bool {
+        let reply = self.reply.take_if(|known| known.number() == request);
+        reply.is_some()
+    }
+
+    /// The running reply, which is to be stopped.
+    pub(super) fn take_reply(&mut self) -> Option<Request> {
+        self.reply.take().map(|request| *request)
+    }
+
+    /// A summary is on its way.
+    pub(super) fn summarising(&mut self, summary: Compaction) {
+        self.summary = Some(Box::new(summary));
+    }
+
+    pub(super) fn is_summarising(&self) -> bool {
+        self.summary.is_some()
+    }
+
+    /// The summary that this request was for.
+    pub(super) fn take_summary_by(&mut self, request: u64) -> Option<Compaction> {
+        let summary = self.summary.take_if(|summary| summary.is_by(request))?;
+        Some(*summary)
+    }
+
+    /// Gives the summary up; what had come of it was paid.
+    pub(super) fn stop_summary(&mut self) -> Option<Input> {
+        self.summary.take().and_then(|summary| summary.stop())
+    }
+
+    /// Somebody waits for the summary, and turns wait behind it.
+    pub(super) fn want_summary(&mut self, done: oneshot::Sender<Compacted>) {
+        self.wanted = Some(done);
+    }
+
+    pub(super) fn is_summary_wanted(&self) -> bool {
+        self.wanted.is_some()
+    }
+
+    pub(super) fn take_wanted(&mut self) -> Option<oneshot::Sender<Compacted>> {
+        self.wanted.take()
+    }
+
+    /// Gives up the summary that somebody wanted; what had come of it was paid.
+    pub(super) fn cancel_wanted(&mut self) -> Option<Input> {
+        let done = self.wanted.take()?;
+        let error = "it was cancelled".to_owned();
+        let _ = done.send(Err(CompactError::Failed { error }));
+        self.stop_summary()
+    }
+
+    /// Resolves when the backends have seen the newest reply.
+    pub(super) fn observed(&self) -> Observed {
+        self.observed.clone()
+    }
+
+    /// Shows a reply to the backends with a share in its request, one reply after the other.
+    /// Whether there are any.
+    pub(super) fn observe(
+        &mut self,
+        reply: Observe,
+        contributors: Contributors,
+        around: &Surroundings,
+    ) -> bool {
+        if contributors.is_empty() {
+            return false;
+        }
+        let request_context = around.request_context.clone();
+        let (artifacts, reports) = (Arc::clone(&around.artifacts), around.reports.clone());
+        let before = self.observed.clone();
+        self.observed = Observed::by(async move {
+            before.wait().await;
+            contributors
+                .show(&request_context, &artifacts, reply, &reports)
+                .await;
+        });
+        true
+    }
+}

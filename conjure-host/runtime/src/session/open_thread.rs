@@ -1,0 +1,596 @@
+//! An open thread: its turn machine, its log and everything that a turn needs.
+//!
+//! It runs on no task of its own. Whoever has it drives it: waits for what happens next, and hands
+//! that back to it. So a session has one mailbox, whichever actor it belongs to.
+
+use conjure_core::chat::{Event, Message};
+use conjure_core::cost::ThreadCost;
+use conjure_core::log::{EntryBody, folds, limit_words};
+use conjure_core::routing::Rule;
+use conjure_core::switch::SwitchReport;
+use conjure_core::turn::{self, Action, Decision, Input, Machine, When};
+use conjure_skill_sdk::protocol::Observe;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::after_log::{AfterLog, Deferred};
+use super::approvals::{ApprovalMode, Approvals, PendingApproval};
+use super::budget::Budget;
+use super::compaction::{
+    AfterSummary, CompactError, Compacted, SummaryPlan, UnfoldError, unfolding,
+};
+use super::current_settings::CurrentSettings;
+use super::deadline::passed;
+use super::derived::{room, whom};
+use super::handle::{SessionError, Settings};
+use super::model::Request;
+use super::model_requests::ModelRequests;
+use super::naming::ThreadName;
+use super::recorder::Recorder;
+use super::running_calls::RunningCalls;
+use super::sending::Sending;
+use super::showing;
+use super::surroundings::Surroundings;
+use super::switching::switch_report;
+use super::table_notices::table_notice;
+use super::tool_preview::{self, ToolPreview};
+use super::tools::{TableUpdate, ToolChange, Tools};
+use super::turns::{AnswerTo, Turns};
+use crate::backend::reports::Report;
+use conjure_config::SessionSpec;
+use conjure_store::StoreError;
+
+/// An open thread.
+pub(crate) struct OpenThread {
+    pub(super) around: Surroundings,
+    pub(super) machine: Machine,
+    pub(super) settings: CurrentSettings,
+    pub(super) approvals: Approvals,
+    pub(super) tools: Tools,
+    pub(super) recorder: Recorder,
+    pub(super) after_log: AfterLog,
+    pub(super) model: ModelRequests,
+    pub(super) calls: RunningCalls,
+    pub(super) budget: Budget,
+    pub(super) turns: Turns,
+    pub(super) name: ThreadName,
+}
+
+/// Something that happens to an open thread.
+pub(crate) enum ThreadEvent {
+    /// The log has what was handed to it, or failed.
+    Written(Result<(), StoreError>),
+    /// One of its tasks reports.
+    Report(Box<Report>),
+    /// Pieces of the reply came.
+    Pieces,
+    /// Something changes its tools.
+    Tools(ToolChange),
+    /// The running turn is out of time.
+    OutOfTime,
+    /// A call waited too long for a person.
+    Unanswered,
+}
+
+impl OpenThread {
+    /// Hands what was done so far to the log, and waits for what happens next. Safe to drop and
+    /// call again.
+    pub(crate) async fn next(&mut self) -> ThreadEvent {
+        self.hand_over();
+        let out_of_time = self.budget.out_of_time_at();
+        let patience = self.approvals.deadline();
+        tokio::select! {
+            biased;
+            written = self.recorder.next_written() => ThreadEvent::Written(written),
+            Some(report) = self.around.received.recv() => ThreadEvent::Report(report),
+            () = self.model.arrived() => ThreadEvent::Pieces,
+            change = self.tools.change() => ThreadEvent::Tools(change),
+            () = passed(out_of_time) => ThreadEvent::OutOfTime,
+            () = passed(patience) => ThreadEvent::Unanswered,
+        }
+    }
+
+    /// Does what is to be done about what happened. What is slow runs on tasks of its own.
+    ///
+    /// # Errors
+    /// The log's: then the thread is to be [ended](super::ending::end).
+    pub(crate) fn handle(&mut self, event: ThreadEvent) -> Result<(), StoreError> {
+        match event {
+            ThreadEvent::Written(written) => written?,
+            ThreadEvent::Report(report) => {
+                self.show_pieces();
+                self.report(*report);
+            }
+            ThreadEvent::Pieces => self.show_pieces(),
+            ThreadEvent::Tools(ToolChange::Plugins) => self.tools_changed(),
+            ThreadEvent::Tools(ToolChange::Backends) => {
+                let provider = self.settings.spec().provider.as_ref();
+                let said = self.tools.backends_said(provider, &self.around.reports);
+                said.into_iter().for_each(|told| self.recorder.event(told));
+            }
+            ThreadEvent::Tools(ToolChange::Renewed(catalogs)) => {
+                self.tools.set_catalogs(catalogs);
+                self.tools_changed();
+                if self.calls.is_empty() {
+                    // What is made again for the new model has its tools; no call runs on the old.
+                    self.tools.use_newest();
+                }
+            }
+            ThreadEvent::OutOfTime => {
+                let exhausted = self.budget.out_of_time();
+                self.inputs(exhausted);
+            }
+            ThreadEvent::Unanswered => {
+                let denied = self.approvals.deny_unanswered(&self.tools.current());
+                self.inputs(denied);
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins a turn in which this is said, or nothing new. While one runs, it waits for its end.
+    pub(crate) fn begin(&mut self, turn_id: String, message: Option<Message>, answer: AnswerTo) {
+        self.turns.wait(turn_id.clone(), answer);
+        self.input(match message {
+            Some(message) => Input::User { turn_id, message },
+            None => Input::GoOn { turn_id },
+        });
+    }
+
+    /// Ends the running turn, or the summary that a person wants.
+    pub(crate) fn cancel(&mut self, drop_queued: bool) {
+        let paid = self.model.cancel_wanted();
+        self.inputs(paid);
+        self.input(Input::Cancel { drop_queued });
+    }
+
+    /// Decides about a call that waits.
+    pub(crate) fn decide(&mut self, call_id: String, decision: Decision) {
+        self.approvals.take(&call_id);
+        self.input(Input::Decided { call_id, decision });
+    }
+
+    /// Says whether somebody is there to decide.
+    pub(crate) fn attend(&mut self, mode: ApprovalMode) {
+        let denied = self.approvals.attend(mode, &self.tools.current());
+        self.inputs(denied);
+    }
+
+    /// Says what holds for the next turn, in place of what held for the one before.
+    pub(crate) fn set_terms(&mut self, rules: Vec<Rule>, mode: ApprovalMode) {
+        self.approvals.set_turn_rules(rules, self.settings.spec());
+        self.attend(mode);
+    }
+
+    /// Adds a rule to the session's policy.
+    pub(crate) fn add_rule(&mut self, rule: Rule) {
+        self.approvals.add_rule(rule);
+        let decided = self.approvals.decide_by_rules(self.tools.current().table());
+        self.inputs(decided);
+    }
+
+    /// The calls that wait for a decision.
+    pub(crate) fn pending(&self) -> Vec<PendingApproval> {
+        self.approvals.pending()
+    }
+
+    /// What the thread costs so far.
+    pub(crate) fn cost(&mut self) -> ThreadCost {
+        let (entries, models) = (self.recorder.entries(), &self.around.host.models);
+        self.budget.account(entries, models).cost().clone()
+    }
+
+    /// Changes settings on top of those that are to come.
+    pub(crate) fn change(&mut self, change: &Settings, when: When) -> Result<(), SessionError> {
+        let spec = self.settings.changed(change);
+        self.reconfigure(spec, when)
+    }
+
+    /// Uses another specification, whose backends are the same.
+    pub(crate) fn reconfigure(
+        &mut self,
+        spec: SessionSpec,
+        when: When,
+    ) -> Result<(), SessionError> {
+        let Surroundings {
+            host,
+            request_context,
+            ..
+        } = &self.around;
+        host.provider(&spec)?;
+        let working_dir = &request_context.working_dir;
+        let input = self.settings.revise(spec, &host.models, working_dir, when);
+        self.input(input);
+        Ok(())
+    }
+
+    /// What changing these settings would change about the next request.
+    pub(crate) fn check(&self, change: &Settings) -> Result<SwitchReport, SessionError> {
+        let spec = change.applied_to(self.settings.spec());
+        let snapshot = self.tools.current();
+        switch_report(&self.around.host, &spec, &snapshot, self.recorder.entries())
+    }
+
+    /// Tells the tools of the next request, and what the rules of now say of them. Asked on a task
+    /// of its own: backends are asked what they add.
+    pub(crate) fn preview_tools(&self, done: oneshot::Sender<ToolPreview>) {
+        let Self {
+            around,
+            settings,
+            approvals,
+            tools,
+            ..
+        } = self;
+        tool_preview::tell(around, settings.spec(), approvals.policy(), tools, done);
+    }
+
+    /// Gives room back that was for work.
+    pub(crate) fn rest(&mut self) {
+        self.recorder.rest();
+        self.budget.shrink_to_fit();
+        self.calls.shrink_to_fit();
+        self.turns.shrink_to_fit();
+        self.after_log.shrink_to_fit();
+    }
+
+    /// Lets the model read again what a compaction hides.
+    pub(crate) fn unfold(&mut self, fold: Option<u64>) -> Result<(u64, u64), UnfoldError> {
+        let (fold, tokens) = unfolding(self.recorder.entries(), fold)?;
+        self.input(Input::Unfold { fold, tokens });
+        Ok((fold, tokens))
+    }
+
+    /// Asks for a summary because a person wants it, while no turn runs.
+    pub(crate) fn compact(&mut self, done: oneshot::Sender<Compacted>) {
+        let room = room(self.settings.spec(), &self.around.host.models);
+        let refused = if self.machine.is_busy() || self.model.is_summarising() {
+            CompactError::Busy
+        } else if let Some(Input::Exhausted { limit, value }) = self.exhausted() {
+            CompactError::Failed {
+                error: format!("the limit {} is reached", limit_words(&limit, value)),
+            }
+        } else if let Some(plan) = SummaryPlan::of(self.recorder.entries(), room) {
+            self.ask_for_summary(plan);
+            self.model.want_summary(done);
+            return;
+        } else {
+            CompactError::Nothing
+        };
+        let _ = done.send(Err(refused));
+    }
+
+    /// Whether a summary is on its way that a person wants: turns wait for it.
+    pub(crate) fn is_compacting(&self) -> bool {
+        self.model.is_summary_wanted()
+    }
+
+    /// Stops what runs beside the reply. Calls tell their end yet, where that is waited for.
+    pub(super) fn stop_all(&mut self) {
+        drop(self.model.stop_summary());
+        self.tools.stop_renewing();
+        self.calls.stop_all();
+    }
+
+    /// Whether a turn runs.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.machine.is_busy()
+    }
+
+    /// Lets backends tell what they saw in the last reply, so that the log has it.
+    pub(super) async fn see_observed(&mut self, deadline: Instant) {
+        let observed = tokio::time::timeout_at(deadline, self.model.observed().wait());
+        tokio::pin!(observed);
+        loop {
+            tokio::select! {
+                biased;
+                Some(report) = self.around.received.recv() => self.report(*report),
+                _ = &mut observed => break,
+            }
+        }
+        while let Ok(report) = self.around.received.try_recv() {
+            self.report(*report);
+        }
+    }
+
+    /// Tells all who wait, and closes the backends. Where the log failed, what is not in it did not
+    /// happen.
+    pub(super) async fn close(mut self: Box<Self>, failed: Option<&str>) {
+        self.after_log.end(failed);
+        self.turns.give_up(failed);
+        self.name.given().await;
+        self.tools.toolbox.close().await;
+    }
+
+    /// Gives an input to the machine and does what it says, until nothing is left to do.
+    pub(super) fn input(&mut self, input: Input) {
+        let mut inputs = vec![input];
+        while !inputs.is_empty() {
+            for input in std::mem::take(&mut inputs) {
+                let snapshot = self.tools.current();
+                let judge = self.approvals.judge(snapshot.table(), self.tools.removed());
+                for action in self.machine.handle(input, &judge) {
+                    inputs.extend(self.perform(action));
+                }
+            }
+        }
+    }
+
+    fn inputs(&mut self, inputs: impl IntoIterator<Item = Input>) {
+        for input in inputs {
+            self.input(input);
+        }
+    }
+
+    fn perform(&mut self, action: Action) -> Option<Input> {
+        match action {
+            Action::Write(body) => self.write(body),
+            Action::Tell(event) => {
+                if matches!(event, Event::Done { .. }) {
+                    let (entries, models) = (self.recorder.entries(), &self.around.host.models);
+                    let cost = self.budget.cost_of_turn(entries, models);
+                    cost.into_iter().for_each(|cost| self.recorder.event(cost));
+                }
+                self.recorder.event(event);
+            }
+            Action::UseTable { .. } => self.tools.use_newest(),
+            Action::UseSettings(settings) => self.use_settings(&settings),
+            Action::Request { request, .. } => {
+                self.after_log.defer(Deferred::Send(request));
+                return self.exhausted();
+            }
+            Action::StopModel { request } => {
+                self.show_pieces();
+                if self.after_log.take_back(request) {
+                    return Some(Request::never_sent(request));
+                }
+                let stopped = self.model.take_reply()?;
+                self.inputs(stopped.lost());
+                return Some(stopped.stop());
+            }
+            Action::Observe {
+                provider,
+                model,
+                server_items,
+                fields,
+            } => {
+                return self.observe(Observe {
+                    provider,
+                    model,
+                    server_items,
+                    fields,
+                    error: None,
+                });
+            }
+            Action::RunCall(call) => {
+                self.calls.add(&call);
+                self.after_log.defer(Deferred::Run(call));
+            }
+            Action::StopCall { call_id } => self.calls.stop(&call_id),
+            Action::AskPerson { call, reason } => {
+                return self.approvals.ask(call, reason, &self.tools.current());
+            }
+            Action::Unask { call_id } => self.approvals.take(&call_id),
+            Action::Compact { refused } => return self.compact_for_turn(refused),
+            Action::StopCompaction => return self.model.stop_summary(),
+            Action::Dropped { turn_id } => self.after_log.answer(self.turns.dropped(&turn_id)),
+            Action::TurnOver { turn_id } => {
+                self.budget.end_turn();
+                self.name.give(&self.around.host, &self.recorder);
+                let answer = self.turns.over(&turn_id, self.recorder.entries());
+                self.after_log.answer(answer);
+            }
+        }
+        None
+    }
+
+    fn write(&mut self, body: EntryBody) {
+        match &body {
+            EntryBody::TurnStarted { turn_id } => {
+                self.turns.begin(self.recorder.thread(), turn_id);
+                let limits = &self.settings.spec().budget;
+                let (entries, models) = (self.recorder.entries(), &self.around.host.models);
+                self.budget.begin_turn(limits, entries, models);
+            }
+            EntryBody::TableChanged(change) => self.tools.table_changed(change),
+            EntryBody::TurnEnded { outcome, usage, .. } => self.turns.end(outcome, usage),
+            _ => {}
+        }
+        self.recorder.entry(body);
+    }
+
+    /// The limit that stands in the way of another request.
+    fn exhausted(&mut self) -> Option<Input> {
+        let limits = &self.settings.spec().budget;
+        let (entries, models) = (self.recorder.entries(), &self.around.host.models);
+        self.budget.exhausted(limits, entries, models)
+    }
+
+    /// Shows a reply to the backends; where none is to see it, it is seen.
+    fn observe(&mut self, reply: Observe) -> Option<Input> {
+        let contributors = self.tools.contributors();
+        if !self.model.observe(reply, contributors, &self.around) {
+            return Some(Input::Observed);
+        }
+        let (observed, reports) = (self.model.observed(), self.around.reports.clone());
+        tokio::spawn(async move {
+            observed.wait().await;
+            let seen = Report::Input(Box::new(Input::Observed));
+            let _ = reports.send(seen).await;
+        });
+        None
+    }
+
+    /// Hands what happened to the log, and does what had to wait until the log has it.
+    fn hand_over(&mut self) {
+        let holds = self.tools.is_renewing();
+        for deferred in self.after_log.hand_over(&mut self.recorder, holds) {
+            match deferred {
+                Deferred::Send(number) => {
+                    let request = self.sending().reply(number);
+                    self.model.asked(request);
+                }
+                Deferred::Run(call) => {
+                    let (snapshot, spec) = (self.tools.current(), self.settings.spec());
+                    self.calls
+                        .run(call, snapshot, spec, &self.turns, &self.around);
+                }
+            }
+        }
+    }
+
+    fn sending(&mut self) -> Sending<'_> {
+        Sending {
+            around: &self.around,
+            settings: &self.settings,
+            now: self.machine.settings(),
+            tools: &mut self.tools,
+            recorder: &self.recorder,
+            turn: self.turns.span(),
+            observed: self.model.observed(),
+        }
+    }
+
+    /// Asks the session's own provider for a summary of the older part of the log.
+    fn compact_for_turn(&mut self, refused: bool) -> Option<Input> {
+        let mut room = room(self.settings.spec(), &self.around.host.models);
+        if refused {
+            // Whatever is known of the window: so much was too much for it.
+            let tokens = self.machine.next_input();
+            room.window = Some(room.window.unwrap_or(tokens).min(tokens));
+        }
+        let Some(plan) = SummaryPlan::of(self.recorder.entries(), room) else {
+            return Some(Input::CompactionFailed {
+                error: "there is nothing before its newest part that is worth it".to_owned(),
+            });
+        };
+        self.ask_for_summary(plan);
+        None
+    }
+
+    fn ask_for_summary(&mut self, plan: SummaryPlan) {
+        let summary = self.sending().summary(plan);
+        self.model.summarising(summary);
+    }
+
+    /// Goes on where the request for a summary has its answer.
+    fn summarised(&mut self, next: AfterSummary) {
+        let input = match next {
+            AfterSummary::Again(plan) => return self.ask_for_summary(plan),
+            AfterSummary::Over(input) => *input,
+        };
+        let Some(done) = self.model.take_wanted() else {
+            return self.input(input);
+        };
+        let told = match input {
+            Input::CompactionFailed { error } => Err(CompactError::Failed { error }),
+            Input::Compacted { tokens, .. } => {
+                self.input(input);
+                let folds = folds(self.recorder.entries());
+                let newest = folds.last().map_or(0, |fold| fold.seq);
+                Ok((newest, tokens))
+            }
+            other => {
+                self.input(other);
+                Err(CompactError::Ended)
+            }
+        };
+        let _ = done.send(told);
+    }
+
+    fn use_settings(&mut self, settings: &turn::Settings) {
+        let Some(spec) = self.settings.take_revision(settings.revision) else {
+            return;
+        };
+        match self.around.host.provider(&spec) {
+            Ok(provider) => {
+                self.around.answered_by(&provider, &settings.model);
+                self.approvals.renew_policy(&spec);
+                self.tools.talk_to(whom(&spec));
+                self.settings.replace(spec, provider);
+            }
+            Err(error) => tracing::error!("the provider stays: {error}"),
+        }
+    }
+
+    fn show_pieces(&mut self) {
+        showing::pieces(&mut self.recorder, self.model.take_pieces());
+    }
+
+    fn tools_changed(&mut self) {
+        let TableUpdate { excluded, change } = self.tools.update();
+        for text in excluded {
+            showing::note(&mut self.recorder, text);
+        }
+        let Some(change) = change else { return };
+        let text = table_notice(&change);
+        self.recorder.event(Event::Notice { text });
+        self.input(Input::Table(change));
+        if !self.machine.is_busy() {
+            // Nothing runs, so nothing holds on to the table before.
+            self.tools.use_newest();
+        }
+    }
+
+    fn report(&mut self, report: Report) {
+        match report {
+            Report::Input(input) => self.reported(*input),
+            Report::CallDone(report) => {
+                self.calls.remove(&report.output.call_id);
+                let inputs = showing::call_report(&mut self.recorder, *report);
+                self.inputs(inputs);
+            }
+            Report::Output {
+                call_id,
+                kind,
+                bytes,
+            } => {
+                let output = self.calls.output(call_id, kind, &bytes);
+                output.into_iter().for_each(|it| self.recorder.event(it));
+            }
+            // An answer that a switch has overtaken is another model's.
+            Report::Catalog { provider, .. } if provider != self.settings.spec().provider => {}
+            Report::Catalog {
+                backend, catalog, ..
+            } => {
+                self.tools.toolbox.set_catalog(&backend, catalog);
+                self.tools_changed();
+            }
+            Report::SkillTools(listed) => {
+                for (skill, tools) in listed {
+                    self.tools.toolbox.set_skill_tools(&skill, tools);
+                }
+                self.tools_changed();
+            }
+            Report::BackendState { backend, state } => {
+                self.recorder
+                    .entry(EntryBody::BackendState { backend, state });
+            }
+            Report::Event(event) => self.recorder.event(event),
+            Report::Notice { text } => showing::note(&mut self.recorder, text),
+            Report::Files { backend, files } => {
+                for artifact in files {
+                    showing::file(&mut self.recorder, &artifact, &backend, None);
+                }
+            }
+        }
+    }
+
+    fn reported(&mut self, input: Input) {
+        if let Input::ModelDone { request, .. } | Input::ModelFailed { request, .. } = &input {
+            if let Some(summary) = self.model.take_summary_by(*request) {
+                let end = summary.end(input, self.recorder.entries());
+                if let Some(reply) = end.observe {
+                    let contributors = self.tools.contributors();
+                    self.model.observe(reply, contributors, &self.around);
+                }
+                self.inputs(end.paid);
+                self.summarised(end.next);
+                return;
+            }
+            if self.model.is_over(*request) {
+                self.calls.asked_now();
+            }
+        }
+        self.input(input);
+    }
+}

@@ -1,0 +1,164 @@
+//! How a thread is opened: its log, its directories, its backends, and what there is to say about
+//! it being open again.
+
+use std::sync::Arc;
+
+use conjure_core::chat::Event;
+use conjure_core::log;
+use conjure_core::turn::{Input, Machine};
+
+use super::after_log::AfterLog;
+use super::approvals::{ApprovalMode, Approvals};
+use super::budget::{Budget, SpentBefore};
+use super::current_settings::CurrentSettings;
+use super::derived::{check_compact_at, turn_settings, whom};
+use super::handle::SessionError;
+use super::history::record_settings;
+use super::host_state::HostState;
+use super::model_requests::ModelRequests;
+use super::naming::ThreadName;
+use super::open_thread::OpenThread;
+use super::questions::Questions;
+use super::recorder::Recorder;
+use super::running_calls::RunningCalls;
+use super::session_dirs::SessionDirs;
+use super::surroundings::Surroundings;
+use super::table_notices::reopened_notice;
+use super::thread_files::known_files;
+use super::thread_handle::ThreadHandle;
+use super::tools::Tools;
+use super::turns::Turns;
+use crate::backend::Toolbox;
+use conjure_config::SessionSpec;
+use conjure_providers::Provider;
+use conjure_store::ThreadId;
+
+/// What is known of a saved session beside its specification.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Saved {
+    /// What it used up before.
+    pub(crate) spent: SpentBefore,
+    pub(crate) approvals: ApprovalMode,
+}
+
+impl Saved {
+    /// Questions of plugins, where somebody may come: they wait as long as calls do.
+    fn questions(self) -> Option<Arc<Questions>> {
+        match self.approvals {
+            ApprovalMode::Within(patience) => Some(Questions::new(patience)),
+            ApprovalMode::Attended | ApprovalMode::Unattended => None,
+        }
+    }
+}
+
+/// Opens a thread, a new one where none is named. What it gives back is driven by whoever has it,
+/// and seen by others through the handle.
+///
+/// # Errors
+/// [`SessionError`]; nothing stays open then.
+pub(crate) async fn open(
+    host: Arc<HostState>,
+    spec: SessionSpec,
+    thread: Option<ThreadId>,
+    saved: Option<Saved>,
+) -> Result<(Box<OpenThread>, ThreadHandle), SessionError> {
+    spec.check()?;
+    // Of a saved session it was looked at when it was set.
+    if saved.is_none() {
+        check_compact_at(&spec, &host.models)?;
+    }
+    let spec = spec.with_base_url_at_its_provider();
+    let provider = host.provider(&spec)?;
+    let thread = thread.unwrap_or_else(ThreadId::fresh);
+    let recorder = Recorder::open(&*host.log, &thread).await?;
+    attach(host, spec, saved, recorder, provider).await
+}
+
+async fn attach(
+    host: Arc<HostState>,
+    spec: SessionSpec,
+    saved: Option<Saved>,
+    recorder: Recorder,
+    provider: Arc<dyn Provider>,
+) -> Result<(Box<OpenThread>, ThreadHandle), SessionError> {
+    let mut dirs = SessionDirs::make(&host, &spec, recorder.thread(), Some(&provider), None)?;
+    // Who sits at this program answers there.
+    let questions = saved.filter(|_| !host.asker.is_there());
+    let questions = questions.and_then(Saved::questions);
+    if let Some(questions) = &questions {
+        dirs.answered_by(questions.asker());
+    }
+    let states = log::last_backend_states(recorder.entries())
+        .into_iter()
+        .map(|(backend, state)| (backend.to_owned(), state.clone()))
+        .collect();
+    // Before the first look at the plugins, so that no change is lost.
+    let registry = host.instances.registry.subscribe();
+    let mut toolbox = Toolbox::attach(
+        Arc::clone(&host.instances),
+        dirs.request_context.clone(),
+        whom(&spec),
+        dirs.services.clone(),
+        spec.routing.clone(),
+        states,
+        &spec.backends,
+    )
+    .await?;
+    let snapshot = match toolbox.snapshot() {
+        Ok(snapshot) => Arc::new(snapshot),
+        Err(error) => {
+            toolbox.close().await;
+            return Err(error.into());
+        }
+    };
+    let files = known_files(recorder.entries());
+    let fetch = |backend: &str| toolbox.fetch(backend);
+    dirs.services.artifacts.restore(&files, fetch);
+    let around = Surroundings::new(host, dirs);
+    if let Some(questions) = &questions {
+        questions.tell(around.reports.clone());
+    }
+    let model = spec.model.clone().unwrap_or_default();
+    around.answered_by(&provider, &model);
+    let approvals = saved.map_or(ApprovalMode::Unattended, |saved| saved.approvals);
+    let tools = Tools::new(toolbox, registry, snapshot, recorder.entries());
+    let handle = ThreadHandle::new(&recorder, &around, &tools, questions.clone());
+    let mut thread = Box::new(OpenThread {
+        machine: Machine::new(
+            turn_settings(&spec, &around.host.models),
+            tools.newest().table().version(),
+            recorder.entries(),
+        ),
+        approvals: Approvals::new(&spec, approvals, questions),
+        settings: CurrentSettings::new(spec, provider),
+        tools,
+        recorder,
+        around,
+        after_log: AfterLog::default(),
+        model: ModelRequests::default(),
+        calls: RunningCalls::default(),
+        budget: Budget::new(saved.map(|saved| saved.spent).unwrap_or_default()),
+        turns: Turns::default(),
+        name: ThreadName::default(),
+    });
+    begin(&mut thread, saved.is_some());
+    Ok((thread, handle))
+}
+
+/// Writes what there is to say about a thread that is open again; `records` says whether it is to
+/// know the session's settings.
+fn begin(thread: &mut OpenThread, records: bool) {
+    thread.recorder.recover();
+    if records {
+        let working_dir = &thread.around.request_context.working_dir;
+        record_settings(&mut thread.recorder, thread.settings.spec(), working_dir);
+    }
+    if let Some(change) = thread.tools.versions_since(thread.recorder.entries()) {
+        let text = reopened_notice(&change);
+        thread.recorder.event(Event::Notice { text });
+        thread.input(Input::Table(change));
+    }
+    if let Some(text) = thread.settings.provider().notice() {
+        thread.recorder.event(Event::Notice { text });
+    }
+}

@@ -1,0 +1,219 @@
+//! The calls of a step that run: each on a task of its own, with what of its output is shown.
+
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use conjure_abi::EmitKind;
+use conjure_config::SessionSpec;
+use conjure_core::chat::{Event, FunctionCall};
+use futures_util::FutureExt as _;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::derived::{call_timeout, most_bytes};
+use super::skill_lists::{Kind, changed_lists, run_time_tools};
+use super::surroundings::Surroundings;
+use super::turns::Turns;
+use crate::backend::reports::{Report, Reports};
+use crate::backend::run::Runner;
+use crate::backend::watching::updated_resource;
+use crate::backend::{CallReport, LiveOutput, Snapshot};
+use crate::spans;
+
+/// Bytes of live output of one call that subscribers see; the result holds more.
+const LIVE_BYTES: usize = 256 * 1024;
+
+/// The calls that run or are about to.
+#[derive(Default)]
+pub(super) struct RunningCalls {
+    cancels: HashMap<String, CancellationToken>,
+    /// Bytes of live output shown so far, by call.
+    shown: HashMap<String, usize>,
+    /// When the newest reply was there, whose calls run.
+    asked_at: Option<Instant>,
+}
+
+impl RunningCalls {
+    /// Whether no call runs.
+    pub(super) fn is_empty(&self) -> bool {
+        self.cancels.is_empty()
+    }
+
+    /// A reply is whole; its calls are asked for from here on.
+    pub(super) fn asked_now(&mut self) {
+        self.asked_at = Some(Instant::now());
+    }
+
+    /// A call is about to run. It can be stopped from here on.
+    pub(super) fn add(&mut self, call: &FunctionCall) {
+        self.cancels
+            .insert(call.call_id.clone(), CancellationToken::new());
+    }
+
+    pub(super) fn stop(&self, call_id: &str) {
+        if let Some(cancel) = self.cancels.get(call_id) {
+            cancel.cancel();
+        }
+    }
+
+    pub(super) fn stop_all(&self) {
+        for cancel in self.cancels.values() {
+            cancel.cancel();
+        }
+    }
+
+    /// A call has its result.
+    pub(super) fn remove(&mut self, call_id: &str) {
+        self.cancels.remove(call_id);
+        self.shown.remove(call_id);
+    }
+
+    /// Gives room back.
+    pub(super) fn shrink_to_fit(&mut self) {
+        self.cancels.shrink_to_fit();
+        self.shown.shrink_to_fit();
+    }
+
+    /// What is shown of a call's output as it comes; nothing where enough was.
+    pub(super) fn output(
+        &mut self,
+        call_id: String,
+        kind: EmitKind,
+        bytes: &[u8],
+    ) -> Option<Event> {
+        let shown = self.shown.entry(call_id.clone()).or_default();
+        if *shown >= LIVE_BYTES {
+            return None;
+        }
+        *shown += bytes.len();
+        let end = if *shown >= LIVE_BYTES {
+            "\n[more output is not shown live]\n"
+        } else {
+            ""
+        };
+        let stream = match kind {
+            EmitKind::Stdout => "stdout",
+            EmitKind::Stderr => "stderr",
+            EmitKind::Event => "progress",
+        };
+        Some(Event::ToolOutput {
+            call_id,
+            stream: stream.to_owned(),
+            chunk: format!("{}{end}", String::from_utf8_lossy(bytes)),
+        })
+    }
+
+    /// Runs a call that was added, with the tools of this snapshot.
+    pub(super) fn run(
+        &self,
+        call: FunctionCall,
+        snapshot: Arc<Snapshot>,
+        spec: &SessionSpec,
+        turns: &Turns,
+        around: &Surroundings,
+    ) {
+        let Some(cancel) = self.cancels.get(&call.call_id).cloned() else {
+            return;
+        };
+        let request_context = around.request_context.clone();
+        let (artifacts, reports) = (Arc::clone(&around.artifacts), around.reports.clone());
+        let turn_id = turns.running().cloned();
+        let (timeout, most_bytes) = (call_timeout(spec), most_bytes(spec));
+        let timeouts = spec.timeouts.clone();
+        let route = snapshot.look_up(&call.name).map(|(route, _)| route);
+        let queued = self.asked_at.map(|asked| asked.elapsed());
+        let span = spans::tool_call(turns.span(), &call, route, queued.unwrap_or_default());
+        let traceparent = spans::traceparent(&span);
+        tokio::spawn(async move {
+            let (outputs, pieces) = mpsc::channel(64);
+            let tools_changed = Arc::new(AtomicBool::new(false));
+            let shown = tokio::spawn(forward(call.call_id.clone(), pieces, reports.clone()));
+            let running = async {
+                let session = Arc::clone(&request_context.session);
+                let live = live_output(outputs, session, Arc::clone(&tools_changed));
+                let runner = Runner {
+                    snapshot: &snapshot,
+                    request_context: &request_context,
+                    artifacts: &artifacts,
+                    turn_id: turn_id.as_ref(),
+                    traceparent: traceparent.as_deref(),
+                    timeout,
+                    timeouts: &timeouts,
+                    most_bytes,
+                    verbatim: false,
+                    cancel: &cancel,
+                    live: &live,
+                };
+                runner.run(&call).await
+            };
+            let report = match AssertUnwindSafe(running).catch_unwind().await {
+                Ok(report) => report,
+                Err(_) => {
+                    let found = snapshot.look_up(&call.name);
+                    CallReport::broken(&call, found.map(|(route, _)| &*route.backend))
+                }
+            };
+            spans::called(&span, &report);
+            drop(span);
+            // Live output stands before the result in the log.
+            let _ = shown.await;
+            if let Some(text) = snapshot.take_outcome(&call.name) {
+                let _ = reports.send(Report::Notice { text }).await;
+            }
+            if tools_changed.load(Ordering::Relaxed) {
+                // Before the result: the next step has the tools that this call brought.
+                let listed =
+                    run_time_tools(&snapshot, &request_context, &CancellationToken::new()).await;
+                let _ = reports.send(Report::SkillTools(listed)).await;
+            }
+            let _ = reports.send(Report::CallDone(Box::new(report))).await;
+        });
+    }
+}
+
+/// Live output is for eyes: what a slow log cannot take is left out of it, never out of the result.
+/// What a skill says of its lists is for the session, and shown to nobody.
+fn live_output(
+    outputs: mpsc::Sender<(EmitKind, Vec<u8>)>,
+    session: Arc<str>,
+    tools_changed: Arc<AtomicBool>,
+) -> LiveOutput {
+    let shown = AtomicUsize::new(0);
+    Arc::new(move |kind, bytes| {
+        if kind == EmitKind::Event {
+            if let Some(kinds) = changed_lists(bytes, &session) {
+                tools_changed.fetch_or(kinds.contains(&Kind::Tools), Ordering::Relaxed);
+                return;
+            }
+            if updated_resource(bytes, &session).is_some() {
+                return;
+            }
+        }
+        if shown.fetch_add(bytes.len(), Ordering::Relaxed) < LIVE_BYTES {
+            let _ = outputs.try_send((kind, bytes.to_vec()));
+        }
+    })
+}
+
+async fn forward(
+    call_id: String,
+    mut pieces: mpsc::Receiver<(EmitKind, Vec<u8>)>,
+    reports: Reports,
+) {
+    while let Some((kind, bytes)) = pieces.recv().await {
+        let call_id = call_id.clone();
+        let sent = reports
+            .send(Report::Output {
+                call_id,
+                kind,
+                bytes,
+            })
+            .await;
+        if !sent {
+            break;
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Requests as they leave an open thread: made of its log, its tools and its settings.
+
+use std::sync::Arc;
+
+use conjure_core::chat::Meta;
+use conjure_core::repair::Target;
+use conjure_core::request::{ModelRequest, compile};
+use conjure_core::turn;
+use tracing::Span;
+
+use super::compaction::{Compaction, SummaryPlan};
+use super::current_settings::CurrentSettings;
+use super::derived::compile_settings;
+use super::model::Request;
+use super::recorder::Recorder;
+use super::surroundings::Surroundings;
+use super::tools::Tools;
+use crate::backend::contributors::{Observed, Share};
+use crate::spans;
+
+/// What a request is made of, and made with.
+pub(super) struct Sending<'a> {
+    pub(super) around: &'a Surroundings,
+    pub(super) settings: &'a CurrentSettings,
+    /// The settings that the turn machine uses now.
+    pub(super) now: &'a turn::Settings,
+    pub(super) tools: &'a mut Tools,
+    pub(super) recorder: &'a Recorder,
+    /// The span of the turn that it is part of.
+    pub(super) turn: &'a Span,
+    pub(super) observed: Observed,
+}
+
+impl Sending<'_> {
+    /// Asks for the reply that a turn waits for.
+    pub(super) fn reply(self, number: u64) -> Request {
+        let request = self.compiled();
+        self.send(number, request)
+    }
+
+    /// Asks for a summary.
+    pub(super) fn summary(self, plan: SummaryPlan) -> Compaction {
+        let entries = self.recorder.entries();
+        let request = plan.request(entries, &self.target(), self.compiled());
+        // Its own row of numbers: a summary is no request of the machine's.
+        let number = u64::MAX - entries.len() as u64;
+        plan.asked(self.send(number, request))
+    }
+
+    /// Whom the conversation is sent to, and over which wire: the name alone does not say it.
+    fn target(&self) -> Target {
+        Target {
+            provider: self.now.provider.clone(),
+            ..self.settings.provider().target(&self.now.model)
+        }
+    }
+
+    /// The request that the log, the tools of the step and the settings make.
+    fn compiled(&self) -> ModelRequest {
+        let (spec, models) = (self.settings.spec(), &self.around.host.models);
+        let snapshot = self.tools.current();
+        let settings = compile_settings(spec, models, &snapshot, self.target());
+        compile(self.recorder.entries(), snapshot.table(), &settings)
+    }
+
+    /// Lets a request leave, with what backends add to it.
+    fn send(self, number: u64, request: ModelRequest) -> Request {
+        let Self { around, tools, .. } = self;
+        let provider = Arc::clone(self.settings.provider());
+        let auth = provider.auth();
+        let meta = Meta {
+            provider: request.provider.clone(),
+            model: request.model.clone(),
+            auth_type: auth.map(|auth| auth.kind.clone()),
+            auth_name: auth.map(|auth| auth.name.clone()),
+            tools: request.tools.len(),
+            tool_tokens: tools.tokens(&request),
+            ..Meta::default()
+        };
+        let share = Share {
+            contributors: tools.contributors(),
+            request_context: around.request_context.clone(),
+            artifacts: Arc::clone(&around.artifacts),
+            observed: self.observed,
+            internal: around.reports.clone(),
+            request,
+        };
+        let thread = self.recorder.thread().as_str();
+        let span = spans::model_call(self.turn, thread, &meta.provider, &meta.model);
+        let (done, wakes) = (around.reports.clone(), Arc::clone(&around.host.wakes));
+        Request::send(number, provider, meta, share, span, done, wakes)
+    }
+}

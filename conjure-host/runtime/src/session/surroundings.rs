@@ -1,0 +1,51 @@
+//! What the requests and the calls of an open thread are made in: its host, its directories, and
+//! the way on which their tasks report.
+
+use std::sync::Arc;
+
+use conjure_providers::Provider;
+use tokio::sync::mpsc;
+
+use super::host_state::HostState;
+use super::session_dirs::{Exchange, SessionDirs};
+use crate::artifacts::Artifacts;
+use crate::backend::reports::{Report, Reports};
+use crate::backend::request_context::RequestContext;
+use crate::backend::sampling::{Asked, AskedModel};
+
+/// What the tasks of an open thread are given, and where their reports arrive.
+pub(super) struct Surroundings {
+    pub(super) host: Arc<HostState>,
+    pub(super) request_context: RequestContext,
+    pub(super) artifacts: Arc<Artifacts>,
+    /// Who answers plugins that ask the model.
+    asked: Asked,
+    /// Ends with the thread.
+    _exchange: Exchange,
+    pub(super) reports: Reports,
+    pub(super) received: mpsc::Receiver<Box<Report>>,
+}
+
+impl Surroundings {
+    pub(super) fn new(host: Arc<HostState>, dirs: SessionDirs) -> Self {
+        let (reports, received) = Reports::channel();
+        Self {
+            host,
+            request_context: dirs.request_context,
+            artifacts: dirs.services.artifacts,
+            asked: dirs.asked,
+            _exchange: dirs.exchange,
+            reports,
+            received,
+        }
+    }
+
+    /// From here on this model answers plugins that ask for one; the session pays.
+    pub(super) fn answered_by(&self, provider: &Arc<dyn Provider>, model: &str) {
+        self.asked.store(Some(Arc::new(AskedModel {
+            provider: Arc::clone(provider),
+            model: model.to_owned(),
+            session: Some(self.reports.clone()),
+        })));
+    }
+}

@@ -1,0 +1,94 @@
+//! An open thread, as everybody but its actor has it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use conjure_core::chat::EventId;
+use conjure_core::routing::RoutingTable;
+
+use super::hub::{Hub, Subscription};
+use super::questions::Questions;
+use super::recorder::Recorder;
+use super::surroundings::Surroundings;
+use super::tools::Tools;
+use crate::artifacts::{Artifact, Artifacts, FileError};
+use crate::backend::Snapshot;
+use conjure_store::{Log, ThreadId};
+
+/// What can be had of an open thread without asking its actor: its events, its files, and the
+/// questions that wait.
+pub(crate) struct ThreadHandle {
+    thread: ThreadId,
+    hub: Arc<Hub>,
+    log: Arc<dyn Log>,
+    artifacts: Arc<Artifacts>,
+    questions: Option<Arc<Questions>>,
+    snapshot: Arc<ArcSwap<Snapshot>>,
+    epoch: u64,
+}
+
+impl ThreadHandle {
+    pub(super) fn new(
+        recorder: &Recorder,
+        around: &Surroundings,
+        tools: &Tools,
+        questions: Option<Arc<Questions>>,
+    ) -> Self {
+        Self {
+            thread: recorder.thread().clone(),
+            hub: Arc::clone(recorder.hub()),
+            log: Arc::clone(&around.host.log),
+            artifacts: Arc::clone(&around.artifacts),
+            questions,
+            snapshot: Arc::clone(tools.shown()),
+            epoch: recorder.epoch(),
+        }
+    }
+
+    /// Which thread it is.
+    pub(crate) fn thread(&self) -> &ThreadId {
+        &self.thread
+    }
+
+    /// Follows the thread's events: behind `after`, or from its beginning.
+    pub(crate) fn events(&self, after: Option<EventId>) -> Subscription {
+        self.hub
+            .subscribe(after, Arc::clone(&self.log), self.thread.clone())
+    }
+
+    /// Follows the thread's events since it was opened.
+    pub(crate) fn events_since_opened(&self) -> Subscription {
+        let before = EventId {
+            epoch: self.epoch.saturating_sub(1),
+            seq: u64::MAX,
+        };
+        self.events(Some(before))
+    }
+
+    /// Follows the thread's events from now on.
+    pub(crate) fn events_from_now(&self) -> Subscription {
+        self.hub
+            .subscribe_from_now(Arc::clone(&self.log), self.thread.clone())
+    }
+
+    /// The questions that wait for a person, where somebody may come.
+    pub(crate) fn questions(&self) -> Option<&Arc<Questions>> {
+        self.questions.as_ref()
+    }
+
+    /// The routing table that the next request would use.
+    pub(crate) fn table(&self) -> Arc<RoutingTable> {
+        Arc::clone(self.snapshot.load().table())
+    }
+
+    /// Every file that a call made, with the backend that made it.
+    pub(crate) fn created_files(&self) -> Vec<Artifact> {
+        self.artifacts.list()
+    }
+
+    /// Where a file is on this machine; a remote one is fetched first, once.
+    pub(crate) async fn resolve(&self, file: &str) -> Result<PathBuf, FileError> {
+        self.artifacts.resolve(file).await
+    }
+}

@@ -1,0 +1,261 @@
+//! The tools of an open thread: what its backends offer, which of it the running step has, and what
+//! changes about that.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use conjure_core::chat::Event;
+use conjure_core::log::{self, Entry, PluginChange, StateHandover, TableChange};
+use conjure_core::request::{ModelRequest, tool_tokens};
+use conjure_core::routing::{ExcludedTools, ToolName};
+use conjure_skill_sdk::protocol::{CatalogReply, CatalogRequest};
+use tokio::sync::watch;
+
+use crate::backend::catalogs::Renewal;
+use crate::backend::contributors::Contributors;
+use crate::backend::reports::{Report, Reports};
+use crate::backend::watching::Change;
+use crate::backend::{BackendStatus, Snapshot, Toolbox};
+
+/// The tools of an open thread.
+pub(super) struct Tools {
+    pub(super) toolbox: Toolbox,
+    /// Tells of plugins that come and go.
+    registry: watch::Receiver<u64>,
+    /// The snapshot that the next step uses.
+    newest: Arc<Snapshot>,
+    /// The snapshot of the running step.
+    current: Arc<ArcSwap<Snapshot>>,
+    /// Tools that the thread once had.
+    removed: BTreeSet<String>,
+    /// Tokens of the tools of the newest table that was asked for, by its version.
+    tokens: (u64, u64),
+    /// Catalogs that are asked for anew, since the model is another provider's than they are for.
+    renewal: Option<Renewal>,
+}
+
+/// Something that changes tools.
+pub(crate) enum ToolChange {
+    /// Plugins came or went.
+    Plugins,
+    /// Backends said something.
+    Backends,
+    /// These catalogs are for the model of now.
+    Renewed(Vec<(String, CatalogReply)>),
+}
+
+/// The next snapshot, as it differs from the one before.
+pub(super) struct TableUpdate {
+    /// Tools that are kept out of it, in words.
+    pub(super) excluded: Vec<String>,
+    /// Nothing where its table is the same.
+    pub(super) change: Option<TableChange>,
+}
+
+impl Tools {
+    pub(super) fn new(
+        toolbox: Toolbox,
+        registry: watch::Receiver<u64>,
+        first: Arc<Snapshot>,
+        entries: &[Entry],
+    ) -> Self {
+        Self {
+            toolbox,
+            registry,
+            current: Arc::new(ArcSwap::from(Arc::clone(&first))),
+            newest: first,
+            removed: log::removed_tools(entries),
+            tokens: (0, 0),
+            renewal: None,
+        }
+    }
+
+    /// The tools of the running step.
+    pub(super) fn current(&self) -> Arc<Snapshot> {
+        self.current.load_full()
+    }
+
+    /// The same, for whoever looks at it from elsewhere.
+    pub(super) fn shown(&self) -> &Arc<ArcSwap<Snapshot>> {
+        &self.current
+    }
+
+    /// The tools of the next step.
+    pub(super) fn newest(&self) -> &Arc<Snapshot> {
+        &self.newest
+    }
+
+    /// Tools that the thread once had.
+    pub(super) fn removed(&self) -> &BTreeSet<String> {
+        &self.removed
+    }
+
+    pub(super) fn contributors(&self) -> Contributors {
+        self.toolbox.contributors()
+    }
+
+    pub(super) fn status(&self) -> Vec<BackendStatus> {
+        self.toolbox.status()
+    }
+
+    /// The running step has the newest tools from here on.
+    pub(super) fn use_newest(&self) {
+        self.current.store(Arc::clone(&self.newest));
+    }
+
+    /// The thread says that its tools are others.
+    pub(super) fn table_changed(&mut self, change: &TableChange) {
+        self.removed.extend(change.removed.iter().cloned());
+        self.removed.retain(|name| !change.added.contains(name));
+    }
+
+    /// Tokens of the tools of a request with the tools of the running step.
+    pub(super) fn tokens(&mut self, request: &ModelRequest) -> u64 {
+        let table = self.current.load().table().version();
+        if self.tokens.0 != table {
+            self.tokens = (table, tool_tokens(&request.tools));
+        }
+        self.tokens.1
+    }
+
+    /// Waits for something that changes tools. Safe to drop and call again.
+    pub(super) async fn change(&mut self) -> ToolChange {
+        let Self {
+            toolbox,
+            registry,
+            renewal,
+            ..
+        } = self;
+        tokio::select! {
+            biased;
+            catalogs = renewed(renewal) => ToolChange::Renewed(catalogs),
+            Ok(()) = registry.changed() => ToolChange::Plugins,
+            () = toolbox.changes().arrived.notified() => ToolChange::Backends,
+        }
+    }
+
+    /// The thread talks to this model from now on: catalogs that depend on it are asked for anew.
+    pub(super) fn talk_to(&mut self, whom: CatalogRequest) {
+        if self.toolbox.talks_to(whom) {
+            self.renewal = Some(self.toolbox.ask_catalogs());
+        }
+    }
+
+    /// Whether catalogs are on their way without which nothing is sent.
+    pub(super) fn is_renewing(&self) -> bool {
+        self.renewal.is_some()
+    }
+
+    /// Waits for them no more.
+    pub(super) fn stop_renewing(&mut self) {
+        self.renewal = None;
+    }
+
+    /// From the next snapshot on the backends offer this.
+    pub(super) fn set_catalogs(&mut self, catalogs: Vec<(String, CatalogReply)>) {
+        for (backend, catalog) in catalogs {
+            self.toolbox.set_catalog(&backend, catalog);
+        }
+    }
+
+    /// Makes the next snapshot.
+    pub(super) fn update(&mut self) -> TableUpdate {
+        let (snapshot, quarantined) = self.toolbox.update(&self.newest);
+        let excluded = ExcludedTools::of(&quarantined);
+        let excluded = excluded.iter().map(ToString::to_string).collect();
+        let diff = self.newest.table().diff(snapshot.table());
+        let words = |names: &[ToolName]| -> Vec<String> {
+            names.iter().map(|name| name.as_str().to_owned()).collect()
+        };
+        let change = TableChange {
+            version: snapshot.table().version(),
+            added: words(&diff.added),
+            removed: words(&diff.removed),
+            changed: words(&diff.changed),
+            plugins: self.toolbox.changed_plugins(&self.newest),
+        };
+        let is_another = self.newest.table().version() != change.version;
+        self.newest = Arc::new(snapshot);
+        TableUpdate {
+            excluded,
+            change: is_another.then_some(change),
+        }
+    }
+
+    /// Which plugins that calls of this thread needed are there in another version than they ran
+    /// in. What they held in memory ended with the session that had it.
+    pub(super) fn versions_since(&self, entries: &[Entry]) -> Option<TableChange> {
+        let table = self.newest.table();
+        let plugins: Vec<PluginChange> = log::plugin_versions(entries)
+            .into_iter()
+            .filter_map(|(plugin, from)| {
+                let mut routes = table.routes().iter();
+                let route = routes.find(|route| {
+                    let origin = &route.definition.origin;
+                    origin.plugin.as_deref() == Some(plugin.as_str())
+                })?;
+                let to = route.definition.origin.version.clone()?;
+                let state = match &*route.kind {
+                    "native" => StateHandover::Lost,
+                    _ => StateHandover::None,
+                };
+                (to != from).then_some(PluginChange {
+                    plugin,
+                    from,
+                    to,
+                    state,
+                })
+            })
+            .collect();
+        (!plugins.is_empty()).then(|| TableChange {
+            version: table.version(),
+            plugins,
+            ..TableChange::default()
+        })
+    }
+
+    /// Looks at what backends said: a catalog that is another one is asked for, and what is for a
+    /// person is given back.
+    pub(super) fn backends_said(&self, provider: Option<&String>, reports: &Reports) -> Vec<Event> {
+        let mut told = Vec::new();
+        for change in self.toolbox.changes().take() {
+            match change {
+                Change::Notice { text } => told.push(Event::Notice { text }),
+                // Nobody subscribes to a resource in a conversation.
+                Change::Resource { .. } => {}
+                Change::Catalog { backend } => {
+                    let Some(asked) = self.toolbox.ask_catalog(&backend) else {
+                        continue;
+                    };
+                    let (reports, provider) = (reports.clone(), provider.cloned());
+                    tokio::spawn(async move {
+                        match asked.await {
+                            Ok(catalog) => {
+                                let renewed = Report::Catalog {
+                                    backend,
+                                    provider,
+                                    catalog,
+                                };
+                                let _ = reports.send(renewed).await;
+                            }
+                            Err(error) => {
+                                tracing::warn!(backend, "keeps its catalog: {error}");
+                            }
+                        }
+                    });
+                }
+            }
+        }
+        told
+    }
+}
+
+async fn renewed(renewal: &mut Option<Renewal>) -> Vec<(String, CatalogReply)> {
+    let Some(asked) = renewal else {
+        return std::future::pending().await;
+    };
+    let catalogs = asked.await;
+    *renewal = None;
+    catalogs
+}

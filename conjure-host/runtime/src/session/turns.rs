@@ -1,0 +1,131 @@
+//! The turn that runs, and who waits for the answers of turns.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use conjure_core::chat::Usage;
+use conjure_core::log::{Entry, EntryBody, Outcome};
+use tokio::sync::oneshot;
+use tracing::Span;
+
+use super::handle::{Answer, ChatError};
+use crate::spans;
+use conjure_store::ThreadId;
+
+/// What a turn came to, for whoever waits for it.
+pub(crate) type Answered = Result<Answer, ChatError>;
+
+/// Who waits for that.
+pub(crate) type AnswerTo = oneshot::Sender<Answered>;
+
+/// The turns that were begun or wait to be.
+pub(super) struct Turns {
+    /// Who waits, by the turn's id.
+    waiting: HashMap<String, AnswerTo>,
+    /// The newest turn.
+    newest: Option<Arc<str>>,
+    /// Its span, while it runs.
+    span: Span,
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self {
+            waiting: HashMap::new(),
+            newest: None,
+            span: Span::none(),
+        }
+    }
+}
+
+impl Turns {
+    /// Somebody waits for a turn's answer.
+    pub(super) fn wait(&mut self, turn_id: String, answer: AnswerTo) {
+        self.waiting.insert(turn_id, answer);
+    }
+
+    /// A turn begins.
+    pub(super) fn begin(&mut self, thread: &ThreadId, turn_id: &str) {
+        self.newest = Some(Arc::from(turn_id));
+        self.span = spans::turn(thread.as_str(), turn_id);
+    }
+
+    /// It has come to its end.
+    pub(super) fn end(&mut self, outcome: &Outcome, usage: &Usage) {
+        spans::turn_ended(&self.span, outcome, usage);
+        self.span = Span::none();
+    }
+
+    /// The turn that runs, or the last that did.
+    pub(super) fn running(&self) -> Option<&Arc<str>> {
+        self.newest.as_ref()
+    }
+
+    /// The span that what happens in the running turn is part of.
+    pub(super) fn span(&self) -> &Span {
+        &self.span
+    }
+
+    /// Who waits for a turn that never begins.
+    pub(super) fn dropped(&mut self, turn_id: &str) -> Option<(AnswerTo, Answered)> {
+        let answer_to = self.waiting.remove(turn_id)?;
+        Some((answer_to, Err(ChatError::Cancelled)))
+    }
+
+    /// Who waits for a turn that is over, and what it came to.
+    pub(super) fn over(
+        &mut self,
+        turn_id: &str,
+        entries: &[Entry],
+    ) -> Option<(AnswerTo, Answered)> {
+        let answer_to = self.waiting.remove(turn_id)?;
+        Some((answer_to, answered(turn_id, entries)?))
+    }
+
+    /// Tells all who still wait that the session ended.
+    pub(super) fn give_up(&mut self, reason: Option<&str>) {
+        for (_, answer_to) in self.waiting.drain() {
+            let reason = reason.map(str::to_owned);
+            let _ = answer_to.send(Err(ChatError::Ended { reason }));
+        }
+    }
+
+    /// Gives room back.
+    pub(super) fn shrink_to_fit(&mut self) {
+        self.waiting.shrink_to_fit();
+    }
+}
+
+/// What the log says that a turn came to.
+fn answered(turn_id: &str, entries: &[Entry]) -> Option<Answered> {
+    let (turn, outcome, usage, stop_reason) =
+        entries.iter().rev().find_map(|entry| match &entry.body {
+            EntryBody::TurnEnded {
+                turn_id: id,
+                outcome,
+                usage,
+                stop_reason,
+            } if id == turn_id => Some((entry.turn, outcome.clone(), *usage, stop_reason.clone())),
+            _ => None,
+        })?;
+    let of_turn = entries.iter().rev().take_while(|entry| entry.turn == turn);
+    let text = of_turn
+        .filter_map(|entry| match &entry.body {
+            EntryBody::Message { message } if message.meta.is_some() => Some(message.text()),
+            _ => None,
+        })
+        .find(|text| !text.is_empty());
+    Some(match outcome {
+        Outcome::Completed | Outcome::CutShort => Ok(Answer {
+            turn_id: turn_id.to_owned(),
+            text: text.unwrap_or_default(),
+            outcome,
+            usage,
+            stop_reason,
+        }),
+        Outcome::Cancelled => Err(ChatError::Cancelled),
+        Outcome::Limit { limit, value } => Err(ChatError::Limit { limit, value }),
+        Outcome::Failed { error, kind } => Err(ChatError::Provider { error, kind }),
+        Outcome::Interrupted => Err(ChatError::Ended { reason: None }),
+    })
+}
