@@ -247,6 +247,16 @@ impl Sessions {
         }
     }
 
+    /// Deletes what a thread shows. Another process that has it open is asked to leave it.
+    pub(crate) async fn clear_thread(&self, thread: &ThreadId) -> Result<(), CliError> {
+        if let Some(server) = &self.server {
+            return Ok(server.clear_thread(thread).await?);
+        }
+        self.manager.clear_thread(thread).await?;
+        self.manager.store().collect_blobs().await?;
+        Ok(())
+    }
+
     /// Follows a thread's events behind `after`. Who is `attended` by a person is waited for where
     /// something asks.
     pub(crate) async fn events(

@@ -1,7 +1,6 @@
 //! `conjure thread fork | rename | clear`.
 
-use conjure_client::Server;
-use conjure_store::{Store, Thread, ThreadId};
+use conjure_store::{Thread, ThreadId};
 use serde_json::json;
 
 use super::args::Global;
@@ -89,17 +88,21 @@ pub(crate) async fn rename(global: &Global, args: &Rename) -> Result<Exit, CliEr
 }
 
 pub(crate) async fn clear(global: &Global, args: &Clear) -> Result<Exit, CliError> {
-    let store = global.store().await?;
+    let sessions = Sessions::open(global).await?;
+    let cleared = clear_in(&sessions, global, args).await;
+    sessions.close().await;
+    cleared
+}
+
+async fn clear_in(sessions: &Sessions, global: &Global, args: &Clear) -> Result<Exit, CliError> {
+    let store = sessions.manager().store();
     let thread = store.thread(&id(&args.thread)?).await?;
     let keeping = store.forks_keeping(&thread.id).await?;
     if !args.yes && !agreed(&thread, &keeping).await? {
         aside("Nothing was deleted.");
         return Ok(Exit::Interrupted);
     }
-    match Server::find(&global.data_dir()) {
-        Some(server) => server.clear_thread(&thread.id).await?,
-        None => clear_here(global, &store, &thread.id).await?,
-    }
+    sessions.clear_thread(&thread.id).await?;
     if global.json {
         let keeping: Vec<&ThreadId> = keeping.iter().map(|fork| &fork.id).collect();
         output::json(&json!({ "cleared": thread.id, "kept_by_forks": keeping }));
@@ -107,16 +110,6 @@ pub(crate) async fn clear(global: &Global, args: &Clear) -> Result<Exit, CliErro
         aside(format_args!("Thread {} is empty now.", thread.id));
     }
     Ok(Exit::Fine)
-}
-
-/// Clears a thread from this process. One that has it open is asked to leave it.
-async fn clear_here(global: &Global, store: &Store, thread: &ThreadId) -> Result<(), CliError> {
-    let sessions = Sessions::open(global).await?;
-    let cleared = sessions.manager().clear_thread(thread).await;
-    sessions.close().await;
-    cleared?;
-    store.collect_blobs().await?;
-    Ok(())
 }
 
 /// Asks, and names the forks that go on showing something of it.

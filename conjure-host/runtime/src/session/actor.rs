@@ -37,8 +37,8 @@ impl Actor {
 
     async fn run(mut self, ended: DropGuard) {
         let failed = loop {
+            // Neither many commands hold up the log, nor a quick reply a cancel.
             tokio::select! {
-                biased;
                 command = self.commands.recv() => match command {
                     #[cfg(test)]
                     Some(command) if matches!(*command, Command::Hang) => {

@@ -1,6 +1,5 @@
 //! Calls without a model, through the same routing and the same operations.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -29,7 +28,7 @@ use crate::backend::readers::Reader;
 use crate::backend::request_context::RequestContext;
 use crate::backend::run::Runner;
 use crate::backend::sources::Source;
-use crate::backend::{CallReport, LiveOutput, Snapshot, Toolbox};
+use crate::backend::{CallReport, LiveOutput, Snapshot};
 use conjure_config::{BackendSpec, SessionSpec};
 use conjure_providers::Provider;
 use conjure_store::ThreadId;
@@ -89,16 +88,7 @@ impl Calls {
         let dirs = SessionDirs::make(&shared, &spec, &thread, provider.as_ref(), client)?;
         // Before the first look at the plugins, so that no change is lost.
         let registry = shared.instances.registry.subscribe();
-        let mut toolbox = Toolbox::attach(
-            Arc::clone(&shared.instances),
-            dirs.request_context.clone(),
-            whom(&spec),
-            dirs.services.clone(),
-            spec.routing.clone(),
-            BTreeMap::new(),
-            &spec.backends,
-        )
-        .await?;
+        let mut toolbox = dirs.attach(&spec, &[]).await?;
         let snapshot = match toolbox.snapshot() {
             Ok(snapshot) => snapshot,
             Err(error) => {

@@ -5,7 +5,8 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 use super::model::Request;
-use super::open_thread::{OpenThread, ThreadEvent};
+use super::open_thread::OpenThread;
+use super::thread_event::ThreadEvent;
 use conjure_store::StoreError;
 
 /// How long what runs has to tell its end.
@@ -40,4 +41,37 @@ async fn wind_down(thread: &mut OpenThread) -> Result<(), StoreError> {
     }
     thread.see_observed(deadline).await;
     thread.recorder.commit().await
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::compaction::CompactError;
+    use crate::Host;
+    use conjure_config::{CompactAt, SessionSpec};
+
+    #[tokio::test]
+    async fn who_wants_a_summary_of_a_session_that_ends_is_told_that_it_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let script = dir.path().join("script.json");
+        let steps = json!([
+            { "text": "word ".repeat(2_000) },
+            { "text": "Yes." },
+            { "text": "It is never so far.", "delay_ms": 60_000 },
+        ]);
+        std::fs::write(&script, json!({ "steps": steps }).to_string()).unwrap();
+        let host = Host::builder().data_dir(dir.path()).build().await.unwrap();
+        let spec = SessionSpec {
+            provider: Some("scripted".to_owned()),
+            script: Some(script),
+            compact_at: Some(CompactAt::Tokens(2_500)),
+            ..SessionSpec::calls(&[], None)
+        };
+        let session = host.session(spec).await.unwrap();
+        session.chat("Write a lot").await.unwrap();
+        session.chat("Is that all?").await.unwrap();
+        let (compacted, ()) = tokio::join!(session.compact(), session.end());
+        assert_eq!(compacted, Err(CompactError::Ended));
+    }
 }

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use super::compaction::{CompactError, Compacted, Compaction};
 use super::model::{Piece, Request};
-use super::surroundings::Surroundings;
+use super::thread_resources::ThreadResources;
 use crate::backend::contributors::{Contributors, Observed};
 
 /// The requests of an open thread that are on their way.
@@ -45,8 +45,8 @@ impl ModelRequests {
             .unwrap_or_default()
     }
 
-    /// A request is over. Whether it was the one for the running reply.
-    pub(super) fn is_over(&mut self, request: u64) -> bool {
+    /// The request of this number has come to its end. Whether it was the one for the running reply.
+    pub(super) fn end_reply(&mut self, request: u64) -> bool {
         let reply = self.reply.take_if(|known| known.number() == request);
         reply.is_some()
     }
@@ -108,13 +108,13 @@ impl ModelRequests {
         &mut self,
         reply: Observe,
         contributors: Contributors,
-        around: &Surroundings,
+        resources: &ThreadResources,
     ) -> bool {
         if contributors.is_empty() {
             return false;
         }
-        let request_context = around.request_context.clone();
-        let (artifacts, reports) = (Arc::clone(&around.artifacts), around.reports.clone());
+        let request_context = resources.request_context.clone();
+        let (artifacts, reports) = (Arc::clone(&resources.artifacts), resources.reports.clone());
         let before = self.observed.clone();
         self.observed = Observed::by(async move {
             before.wait().await;

@@ -26,13 +26,14 @@ use super::handle::{SessionError, Settings};
 use super::model::Request;
 use super::model_requests::ModelRequests;
 use super::naming::ThreadName;
+use super::outgoing_request::OutgoingRequest;
 use super::recorder::Recorder;
 use super::running_calls::RunningCalls;
-use super::sending::Sending;
 use super::showing;
-use super::surroundings::Surroundings;
 use super::switching::switch_report;
 use super::table_notices::table_notice;
+use super::thread_event::ThreadEvent;
+use super::thread_resources::ThreadResources;
 use super::tool_preview::{self, ToolPreview};
 use super::tools::{TableUpdate, ToolChange, Tools};
 use super::turns::{AnswerTo, Turns};
@@ -42,7 +43,7 @@ use conjure_store::StoreError;
 
 /// An open thread.
 pub(crate) struct OpenThread {
-    pub(super) around: Surroundings,
+    pub(super) resources: ThreadResources,
     pub(super) machine: Machine,
     pub(super) settings: CurrentSettings,
     pub(super) approvals: Approvals,
@@ -56,22 +57,6 @@ pub(crate) struct OpenThread {
     pub(super) name: ThreadName,
 }
 
-/// Something that happens to an open thread.
-pub(crate) enum ThreadEvent {
-    /// The log has what was handed to it, or failed.
-    Written(Result<(), StoreError>),
-    /// One of its tasks reports.
-    Report(Box<Report>),
-    /// Pieces of the reply came.
-    Pieces,
-    /// Something changes its tools.
-    Tools(ToolChange),
-    /// The running turn is out of time.
-    OutOfTime,
-    /// A call waited too long for a person.
-    Unanswered,
-}
-
 impl OpenThread {
     /// Hands what was done so far to the log, and waits for what happens next. Safe to drop and
     /// call again.
@@ -82,7 +67,7 @@ impl OpenThread {
         tokio::select! {
             biased;
             written = self.recorder.next_written() => ThreadEvent::Written(written),
-            Some(report) = self.around.received.recv() => ThreadEvent::Report(report),
+            Some(report) = self.resources.received.recv() => ThreadEvent::Report(report),
             () = self.model.arrived() => ThreadEvent::Pieces,
             change = self.tools.change() => ThreadEvent::Tools(change),
             () = passed(out_of_time) => ThreadEvent::OutOfTime,
@@ -105,7 +90,7 @@ impl OpenThread {
             ThreadEvent::Tools(ToolChange::Plugins) => self.tools_changed(),
             ThreadEvent::Tools(ToolChange::Backends) => {
                 let provider = self.settings.spec().provider.as_ref();
-                let said = self.tools.backends_said(provider, &self.around.reports);
+                let said = self.tools.backends_said(provider, &self.resources.reports);
                 said.into_iter().for_each(|told| self.recorder.event(told));
             }
             ThreadEvent::Tools(ToolChange::Renewed(catalogs)) => {
@@ -176,7 +161,7 @@ impl OpenThread {
 
     /// What the thread costs so far.
     pub(crate) fn cost(&mut self) -> ThreadCost {
-        let (entries, models) = (self.recorder.entries(), &self.around.host.models);
+        let (entries, models) = (self.recorder.entries(), &self.resources.host.models);
         self.budget.account(entries, models).cost().clone()
     }
 
@@ -192,11 +177,11 @@ impl OpenThread {
         spec: SessionSpec,
         when: When,
     ) -> Result<(), SessionError> {
-        let Surroundings {
+        let ThreadResources {
             host,
             request_context,
             ..
-        } = &self.around;
+        } = &self.resources;
         host.provider(&spec)?;
         let working_dir = &request_context.working_dir;
         let input = self.settings.revise(spec, &host.models, working_dir, when);
@@ -208,20 +193,25 @@ impl OpenThread {
     pub(crate) fn check(&self, change: &Settings) -> Result<SwitchReport, SessionError> {
         let spec = change.applied_to(self.settings.spec());
         let snapshot = self.tools.current();
-        switch_report(&self.around.host, &spec, &snapshot, self.recorder.entries())
+        switch_report(
+            &self.resources.host,
+            &spec,
+            &snapshot,
+            self.recorder.entries(),
+        )
     }
 
     /// Tells the tools of the next request, and what the rules of now say of them. Asked on a task
     /// of its own: backends are asked what they add.
     pub(crate) fn preview_tools(&self, done: oneshot::Sender<ToolPreview>) {
         let Self {
-            around,
+            resources,
             settings,
             approvals,
             tools,
             ..
         } = self;
-        tool_preview::tell(around, settings.spec(), approvals.policy(), tools, done);
+        tool_preview::tell(resources, settings.spec(), approvals.policy(), tools, done);
     }
 
     /// Gives room back that was for work.
@@ -242,7 +232,7 @@ impl OpenThread {
 
     /// Asks for a summary because a person wants it, while no turn runs.
     pub(crate) fn compact(&mut self, done: oneshot::Sender<Compacted>) {
-        let room = room(self.settings.spec(), &self.around.host.models);
+        let room = room(self.settings.spec(), &self.resources.host.models);
         let refused = if self.machine.is_busy() || self.model.is_summarising() {
             CompactError::Busy
         } else if let Some(Input::Exhausted { limit, value }) = self.exhausted() {
@@ -264,9 +254,11 @@ impl OpenThread {
         self.model.is_summary_wanted()
     }
 
-    /// Stops what runs beside the reply. Calls tell their end yet, where that is waited for.
+    /// Stops what runs beside the reply. Calls still report their end to whoever waits for it.
     pub(super) fn stop_all(&mut self) {
         drop(self.model.stop_summary());
+        // Who wanted the summary is told that the session ended, not that somebody cancelled it.
+        drop(self.model.take_wanted());
         self.tools.stop_renewing();
         self.calls.stop_all();
     }
@@ -283,11 +275,11 @@ impl OpenThread {
         loop {
             tokio::select! {
                 biased;
-                Some(report) = self.around.received.recv() => self.report(*report),
+                Some(report) = self.resources.received.recv() => self.report(*report),
                 _ = &mut observed => break,
             }
         }
-        while let Ok(report) = self.around.received.try_recv() {
+        while let Ok(report) = self.resources.received.try_recv() {
             self.report(*report);
         }
     }
@@ -326,7 +318,7 @@ impl OpenThread {
             Action::Write(body) => self.write(body),
             Action::Tell(event) => {
                 if matches!(event, Event::Done { .. }) {
-                    let (entries, models) = (self.recorder.entries(), &self.around.host.models);
+                    let (entries, models) = (self.recorder.entries(), &self.resources.host.models);
                     let cost = self.budget.cost_of_turn(entries, models);
                     cost.into_iter().for_each(|cost| self.recorder.event(cost));
                 }
@@ -375,7 +367,7 @@ impl OpenThread {
             Action::Dropped { turn_id } => self.after_log.answer(self.turns.dropped(&turn_id)),
             Action::TurnOver { turn_id } => {
                 self.budget.end_turn();
-                self.name.give(&self.around.host, &self.recorder);
+                self.name.give(&self.resources.host, &self.recorder);
                 let answer = self.turns.over(&turn_id, self.recorder.entries());
                 self.after_log.answer(answer);
             }
@@ -388,7 +380,7 @@ impl OpenThread {
             EntryBody::TurnStarted { turn_id } => {
                 self.turns.begin(self.recorder.thread(), turn_id);
                 let limits = &self.settings.spec().budget;
-                let (entries, models) = (self.recorder.entries(), &self.around.host.models);
+                let (entries, models) = (self.recorder.entries(), &self.resources.host.models);
                 self.budget.begin_turn(limits, entries, models);
             }
             EntryBody::TableChanged(change) => self.tools.table_changed(change),
@@ -401,17 +393,17 @@ impl OpenThread {
     /// The limit that stands in the way of another request.
     fn exhausted(&mut self) -> Option<Input> {
         let limits = &self.settings.spec().budget;
-        let (entries, models) = (self.recorder.entries(), &self.around.host.models);
+        let (entries, models) = (self.recorder.entries(), &self.resources.host.models);
         self.budget.exhausted(limits, entries, models)
     }
 
     /// Shows a reply to the backends; where none is to see it, it is seen.
     fn observe(&mut self, reply: Observe) -> Option<Input> {
         let contributors = self.tools.contributors();
-        if !self.model.observe(reply, contributors, &self.around) {
+        if !self.model.observe(reply, contributors, &self.resources) {
             return Some(Input::Observed);
         }
-        let (observed, reports) = (self.model.observed(), self.around.reports.clone());
+        let (observed, reports) = (self.model.observed(), self.resources.reports.clone());
         tokio::spawn(async move {
             observed.wait().await;
             let seen = Report::Input(Box::new(Input::Observed));
@@ -426,21 +418,21 @@ impl OpenThread {
         for deferred in self.after_log.hand_over(&mut self.recorder, holds) {
             match deferred {
                 Deferred::Send(number) => {
-                    let request = self.sending().reply(number);
+                    let request = self.outgoing().reply(number);
                     self.model.asked(request);
                 }
                 Deferred::Run(call) => {
                     let (snapshot, spec) = (self.tools.current(), self.settings.spec());
                     self.calls
-                        .run(call, snapshot, spec, &self.turns, &self.around);
+                        .run(call, snapshot, spec, &self.turns, &self.resources);
                 }
             }
         }
     }
 
-    fn sending(&mut self) -> Sending<'_> {
-        Sending {
-            around: &self.around,
+    fn outgoing(&mut self) -> OutgoingRequest<'_> {
+        OutgoingRequest {
+            resources: &self.resources,
             settings: &self.settings,
             now: self.machine.settings(),
             tools: &mut self.tools,
@@ -452,7 +444,7 @@ impl OpenThread {
 
     /// Asks the session's own provider for a summary of the older part of the log.
     fn compact_for_turn(&mut self, refused: bool) -> Option<Input> {
-        let mut room = room(self.settings.spec(), &self.around.host.models);
+        let mut room = room(self.settings.spec(), &self.resources.host.models);
         if refused {
             // Whatever is known of the window: so much was too much for it.
             let tokens = self.machine.next_input();
@@ -468,7 +460,7 @@ impl OpenThread {
     }
 
     fn ask_for_summary(&mut self, plan: SummaryPlan) {
-        let summary = self.sending().summary(plan);
+        let summary = self.outgoing().summary(plan);
         self.model.summarising(summary);
     }
 
@@ -501,9 +493,9 @@ impl OpenThread {
         let Some(spec) = self.settings.take_revision(settings.revision) else {
             return;
         };
-        match self.around.host.provider(&spec) {
+        match self.resources.host.provider(&spec) {
             Ok(provider) => {
-                self.around.answered_by(&provider, &settings.model);
+                self.resources.answered_by(&provider, &settings.model);
                 self.approvals.renew_policy(&spec);
                 self.tools.talk_to(whom(&spec));
                 self.settings.replace(spec, provider);
@@ -581,13 +573,13 @@ impl OpenThread {
                 let end = summary.end(input, self.recorder.entries());
                 if let Some(reply) = end.observe {
                     let contributors = self.tools.contributors();
-                    self.model.observe(reply, contributors, &self.around);
+                    self.model.observe(reply, contributors, &self.resources);
                 }
                 self.inputs(end.paid);
                 self.summarised(end.next);
                 return;
             }
-            if self.model.is_over(*request) {
+            if self.model.end_reply(*request) {
                 self.calls.asked_now();
             }
         }

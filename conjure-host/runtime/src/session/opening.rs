@@ -4,14 +4,13 @@
 use std::sync::Arc;
 
 use conjure_core::chat::Event;
-use conjure_core::log;
 use conjure_core::turn::{Input, Machine};
 
 use super::after_log::AfterLog;
 use super::approvals::{ApprovalMode, Approvals};
 use super::budget::{Budget, SpentBefore};
 use super::current_settings::CurrentSettings;
-use super::derived::{check_compact_at, turn_settings, whom};
+use super::derived::{check_compact_at, turn_settings};
 use super::handle::SessionError;
 use super::history::record_settings;
 use super::host_state::HostState;
@@ -22,13 +21,12 @@ use super::questions::Questions;
 use super::recorder::Recorder;
 use super::running_calls::RunningCalls;
 use super::session_dirs::SessionDirs;
-use super::surroundings::Surroundings;
 use super::table_notices::reopened_notice;
 use super::thread_files::known_files;
 use super::thread_handle::ThreadHandle;
+use super::thread_resources::ThreadResources;
 use super::tools::Tools;
 use super::turns::Turns;
-use crate::backend::Toolbox;
 use conjure_config::SessionSpec;
 use conjure_providers::Provider;
 use conjure_store::ThreadId;
@@ -88,22 +86,9 @@ async fn attach(
     if let Some(questions) = &questions {
         dirs.answered_by(questions.asker());
     }
-    let states = log::last_backend_states(recorder.entries())
-        .into_iter()
-        .map(|(backend, state)| (backend.to_owned(), state.clone()))
-        .collect();
     // Before the first look at the plugins, so that no change is lost.
     let registry = host.instances.registry.subscribe();
-    let mut toolbox = Toolbox::attach(
-        Arc::clone(&host.instances),
-        dirs.request_context.clone(),
-        whom(&spec),
-        dirs.services.clone(),
-        spec.routing.clone(),
-        states,
-        &spec.backends,
-    )
-    .await?;
+    let mut toolbox = dirs.attach(&spec, recorder.entries()).await?;
     let snapshot = match toolbox.snapshot() {
         Ok(snapshot) => Arc::new(snapshot),
         Err(error) => {
@@ -114,18 +99,18 @@ async fn attach(
     let files = known_files(recorder.entries());
     let fetch = |backend: &str| toolbox.fetch(backend);
     dirs.services.artifacts.restore(&files, fetch);
-    let around = Surroundings::new(host, dirs);
+    let resources = ThreadResources::new(host, dirs);
     if let Some(questions) = &questions {
-        questions.tell(around.reports.clone());
+        questions.tell(resources.reports.clone());
     }
     let model = spec.model.clone().unwrap_or_default();
-    around.answered_by(&provider, &model);
+    resources.answered_by(&provider, &model);
     let approvals = saved.map_or(ApprovalMode::Unattended, |saved| saved.approvals);
     let tools = Tools::new(toolbox, registry, snapshot, recorder.entries());
-    let handle = ThreadHandle::new(&recorder, &around, &tools, questions.clone());
+    let handle = ThreadHandle::new(&recorder, &resources, &tools, questions.clone());
     let mut thread = Box::new(OpenThread {
         machine: Machine::new(
-            turn_settings(&spec, &around.host.models),
+            turn_settings(&spec, &resources.host.models),
             tools.newest().table().version(),
             recorder.entries(),
         ),
@@ -133,7 +118,7 @@ async fn attach(
         settings: CurrentSettings::new(spec, provider),
         tools,
         recorder,
-        around,
+        resources,
         after_log: AfterLog::default(),
         model: ModelRequests::default(),
         calls: RunningCalls::default(),
@@ -150,7 +135,7 @@ async fn attach(
 fn begin(thread: &mut OpenThread, records: bool) {
     thread.recorder.recover();
     if records {
-        let working_dir = &thread.around.request_context.working_dir;
+        let working_dir = &thread.resources.request_context.working_dir;
         record_settings(&mut thread.recorder, thread.settings.spec(), working_dir);
     }
     if let Some(change) = thread.tools.versions_since(thread.recorder.entries()) {

@@ -4,7 +4,6 @@
 //! Opens the backends as a session does, for the same provider and model, and closes them again; a
 //! session that runs is looked at as it is. Asks no model and writes nothing.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use conjure_core::context::BackendInstructions;
@@ -13,13 +12,13 @@ use conjure_core::routing::{Policy, RoutingTable};
 use conjure_core::wire;
 use serde_json::Value;
 
-use super::derived::{compile_settings, instructions_told, whom};
+use super::derived::{compile_settings, instructions_told};
 use super::handle::SessionError;
 use super::host_state::HostState;
 use super::session_dirs::SessionDirs;
+use crate::backend::Snapshot;
 use crate::backend::contributors::Contributors;
 use crate::backend::request_context::RequestContext;
-use crate::backend::{Snapshot, Toolbox};
 use conjure_config::SessionSpec;
 use conjure_providers::spoken;
 use conjure_store::ThreadId;
@@ -64,16 +63,7 @@ impl Preview {
         spec.check()?;
         let spec = spec.with_base_url_at_its_provider();
         let dirs = SessionDirs::make(shared, &spec, &ThreadId::fresh(), None, None)?;
-        let toolbox = Toolbox::attach(
-            Arc::clone(&shared.instances),
-            dirs.request_context.clone(),
-            whom(&spec),
-            dirs.services.clone(),
-            spec.routing.clone(),
-            BTreeMap::new(),
-            &spec.backends,
-        );
-        let mut toolbox = toolbox.await?;
+        let mut toolbox = dirs.attach(&spec, &[]).await?;
         let looked = match toolbox.snapshot() {
             Ok(snapshot) => {
                 let contributors = toolbox.contributors();

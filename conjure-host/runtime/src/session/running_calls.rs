@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::derived::{call_timeout, most_bytes};
 use super::skill_lists::{Kind, changed_lists, run_time_tools};
-use super::surroundings::Surroundings;
+use super::thread_resources::ThreadResources;
 use super::turns::Turns;
 use crate::backend::reports::{Report, Reports};
 use crate::backend::run::Runner;
@@ -113,13 +113,13 @@ impl RunningCalls {
         snapshot: Arc<Snapshot>,
         spec: &SessionSpec,
         turns: &Turns,
-        around: &Surroundings,
+        resources: &ThreadResources,
     ) {
         let Some(cancel) = self.cancels.get(&call.call_id).cloned() else {
             return;
         };
-        let request_context = around.request_context.clone();
-        let (artifacts, reports) = (Arc::clone(&around.artifacts), around.reports.clone());
+        let request_context = resources.request_context.clone();
+        let (artifacts, reports) = (Arc::clone(&resources.artifacts), resources.reports.clone());
         let turn_id = turns.running().cloned();
         let (timeout, most_bytes) = (call_timeout(spec), most_bytes(spec));
         let timeouts = spec.timeouts.clone();

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
+use conjure_core::log::{Entry, last_backend_states};
 
+use super::derived::whom;
 use super::exchange_dir::ExchangeDir;
 use super::handle::SessionError;
 use super::host_state::HostState;
@@ -13,6 +15,7 @@ use crate::backend::questions::Client;
 use crate::backend::request_context::RequestContext;
 use crate::backend::sampling::{Asked, AskedModel};
 use crate::backend::services::{Asker, SessionServices};
+use crate::backend::{Toolbox, ToolboxError};
 use conjure_config::SessionSpec;
 use conjure_providers::Provider;
 use conjure_store::ThreadId;
@@ -125,6 +128,29 @@ impl SessionDirs {
                 artifacts,
             },
         })
+    }
+
+    /// Attaches the backends of a specification here, to go on from what a thread says of their
+    /// state.
+    pub(super) async fn attach(
+        &self,
+        spec: &SessionSpec,
+        entries: &[Entry],
+    ) -> Result<Toolbox, ToolboxError> {
+        let states = last_backend_states(entries)
+            .into_iter()
+            .map(|(backend, state)| (backend.to_owned(), state.clone()))
+            .collect();
+        Toolbox::attach(
+            Arc::clone(&self.exchange.shared.instances),
+            self.request_context.clone(),
+            whom(spec),
+            self.services.clone(),
+            spec.routing.clone(),
+            states,
+            &spec.backends,
+        )
+        .await
     }
 
     /// From here on this one answers what plugins ask the person.

@@ -4,14 +4,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use conjure_core::log::{Entry, EntryBody, last_backend_states};
+use conjure_core::log::{Entry, EntryBody};
 
-use super::derived::whom;
 use super::handle::SessionError;
 use super::host_state::HostState;
 use super::session_dirs::SessionDirs;
 use crate::artifacts::{Artifact, FileError, KnownFile};
-use crate::backend::Toolbox;
 use conjure_config::SessionSpec;
 use conjure_store::ThreadId;
 
@@ -72,20 +70,7 @@ pub(crate) async fn fetch(
     handles: &[String],
 ) -> Result<BTreeMap<String, Result<PathBuf, FileError>>, SessionError> {
     let dirs = SessionDirs::make(&shared, &spec, thread, None, None)?;
-    let states = last_backend_states(entries)
-        .into_iter()
-        .map(|(backend, state)| (backend.to_owned(), state.clone()))
-        .collect();
-    let mut toolbox = Toolbox::attach(
-        Arc::clone(&shared.instances),
-        dirs.request_context.clone(),
-        whom(&spec),
-        dirs.services.clone(),
-        spec.routing.clone(),
-        states,
-        &spec.backends,
-    )
-    .await?;
+    let mut toolbox = dirs.attach(&spec, entries).await?;
     let artifacts = &dirs.services.artifacts;
     artifacts.restore(&known_files(entries), |backend| toolbox.fetch(backend));
     let mut found = BTreeMap::new();

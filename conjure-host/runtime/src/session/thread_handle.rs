@@ -10,7 +10,7 @@ use conjure_core::routing::RoutingTable;
 use super::hub::{Hub, Subscription};
 use super::questions::Questions;
 use super::recorder::Recorder;
-use super::surroundings::Surroundings;
+use super::thread_resources::ThreadResources;
 use super::tools::Tools;
 use crate::artifacts::{Artifact, Artifacts, FileError};
 use crate::backend::Snapshot;
@@ -31,15 +31,15 @@ pub(crate) struct ThreadHandle {
 impl ThreadHandle {
     pub(super) fn new(
         recorder: &Recorder,
-        around: &Surroundings,
+        resources: &ThreadResources,
         tools: &Tools,
         questions: Option<Arc<Questions>>,
     ) -> Self {
         Self {
             thread: recorder.thread().clone(),
             hub: Arc::clone(recorder.hub()),
-            log: Arc::clone(&around.host.log),
-            artifacts: Arc::clone(&around.artifacts),
+            log: Arc::clone(&resources.host.log),
+            artifacts: Arc::clone(&resources.artifacts),
             questions,
             snapshot: Arc::clone(tools.shown()),
             epoch: recorder.epoch(),

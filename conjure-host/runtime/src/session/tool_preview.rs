@@ -9,20 +9,23 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::preview::{Preview, ServerTool};
-use super::surroundings::Surroundings;
+use super::thread_resources::ThreadResources;
 use super::tools::Tools;
 use conjure_config::SessionSpec;
 
 /// Tells the tools of an open thread's next request, and what the rules of now say of them. Asked on a
 /// task of its own: backends are asked what they add.
 pub(super) fn tell(
-    around: &Surroundings,
+    resources: &ThreadResources,
     spec: &SessionSpec,
     policy: &Policy,
     tools: &Tools,
     done: oneshot::Sender<ToolPreview>,
 ) {
-    let (host, request_context) = (Arc::clone(&around.host), around.request_context.clone());
+    let (host, request_context) = (
+        Arc::clone(&resources.host),
+        resources.request_context.clone(),
+    );
     let (spec, policy) = (spec.clone(), policy.clone());
     let (contributors, snapshot) = (tools.contributors(), Arc::clone(tools.newest()));
     tokio::spawn(async move {

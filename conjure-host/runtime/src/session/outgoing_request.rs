@@ -13,14 +13,14 @@ use super::current_settings::CurrentSettings;
 use super::derived::compile_settings;
 use super::model::Request;
 use super::recorder::Recorder;
-use super::surroundings::Surroundings;
+use super::thread_resources::ThreadResources;
 use super::tools::Tools;
 use crate::backend::contributors::{Observed, Share};
 use crate::spans;
 
 /// What a request is made of, and made with.
-pub(super) struct Sending<'a> {
-    pub(super) around: &'a Surroundings,
+pub(super) struct OutgoingRequest<'a> {
+    pub(super) resources: &'a ThreadResources,
     pub(super) settings: &'a CurrentSettings,
     /// The settings that the turn machine uses now.
     pub(super) now: &'a turn::Settings,
@@ -31,7 +31,7 @@ pub(super) struct Sending<'a> {
     pub(super) observed: Observed,
 }
 
-impl Sending<'_> {
+impl OutgoingRequest<'_> {
     /// Asks for the reply that a turn waits for.
     pub(super) fn reply(self, number: u64) -> Request {
         let request = self.compiled();
@@ -57,7 +57,7 @@ impl Sending<'_> {
 
     /// The request that the log, the tools of the step and the settings make.
     fn compiled(&self) -> ModelRequest {
-        let (spec, models) = (self.settings.spec(), &self.around.host.models);
+        let (spec, models) = (self.settings.spec(), &self.resources.host.models);
         let snapshot = self.tools.current();
         let settings = compile_settings(spec, models, &snapshot, self.target());
         compile(self.recorder.entries(), snapshot.table(), &settings)
@@ -65,7 +65,9 @@ impl Sending<'_> {
 
     /// Lets a request leave, with what backends add to it.
     fn send(self, number: u64, request: ModelRequest) -> Request {
-        let Self { around, tools, .. } = self;
+        let Self {
+            resources, tools, ..
+        } = self;
         let provider = Arc::clone(self.settings.provider());
         let auth = provider.auth();
         let meta = Meta {
@@ -79,15 +81,15 @@ impl Sending<'_> {
         };
         let share = Share {
             contributors: tools.contributors(),
-            request_context: around.request_context.clone(),
-            artifacts: Arc::clone(&around.artifacts),
+            request_context: resources.request_context.clone(),
+            artifacts: Arc::clone(&resources.artifacts),
             observed: self.observed,
-            internal: around.reports.clone(),
+            internal: resources.reports.clone(),
             request,
         };
         let thread = self.recorder.thread().as_str();
         let span = spans::model_call(self.turn, thread, &meta.provider, &meta.model);
-        let (done, wakes) = (around.reports.clone(), Arc::clone(&around.host.wakes));
+        let (done, wakes) = (resources.reports.clone(), Arc::clone(&resources.host.wakes));
         Request::send(number, provider, meta, share, span, done, wakes)
     }
 }

@@ -14,7 +14,7 @@ use crate::backend::request_context::RequestContext;
 use crate::backend::sampling::{Asked, AskedModel};
 
 /// What the tasks of an open thread are given, and where their reports arrive.
-pub(super) struct Surroundings {
+pub(super) struct ThreadResources {
     pub(super) host: Arc<HostState>,
     pub(super) request_context: RequestContext,
     pub(super) artifacts: Arc<Artifacts>,
@@ -26,7 +26,7 @@ pub(super) struct Surroundings {
     pub(super) received: mpsc::Receiver<Box<Report>>,
 }
 
-impl Surroundings {
+impl ThreadResources {
     pub(super) fn new(host: Arc<HostState>, dirs: SessionDirs) -> Self {
         let (reports, received) = Reports::channel();
         Self {
