@@ -245,7 +245,7 @@ impl<'a> Drive<'a, '_> {
             Action::Observe { .. } => self.unobserved += 1,
             Action::TurnOver { .. } => *waiting = Waiting::default(),
             // A call begins where its entry does; the rest is for a host that runs things.
-            Action::RunCall(_)
+            Action::RunCall { .. }
             | Action::StopModel { .. }
             | Action::StopCall { .. }
             | Action::Tell(_)

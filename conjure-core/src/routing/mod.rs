@@ -28,7 +28,7 @@ pub use name::{MAX_TOOL_NAME, ToolName, ToolNameError};
 pub use naming::{Alias, Naming};
 pub use pattern::{Pattern, PatternError};
 pub use policy::{Decision, Defaults, Policy, PolicyCall, Rule, Verdict};
-pub use table::{Quarantined, Route, RoutingTable, ShadowReason, Shadowed, TableDiff};
+pub use table::{Quarantined, Route, RouteRef, RoutingTable, ShadowReason, Shadowed, TableDiff};
 pub use tool_policy::ToolPolicy;
 pub use warnings::PolicyWarning;
 

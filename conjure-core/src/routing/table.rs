@@ -80,6 +80,13 @@ pub struct Quarantined {
     pub error: RoutingError,
 }
 
+/// Where a route stands in the table of one version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RouteRef {
+    version: u64,
+    position: usize,
+}
+
 /// What changed between two tables, by public name, each list in the order of its table.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TableDiff {
@@ -165,7 +172,25 @@ impl RoutingTable {
     /// The route of a public name. Allocates nothing.
     #[must_use]
     pub fn route(&self, name: &str) -> Option<&Route> {
-        self.index.get(name).and_then(|at| self.routes.get(*at))
+        self.find(name).map(|(_, route)| route)
+    }
+
+    /// The route of a public name, with where it stands: whoever has that looks no name up again.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<(RouteRef, &Route)> {
+        let position = *self.index.get(name)?;
+        let found = RouteRef {
+            version: self.version,
+            position,
+        };
+        Some((found, self.routes.get(position)?))
+    }
+
+    /// Where in [`RoutingTable::routes`] the route stands; nothing where it was found in a table of
+    /// another version.
+    #[must_use]
+    pub fn position(&self, route: RouteRef) -> Option<usize> {
+        (route.version == self.version).then_some(route.position)
     }
 
     /// All routes in their stable order.

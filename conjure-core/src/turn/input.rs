@@ -6,6 +6,7 @@ use super::Settings;
 use crate::chat::{Event, FunctionCall, FunctionCallOutput, Message, Meta, Response};
 use crate::context::Refusal;
 use crate::log::{CallEnd, EntryBody, Spending, TableChange};
+use crate::routing::RouteRef;
 
 /// Something that happened.
 #[derive(Debug, Clone, PartialEq)]
@@ -192,7 +193,12 @@ pub enum Action {
         fields: Map<String, Value>,
     },
     /// Run a call. Whatever else runs, this one may too.
-    RunCall(FunctionCall),
+    RunCall {
+        /// The call.
+        call: FunctionCall,
+        /// Where its route stands, in the table by which it was judged.
+        route: Option<RouteRef>,
+    },
     /// End a call; its result comes back as [`Input::CallDone`].
     StopCall {
         /// Which.

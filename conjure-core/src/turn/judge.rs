@@ -4,11 +4,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::chat::FunctionCall;
 use crate::context::Refusal;
+use crate::routing::RouteRef;
 
 /// Looks a call up: the routing table and the policy of a step, behind one question.
 pub trait Judge {
     /// What becomes of the call.
     fn judge(&self, call: &FunctionCall) -> Verdict;
+
+    /// What becomes of the call, with its route where a table has one: whoever runs the call then
+    /// looks its name up no more.
+    fn judge_route(&self, call: &FunctionCall) -> (Verdict, Option<RouteRef>) {
+        (self.judge(call), None)
+    }
 
     /// The backend instance that runs a tool, for the words of results; none where nobody does.
     fn backend(&self, _tool: &str) -> Option<&str> {

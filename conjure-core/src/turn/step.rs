@@ -2,6 +2,7 @@
 
 use super::judge::Verdict;
 use crate::chat::FunctionCall;
+use crate::routing::RouteRef;
 
 /// The calls of a reply, in its order.
 #[derive(Debug, Default)]
@@ -12,6 +13,7 @@ pub(super) struct Step {
 #[derive(Debug)]
 struct Pending {
     call: FunctionCall,
+    route: Option<RouteRef>,
     backend: String,
     plugin: Option<String>,
     lane: Option<String>,
@@ -31,13 +33,14 @@ enum Status {
 /// A call that can begin.
 pub(super) struct Startable {
     pub(super) call: FunctionCall,
+    pub(super) route: Option<RouteRef>,
     pub(super) backend: String,
     pub(super) plugin: Option<String>,
 }
 
 impl Step {
     /// Takes a call in. A refused one is ended from the start.
-    pub(super) fn add(&mut self, call: FunctionCall, verdict: Verdict) {
+    pub(super) fn add(&mut self, call: FunctionCall, verdict: Verdict, route: Option<RouteRef>) {
         let (backend, plugin, lane, status) = match verdict {
             Verdict::Run {
                 backend,
@@ -54,6 +57,7 @@ impl Step {
         };
         self.calls.push(Pending {
             call,
+            route,
             backend,
             plugin,
             lane,
@@ -77,6 +81,7 @@ impl Step {
                 pending.status = Status::Running;
                 startable.push(Startable {
                     call: pending.call.clone(),
+                    route: pending.route,
                     backend: pending.backend.clone(),
                     plugin: pending.plugin.clone(),
                 });

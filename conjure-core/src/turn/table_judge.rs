@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use super::judge::{Judge, Verdict};
 use crate::chat::FunctionCall;
 use crate::context::{CallFailure, CallFailureKind, no_such_tool};
-use crate::routing::{Decision, Mode, Policy, PolicyCall, Route, RoutingTable};
+use crate::routing::{Decision, Mode, Policy, PolicyCall, Route, RouteRef, RoutingTable};
 
 /// Looks calls up in a routing table and asks a policy about them.
 #[derive(Debug, Clone)]
@@ -56,10 +56,23 @@ impl Judge for TableJudge<'_> {
     }
 
     fn judge(&self, call: &FunctionCall) -> Verdict {
-        let Some(route) = self.table.route(&call.name) else {
-            let was_there = self.removed.contains(&call.name);
-            return Verdict::Refuse(no_such_tool(self.table, &call.name, was_there));
-        };
+        self.judge_route(call).0
+    }
+
+    fn judge_route(&self, call: &FunctionCall) -> (Verdict, Option<RouteRef>) {
+        match self.table.find(&call.name) {
+            Some((found, route)) => (self.judge_routed(call, route), Some(found)),
+            None => {
+                let was_there = self.removed.contains(&call.name);
+                let refusal = no_such_tool(self.table, &call.name, was_there);
+                (Verdict::Refuse(refusal), None)
+            }
+        }
+    }
+}
+
+impl TableJudge<'_> {
+    fn judge_routed(&self, call: &FunctionCall, route: &Route) -> Verdict {
         let backend = route.backend.to_string();
         let plugin = plugin(route);
         let lane = lane(route);

@@ -22,6 +22,24 @@ fn h16_order_does_not_depend_on_how_a_backend_lists_its_tools() {
 }
 
 #[test]
+fn a_route_that_was_found_holds_for_the_version_of_its_table_only() {
+    let naming = Naming::default();
+    let catalogs = |tools| [skills("native", tools)];
+    let first = RoutingTable::build(3, &catalogs(vec![tool("b", "x")]), &naming).unwrap();
+    let (found, route) = first.find("b_x").unwrap();
+    assert_eq!(
+        first.routes().get(first.position(found).unwrap()),
+        Some(route)
+    );
+    assert!(first.find("a_x").is_none());
+
+    let (same, _) = first.update(&catalogs(vec![tool("b", "x")]), &naming);
+    assert_eq!(same.position(found), first.position(found));
+    let (grown, _) = first.update(&catalogs(vec![tool("a", "x"), tool("b", "x")]), &naming);
+    assert_eq!(grown.position(found), None);
+}
+
+#[test]
 fn h16_the_version_grows_only_when_routes_or_definitions_change() {
     let naming = Naming::default();
     let catalogs = |tools| [skills("native", tools)];

@@ -18,9 +18,9 @@ impl Machine {
         }
         let mut step = Step::default();
         for call in calls {
-            let verdict = match bad_arguments(&call, judge) {
-                Some(refusal) => Verdict::Refuse(refusal),
-                None => judge.judge(&call),
+            let (verdict, route) = match bad_arguments(&call, judge) {
+                Some(refusal) => (Verdict::Refuse(refusal), None),
+                None => judge.judge_route(&call),
             };
             match &verdict {
                 Verdict::Refuse(refusal) => self.refused(&call, refusal.clone()),
@@ -36,7 +36,7 @@ impl Machine {
                 }
                 Verdict::Run { .. } => {}
             }
-            step.add(call, verdict);
+            step.add(call, verdict, route);
         }
         if let Some(turn) = &mut self.turn {
             turn.phase = Phase::Calls(step);
@@ -93,7 +93,10 @@ impl Machine {
                 backend: call.backend,
                 plugin: call.plugin,
             });
-            self.out.push(Action::RunCall(call.call));
+            self.out.push(Action::RunCall {
+                call: call.call,
+                route: call.route,
+            });
         }
         if over {
             if self.is_ending() {

@@ -147,7 +147,7 @@ fn w37_empty_and_repeated_ids_are_made_unique_in_the_thread() {
         actions
             .iter()
             .filter_map(|action| match action {
-                Action::RunCall(call) => Some(call.call_id.clone()),
+                Action::RunCall { call, .. } => Some(call.call_id.clone()),
                 _ => None,
             })
             .collect()

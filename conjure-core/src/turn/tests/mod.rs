@@ -308,7 +308,7 @@ fn judge(call: &FunctionCall) -> Verdict {
 
 fn run(id: &str, name: &str) -> Action {
     match call(id, name).content {
-        Content::FunctionCall(call) => Action::RunCall(call),
+        Content::FunctionCall(call) => Action::RunCall { call, route: None },
         _ => panic!("no call"),
     }
 }

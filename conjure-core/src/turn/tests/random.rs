@@ -137,7 +137,7 @@ impl Host {
                     self.request = Some(request);
                 }
                 Action::StopModel { request } => assert_eq!(self.request, Some(request)),
-                Action::RunCall(call) => {
+                Action::RunCall { call, .. } => {
                     assert!(self.ran.insert(call.call_id.clone()), "run twice: {call:?}");
                     let Verdict::Run { lane, .. } = judge(&FunctionCall {
                         name: call.name.trim_start_matches("ask_").to_owned(),

@@ -59,7 +59,7 @@ impl CallReport {
         Self::without_answer(call, failure.to_string(), end)
     }
 
-    pub(super) fn without_answer(call: &FunctionCall, text: String, end: CallEnd) -> Self {
+    pub(crate) fn without_answer(call: &FunctionCall, text: String, end: CallEnd) -> Self {
         Self {
             output: FunctionCallOutput::text(&call.call_id, text, true),
             end,

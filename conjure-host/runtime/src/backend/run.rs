@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use conjure_abi::EmitKind;
 use conjure_core::chat::{FunctionCall, FunctionCallOutput};
-use conjure_core::context::no_such_tool;
 use conjure_core::context::{
     CallFailureKind, FilePaths, handles_of_arguments, handles_of_command, with_argument_paths,
     with_command_paths,
@@ -29,7 +28,7 @@ use super::lease::{BackendLease, SkillLease};
 use super::report::CallReport;
 use super::request_context::{About, RequestContext};
 use super::results::{CallFiles, Collected, Output, fetch_with};
-use super::snapshot::{Snapshot, Target};
+use super::snapshot::Target;
 use super::staged_files::StagedFiles;
 use crate::artifacts::Artifacts;
 use conjure_config::TimeoutSpec;
@@ -48,7 +47,6 @@ pub type LiveOutput = Arc<dyn Fn(EmitKind, &[u8]) + Send + Sync>;
 
 /// What a call is run with.
 pub(crate) struct Runner<'a> {
-    pub(crate) snapshot: &'a Snapshot,
     pub(crate) request_context: &'a RequestContext,
     pub(crate) artifacts: &'a Artifacts,
     pub(crate) turn_id: Option<&'a Arc<str>>,
@@ -65,19 +63,7 @@ pub(crate) struct Runner<'a> {
 
 impl Runner<'_> {
     /// Runs a call to its one terminal result.
-    pub(crate) async fn run(&self, call: &FunctionCall) -> CallReport {
-        match self.snapshot.look_up(&call.name) {
-            Some(found) => self.routed(call, found).await,
-            None => {
-                // The table was another one when it was judged.
-                let refusal = no_such_tool(self.snapshot.table(), &call.name, true);
-                CallReport::without_answer(call, refusal.text, CallEnd::Refused)
-            }
-        }
-    }
-
-    /// Runs a call whose route is known.
-    pub(crate) async fn routed(
+    pub(crate) async fn run(
         &self,
         call: &FunctionCall,
         (route, target): (&Route, &Target),

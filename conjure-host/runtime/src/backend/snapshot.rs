@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use conjure_core::context::BackendInstructions;
-use conjure_core::routing::{Route, RoutingTable};
+use conjure_core::routing::{Route, RouteRef, RoutingTable};
 
 use super::lease::{BackendLease, SkillLease};
 use super::sources::Source;
@@ -16,8 +16,8 @@ use conjure_config::skill_folders::LoadedFolder;
 /// by the versions that its table names.
 pub struct Snapshot {
     table: Arc<RoutingTable>,
-    /// By public name: the place in the table's routes, and who runs it. One look-up for both.
-    targets: HashMap<Arc<str>, (usize, Target)>,
+    /// Who runs each of the table's routes, in their order.
+    targets: Vec<Option<Target>>,
     sources: Vec<Source>,
     skills_prompt: String,
     working_dir: String,
@@ -34,6 +34,17 @@ pub(crate) enum Target {
     Backend(Arc<BackendLease>),
 }
 
+impl Target {
+    /// What became of the state of the version before, where a call of this tool was the first that
+    /// moved it. Told once.
+    pub(crate) fn take_outcome(&self) -> Option<String> {
+        match self {
+            Self::Skill(lease) => lease.take_outcome(),
+            Self::Executor(..) | Self::Backend(_) => None,
+        }
+    }
+}
+
 impl Snapshot {
     pub(crate) fn new(
         table: Arc<RoutingTable>,
@@ -47,11 +58,10 @@ impl Snapshot {
             skills_prompt.push('\n');
         }
         skills_prompt.push_str(&others);
-        let placed = table.routes().iter().enumerate().filter_map(|(at, route)| {
-            let (name, target) = targets.remove_entry(route.name.as_str())?;
-            Some((name, (at, target)))
-        });
-        let targets = placed.collect();
+        let routes = table.routes().iter();
+        let targets = routes
+            .map(|route| targets.remove(route.name.as_str()))
+            .collect();
         Self {
             table,
             targets,
@@ -68,21 +78,10 @@ impl Snapshot {
 
     /// The native skills behind the names, a skill as often as it has tools.
     pub(crate) fn skill_leases(&self) -> impl Iterator<Item = &Arc<SkillLease>> {
-        self.targets
-            .values()
-            .filter_map(|(_, target)| match target {
-                Target::Skill(lease) => Some(lease),
-                Target::Executor(..) | Target::Backend(_) => None,
-            })
-    }
-
-    /// What became of the state of the version before, where a call of this tool was the first that
-    /// moved it. Told once.
-    pub(crate) fn take_outcome(&self, tool: &str) -> Option<String> {
-        match self.look_up(tool) {
-            Some((_, Target::Skill(lease))) => lease.take_outcome(),
+        self.targets.iter().filter_map(|target| match target {
+            Some(Target::Skill(lease)) => Some(lease),
             _ => None,
-        }
+        })
     }
 
     /// Who offers resources, prompts and completions.
@@ -123,8 +122,16 @@ impl Snapshot {
         &self.working_dir
     }
 
+    /// The route of a public name and who runs it.
     pub(crate) fn look_up(&self, name: &str) -> Option<(&Route, &Target)> {
-        let (at, target) = self.targets.get(name)?;
-        Some((self.table.routes().get(*at)?, target))
+        let (found, _) = self.table.find(name)?;
+        self.at(found)
+    }
+
+    /// A route that was found before and who runs it; nothing where the table is another one.
+    pub(crate) fn at(&self, route: RouteRef) -> Option<(&Route, &Target)> {
+        let position = self.table.position(route)?;
+        let target = self.targets.get(position)?.as_ref()?;
+        Some((self.table.routes().get(position)?, target))
     }
 }

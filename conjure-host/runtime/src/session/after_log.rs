@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use conjure_core::chat::FunctionCall;
+use conjure_core::routing::RouteRef;
 
 use super::handle::ChatError;
 use super::recorder::Recorder;
@@ -13,7 +14,10 @@ pub(super) enum Deferred {
     /// Ask the model.
     Send(u64),
     /// Run a call.
-    Run(FunctionCall),
+    Run {
+        call: FunctionCall,
+        route: Option<RouteRef>,
+    },
 }
 
 /// What must not happen before the log has what went before: requests and calls that leave the

@@ -276,7 +276,6 @@ impl Calls {
         };
         let runner = Runner {
             traceparent: None,
-            snapshot: with.snapshot,
             request_context: with.request_context.unwrap_or(&self.dirs.request_context),
             artifacts: &self.dirs.services.artifacts,
             turn_id: None,
@@ -287,8 +286,9 @@ impl Calls {
             cancel: with.cancel,
             live: with.live,
         };
-        let report = runner.routed(call, found).await;
-        if let Some(text) = with.snapshot.take_outcome(&call.name) {
+        let report = runner.run(call, found).await;
+        let (_, target) = found;
+        if let Some(text) = target.take_outcome() {
             // As if the tool had said it, which is where its caller listens.
             let notice = serde_json::json!({ "event": "notice", "level": "warn", "text": text });
             (with.live)(EmitKind::Event, notice.to_string().as_bytes());

@@ -27,6 +27,7 @@ mod preview;
 mod questions;
 mod reading;
 mod recorder;
+mod routed_call;
 mod running_calls;
 mod session_dirs;
 mod showing;

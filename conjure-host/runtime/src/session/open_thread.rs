@@ -28,6 +28,7 @@ use super::model_requests::ModelRequests;
 use super::naming::ThreadName;
 use super::outgoing_request::OutgoingRequest;
 use super::recorder::Recorder;
+use super::routed_call::RoutedCall;
 use super::running_calls::RunningCalls;
 use super::showing;
 use super::switching::switch_report;
@@ -353,9 +354,9 @@ impl OpenThread {
                     error: None,
                 });
             }
-            Action::RunCall(call) => {
+            Action::RunCall { call, route } => {
                 self.calls.add(&call);
-                self.after_log.defer(Deferred::Run(call));
+                self.after_log.defer(Deferred::Run { call, route });
             }
             Action::StopCall { call_id } => self.calls.stop(&call_id),
             Action::AskPerson { call, reason } => {
@@ -421,10 +422,11 @@ impl OpenThread {
                     let request = self.outgoing().reply(number);
                     self.model.asked(request);
                 }
-                Deferred::Run(call) => {
-                    let (snapshot, spec) = (self.tools.current(), self.settings.spec());
+                Deferred::Run { call, route } => {
+                    let routed = RoutedCall::new(call, route, self.tools.current());
+                    let (turns, resources) = (&self.turns, &self.resources);
                     self.calls
-                        .run(call, snapshot, spec, &self.turns, &self.resources);
+                        .run(routed, self.settings.spec(), turns, resources);
                 }
             }
         }

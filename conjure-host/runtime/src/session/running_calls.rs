@@ -14,13 +14,14 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::derived::{call_timeout, most_bytes};
+use super::routed_call::RoutedCall;
 use super::skill_lists::{Kind, changed_lists, run_time_tools};
 use super::thread_resources::ThreadResources;
 use super::turns::Turns;
+use crate::backend::LiveOutput;
 use crate::backend::reports::{Report, Reports};
 use crate::backend::run::Runner;
 use crate::backend::watching::updated_resource;
-use crate::backend::{CallReport, LiveOutput, Snapshot};
 use crate::spans;
 
 /// Bytes of live output of one call that subscribers see; the result holds more.
@@ -106,16 +107,15 @@ impl RunningCalls {
         })
     }
 
-    /// Runs a call that was added, with the tools of this snapshot.
+    /// Runs a call that was added.
     pub(super) fn run(
         &self,
-        call: FunctionCall,
-        snapshot: Arc<Snapshot>,
+        routed: RoutedCall,
         spec: &SessionSpec,
         turns: &Turns,
         resources: &ThreadResources,
     ) {
-        let Some(cancel) = self.cancels.get(&call.call_id).cloned() else {
+        let Some(cancel) = self.cancels.get(&routed.call().call_id).cloned() else {
             return;
         };
         let request_context = resources.request_context.clone();
@@ -123,19 +123,22 @@ impl RunningCalls {
         let turn_id = turns.running().cloned();
         let (timeout, most_bytes) = (call_timeout(spec), most_bytes(spec));
         let timeouts = spec.timeouts.clone();
-        let route = snapshot.look_up(&call.name).map(|(route, _)| route);
         let queued = self.asked_at.map(|asked| asked.elapsed());
-        let span = spans::tool_call(turns.span(), &call, route, queued.unwrap_or_default());
+        let queued = queued.unwrap_or_default();
+        let span = spans::tool_call(turns.span(), routed.call(), routed.route(), queued);
         let traceparent = spans::traceparent(&span);
         tokio::spawn(async move {
             let (outputs, pieces) = mpsc::channel(64);
             let tools_changed = Arc::new(AtomicBool::new(false));
-            let shown = tokio::spawn(forward(call.call_id.clone(), pieces, reports.clone()));
+            let shown = tokio::spawn(forward(
+                routed.call().call_id.clone(),
+                pieces,
+                reports.clone(),
+            ));
             let running = async {
                 let session = Arc::clone(&request_context.session);
                 let live = live_output(outputs, session, Arc::clone(&tools_changed));
                 let runner = Runner {
-                    snapshot: &snapshot,
                     request_context: &request_context,
                     artifacts: &artifacts,
                     turn_id: turn_id.as_ref(),
@@ -147,26 +150,27 @@ impl RunningCalls {
                     cancel: &cancel,
                     live: &live,
                 };
-                runner.run(&call).await
+                routed.run(&runner).await
             };
             let report = match AssertUnwindSafe(running).catch_unwind().await {
                 Ok(report) => report,
-                Err(_) => {
-                    let found = snapshot.look_up(&call.name);
-                    CallReport::broken(&call, found.map(|(route, _)| &*route.backend))
-                }
+                Err(_) => routed.broken(),
             };
             spans::called(&span, &report);
             drop(span);
             // Live output stands before the result in the log.
             let _ = shown.await;
-            if let Some(text) = snapshot.take_outcome(&call.name) {
+            if let Some(text) = routed.take_outcome() {
                 let _ = reports.send(Report::Notice { text }).await;
             }
             if tools_changed.load(Ordering::Relaxed) {
                 // Before the result: the next step has the tools that this call brought.
-                let listed =
-                    run_time_tools(&snapshot, &request_context, &CancellationToken::new()).await;
+                let listed = run_time_tools(
+                    routed.snapshot(),
+                    &request_context,
+                    &CancellationToken::new(),
+                )
+                .await;
                 let _ = reports.send(Report::SkillTools(listed)).await;
             }
             let _ = reports.send(Report::CallDone(Box::new(report))).await;

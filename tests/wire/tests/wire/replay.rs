@@ -54,7 +54,7 @@ impl Thread {
                 Action::Request {
                     request: number, ..
                 } => request = Some(number),
-                Action::RunCall(call) => calls.push(call),
+                Action::RunCall { call, .. } => calls.push(call),
                 Action::Observe { .. } => observed += 1,
                 _ => {}
             }
