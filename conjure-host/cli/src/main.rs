@@ -83,6 +83,11 @@ use args::Global;
 use error::CliError;
 use exit::Exit;
 
+/// A server frees what sessions needed, little by little and from many threads. glibc's allocator
+/// keeps that in holes which nothing fits into, so that the process grows for days.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// A host for AI agents: one conversation, tools from many backends.
 #[derive(Parser)]
 #[command(

@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::Value;
 
-use crate::repo;
+use crate::{linker, repo};
 
 /// What a build made.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -41,6 +41,10 @@ impl Built {
         command.args(options);
         for package in packages {
             command.args(["--package", package]);
+        }
+        // For another system, or an older one, something else links.
+        if verb == "build" && options.contains(&"--release") && !options.contains(&"--target") {
+            linker::lay_out(&mut command)?;
         }
         repo::announce(&command);
         let mut child = command

@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 
-use crate::{artifacts::Built, demo, dist, files, repo};
+use crate::{artifacts::Built, demo, dist, files, linker, repo};
 
 /// Crates that `conjure` is made of, those that only run while it is built included.
 const MOST_CRATES: usize = 410;
@@ -90,6 +90,7 @@ fn build(target: &Path, packages: &[&str], release: bool) -> Result<()> {
     }
     if release {
         command.arg("--release");
+        linker::lay_out(&mut command)?;
     }
     repo::run(command.env("CARGO_TARGET_DIR", target))
 }

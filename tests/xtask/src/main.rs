@@ -17,6 +17,8 @@ mod dist;
 mod files;
 mod fuzz;
 mod left_out;
+mod linker;
+mod order;
 mod perf;
 mod repo;
 mod sanitize;
@@ -67,6 +69,11 @@ enum Command {
     /// time, load. Ratios and times in runs of that loop come first, because absolute times of two
     /// days differ with what else a machine does.
     Perf(perf::Args),
+    /// Find out which functions a run executes, by which release builds are laid out
+    ///
+    /// Writes tests/linker/order.txt. To be run now and then: what it does not name lies where it
+    /// happens to lie. Takes as long as a release build. Needs valgrind.
+    Order,
     /// Kill a host at random moments, over and over, and check what it left
     ///
     /// After each kill nothing that was acknowledged may be missing, no call may have run twice
@@ -106,6 +113,7 @@ fn main() -> ExitCode {
         Command::Test(args) => suite::run(&args),
         Command::Dist(args) => dist::run(&args),
         Command::Perf(args) => perf::run(&args),
+        Command::Order => order::run(),
         Command::Chaos(args) => chaos::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Sanitize => sanitize::run(),

@@ -4,7 +4,7 @@
 
 use anyhow::Result;
 
-use crate::{builds, repo};
+use crate::{builds, linker, repo};
 
 /// What makes a release build a quick one.
 const QUICK: [&str; 4] = [
@@ -36,6 +36,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         return builds::measure();
     }
     let mut command = repo::cargo(["run", "--quiet", "--release", "--package", "conjure-perf"]);
+    // The programs that it measures are built below it.
+    linker::lay_out(&mut command)?;
     if args.quick {
         command.args(QUICK).args(["--target-dir", "target/quick"]);
     }

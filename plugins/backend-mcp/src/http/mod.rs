@@ -10,6 +10,7 @@
 mod answers;
 mod pace;
 mod post;
+mod tls;
 mod trouble;
 
 use std::collections::HashMap;
@@ -65,11 +66,17 @@ impl Client {
         auth: Option<Arc<Auth>>,
         most: usize,
     ) -> reqwest::Result<Self> {
+        let tls = tls::config().ok();
         let builder = || {
-            reqwest::Client::builder()
+            let builder = reqwest::Client::builder()
                 .redirect(Policy::none())
                 .connect_timeout(CONNECTING)
-                .pool_idle_timeout(IDLE)
+                .pool_idle_timeout(IDLE);
+            match &tls {
+                Some(tls) => builder.tls_backend_preconfigured(tls.clone()),
+                // Fails as well, with reqwest's own reason.
+                None => builder,
+            }
         };
         Ok(Self {
             kept: builder().build()?,

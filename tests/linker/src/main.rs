@@ -1,0 +1,55 @@
+//! The linker of release builds: `cc`, told how the program is laid out.
+//!
+//! The kernel maps a file in pieces of 64 KiB. What a run of the program executes is a fifth of it,
+//! but lies all over it, so that a run has most of the program in memory. Here the functions that
+//! runs execute come first, side by side (`order.txt`, which `cargo xtask order` writes); functions
+//! that are the same are there once, and relocations are packed.
+//!
+//! rustc starts it with the arguments for `cc`. Only lld knows what is added; where another linker is
+//! chosen, nothing is.
+
+use std::ffi::OsString;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context as _, Result};
+use conjure_linker::{Arguments, Order, defined};
+
+/// What runs execute, a name a line.
+const EXECUTED: &str = include_str!("../order.txt");
+
+/// Same functions once, where nobody compares their addresses; relocations as a bitmap, which glibc
+/// 2.36 and newer reads.
+const LAYOUT: [&str; 2] = ["-Wl,--icf=safe", "-Wl,-z,pack-relative-relocs"];
+
+fn main() -> ExitCode {
+    match run(std::env::args_os().skip(1).collect()) {
+        Ok(code) => code,
+        Err(error) => {
+            #[expect(clippy::print_stderr, reason = "rustc shows what its linker prints")]
+            {
+                eprintln!("conjure-linker: {error:#}");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(given: Vec<OsString>) -> Result<ExitCode> {
+    let mut cc = Command::new("cc");
+    cc.args(&given);
+    let arguments = Arguments::read(&given)?;
+    let place;
+    if arguments.lld_links() {
+        place = tempfile::tempdir().context("no place for the order of functions")?;
+        let file = place.path().join("order");
+        let lines = Order::new(EXECUTED).of(&defined(&arguments.inputs())?);
+        std::fs::write(&file, lines).context("the order of functions cannot be written")?;
+        let file = file.to_str().context("the place is no text")?;
+        // Not `-Wl,`, which ends a path at its first comma.
+        cc.args(LAYOUT).args(["-Wl,--no-warn-symbol-ordering"]);
+        cc.args(["-Xlinker", "--symbol-ordering-file", "-Xlinker", file]);
+    }
+    let status = cc.status().context("`cc` could not be started")?;
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
+}

@@ -1,0 +1,33 @@
+//! Release builds are linked by `tests/linker`, which lays the program out as runs use it.
+
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::artifacts::Built;
+
+/// How cargo is told which linker to start.
+const VARIABLE: &str = "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER";
+
+/// Has this build of cargo, for the machine that it runs on, linked so. Where somebody chose a
+/// linker, theirs is taken.
+///
+/// # Errors
+/// When the linker cannot be built.
+pub(crate) fn lay_out(command: &mut Command) -> Result<()> {
+    if !is_here() || std::env::var_os(VARIABLE).is_some() {
+        return Ok(());
+    }
+    let built = Built::dev(&["conjure-linker"])?;
+    command.env(VARIABLE, built.program("conjure-linker")?);
+    Ok(())
+}
+
+/// Whether rustc links with lld by itself here.
+fn is_here() -> bool {
+    cfg!(all(
+        target_os = "linux",
+        target_arch = "x86_64",
+        target_env = "gnu"
+    ))
+}

@@ -1,0 +1,184 @@
+//! `cargo xtask order`: which functions runs of the program execute.
+//!
+//! Writes `tests/linker/order.txt`, by which release builds are laid out. Valgrind counts what is
+//! called in runs of the release program and of the local executor with their symbols.
+
+use std::{
+    collections::BTreeSet,
+    io::{BufRead as _, BufReader},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+};
+
+use anyhow::{Context, Result, bail};
+
+use crate::{artifacts::Built, files, repo};
+
+/// What it writes.
+const LIST: &str = "tests/linker/order.txt";
+/// Where the runs have their files, below the root of the repository.
+const PLACE: &str = "target/order";
+
+/// The package of the program, of a plugin that a run has, and of what plays the model.
+const PACKAGES: [&str; 3] = ["conjure-cli", "conjure-backend-local", "conjure-mock-llm"];
+/// The release build, with its symbols.
+const OPTIONS: [&str; 4] = [
+    "--release",
+    "--locked",
+    "--config",
+    "profile.release.strip=false",
+];
+
+/// What the model says: a call, then an answer.
+const SCRIPT: &str = r#"{
+    "steps": [{"message": {"content": [
+        {"type": "tool_use", "id": "toolu_1", "name": "local_bash_tool", "input": {"command": "ls"}}
+    ]}}],
+    "fallback": {"message": {"content": [{"type": "text", "text": "It is done."}]}}
+}"#;
+/// What it says where there is nobody to call.
+const ANSWER: &str = r#"{
+    "steps": [],
+    "fallback": {"message": {"content": [{"type": "text", "text": "It is done."}]}}
+}"#;
+
+/// The runs: the provider, its model, and whether the local executor is there.
+const RUNS: [(&str, &str, bool); 3] = [
+    ("anthropic", "claude-sonnet-4-5", false),
+    ("openai", "gpt-5", false),
+    ("anthropic", "claude-sonnet-4-5", true),
+];
+
+pub(crate) fn run() -> Result<()> {
+    if !repo::succeeds(Command::new("valgrind").arg("--version")) {
+        bail!(
+            "valgrind is not installed; it counts what a run executes (`apt-get install valgrind`)"
+        );
+    }
+    let built = Built::with("build", &PACKAGES, &OPTIONS)?;
+    let place = repo::root().join(PLACE);
+    files::empty(&place)?;
+    let mut executed = BTreeSet::new();
+    for (number, (provider, model, executor)) in RUNS.into_iter().enumerate() {
+        let run = Run::new(&built, place.join(number.to_string()), executor)?;
+        executed.extend(run.called(&built, provider, model)?);
+    }
+    let mut known = BTreeSet::new();
+    for file in [
+        built.program("conjure")?,
+        built.library("conjure-backend-local")?,
+    ] {
+        let bytes =
+            std::fs::read(file).with_context(|| format!("cannot read `{}`", file.display()))?;
+        known.extend(conjure_linker::functions(&bytes)?);
+    }
+    let names: BTreeSet<String> = executed
+        .intersection(&known)
+        .map(|symbol| conjure_linker::name(symbol))
+        .collect();
+    let mut text = String::new();
+    for name in &names {
+        text.push_str(name);
+        text.push('\n');
+    }
+    let list = repo::root().join(LIST);
+    std::fs::write(&list, text).with_context(|| format!("cannot write {}", list.display()))?;
+    println!("{} functions in {LIST}", names.len());
+    Ok(())
+}
+
+/// A home, a directory to work in, one for plugins, and a model.
+struct Run {
+    place: PathBuf,
+    mock: Child,
+    base_url: String,
+}
+
+impl Run {
+    fn new(built: &Built, place: PathBuf, executor: bool) -> Result<Self> {
+        for part in ["home", "work", "plugins"] {
+            files::empty(&place.join(part))?;
+        }
+        if executor {
+            let library = built.library("conjure-backend-local")?;
+            let name = library.file_name().context("a library without a name")?;
+            files::copy(library, &place.join("plugins").join(name))?;
+        }
+        let script = place.join("script.json");
+        std::fs::write(&script, if executor { SCRIPT } else { ANSWER })?;
+        let mut mock = Command::new(built.program("mock-llm")?)
+            .arg("--script")
+            .arg(script)
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("the model's program could not be started")?;
+        let mut base_url = String::new();
+        let out = mock.stdout.take().context("the model prints nothing")?;
+        BufReader::new(out).read_line(&mut base_url)?;
+        let base_url = base_url.trim().to_owned();
+        Ok(Self {
+            place,
+            mock,
+            base_url,
+        })
+    }
+
+    /// The symbols of the functions that a run calls.
+    fn called(&self, built: &Built, provider: &str, model: &str) -> Result<BTreeSet<String>> {
+        let counts = self.place.join("counts");
+        let mut out = std::ffi::OsString::from("--callgrind-out-file=");
+        out.push(&counts);
+        let mut run = Command::new("valgrind");
+        run.args(["--tool=callgrind", "--demangle=no", "--quiet"])
+            .arg(out)
+            .arg(built.program("conjure")?)
+            .args(["run", "--provider", provider, "--model", model])
+            .args(["--allow", "local_bash_tool"])
+            .args(["--base-url", &self.base_url, "What is here?"])
+            .current_dir(self.place.join("work"))
+            .env_clear()
+            .env("HOME", self.place.join("home"))
+            .env("CONJURE_PLUGIN_PATH", self.place.join("plugins"))
+            .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
+            .env("ANTHROPIC_API_KEY", "a-key-of-nobody")
+            .env("OPENAI_API_KEY", "a-key-of-nobody")
+            .stdin(Stdio::null());
+        repo::run(&mut run)?;
+        let text = std::fs::read_to_string(&counts)
+            .with_context(|| format!("cannot read `{}`", counts.display()))?;
+        Ok(text.lines().filter_map(named).map(str::to_owned).collect())
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        // It ended by itself, or ends now.
+        drop(self.mock.kill());
+        drop(self.mock.wait());
+    }
+}
+
+/// The function that a line of callgrind's names for the first time: `fn=(12) name`, or `cfn=` where
+/// it is called.
+fn named(line: &str) -> Option<&str> {
+    let line = line.strip_prefix('c').unwrap_or(line);
+    let (_, name) = line.strip_prefix("fn=(")?.split_once(") ")?;
+    // A function that calls itself is counted for each depth: `name'2`.
+    Some(name.split_once('\'').map_or(name, |(name, _)| name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_is_named_once_and_numbered_then() {
+        assert_eq!(named("fn=(12) sqlite3_step"), Some("sqlite3_step"));
+        assert_eq!(
+            named("cfn=(7) _ZN1a1b17h0123456789abcdefE'2"),
+            Some("_ZN1a1b17h0123456789abcdefE")
+        );
+        assert_eq!(named("fn=(12)"), None);
+        assert_eq!(named("calls=1 0"), None);
+    }
+}
