@@ -214,7 +214,7 @@ impl<'a> Work<'a> {
                         continue;
                     }
                     Some(Frame::Reply(bytes)) => {
-                        return Reply::decode(&bytes).map_err(|error| to_error(&error));
+                        return Reply::decode(&bytes).map_err(|error| to_error(&error.into()));
                     }
                     Some(Frame::Fault(_)) if late => return Err(took_too_long()),
                     Some(Frame::Fault(error)) => return Err(to_error(&error)),

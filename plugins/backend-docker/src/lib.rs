@@ -83,7 +83,7 @@ fn agent(settings: &Settings) -> Result<std::borrow::Cow<'static, [u8]>> {
         });
         return Ok(read?.into());
     }
-    if PROGRAM.is_empty() {
+    if cfg!(not(target_os = "linux")) {
         return Err(Error::new(
             "this plugin was built for a system other than Linux and brings no agent for \
              containers along: name one with `agent` in this backend's configuration",

@@ -26,10 +26,8 @@ pub(crate) struct Settings {
     /// The environment that every command begins with.
     pub(crate) env: Vec<(OsString, OsString)>,
     /// Names of more variables of the host's that commands see.
-    #[cfg(target_os = "linux")]
     pub(crate) pass_env: Vec<String>,
     /// Whether commands are kept from other processes and from the host's own files.
-    #[cfg(target_os = "linux")]
     pub(crate) confine: bool,
     /// More files and directories that they are kept from.
     pub(crate) hide: Vec<PathBuf>,
@@ -45,10 +43,6 @@ struct Config {
     #[serde(default)]
     pass_env: Vec<String>,
     #[serde(default = "default_confine")]
-    #[cfg_attr(
-        not(target_os = "linux"),
-        expect(dead_code, reason = "nothing can be confined")
-    )]
     confine: bool,
     #[serde(default)]
     hide: Vec<PathBuf>,
@@ -127,23 +121,13 @@ impl Settings {
             )));
         }
         Ok(Self {
-            #[cfg(target_os = "linux")]
             confine: config.confine,
             hide: config.hide,
             shell: config.shell,
             timeout: Duration::from_millis(config.timeout_ms),
             env: clean(std::env::vars_os(), &config.pass_env),
-            #[cfg(target_os = "linux")]
             pass_env: config.pass_env,
         })
-    }
-
-    /// Where programs are looked for.
-    #[cfg(not(target_os = "linux"))]
-    pub(crate) fn path(&self) -> OsString {
-        let mut env = self.env.iter();
-        env.find(|(name, _)| name == "PATH")
-            .map_or_else(|| DEFAULT_PATH.into(), |(_, path)| path.clone())
     }
 }
 

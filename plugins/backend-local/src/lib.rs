@@ -9,8 +9,7 @@
 #[cfg(not(unix))]
 compile_error!("the local executor needs a Unix system");
 
-#[cfg_attr(target_os = "linux", path = "supervised/mod.rs")]
-#[cfg_attr(not(target_os = "linux"), path = "grouped/mod.rs")]
+mod agent;
 mod commands;
 mod config;
 mod keeping;

@@ -2,7 +2,7 @@
 //! that brings it along stays one file.
 //!
 //! Cargo is asked for it in a directory of its own, so that it does not wait for the build that
-//! this is a part of. It runs on Linux: for any other system there is no agent.
+//! this is a part of.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,15 +12,14 @@ fn main() -> Result<(), String> {
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
     let agent = out.join("conjure-exec-agent");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    for part in ["Cargo.toml", "src"] {
-        println!("cargo::rerun-if-changed={}", source.join(part).display());
+    for crate_of_it in [&source, &source.join("../process-tree")] {
+        for part in ["Cargo.toml", "src"] {
+            let part = crate_of_it.join(part);
+            println!("cargo::rerun-if-changed={}", part.display());
+        }
     }
-    if env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux") {
-        let built = build(&source, &out.join("agent"))?;
-        fs::copy(&built, &agent).map_err(|error| format!("{}: {error}", built.display()))?;
-    } else {
-        fs::write(&agent, []).map_err(|error| format!("{}: {error}", agent.display()))?;
-    }
+    let built = build(&source, &out.join("agent"))?;
+    fs::copy(&built, &agent).map_err(|error| format!("{}: {error}", built.display()))?;
     println!("cargo::rustc-env=CONJURE_EXEC_AGENT={}", agent.display());
     Ok(())
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use conjure_process_tree::field::Malformed;
+
 /// What the code here returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -91,3 +93,9 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+impl From<Malformed> for Error {
+    fn from(error: Malformed) -> Self {
+        Self::invalid(error.to_string())
+    }
+}

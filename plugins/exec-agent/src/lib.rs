@@ -3,8 +3,8 @@
 //!
 //! Three layers that know only the one below: [`files`] and the supervisors of commands do the
 //! work, [`message`] says what is asked and answered, [`frame`] carries it. The program of this
-//! crate is `serve` on its standard input and output, or on a socket, and `supervise`, one process
-//! between it and each command. The executor outside uses the same messages and frames. No clock of
+//! crate is `serve` on its standard input and output, or on a socket, and `supervise` out of
+//! `conjure-process-tree`, one process between it and each command. The executor outside uses the same messages and frames. No clock of
 //! the outside and no configuration file is needed: everything comes with the call.
 
 #[cfg(not(unix))]
@@ -12,21 +12,14 @@ compile_error!("commands and files need a Unix system");
 
 #[cfg(feature = "executor")]
 pub mod client;
-#[cfg(target_os = "linux")]
-mod descendants;
 pub mod error;
-mod field;
 pub mod files;
 pub mod frame;
-mod gaps;
 pub mod message;
 #[cfg(feature = "executor")]
 pub mod output;
 pub mod private;
-#[cfg(target_os = "linux")]
 pub mod serve;
-#[cfg(target_os = "linux")]
-pub mod supervise;
 
 /// How many bytes of output may be under way in a call before somebody has taken them.
 pub const WINDOW: u32 = 256 * 1024;

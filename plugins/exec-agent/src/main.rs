@@ -4,40 +4,39 @@
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
+use conjure_exec_agent::serve::{Place, serve};
+use conjure_process_tree::{supervise, users_probe};
+
+/// How long the first process waits for somebody to serve.
 #[cfg(target_os = "linux")]
+const FIRST: Duration = Duration::from_secs(60);
+/// How many calls run at once in a container.
+const CALLS_INSIDE: usize = 32;
+/// The same on a machine, for all sessions of a host.
+const CALLS_HERE: usize = 4096;
+/// How long commands have to end when the host is gone.
+const GRACE: Duration = Duration::from_millis(500);
+
 fn run(mut arguments: impl Iterator<Item = OsString>) -> io::Result<ExitCode> {
-    use std::os::unix::net::UnixStream;
-    use std::path::PathBuf;
-    use std::time::Duration;
-
-    use conjure_exec_agent::serve::{Place, hold, let_go_at_end, serve};
-    use conjure_exec_agent::supervise::{InputFrom, supervise, users_probe};
-
-    /// How long the first process waits for somebody to serve.
-    const FIRST: Duration = Duration::from_secs(60);
-    /// How many calls run at once in a container.
-    const CALLS_INSIDE: usize = 32;
-    /// The same on a machine, for all sessions of a host.
-    const CALLS_HERE: usize = 4096;
-    /// How long commands have to end when the host is gone.
-    const GRACE: Duration = Duration::from_millis(500);
-
     let verb = arguments.next().ok_or_else(usage)?;
     let mut socket = None;
-    let _held = match verb.to_str() {
-        Some("supervise") => return supervise(InputFrom::Orders),
-        Some("supervise-with-input") => return supervise(InputFrom::Socket),
+    let _held: Option<std::fs::File> = match verb.to_str() {
+        Some("supervise") => return supervise(),
         Some("probe") => return Ok(users_probe()),
+        #[cfg(target_os = "linux")]
         Some("hold") => {
             let pipe = arguments.next().ok_or_else(usage)?;
-            hold(pipe.as_ref(), FIRST)?;
+            conjure_exec_agent::serve::hold(pipe.as_ref(), FIRST)?;
             return Ok(ExitCode::SUCCESS);
         }
         Some(verb @ ("serve-confined" | "serve-unconfined")) => {
             // No signal to the host's group or terminal reaches it: the end of the stream does.
-            let _ = rustix::process::setsid();
+            rustix::process::setsid()?;
             std::env::set_current_dir("/")?;
             let hidden = arguments.map(|path| path.to_string_lossy().into_owned());
             let hidden: Vec<String> = hidden.collect();
@@ -57,9 +56,10 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> io::Result<ExitCode> {
             socket = UnixStream::connect(path).ok();
             None
         }
+        #[cfg(target_os = "linux")]
         Some("serve-held") => {
             let pipe = arguments.next().ok_or_else(usage)?;
-            Some(let_go_at_end(pipe.as_ref())?)
+            Some(conjure_exec_agent::serve::let_go_at_end(pipe.as_ref())?)
         }
         _ => return Err(usage()),
     };
@@ -82,21 +82,12 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> io::Result<ExitCode> {
     on_standard_streams(place)
 }
 
-#[cfg(target_os = "linux")]
-fn on_standard_streams(place: conjure_exec_agent::serve::Place) -> io::Result<ExitCode> {
+fn on_standard_streams(place: Place) -> io::Result<ExitCode> {
     // Copies, so that a command can never inherit the stream itself.
     let input = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
     let output = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?;
-    conjure_exec_agent::serve::serve(place, input, output)?;
+    serve(place, input, output)?;
     Ok(ExitCode::SUCCESS)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn run(_arguments: impl Iterator<Item = OsString>) -> io::Result<ExitCode> {
-    Err(io::Error::new(
-        ErrorKind::Unsupported,
-        "the agent runs on Linux only",
-    ))
 }
 
 fn usage() -> io::Error {

@@ -1,9 +1,11 @@
 //! What is asked of the agent, and what it answers.
 
-use crate::error::{Error, Result};
-use crate::field::{Reader, Writer};
+pub use conjure_process_tree::Gaps;
+use conjure_process_tree::field::{Malformed, Reader, Writer};
+
 use crate::files::{Change, RootKind};
-pub use crate::gaps::Gaps;
+
+type Result<T> = std::result::Result<T, Malformed>;
 
 /// What a call asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -190,8 +192,8 @@ impl Reply {
         match self {
             Self::Bash(ended) => writer
                 .u8(1)
-                .option(ended.exit_code, |writer, code| writer.i64(code.into()))
-                .option(ended.signal, |writer, signal| writer.i64(signal.into()))
+                .option(ended.exit_code, Writer::int)
+                .option(ended.signal, Writer::int)
                 .u8(ended.timed_out.into())
                 .u8(ended.gaps.bits())
                 .list(&ended.files, |writer, file| {
@@ -236,8 +238,8 @@ impl Reply {
         let mut reader = Reader::new(bytes);
         let reply = match reader.u8()? {
             1 => Self::Bash(Ended {
-                exit_code: reader.option(small)?,
-                signal: reader.option(small)?,
+                exit_code: reader.option(Reader::int)?,
+                signal: reader.option(Reader::int)?,
                 timed_out: reader.u8()? == 1,
                 gaps: Gaps::from_bits(reader.u8()?),
                 files: reader.list(|reader| {
@@ -269,10 +271,6 @@ impl Reply {
     }
 }
 
-fn small(reader: &mut Reader<'_>) -> Result<i32> {
-    i32::try_from(reader.i64()?).map_err(|_| Error::invalid("a number is too large"))
-}
-
 fn kind_number(kind: RootKind) -> u8 {
     match kind {
         RootKind::Working => 0,
@@ -290,8 +288,8 @@ fn kind(reader: &mut Reader<'_>) -> Result<RootKind> {
     }
 }
 
-fn unknown(what: &str, number: u8) -> Error {
-    Error::invalid(format!("there is no {what} of the kind {number}"))
+fn unknown(what: &str, number: u8) -> Malformed {
+    Malformed::new(format!("there is no {what} of the kind {number}"))
 }
 
 #[cfg(test)]

@@ -14,3 +14,6 @@ mod escapes;
 #[cfg(test)]
 #[path = "agent/keeping.rs"]
 mod keeping;
+#[cfg(test)]
+#[path = "agent/supervised.rs"]
+mod supervised;

@@ -201,6 +201,15 @@ fn the_end_of_a_session_ends_its_commands_and_no_others() {
 }
 
 #[test]
+fn commands_do_not_keep_the_session_of_the_hosts_terminal() {
+    let host = Host::new();
+    let own = rustix::process::getsid(None).unwrap();
+    let output = host.bash("sed 's/.*) //' /proc/self/stat | cut -d ' ' -f 4");
+    let session: i32 = output.stdout.trim().parse().unwrap();
+    assert_ne!(session, own.as_raw_nonzero().get());
+}
+
+#[test]
 fn a_call_that_nobody_waits_for_any_more_is_killed() {
     let host = Host::new();
     let call = Call::new();

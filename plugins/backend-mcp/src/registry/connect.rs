@@ -28,7 +28,7 @@ use crate::link::Link;
 use crate::outside::Outside;
 use crate::secrets::beginning;
 use crate::server::Server;
-use crate::stdio::{Guardian, Launch, LoginShell, Pipe, Process, Program, Tail, launch};
+use crate::stdio::{Launch, LoginShell, Pipe, Process, Program, Supervisors, Tail, launch};
 use crate::trouble::Trouble;
 
 /// How long the last words of a server that failed may take to arrive.
@@ -42,7 +42,7 @@ const TOLD: usize = 500;
 pub(super) struct Opening<'a> {
     pub(super) server: &'a Server,
     pub(super) peer: Peer<'a>,
-    pub(super) guardian: &'a Arc<Guardian>,
+    pub(super) supervisors: &'a Arc<Supervisors>,
     pub(super) standing: Standing,
     pub(super) outside: Arc<Outside>,
     pub(super) generation: u64,
@@ -64,7 +64,7 @@ impl<'a> Peer<'a> {
         server: &'a Server,
         working_dir: Option<&'a Path>,
         login_shell: &LoginShell,
-        guardian: &Arc<Guardian>,
+        supervisors: &Arc<Supervisors>,
     ) -> Result<Self, OpenError> {
         if let Some(url) = &server.url {
             return Ok(Self::Endpoint(url));
@@ -84,7 +84,7 @@ impl<'a> Peer<'a> {
                 .chain(working_dir)
                 .collect(),
         };
-        match launch.find(login_shell, guardian).await {
+        match launch.find(login_shell, supervisors).await {
             Ok(program) => Ok(Self::Program(launch, program)),
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 Err(OpenError::NoProgram(error.to_string()))
@@ -230,7 +230,7 @@ impl Opening<'_> {
         (how, program): (&Launch<'_>, &Program),
         link: &Arc<Link>,
     ) -> Result<(Process, Pipe), OpenError> {
-        let launched = launch(how, program, self.guardian).await;
+        let launched = launch(how, program, self.supervisors).await;
         let (process, pipes) = launched.map_err(|error| match error.kind() {
             ErrorKind::NotFound | ErrorKind::PermissionDenied => {
                 OpenError::Permanent(error.to_string())

@@ -21,7 +21,7 @@ use crate::cache::Cache;
 use crate::connection::Era;
 use crate::hub::Hub;
 use crate::server::Server;
-use crate::stdio::{Guardian, LoginShell};
+use crate::stdio::{LoginShell, Supervisors};
 
 pub(crate) use entry::Entry;
 pub(crate) use state::{NotThere, State};
@@ -46,7 +46,7 @@ pub(crate) struct Registry {
     /// How many connections there were.
     connections: AtomicU64,
     starting: Semaphore,
-    guardian: Arc<Guardian>,
+    supervisors: Arc<Supervisors>,
     login_shell: LoginShell,
     hub: Arc<Hub>,
     cache: Cache,
@@ -65,7 +65,7 @@ impl Registry {
             eras: Mutex::default(),
             connections: AtomicU64::new(0),
             starting: Semaphore::new(starting),
-            guardian: Guardian::new(private),
+            supervisors: Supervisors::new(private),
             login_shell: LoginShell::default(),
             hub,
             cache,

@@ -9,24 +9,23 @@ use std::fs::File;
 use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
-use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use conjure_process_tree::Start;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
-use tokio::process::Command;
+use tokio::process::ChildStdout;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::group::Group;
-use super::guardian::{Guardian, MARK};
+use super::supervisors::Supervisors;
 
 /// Who is asked when nobody says which shell is the person's.
 const DEFAULT_SHELL: &str = "/bin/sh";
 /// How long a profile may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How old an answer is at least before the shell is asked again for what it does not have. Asking
-/// is not free: what a profile starts may stay.
+/// How old an answer is at least before the shell is asked again for what it does not have: a
+/// profile may take long, and start much.
 const AGAIN: Duration = Duration::from_secs(60);
 /// How long it counts that there was none: servers start together.
 const FAILED: Duration = Duration::from_secs(1);
@@ -66,7 +65,7 @@ impl LoginShell {
         &self,
         stale: bool,
         env: &BTreeMap<OsString, OsString>,
-        guardian: &Arc<Guardian>,
+        supervisors: &Arc<Supervisors>,
     ) -> Answer {
         let mut answer = self.answer.lock().await;
         if let Some((asked, answer)) = &*answer {
@@ -81,43 +80,36 @@ impl LoginShell {
         }
         let shell = env.get(OsStr::new("SHELL")).cloned();
         let shell = shell.unwrap_or_else(|| DEFAULT_SHELL.into());
-        let path = ask(&shell, env, guardian, PATIENCE).await;
+        let path = ask(&shell, env, supervisors, PATIENCE).await;
         let new = Answer { shell, path };
         *answer = Some((Instant::now(), new.clone()));
         new
     }
 }
 
-/// Starts the shell and reads what it says. Whatever its profile started in its group is ended.
+/// Starts the shell and reads what it says. Whatever its profile started is ended.
 async fn ask(
     shell: &OsStr,
     env: &BTreeMap<OsString, OsString>,
-    guardian: &Arc<Guardian>,
+    supervisors: &Arc<Supervisors>,
     patience: Duration,
 ) -> Result<OsString, Silent> {
-    let not_started = |error: io::Error| Silent::NotStarted(error.to_string());
-    guardian.ready().map_err(not_started)?;
-    let mut command = Command::new(shell);
     // An interactive shell reads more of what a person has set, but stops where there is a
     // terminal that belongs to somebody else. Where there is one, the host was started from a shell.
-    if File::open("/dev/tty").is_err() {
-        command.arg("-i");
-    }
-    command
-        .args(["-l", "-c"])
-        .arg(format!("printf %s \"{AROUND}$PATH{AROUND}\""))
-        .env_clear()
-        .envs(env)
-        .env(MARK, guardian.mark())
-        .current_dir("/")
-        .process_group(0)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .kill_on_drop(true);
-    let mut child = command.spawn().map_err(not_started)?;
-    let _group = Group::of(&child, guardian).map_err(not_started)?;
-    let stdout = child.stdout.take().ok_or(Silent::SaidNothing)?;
+    let interactive = File::open("/dev/tty").is_err().then_some("-i");
+    let command = format!("printf %s \"{AROUND}$PATH{AROUND}\"");
+    let arguments = interactive.into_iter().chain(["-l", "-c", &command]);
+    let start = Start {
+        program: shell.to_string_lossy().into_owned(),
+        arguments: arguments.map(str::to_owned).collect(),
+        dir: Some("/".to_owned()),
+        is_silent: true,
+        ..Start::default()
+    };
+    let not_started = |error: io::Error| Silent::NotStarted(error.to_string());
+    let started = supervisors.start(start, env.clone(), None).await;
+    let (_running, outputs) = started.map_err(not_started)?;
+    let stdout = ChildStdout::from_std(outputs.stdout).map_err(not_started)?;
     match tokio::time::timeout(patience, said(stdout)).await {
         Ok(path) => path.ok_or(Silent::SaidNothing),
         Err(_) => Err(Silent::TimedOut(patience)),
@@ -201,7 +193,7 @@ mod tests {
             ask(
                 shell,
                 &self.env,
-                &Guardian::new(PrivatePaths::default()),
+                &Supervisors::new(PrivatePaths::default()),
                 patience,
             )
             .await
@@ -241,7 +233,7 @@ mod tests {
             let path = ask(
                 shell.as_ref(),
                 &env,
-                &Guardian::new(PrivatePaths::default()),
+                &Supervisors::new(PrivatePaths::default()),
                 PATIENCE,
             )
             .await
@@ -286,7 +278,7 @@ mod tests {
         let asked = ask(
             absent,
             &silent.env,
-            &Guardian::new(PrivatePaths::default()),
+            &Supervisors::new(PrivatePaths::default()),
             PATIENCE,
         )
         .await;
@@ -296,11 +288,11 @@ mod tests {
     #[tokio::test]
     async fn it_is_asked_once_for_servers_that_start_together_and_not_again_for_what_it_has() {
         let person = Person::with_profile("echo asked >> \"$HOME/asked\"\nPATH=/opt/x:$PATH\n");
-        let (shell, guardian) = (
+        let (shell, supervisors) = (
             LoginShell::default(),
-            Guardian::new(PrivatePaths::default()),
+            Supervisors::new(PrivatePaths::default()),
         );
-        let ask = |stale| shell.path(stale, &person.env, &guardian);
+        let ask = |stale| shell.path(stale, &person.env, &supervisors);
         let (one, two) = tokio::join!(ask(false), ask(true));
         assert_eq!(one.path, two.path);
         let asked = || std::fs::read_to_string(person.home.path().join("asked")).unwrap();

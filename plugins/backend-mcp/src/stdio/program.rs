@@ -10,8 +10,8 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::guardian::Guardian;
 use super::login_shell::{Answer, LoginShell, Silent, joined};
+use super::supervisors::Supervisors;
 
 /// Variables of the host's that every server sees, besides everything that begins with `LC_`.
 const PASSED: &[&str] = &[
@@ -61,7 +61,7 @@ impl Launch<'_> {
     pub(crate) async fn find(
         &self,
         login_shell: &LoginShell,
-        guardian: &Arc<Guardian>,
+        supervisors: &Arc<Supervisors>,
     ) -> io::Result<Program> {
         let mut env = self.environment(std::env::vars_os());
         let missing = match self.look(&env) {
@@ -76,7 +76,7 @@ impl Launch<'_> {
         let own = path(&env).to_owned();
         let hosts = passed(std::env::vars_os(), &[]);
         for stale in [false, true] {
-            let answer = login_shell.path(stale, &hosts, guardian).await;
+            let answer = login_shell.path(stale, &hosts, supervisors).await;
             if let Ok(more) = &answer.path {
                 env.insert(PATH.into(), joined(&own, more));
             }
@@ -349,7 +349,7 @@ mod tests {
         let found = launch
             .find(
                 &LoginShell::default(),
-                &Guardian::new(PrivatePaths::default()),
+                &Supervisors::new(PrivatePaths::default()),
             )
             .await;
         let error = found.unwrap_err().to_string();

@@ -73,6 +73,20 @@ fn a_server_that_died_is_noticed_while_its_child_holds_the_output() {
 }
 
 #[test]
+fn a_server_whose_supervisor_was_killed_does_not_run_beside_the_next() {
+    let stage = Stage::new(json!({ "s": server(&["ignore-eof", "ignore-term"]) }));
+    let first = stage.status()["pid"].as_u64().unwrap();
+    let stat = std::fs::read_to_string(format!("/proc/{first}/stat")).unwrap();
+    let (_, rest) = stat.rsplit_once(") ").unwrap();
+    let supervisor = rest.split(' ').nth(1).unwrap().parse().unwrap();
+    let supervisor = rustix::process::Pid::from_raw(supervisor).unwrap();
+    rustix::process::kill_process(supervisor, rustix::process::Signal::KILL).unwrap();
+    until("it is back", || stage.status()["generation"] == 2);
+    until("the first is gone", || !runs(first));
+    assert_eq!(stage.text("echo", json!({ "text": "back" })), "back");
+}
+
+#[test]
 fn a_server_that_does_not_start_says_why_and_is_tried_again_later() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log");

@@ -150,16 +150,7 @@ fn trap13_the_environment_is_an_allowlist() {
     let allowed = |name: &&str| {
         name.starts_with("LC_")
             || [
-                "PATH",
-                "HOME",
-                "LOGNAME",
-                "USER",
-                "SHELL",
-                "LANG",
-                "TERM",
-                "TMPDIR",
-                "TZ",
-                "CONJURE_MCP_INSTANCE",
+                "PATH", "HOME", "LOGNAME", "USER", "SHELL", "LANG", "TERM", "TMPDIR", "TZ",
             ]
             .contains(name)
     };

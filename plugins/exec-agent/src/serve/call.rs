@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use rustix::event::{EventfdFlags, eventfd};
+use conjure_process_tree::Wake;
 
 use super::lock;
 use crate::WINDOW;
@@ -38,7 +38,7 @@ pub(super) struct Call {
     state: Mutex<State>,
     changed: Condvar,
     /// Readable after something changed.
-    wake: OwnedFd,
+    wake: Wake,
     /// A frame that waits for the next one, so that one write has both.
     held: Mutex<Option<Frame>>,
 }
@@ -53,8 +53,7 @@ struct State {
 
 impl Call {
     pub(super) fn new(number: u32, output: Arc<Output>) -> Result<Self> {
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let wake = eventfd(0, flags).map_err(|error| Error::new(error.to_string()))?;
+        let wake = Wake::new().map_err(|error| Error::new(error.to_string()))?;
         Ok(Self {
             number,
             output,
@@ -85,7 +84,7 @@ impl Call {
 
     /// Makes it look again at what it waits for.
     pub(super) fn wake(&self) {
-        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+        self.wake.wake();
     }
 
     /// Readable once somebody woke it.
@@ -95,7 +94,7 @@ impl Call {
 
     /// From now on only who wakes it again does.
     pub(super) fn sleep_again(&self) {
-        let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+        self.wake.clear();
     }
 
     pub(super) fn cancelled(&self) -> bool {

@@ -13,6 +13,7 @@ use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use conjure_process_tree::{Supervisor, has_no_child, signal_all_but};
 use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process, wait, waitid,
@@ -20,8 +21,6 @@ use rustix::process::{
 
 use super::lock;
 use super::shell::{Ready, Shell};
-use super::supervisor::Supervisor;
-use crate::descendants::{has_no_child, signal_all_but};
 
 /// How long a shell waits for a command.
 const WAITS: Duration = Duration::from_secs(120);

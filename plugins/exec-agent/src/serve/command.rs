@@ -10,13 +10,13 @@ use std::process::Child;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use conjure_process_tree::Supervisor;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 
 use super::World;
 use super::call::Call;
 use super::shell::Shell;
-use super::supervisor::Supervisor;
 use crate::PIECE;
 use crate::error::{Error, Result};
 use crate::files::{Change, Snapshot};
@@ -81,7 +81,6 @@ pub(super) fn run(world: &World, call: &Arc<Call>, shell: &Shell, bash: &Bash) -
 
 fn not_started(shell: &str, error: &io::Error) -> Error {
     match error.kind() {
-        ErrorKind::InvalidInput => Error::invalid("the command holds a NUL byte"),
         ErrorKind::NotFound => Error::new(format!(
             "the command cannot be started: there is no shell `{shell}`, or no working directory. \
              Name a shell that is there, in the configuration of this backend"
@@ -148,6 +147,7 @@ impl<'a> Running<'a> {
             let next = match phase {
                 Phase::Runs | Phase::Ends(_) if gone => Phase::Drains(now + DRAIN),
                 Phase::Runs | Phase::Ends(_) if lost => {
+                    self.supervisor.kill_program();
                     self.world.children.forget(self.supervisor.pid());
                     self.world.children.end_strays();
                     Phase::Drains(now + DRAIN)
@@ -165,12 +165,17 @@ impl<'a> Running<'a> {
                 }
                 Phase::Ends(until) if now >= until => {
                     // It was stopped: nothing that it says is waited for.
+                    self.supervisor.kill_program();
                     self.world.children.kill(self.supervisor.pid());
                     Phase::Drains(now + DRAIN)
                 }
                 Phase::Drains(until) => {
                     if self.pipes.are_closed() || now >= until {
                         let heard = self.supervisor.heard()?;
+                        if heard.lost && heard.begun.is_none() && heard.given {
+                            let why = "what supervises it ended before it began";
+                            return Err(io::Error::other(why));
+                        }
                         return Ok(End {
                             status: heard.ended,
                             given: heard.given,

@@ -12,10 +12,10 @@
 mod call;
 mod children;
 mod command;
+#[cfg(target_os = "linux")]
 mod hold;
 mod shell;
 mod stream;
-mod supervisor;
 mod transfer;
 mod workers;
 
@@ -24,22 +24,24 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use conjure_process_tree::{
+    Confinement, adopt_orphans, has_no_child, keep_private, own_program, signal_all,
+    user_namespace_helps,
+};
 use rustix::process::{Pid, Signal, getpid, kill_process_group};
 
-use crate::descendants::{has_no_child, signal_all};
 use crate::error::{Error, Kind, Result};
 use crate::files::{Roots, str_replace, view};
 use crate::frame::Frame;
 use crate::message::{Bash, Reply, Request};
-use crate::supervise::Confinement;
 use call::{Call, Output};
 use children::Children;
+#[cfg(target_os = "linux")]
 pub use hold::{hold, let_go_at_end};
 use shell::Shell;
 use stream::Stream;
@@ -120,13 +122,9 @@ impl World {
 /// # Errors
 /// When the stream cannot be read or holds what is no frame.
 pub fn serve(place: Place, input: OwnedFd, output: OwnedFd) -> io::Result<()> {
-    let me = rustix::process::getpid();
-    // The first process adopts anyway.
-    if !me.is_init() {
-        rustix::process::set_child_subreaper(Some(me))?;
-    }
+    adopt_orphans()?;
     // Nobody inside may read its memory or write to its stream.
-    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
+    keep_private()?;
     let output = Arc::new(Output::new(File::from(output)));
     let grace = place.grace;
     let world = Arc::new(World {
@@ -169,8 +167,7 @@ fn has_use_of_users(place: &Place) -> bool {
         .confined
         .as_ref()
         .is_some_and(|hidden| !hidden.is_empty());
-    let probe = || supervisor::program("probe").stdin(Stdio::null()).status();
-    hides && !rustix::process::geteuid().is_root() && probe().is_ok_and(|tried| tried.success())
+    hides && own_program("probe").is_ok_and(user_namespace_helps)
 }
 
 /// Ends everything below the agent.
@@ -181,8 +178,7 @@ fn end_all(grace: Duration) {
         return;
     }
     let begun = Instant::now();
-    if !grace.is_zero() {
-        signal_all(Signal::TERM);
+    if !grace.is_zero() && signal_all(Signal::TERM) > 0 {
         while !has_no_child() && begun.elapsed() < grace {
             thread::sleep(ENDS);
         }

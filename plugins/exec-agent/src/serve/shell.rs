@@ -7,13 +7,14 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::time::Instant;
 
-use super::supervisor::Supervisor;
+use conjure_process_tree::{Confinement, Input, Start, Supervisor, own_program};
+
 use crate::error::{Error, Result};
 use crate::message::Bash;
-use crate::supervise::{Confinement, Start};
 
 /// The kernel takes no argument longer than this.
 const MAX_COMMAND: usize = 128 * 1024 - 1;
@@ -79,20 +80,24 @@ impl Shell {
 
     /// Starts it with its command.
     pub(super) fn run(&self, command: &str) -> io::Result<Supervisor> {
-        self.start(&[command], false)
+        self.start(&[command], Input::Empty)
     }
 
-    fn start(&self, arguments: &[&str], waits: bool) -> io::Result<Supervisor> {
+    fn start(&self, arguments: &[&str], input: Input) -> io::Result<Supervisor> {
         // The dashes end the options: a command may begin with one.
         let arguments = ["-c", "--"].iter().chain(arguments);
-        Supervisor::start(Start {
-            shell: self.path.clone(),
+        let start = Start {
+            program: self.path.clone(),
             arguments: arguments.map(|text| (*text).to_owned()).collect(),
             env: self.env.clone(),
             dir: self.dir.clone(),
-            waits,
+            input,
+            is_silent: false,
             confinement: self.confinement.clone(),
-        })
+        };
+        let mut supervisor = own_program("supervise")?;
+        supervisor.arg0("conjure-command");
+        Supervisor::start(supervisor, start, None)
     }
 
     /// What its directory and what is hidden from it are at this moment: others may stand under
@@ -143,7 +148,7 @@ impl Ready {
             return None;
         }
         let places = shell.places();
-        let supervisor = shell.start(&[WAIT, &shell.path, "\n"], true);
+        let supervisor = shell.start(&[WAIT, &shell.path, "\n"], Input::Given);
         Some(Self {
             shell: shell.clone(),
             places,

@@ -51,13 +51,22 @@ impl Agent {
     }
 
     pub(crate) fn quiet(seconds: u32) -> Self {
+        let agent = Command::new(env!("CARGO_BIN_EXE_conjure-exec-agent"));
+        Self::started(agent, seconds, None)
+    }
+
+    /// One that is started with this, in directories that are this user's.
+    pub(crate) fn started(mut agent: Command, seconds: u32, user: Option<u32>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         for name in ["work", "skills/analyzer/scripts", "elsewhere"] {
             fs::create_dir_all(dir.path().join(name)).unwrap();
         }
         fs::write(dir.path().join("skills/analyzer/SKILL.md"), "a skill\n").unwrap();
         fs::write(dir.path().join("elsewhere/secret"), "s").unwrap();
-        let mut process = Command::new(env!("CARGO_BIN_EXE_conjure-exec-agent"))
+        for name in ["", "work"] {
+            std::os::unix::fs::chown(dir.path().join(name), user, None).unwrap();
+        }
+        let mut process = agent
             .args(["serve", &seconds.to_string()])
             .args([dir.path().join("work"), dir.path().join("skills")])
             .env_clear()
@@ -147,7 +156,7 @@ impl Agent {
                     data.extend(bytes);
                 }
                 Frame::End | Frame::Credit(_) => {}
-                Frame::Reply(bytes) => return (Reply::decode(&bytes), data),
+                Frame::Reply(bytes) => return (Reply::decode(&bytes).map_err(Error::from), data),
                 Frame::Fault(error) => return (Err(error), data),
                 other => panic!("{other:?}"),
             }

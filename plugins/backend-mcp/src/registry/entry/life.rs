@@ -137,7 +137,7 @@ impl Entry {
     async fn open(&self, registry: &Registry) -> Result<Connection, OpenError> {
         let (server, dir) = (&self.server, self.working_dir.as_deref());
         // It may take a person's profile a while to say where a program is, and nobody else waits.
-        let peer = Peer::find(server, dir, &registry.login_shell, &registry.guardian).await?;
+        let peer = Peer::find(server, dir, &registry.login_shell, &registry.supervisors).await?;
         let closed = |_| OpenError::Transient("the registry is closed".to_owned());
         let _turn = registry.starting.acquire().await.map_err(closed)?;
         let users = self.users();
@@ -150,7 +150,7 @@ impl Entry {
         let opening = Opening {
             server,
             peer,
-            guardian: &registry.guardian,
+            supervisors: &registry.supervisors,
             outside: Arc::new(outside),
             standing: Arc::new(move || hub.one_of(&users)),
             generation: self.generation() + 1,

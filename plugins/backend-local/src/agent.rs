@@ -1,21 +1,20 @@
-//! The agent's process: the program that this plugin brings along, started from memory, so that
-//! there is no file of it which a command could find or change.
+//! The agent's process: the program that this plugin brings along.
 //!
 //! It ends with its stream, and everything that it runs with it: when it is dropped, and when the
 //! host is gone, however that came about.
 
 use std::ffi::OsString;
 use std::io::{self, Read as _};
-use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command, Stdio};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Stdio};
 use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-use conjure_exec_agent::client::{Feed, Link, in_memory};
+use conjure_exec_agent::client::{Feed, Link};
 use conjure_exec_agent::private::PrivatePaths;
 use conjure_exec_agent_program::PROGRAM;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use conjure_process_tree::{ProcessHandle, Program};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedReadHalf;
@@ -34,49 +33,50 @@ const OUTER: &str = "CONJURE_CALL";
 
 /// An agent that runs.
 #[derive(Debug)]
-pub(super) struct Agent {
+pub(crate) struct Agent {
     link: Arc<Link>,
-    /// Where the system has such a thing.
-    process: Option<OwnedFd>,
+    process: ProcessHandle,
+    /// Where the system runs it from a file, it is needed for as long as the agent runs.
+    _program: Program,
 }
 
 impl Agent {
     /// Starts one and waits until it serves. Its commands begin with this environment; where
     /// `private` is given they are confined, and kept from that.
-    pub(super) async fn start(
+    pub(crate) async fn start(
         env: &[(OsString, OsString)],
         private: Option<&PrivatePaths>,
     ) -> io::Result<Self> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
-        let program = in_memory(PROGRAM)?;
-        let mut command = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()));
+        let program = Program::new(PROGRAM)?;
+        let mut command = program.command(match private {
+            Some(_) => "serve-confined",
+            None => "serve-unconfined",
+        });
+        // It makes a session of its own: in a process group of its own it could not.
         command
-            .arg0("conjure-exec-agent")
-            .arg(match private {
-                Some(_) => "serve-confined",
-                None => "serve-unconfined",
-            })
             .args(private.into_iter().flat_map(PrivatePaths::iter))
             .env_clear()
             .envs(env.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::from(OwnedFd::from(theirs.try_clone()?)))
             .stdout(Stdio::from(OwnedFd::from(theirs)))
-            .stderr(Stdio::piped())
-            .process_group(0);
+            .stderr(Stdio::piped());
         if let Some(outer) = std::env::var_os(OUTER) {
             command.env(OUTER, outer);
         }
+        let (watcher, exit) = watcher()?;
         let child = command.spawn()?;
         // Its ends of the stream are its own alone from here on.
         drop(command);
-        let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).ok();
-        let exit = watched(child)?;
+        let process = ProcessHandle::of(&child);
+        let _ = watcher.send(child);
         ours.set_nonblocking(true)?;
         let (reads, writes) = UnixStream::from_std(ours)?.into_split();
         let link = Link::new(Box::pin(writes), |feed| read(reads, feed, exit));
         let agent = Self {
             link: Arc::new(link),
             process,
+            _program: program,
         };
         match tokio::time::timeout(START, agent.link.ready()).await {
             Ok(Ok(())) => Ok(agent),
@@ -89,23 +89,25 @@ impl Agent {
     }
 
     /// The stream to it.
-    pub(super) fn link(&self) -> &Arc<Link> {
+    pub(crate) fn link(&self) -> &Arc<Link> {
         &self.link
     }
 
     /// Ends it at once; what it runs sees to its own end.
-    pub(super) fn kill(&self) {
-        if let Some(process) = &self.process {
-            let _ = pidfd_send_signal(process, Signal::KILL);
-        }
+    pub(crate) fn kill(&self) {
+        self.process.kill();
     }
 }
 
-/// Takes its exit status, and tells how it ended.
-fn watched(mut child: Child) -> io::Result<oneshot::Receiver<String>> {
-    let (sender, exit) = oneshot::channel();
+/// A thread that takes its exit status and tells how it ended. It is there before the process, so
+/// that there is never one that nobody collects.
+fn watcher() -> io::Result<(Sender<Child>, oneshot::Receiver<String>)> {
+    let ((started, starts), (sender, exit)) = (channel::<Child>(), oneshot::channel());
     let watcher = std::thread::Builder::new().name("local-agent".to_owned());
     watcher.spawn(move || {
+        let Ok(mut child) = starts.recv() else {
+            return;
+        };
         let mut complaint = String::new();
         if let Some(said) = child.stderr.take() {
             let _ = said.take(COMPLAINT).read_to_string(&mut complaint);
@@ -119,7 +121,7 @@ fn watched(mut child: Child) -> io::Result<oneshot::Receiver<String>> {
             complaint => format!("{how}: {complaint}"),
         });
     })?;
-    Ok(exit)
+    Ok((started, exit))
 }
 
 /// Hands over what it writes, to its end.

@@ -1,24 +1,26 @@
-//! Ends what a supervisor has below it: when it is told to, when the command has left something
-//! behind, and when the agent is gone.
+//! Ends what a supervisor has below it: when it is told to, when the program has left something
+//! behind, and when whoever started the supervisor is gone.
 //!
 //! A thread beside the one that collects. It only signals; that nothing is left is seen by the
 //! other one, whose end ends the process and this thread with it.
 
 use std::io::{self, Write as _};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::process::ChildStdin;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 
-use super::{Order, Report, Reporter};
-use crate::descendants::signal_all;
+use super::say;
+use crate::order::{Order, Report};
+use crate::{Tree, Wake};
 
-/// How long background processes of a finished command may go on by themselves, such as the
+/// How long background processes of a finished program may go on by themselves, such as the
 /// `tee` of a process substitution.
 const LINGER: Duration = Duration::from_millis(100);
 /// How long processes have to react to SIGTERM when nobody said how long.
@@ -33,39 +35,57 @@ const STACK: usize = 256 * 1024;
 
 /// The thread that ends, as the one that collects sees it.
 #[derive(Debug)]
-pub(super) struct Ender(Arc<OwnedFd>);
+pub(super) struct Ender {
+    begins: Sender<Begun>,
+    ended: Arc<Wake>,
+}
+
+/// A program that runs: what is below this process, and its standard input if it waits for that.
+type Begun = (Tree, Option<ChildStdin>);
 
 impl Ender {
-    /// Starts the thread. `input` is the standard input of a shell that waits.
-    pub(super) fn spawn(
-        control: UnixStream,
-        reporter: Arc<Reporter>,
-        input: Option<ChildStdin>,
-    ) -> io::Result<Self> {
-        let ended = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
-        let mut work = Work {
-            control: Some(control),
-            reporter,
-            input,
-            ended: Arc::clone(&ended),
-            phase: Phase::Runs,
-        };
+    /// Starts the thread, before the program: of one that runs nobody could say any more that it
+    /// cannot be ended.
+    pub(super) fn spawn(control: Arc<UnixStream>) -> io::Result<Self> {
+        let ended = Arc::new(Wake::new()?);
+        let (begins, begun) = channel();
+        let wakes = Arc::clone(&ended);
         thread::Builder::new()
             .stack_size(STACK)
-            .spawn(move || work.run())?;
-        Ok(Self(ended))
+            .spawn(move || work(control, &begun, wakes))?;
+        Ok(Self { begins, ended })
     }
 
-    /// Says that the command has ended and left something behind.
+    /// Says that the program runs. Nothing that was ordered is done before.
+    pub(super) fn begin(&self, tree: Tree, input: Option<ChildStdin>) {
+        let _ = self.begins.send((tree, input));
+    }
+
+    /// Says that the program has ended and left something behind.
     pub(super) fn leader_ended(&self) {
-        let _ = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
+        self.ended.wake();
+    }
+}
+
+fn work(control: Arc<UnixStream>, begun: &Receiver<Begun>, ended: Arc<Wake>) {
+    // A program that could not be started leaves nothing to do.
+    if let Ok((tree, input)) = begun.recv() {
+        let mut work = Work {
+            control,
+            is_heard: true,
+            tree,
+            input,
+            ended,
+            phase: Phase::Runs,
+        };
+        work.run();
     }
 }
 
 /// What is being waited for.
 #[derive(Debug, Clone, Copy)]
 enum Phase {
-    /// The command's own end, or an order.
+    /// The program's own end, or an order.
     Runs,
     /// What it left behind may end by itself until then. What came later may have `grace`.
     Lingers(Instant, Duration),
@@ -78,11 +98,12 @@ enum Phase {
 }
 
 struct Work {
-    /// Until its end.
-    control: Option<UnixStream>,
-    reporter: Arc<Reporter>,
+    control: Arc<UnixStream>,
+    /// Whether orders may still come.
+    is_heard: bool,
+    tree: Tree,
     input: Option<ChildStdin>,
-    ended: Arc<OwnedFd>,
+    ended: Arc<Wake>,
     phase: Phase,
 }
 
@@ -91,10 +112,10 @@ impl Work {
         loop {
             let now = Instant::now();
             self.phase = match self.phase {
-                Phase::Lingers(until, grace) if now >= until => ask(grace),
+                Phase::Lingers(until, grace) if now >= until => self.ask(grace),
                 Phase::Asked(until) if now >= until => Phase::Kills(now),
                 Phase::Kills(since) if now >= since + KILLED => {
-                    self.reporter.say(&[Report::Gone]);
+                    say(&self.control, &[Report::Gone]);
                     Phase::Forgotten
                 }
                 phase => phase,
@@ -104,17 +125,17 @@ impl Work {
                 Phase::Lingers(until, _) | Phase::Asked(until) => {
                     Some(until.saturating_duration_since(now))
                 }
-                Phase::Kills(_) | Phase::Forgotten => match signal_all(Signal::KILL) {
-                    0 => Some(AGAIN),
+                Phase::Kills(_) | Phase::Forgotten => match self.tree.signal(Signal::KILL) {
+                    false => Some(AGAIN),
                     // What forks while it is killed is killed as quickly as it is found.
-                    _ => Some(Duration::ZERO),
+                    true => Some(Duration::ZERO),
                 },
             };
             self.wait(time);
         }
     }
 
-    /// Waits for an order, the command's end, or the time.
+    /// Waits for an order, the program's end, or the time.
     fn wait(&mut self, time: Option<Duration>) {
         let time = time.and_then(|time| Timespec::try_from(time).ok());
         let running = matches!(self.phase, Phase::Runs);
@@ -124,8 +145,9 @@ impl Work {
                 self.ended.as_fd(),
                 if running { PollFlags::IN } else { nothing },
             )];
-            let control = self.control.as_ref();
-            fds.extend(control.map(|control| PollFd::new(control, PollFlags::IN)));
+            if self.is_heard {
+                fds.push(PollFd::new(&*self.control, PollFlags::IN));
+            }
             if poll(&mut fds, time.as_ref()).is_err() {
                 return;
             }
@@ -140,37 +162,33 @@ impl Work {
     }
 
     fn obey(&mut self) {
-        let Some(control) = &mut self.control else {
-            return;
-        };
-        match Order::read(control) {
+        match Order::read(&mut &*self.control) {
             Ok(Some(Order::Give(text))) => {
                 if let Some(mut input) = self.input.take() {
                     // Whole or not at all: the pipe is empty, and takes so much at once.
                     if input.write_all(text.as_bytes()).is_ok() {
-                        self.reporter.say(&[Report::Given]);
+                        say(&self.control, &[Report::Given]);
                     }
                 }
             }
-            Ok(Some(Order::End { grace_ms })) => {
-                let grace = Duration::from_millis(grace_ms);
-                if matches!(self.phase, Phase::Runs | Phase::Lingers(..)) {
-                    self.phase = ask(grace);
-                }
-            }
+            Ok(Some(Order::Finish { grace_ms })) => self.finish(Duration::from_millis(grace_ms)),
             Ok(Some(Order::Start(_))) => {}
             Ok(None) | Err(_) => {
-                self.control = None;
-                if matches!(self.phase, Phase::Runs | Phase::Lingers(..)) {
-                    self.phase = ask(GRACE);
-                }
+                self.is_heard = false;
+                self.finish(GRACE);
             }
         }
     }
-}
 
-/// Asks everything to end.
-fn ask(grace: Duration) -> Phase {
-    signal_all(Signal::TERM);
-    Phase::Asked(Instant::now() + grace)
+    fn finish(&mut self, grace: Duration) {
+        if matches!(self.phase, Phase::Runs | Phase::Lingers(..)) {
+            self.phase = self.ask(grace);
+        }
+    }
+
+    /// Asks everything to end.
+    fn ask(&self, grace: Duration) -> Phase {
+        self.tree.signal(Signal::TERM);
+        Phase::Asked(Instant::now() + grace)
+    }
 }

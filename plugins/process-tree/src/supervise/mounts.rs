@@ -21,8 +21,8 @@ use rustix::mount::{
 };
 use rustix::process::{getgid, getuid};
 
-use super::Confinement;
 use super::confine::Privileges;
+use crate::order::Confinement;
 
 /// What lies over a hidden directory: nobody finds anything in it, and nobody leaves anything.
 const EMPTY: &core::ffi::CStr = c"mode=0755,size=64k";

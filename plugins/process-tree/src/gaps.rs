@@ -1,4 +1,4 @@
-//! What of a command's confinement a machine does not give.
+//! What of a program's confinement a machine does not give.
 
 /// What of a confinement could not be had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -12,11 +12,15 @@ pub struct Gaps {
 }
 
 impl Gaps {
-    pub(crate) fn bits(self) -> u8 {
+    /// As one number, for a stream.
+    #[must_use]
+    pub fn bits(self) -> u8 {
         u8::from(self.processes) | u8::from(self.signals) << 1 | u8::from(self.files) << 2
     }
 
-    pub(crate) fn from_bits(bits: u8) -> Self {
+    /// What such a number says.
+    #[must_use]
+    pub fn from_bits(bits: u8) -> Self {
         Self {
             processes: bits & 1 != 0,
             signals: bits & 2 != 0,

@@ -1,4 +1,4 @@
-//! The Landlock domain that a command runs in.
+//! The Landlock domain that a confined program runs in.
 //!
 //! It restricts next to nothing by itself. What it is for follows from being in one: the kernel
 //! lets nothing in a domain look into a process outside it, so `environ`, `mem`, `maps`, `root`,
@@ -9,18 +9,53 @@
 //! the whole system (`CAP_PERFMON`) read the memory of every process, and `CAP_SYS_ADMIN` takes a
 //! mount away from what it hides. A confined command is root without these two.
 
+use std::io;
+use std::process::{Child, Command};
+use std::thread;
+
 use landlock::{
     AccessFs, CompatLevel, Compatible as _, PathBeneath, PathFd, PathFdError, Ruleset,
     RulesetAttr as _, RulesetCreatedAttr as _, RulesetError, Scope,
 };
 
-pub use super::mounts::users_probe;
 use rustix::thread::{
     CapabilitySet, capabilities, capability_is_in_bounding_set,
     remove_capability_from_bounding_set, set_capabilities,
 };
 
-use crate::gaps::Gaps;
+use super::mounts::hide;
+pub use super::mounts::users_probe;
+use crate::{Confinement, Gaps};
+
+/// This process, in which what is to be hidden is hidden: what it starts is confined.
+pub(super) struct Confiner {
+    hides: bool,
+    privileges: Privileges,
+}
+
+impl Confiner {
+    /// Hides what is to be hidden, as far as that can be done.
+    pub(super) fn new(confinement: &Confinement) -> Self {
+        let (hides, privileges) = hide(confinement);
+        Self { hides, privileges }
+    }
+
+    /// Starts a program in a domain of its own.
+    pub(super) fn spawn(self, program: &mut Command) -> io::Result<(Child, Gaps)> {
+        // A thread of its own enters the domain, and what it starts inherits that: the supervisor
+        // stays outside, where the program cannot signal it.
+        let confined = || -> io::Result<(Child, Gaps)> {
+            let mut gaps = enter_domain(self.privileges);
+            gaps.files |= !self.hides;
+            Ok((program.spawn()?, gaps))
+        };
+        let joined = thread::scope(|scope| {
+            let entered = thread::Builder::new().spawn_scoped(scope, confined)?;
+            Ok::<_, io::Error>(entered.join())
+        });
+        joined?.map_err(|_| io::Error::other("the thread that starts it failed"))?
+    }
+}
 
 /// What the supervisor may do that its commands should not undo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +70,7 @@ pub(super) enum Privileges {
 }
 
 /// Confines the calling thread and all that it starts, and says what could not be had.
-pub(super) fn enter_domain(privileges: Privileges) -> Gaps {
+fn enter_domain(privileges: Privileges) -> Gaps {
     let dropped = privileges != Privileges::System || drop_capabilities().is_ok();
     for signals in [true, false] {
         if enter(privileges, signals).is_ok() {

@@ -1,8 +1,6 @@
 //! Runs commands through the agent, which gives each a supervisor of its own: everything that a
 //! command starts is below that, and gone when the call is.
 
-mod agent;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,10 +16,10 @@ use conjure_skill_sdk::protocol::{Bash, BashOutput, FileRef, PROVIDER_KEYS};
 use conjure_skill_sdk::{Cx, Error, Result};
 use tokio::sync::Mutex;
 
+use crate::agent::Agent;
 use crate::config::Settings;
 use crate::keeping::{self, to_error};
 use crate::session::Session;
-use agent::Agent;
 
 /// The commands of an instance.
 #[derive(Debug)]
@@ -127,7 +125,9 @@ impl Commands {
         if let Some(agent) = slot.as_ref().filter(|agent| agent.link().is_open()) {
             return Ok(Arc::clone(agent));
         }
-        let private = self.settings.confine.then_some(&self.private);
+        // Elsewhere nothing is kept from a command, and nobody is promised that.
+        let confines = cfg!(target_os = "linux") && self.settings.confine;
+        let private = confines.then_some(&self.private);
         let mut env = self.settings.env.clone();
         for name in &self.settings.pass_env {
             // The host took these out of its environment; named in the configuration they are given.

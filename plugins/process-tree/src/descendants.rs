@@ -8,9 +8,34 @@ use std::collections::HashSet;
 use std::fs;
 
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, kill_process, pidfd_open,
-    pidfd_send_signal, waitid,
+    Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal,
 };
+
+use crate::has_no_child;
+
+/// What is below a supervisor: everything, whoever led it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tree;
+
+impl Tree {
+    /// What is below the supervisor of this program, which is this process.
+    pub(crate) fn of(_leader: Pid) -> Self {
+        Self
+    }
+
+    /// Signals all of it, and says whether there was any.
+    pub(crate) fn signal(self, signal: Signal) -> bool {
+        signal_all(signal) > 0
+    }
+
+    /// Whether nobody is left of it.
+    pub(crate) fn is_gone(self) -> bool {
+        has_no_child()
+    }
+
+    /// Waits until nobody is left of it: for a process without children there is nothing to wait for.
+    pub(crate) fn wait_until_gone(self) {}
+}
 
 /// A process and its parent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,12 +45,12 @@ struct Process {
 }
 
 /// Signals everything below this process, and says how many that were.
-pub(crate) fn signal_all(signal: Signal) -> usize {
+pub fn signal_all(signal: Signal) -> usize {
     signal_all_but(signal, |_| false)
 }
 
 /// The same without some of its own children, and without what is below them.
-pub(crate) fn signal_all_but(signal: Signal, spared: impl Fn(i32) -> bool) -> usize {
+pub fn signal_all_but(signal: Signal, spared: impl Fn(i32) -> bool) -> usize {
     let own = own();
     let mut found = 0;
     let mut waiting = vec![own];
@@ -42,12 +67,6 @@ pub(crate) fn signal_all_but(signal: Signal, spared: impl Fn(i32) -> bool) -> us
         }
     }
     found
-}
-
-/// Whether this process has no child at all, not even one that has ended and was not collected.
-pub(crate) fn has_no_child() -> bool {
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-    matches!(waitid(WaitId::All, options), Err(rustix::io::Errno::CHILD))
 }
 
 fn own() -> i32 {

@@ -1,0 +1,49 @@
+//! Process trees: a program is started under a supervisor, which ends everything that the program
+//! starts when it is told to, when the program has ended, and when whoever started it is gone.
+//!
+//! The one owner of processes for all plugins. A supervisor is a process of its own: the agent's
+//! program, which plugins bring along, with the verb `supervise`. Outside it, [`Supervisor`] is what
+//! the agent has of it, and [`Supervised`] what a plugin has whose program runs for long. On Linux a
+//! supervisor adopts what its program starts, so that nothing gets away, and can confine it;
+//! elsewhere it has the program's process group.
+//!
+//! Here is also what host, agent and supervisors speak in: [`frame`], with the only table of the
+//! kinds of frames, and [`field`]. What they say to each other about commands and files, and which
+//! files are private to a host, is none of this crate's business.
+
+#[cfg(not(unix))]
+compile_error!("process trees need a Unix system");
+
+#[cfg(target_os = "linux")]
+mod descendants;
+pub mod field;
+pub mod frame;
+mod gaps;
+#[cfg(any(test, not(target_os = "linux")))]
+mod group;
+mod handle;
+mod order;
+mod own;
+mod program;
+mod supervise;
+mod supervised;
+mod supervisor;
+mod wake;
+
+#[cfg(target_os = "linux")]
+use descendants::Tree;
+#[cfg(target_os = "linux")]
+pub use descendants::{signal_all, signal_all_but};
+pub use gaps::Gaps;
+#[cfg(not(target_os = "linux"))]
+use group::Tree;
+#[cfg(not(target_os = "linux"))]
+pub use group::{signal_all, signal_all_but};
+pub use handle::ProcessHandle;
+pub use order::{Confinement, Input, Start};
+pub use own::{adopt_orphans, has_no_child, keep_private, own_program};
+pub use program::Program;
+pub use supervise::{supervise, user_namespace_helps, users_probe};
+pub use supervised::{End, Ends, Outputs, Supervised};
+pub use supervisor::{Heard, Supervisor};
+pub use wake::Wake;

@@ -1,0 +1,296 @@
+//! What a supervisor is told and what it reports, over a socket that only whoever started it holds
+//! the other end of.
+
+use std::io::{self, Read};
+
+use crate::field::{Malformed, Reader, Writer};
+use crate::frame::{self, Frames, Raw, kind};
+use crate::gaps::Gaps;
+
+type Result<T> = std::result::Result<T, Malformed>;
+
+/// What a supervisor is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Starts the program. The first order, and given once.
+    Start(Start),
+    /// The text for the standard input of a program that waits for it.
+    Give(String),
+    /// Ends everything: SIGTERM, so many milliseconds to react, SIGKILL.
+    Finish {
+        /// How long.
+        grace_ms: u64,
+    },
+}
+
+/// How a program is started.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Start {
+    /// Its file.
+    pub program: String,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// Environment variables beside those of the supervisor.
+    pub env: Vec<(String, String)>,
+    /// Where it begins, unless where the supervisor is.
+    pub dir: Option<String>,
+    /// Its standard input.
+    pub input: Input,
+    /// Whether nobody reads its standard error.
+    pub is_silent: bool,
+    /// How it is confined, if it is; only Linux can do that.
+    pub confinement: Option<Confinement>,
+}
+
+/// Where the standard input of a program comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Input {
+    /// It is empty.
+    #[default]
+    Empty,
+    /// It is given later, as a text.
+    Given,
+    /// It is a file that is sent behind the order.
+    Sent,
+}
+
+/// What is kept from a program.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Confinement {
+    /// Files and directories that it does not see.
+    pub hidden: Vec<String>,
+    /// Directories below hidden ones that it does see.
+    pub visible: Vec<String>,
+    /// Whether a user namespace may be made where nothing can be hidden without.
+    pub by_user_namespace: bool,
+}
+
+/// What a supervisor reports.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Report {
+    /// The program runs.
+    Begun {
+        /// What of its confinement could not be had.
+        gaps: Gaps,
+        /// The number of its process.
+        leader: i32,
+    },
+    /// The program was not started.
+    NotBegun {
+        /// The error number of the system, if it was one.
+        number: Option<i32>,
+        /// What failed.
+        text: String,
+    },
+    /// A program that waited has its input.
+    Given,
+    /// The program has ended.
+    Ended {
+        /// Its exit code; nothing when a signal ended it.
+        exit_code: Option<i32>,
+        /// The signal that ended it.
+        signal: Option<i32>,
+    },
+    /// No process is left.
+    Gone,
+}
+
+impl Order {
+    /// The frame.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let writer = Writer::default();
+        match self {
+            Self::Start(start) => made(kind::START, start.write(writer)),
+            Self::Give(text) => made(kind::GIVE, writer.text(text)),
+            Self::Finish { grace_ms } => made(kind::FINISH, writer.u64(*grace_ms)),
+        }
+    }
+
+    /// The next order, and nothing behind it; nothing at the end of the socket.
+    ///
+    /// # Errors
+    /// When it cannot be read or is none.
+    pub(crate) fn read(socket: &mut impl Read) -> io::Result<Option<Self>> {
+        frame::read(socket, Self::decode)
+    }
+
+    fn decode(kind: u8, bytes: &[u8]) -> Result<Self> {
+        let mut reader = Reader::new(bytes);
+        let order = match kind {
+            kind::START => Self::Start(Start::read(&mut reader)?),
+            kind::GIVE => Self::Give(reader.text()?),
+            kind::FINISH => Self::Finish {
+                grace_ms: reader.u64()?,
+            },
+            _ => return Err(Malformed::new("there is no such order")),
+        };
+        reader.end()?;
+        Ok(order)
+    }
+}
+
+impl Start {
+    fn write(&self, writer: Writer) -> Writer {
+        let texts =
+            |writer: Writer, texts: &[String]| writer.list(texts, |writer, text| writer.text(text));
+        let confinement = self.confinement.as_ref();
+        texts(writer.text(&self.program), &self.arguments)
+            .list(&self.env, |writer, (name, value)| {
+                writer.text(name).text(value)
+            })
+            .option(self.dir.as_deref(), Writer::text)
+            .u8(match self.input {
+                Input::Empty => 0,
+                Input::Given => 1,
+                Input::Sent => 2,
+            })
+            .u8(self.is_silent.into())
+            .option(confinement, |writer, confinement| {
+                texts(texts(writer, &confinement.hidden), &confinement.visible)
+                    .u8(confinement.by_user_namespace.into())
+            })
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self> {
+        Ok(Self {
+            program: reader.text()?,
+            arguments: reader.list(Reader::text)?,
+            env: reader.list(|reader| Ok((reader.text()?, reader.text()?)))?,
+            dir: reader.option(Reader::text)?,
+            input: match reader.u8()? {
+                0 => Input::Empty,
+                1 => Input::Given,
+                2 => Input::Sent,
+                _ => return Err(Malformed::new("there is no such input")),
+            },
+            is_silent: reader.u8()? == 1,
+            confinement: reader.option(|reader| {
+                Ok(Confinement {
+                    hidden: reader.list(Reader::text)?,
+                    visible: reader.list(Reader::text)?,
+                    by_user_namespace: reader.u8()? == 1,
+                })
+            })?,
+        })
+    }
+}
+
+impl Report {
+    /// The frame.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let writer = Writer::default();
+        match self {
+            Self::Begun { gaps, leader } => made(kind::BEGUN, writer.u8(gaps.bits()).int(*leader)),
+            Self::NotBegun { number, text } => {
+                let number = writer.option(*number, Writer::int);
+                made(kind::NOT_BEGUN, number.text(text))
+            }
+            Self::Given => made(kind::GIVEN, writer),
+            Self::Ended { exit_code, signal } => {
+                let code = writer.option(*exit_code, Writer::int);
+                made(kind::ENDED, code.option(*signal, Writer::int))
+            }
+            Self::Gone => made(kind::GONE, writer),
+        }
+    }
+
+    fn decode(frame: Raw<'_>) -> Result<Self> {
+        let mut reader = Reader::new(frame.bytes);
+        let report = match frame.kind {
+            kind::BEGUN => Self::Begun {
+                gaps: Gaps::from_bits(reader.u8()?),
+                leader: reader.int()?,
+            },
+            kind::NOT_BEGUN => Self::NotBegun {
+                number: reader.option(Reader::int)?,
+                text: reader.text()?,
+            },
+            kind::GIVEN => Self::Given,
+            kind::ENDED => Self::Ended {
+                exit_code: reader.option(Reader::int)?,
+                signal: reader.option(Reader::int)?,
+            },
+            kind::GONE => Self::Gone,
+            _ => return Err(Malformed::new("there is no such report")),
+        };
+        reader.end()?;
+        Ok(report)
+    }
+
+    /// The next whole report of a stream.
+    ///
+    /// # Errors
+    /// When the bytes are none.
+    pub(crate) fn next(stream: &mut Frames) -> Result<Option<Self>> {
+        stream.next_frame()?.map(Self::decode).transpose()
+    }
+}
+
+/// Neither belongs to a call.
+fn made(kind: u8, fields: Writer) -> Vec<u8> {
+    frame::encode(kind, 0, &[&fields.bytes()])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_are_read_as_they_were_written() {
+        let start = Start {
+            program: "/bin/sh".into(),
+            arguments: vec!["-c".into(), "true".into()],
+            env: vec![("A".into(), "1".into())],
+            dir: Some("/w".into()),
+            input: Input::Given,
+            is_silent: true,
+            confinement: Some(Confinement {
+                hidden: vec!["/h".into()],
+                visible: vec!["/h/v".into()],
+                by_user_namespace: true,
+            }),
+        };
+        let orders = [
+            Order::Start(start),
+            Order::Start(Start::default()),
+            Order::Give("echo \u{e9}\n".into()),
+            Order::Finish { grace_ms: 500 },
+        ];
+        let bytes: Vec<u8> = orders.iter().flat_map(Order::encode).collect();
+        let mut stream = bytes.as_slice();
+        for order in orders {
+            assert_eq!(Order::read(&mut stream).unwrap(), Some(order));
+        }
+        assert_eq!(Order::read(&mut stream).unwrap(), None);
+    }
+
+    #[test]
+    fn reports_are_cut_wherever_the_bytes_are() {
+        let reports = [
+            Report::Begun {
+                gaps: Gaps {
+                    signals: true,
+                    ..Gaps::default()
+                },
+                leader: 4711,
+            },
+            Report::NotBegun {
+                number: Some(2),
+                text: "no shell".into(),
+            },
+            Report::Ended {
+                exit_code: None,
+                signal: Some(9),
+            },
+            Report::Given,
+            Report::Gone,
+        ];
+        let bytes: Vec<u8> = reports.iter().flat_map(Report::encode).collect();
+        let (mut stream, mut read) = (Frames::default(), Vec::new());
+        for byte in bytes {
+            stream.push(&[byte]);
+            read.extend(Report::next(&mut stream).unwrap());
+        }
+        assert_eq!(read, reports);
+    }
+}

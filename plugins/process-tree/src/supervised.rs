@@ -1,0 +1,185 @@
+//! A program that runs for long under a supervisor of its own, such as a server that speaks over its
+//! standard input and output, for a plugin that waits for its end in a thread.
+
+use std::ffi::OsStr;
+use std::io::{self, Read as _};
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{ChildStderr, ChildStdout, ExitStatus};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use crate::supervisor::end;
+use crate::{Gaps, Input, ProcessHandle, Program, Start, Supervisor, user_namespace_helps};
+
+/// How much of what a supervisor complained about is told.
+const COMPLAINT: usize = 2_000;
+
+/// A program that was started. Dropping it ends everything that it started, at once.
+#[derive(Debug)]
+pub struct Supervised {
+    control: Arc<UnixStream>,
+    id: u32,
+    gaps: Gaps,
+}
+
+/// What a program writes.
+#[derive(Debug)]
+pub struct Outputs {
+    /// Its standard output.
+    pub stdout: ChildStdout,
+    /// Its standard error.
+    pub stderr: ChildStderr,
+}
+
+/// How a program ends, for a thread that waits for it. Dropping it ends everything that is left.
+#[derive(Debug)]
+pub struct Ends {
+    supervisor: Supervisor,
+    has_told: bool,
+}
+
+/// What happens at the end of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// It has ended; the status may be unknown. What it left behind may still run.
+    Ended(Option<ExitStatus>),
+    /// Nothing of it is left.
+    Gone,
+}
+
+impl Supervised {
+    /// Starts a program, with an environment that is complete. Blocks until it runs. `input` is its
+    /// standard input; else that is empty.
+    ///
+    /// # Errors
+    /// The system's, also that of the program's own start, and what the supervisor says of its own.
+    pub fn start<E: AsRef<OsStr>>(
+        agent: &Program,
+        mut start: Start,
+        env: impl IntoIterator<Item = (E, E)>,
+        input: Option<&OwnedFd>,
+    ) -> io::Result<(Self, Outputs, Ends)> {
+        if let Some(confinement) = &mut start.confinement {
+            confinement.by_user_namespace = has_use_of_users(agent);
+        }
+        if input.is_some() {
+            start.input = Input::Sent;
+        }
+        let mut command = agent.command("supervise");
+        command.env_clear().envs(env);
+        let supervisor = Supervisor::start(command, start, input)?;
+        let mut ends = Ends {
+            supervisor,
+            has_told: false,
+        };
+        let child = &mut ends.supervisor.child;
+        let outputs = match (child.stdout.take(), child.stderr.take()) {
+            (Some(stdout), Some(stderr)) => Outputs { stdout, stderr },
+            _ => return Err(io::ErrorKind::BrokenPipe.into()),
+        };
+        let gaps = loop {
+            let heard = ends.supervisor.hear()?;
+            match heard.begun {
+                Some(gaps) => break gaps,
+                None if heard.lost => return Err(ends.never_began(outputs.stderr)),
+                None => {}
+            }
+        };
+        let started = Self {
+            control: Arc::clone(&ends.supervisor.control),
+            id: ends.supervisor.leader.as_ref().map_or(0, ProcessHandle::id),
+            gaps,
+        };
+        Ok((started, outputs, ends))
+    }
+
+    /// The number of the program's own process.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// What of the confinement this machine does not give.
+    #[must_use]
+    pub fn gaps(&self) -> Gaps {
+        self.gaps
+    }
+
+    /// Ends everything: SIGTERM, so long to react, SIGKILL.
+    pub fn end(&self, grace: Duration) {
+        end(&self.control, grace);
+    }
+}
+
+impl Drop for Supervised {
+    fn drop(&mut self) {
+        self.end(Duration::ZERO);
+        // It is not spoken to any more, and may still say that nothing is left.
+        let _ = self.control.shutdown(Shutdown::Write);
+    }
+}
+
+/// Whether a user namespace is of use here, which is found out once.
+fn has_use_of_users(agent: &Program) -> bool {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        let mut probe = agent.command("probe");
+        probe.env_clear();
+        user_namespace_helps(probe)
+    })
+}
+
+impl Ends {
+    /// Waits for what happens next; [`End::Gone`] is the last.
+    pub fn wait(&mut self) -> End {
+        loop {
+            let heard = &self.supervisor.heard;
+            if let Some((code, signal)) = heard.ended.filter(|_| !self.has_told) {
+                self.has_told = true;
+                let code = code.map(|code| (code & 0xff) << 8);
+                return End::Ended(code.or(signal).map(ExitStatus::from_raw));
+            }
+            let (gone, lost) = (heard.gone, heard.lost);
+            if gone || lost || self.supervisor.hear().is_err() {
+                if !gone {
+                    // One that was killed could not end its program, and nobody else will.
+                    self.supervisor.kill_program();
+                }
+                let _ = self.supervisor.child.wait();
+                return End::Gone;
+            }
+        }
+    }
+
+    /// Why a program did not begin whose supervisor is gone, in the supervisor's own words.
+    fn never_began(&mut self, mut stderr: ChildStderr) -> io::Error {
+        let how = match self.supervisor.child.wait() {
+            Ok(status) => status.to_string(),
+            Err(error) => error.to_string(),
+        };
+        let mut said = vec![0; COMPLAINT];
+        // Somebody may hold it open, and says nothing any more.
+        let length = rustix::io::ioctl_fionbio(&stderr, true)
+            .map_err(io::Error::from)
+            .and_then(|()| stderr.read(&mut said));
+        said.truncate(length.unwrap_or_default());
+        let said = String::from_utf8_lossy(&said);
+        let said = match said.trim() {
+            "" => String::new(),
+            said => format!(": {said}"),
+        };
+        io::Error::other(format!(
+            "its supervisor ended before it began ({how}{said})"
+        ))
+    }
+}
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        let _ = self.supervisor.control.shutdown(Shutdown::Both);
+        let _ = self.supervisor.child.wait();
+    }
+}

@@ -1,0 +1,204 @@
+//! A supervisor, as whoever started it sees it: started, told, and heard.
+
+use std::io::{self, ErrorKind, IoSlice, Read as _, Write as _};
+use std::mem::MaybeUninit;
+use std::net::Shutdown;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::process::Pid;
+
+use crate::frame::Frames;
+use crate::order::{Input, Order, Report, Start};
+use crate::{Gaps, ProcessHandle};
+
+/// What a supervisor said of its program so far.
+#[derive(Debug, Default)]
+pub struct Heard {
+    /// What of the confinement could not be had, once the program runs.
+    pub begun: Option<Gaps>,
+    /// Whether the program has its input: from the start, or since it was given it.
+    pub given: bool,
+    /// The exit code or the signal of the program, once it has ended.
+    pub ended: Option<(Option<i32>, Option<i32>)>,
+    /// Whether no process of it is left.
+    pub gone: bool,
+    /// Whether the supervisor is gone before it said that.
+    pub lost: bool,
+}
+
+/// A supervisor. Dropping it ends what it supervises; whoever started it collects it.
+#[derive(Debug)]
+pub struct Supervisor {
+    pub(crate) control: Arc<UnixStream>,
+    reports: Frames,
+    pub(crate) heard: Heard,
+    pub(crate) leader: Option<ProcessHandle>,
+    /// Its process, with the program's standard output and standard error.
+    pub child: Child,
+}
+
+impl Supervisor {
+    /// Starts one with its program. `supervisor` is the agent's program with the verb `supervise`.
+    /// `input` is the standard input of a program to which that is sent.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn start(
+        mut supervisor: Command,
+        start: Start,
+        input: Option<&OwnedFd>,
+    ) -> io::Result<Self> {
+        let (control, other) = UnixStream::pair()?;
+        let child = supervisor
+            .stdin(Stdio::from(OwnedFd::from(other)))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .spawn()?;
+        // Its end of the socket is its own alone from here on.
+        drop(supervisor);
+        let mut started = Self {
+            control: Arc::new(control),
+            reports: Frames::default(),
+            heard: Heard {
+                given: start.input != Input::Given,
+                ..Heard::default()
+            },
+            leader: None,
+            child,
+        };
+        let sent = started.order(&Order::Start(start));
+        let sent = sent.and_then(|()| input.map_or(Ok(()), |input| started.hand_over(input)));
+        if let Err(error) = sent {
+            let _ = started.child.kill();
+            let _ = started.child.wait();
+            return Err(error);
+        }
+        Ok(started)
+    }
+
+    /// The number of its process.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).unwrap_or_default()
+    }
+
+    /// Gives the program that waits its input.
+    ///
+    /// # Errors
+    /// When the supervisor is gone.
+    pub fn give(&self, text: String) -> io::Result<()> {
+        self.order(&Order::Give(text))
+    }
+
+    /// Lets it end everything that it has.
+    pub fn end(&self, grace: Duration) {
+        end(&self.control, grace);
+    }
+
+    /// Lets it end everything, and hears no more of it.
+    pub fn let_go(self) {
+        let _ = self.control.shutdown(Shutdown::Both);
+    }
+
+    /// Kills the program of a supervisor that is lost.
+    pub fn kill_program(&self) {
+        if let Some(leader) = &self.leader {
+            leader.kill_group();
+        }
+    }
+
+    /// Readable once there is something to hear.
+    #[must_use]
+    pub fn said(&self) -> BorrowedFd<'_> {
+        self.control.as_fd()
+    }
+
+    /// What it said until now. Waits for nothing.
+    ///
+    /// # Errors
+    /// When the program was not started: why.
+    pub fn heard(&mut self) -> io::Result<&Heard> {
+        while !self.heard.lost && !self.heard.gone && self.has_said() {
+            self.hear()?;
+        }
+        Ok(&self.heard)
+    }
+
+    /// What it said, once it said something more.
+    ///
+    /// # Errors
+    /// When the program was not started: why.
+    pub(crate) fn hear(&mut self) -> io::Result<&Heard> {
+        let mut bytes = [0; 1024];
+        match (&*self.control).read(&mut bytes) {
+            Ok(0) => self.heard.lost = true,
+            Ok(length) => self.reports.push(bytes.get(..length).unwrap_or_default()),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => self.heard.lost = true,
+        }
+        while let Some(report) = Report::next(&mut self.reports).map_err(io::Error::other)? {
+            self.take(report)?;
+        }
+        Ok(&self.heard)
+    }
+
+    fn take(&mut self, report: Report) -> io::Result<()> {
+        match report {
+            Report::Begun { gaps, leader } => {
+                self.heard.begun = Some(gaps);
+                self.leader = Pid::from_raw(leader).map(ProcessHandle::new);
+            }
+            Report::NotBegun { number, text } => {
+                self.heard.gone = true;
+                let kind = number.map(|number| io::Error::from_raw_os_error(number).kind());
+                return Err(io::Error::new(kind.unwrap_or(ErrorKind::Other), text));
+            }
+            Report::Given => self.heard.given = true,
+            Report::Ended { exit_code, signal } => self.heard.ended = Some((exit_code, signal)),
+            Report::Gone => self.heard.gone = true,
+        }
+        Ok(())
+    }
+
+    fn has_said(&self) -> bool {
+        let now = Timespec::default();
+        let mut fds = [PollFd::new(&*self.control, PollFlags::IN)];
+        poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0)
+    }
+
+    fn order(&self, order: &Order) -> io::Result<()> {
+        (&*self.control).write_all(&order.encode())
+    }
+
+    /// Sends the program's standard input behind the first order.
+    fn hand_over(&self, input: &OwnedFd) -> io::Result<()> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut along = SendAncillaryBuffer::new(&mut space);
+        let descriptors = [input.as_fd()];
+        if !along.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+            return Err(io::Error::other("there is no room for a descriptor"));
+        }
+        let byte = [IoSlice::new(b"i")];
+        #[cfg(target_os = "linux")]
+        let flags = SendFlags::NOSIGNAL;
+        #[cfg(not(target_os = "linux"))]
+        let flags = SendFlags::empty();
+        sendmsg(&*self.control, &byte, &mut along, flags)?;
+        Ok(())
+    }
+}
+
+/// Ends everything: SIGTERM, so long to react, SIGKILL. One that is gone has nothing left, or is
+/// found out to be gone by what it reports.
+pub(crate) fn end(mut control: &UnixStream, grace: Duration) {
+    let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
+    let _ = control.write_all(&Order::Finish { grace_ms }.encode());
+}
