@@ -9,6 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::blobs::hex;
 use crate::lineage::Shown;
+use crate::recent_events::all_events;
 use crate::row::{column, number};
 use crate::sql::{Backend, Row, SqlTransaction};
 use crate::{Store, StoreError, ThreadId, body};
@@ -110,11 +111,14 @@ impl Store {
                 "thread {thread} has entries outside of its numbers"
             ));
         }
-        let sql = "SELECT thread_id, epoch, first_seq FROM (SELECT thread_id, epoch, first_seq, \
-                   LAG(last_seq) OVER (PARTITION BY thread_id, epoch ORDER BY last_seq) AS before \
-                   FROM events) AS runs WHERE first_seq <> before + 1 \
-                   ORDER BY thread_id, epoch, first_seq";
-        for row in self.rows(tx, sql).await? {
+        let sql = format!(
+            "SELECT thread_id, epoch, first_seq FROM (SELECT thread_id, epoch, first_seq, \
+             LAG(last_seq) OVER (PARTITION BY thread_id, epoch ORDER BY last_seq) AS before \
+             FROM {}) AS runs WHERE first_seq <> before + 1 \
+             ORDER BY thread_id, epoch, first_seq",
+            all_events(tx.backend())
+        );
+        for row in self.rows(tx, &sql).await? {
             let thread: String = column(&row, "thread_id")?;
             let (epoch, first) = (number(&row, "epoch")?, number(&row, "first_seq")?);
             check.wrong(format!(
@@ -125,6 +129,7 @@ impl Store {
     }
 
     async fn bodies(&self, tx: &SqlTransaction, check: &mut Check) -> Result<(), StoreError> {
+        let all_events = all_events(tx.backend());
         let mut tx = tx.lock().await;
         let sql = "SELECT thread_id, seq, body FROM entries";
         let rows = tx.connection().stream(sql, Vec::new());
@@ -138,8 +143,8 @@ impl Store {
             }
         }
         drop(rows);
-        let sql = "SELECT thread_id, epoch, first_seq, last_seq, body FROM events";
-        let rows = tx.connection().stream(sql, Vec::new());
+        let sql = format!("SELECT thread_id, epoch, first_seq, last_seq, body FROM {all_events}");
+        let rows = tx.connection().stream(&sql, Vec::new());
         let mut rows = rows.map_err(StoreError::of(CHECKING))?;
         while let Some(row) = rows.try_next().await.map_err(StoreError::of(CHECKING))? {
             let thread: String = column(&row, "thread_id")?;

@@ -26,6 +26,7 @@ mod opening;
 mod orphans;
 mod pages;
 mod platform;
+mod recent_events;
 mod record;
 mod requests;
 mod row;

@@ -7,6 +7,7 @@ use conjure_core::log::{Entry, EntryBody};
 use futures_util::TryStreamExt as _;
 
 use crate::lineage::{Shown, Stretch};
+use crate::recent_events::all_events;
 use crate::row::{column, number};
 use crate::sql::{Connection, Row, SqlTransaction, Value};
 use crate::{Record, Store, StoreError, ThreadId, body};
@@ -235,9 +236,12 @@ async fn event_rows(
     rows: u64,
     mut room: usize,
 ) -> Result<Vec<Run>, StoreError> {
-    let sql = "SELECT epoch, first_seq, last_seq, after_entry, body FROM events \
-               WHERE thread_id = $1 AND (epoch, last_seq) > ($2, $3) \
-               ORDER BY epoch, last_seq LIMIT $4";
+    let sql = format!(
+        "SELECT epoch, first_seq, last_seq, after_entry, body FROM {} \
+         WHERE thread_id = $1 AND (epoch, last_seq) > ($2, $3) \
+         ORDER BY epoch, last_seq LIMIT $4",
+        all_events(connection.backend())
+    );
     let values: [Value; 4] = [
         thread.as_str().into(),
         after.epoch.into(),
@@ -245,7 +249,7 @@ async fn event_rows(
         rows.into(),
     ];
     let mut runs = Vec::new();
-    each(connection, sql, values, |row| {
+    each(connection, &sql, values, |row| {
         let epoch = number(&row, "epoch")?;
         let first = number(&row, "first_seq")?;
         let last = number(&row, "last_seq")?;

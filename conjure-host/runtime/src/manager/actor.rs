@@ -444,7 +444,7 @@ impl SavedSessionActor {
     fn is_open(&mut self, opened: Opened) {
         // Only now: what nobody takes is dropped, and its session ends with it.
         self.inner.opened(&opened.live);
-        let events = opened.live.session.events_from_now();
+        let events = opened.live.session.events_beyond_pieces();
         self.open = Some(Open {
             opened,
             events,

@@ -136,6 +136,11 @@ impl Session {
         self.open.events_from_now()
     }
 
+    /// The same for whoever does nothing about pieces of a text: they wake nobody.
+    pub(crate) fn events_beyond_pieces(&self) -> Subscription {
+        self.open.events_beyond_pieces()
+    }
+
     /// Ends the running turn. What came so far is kept.
     pub async fn cancel(&self, drop_queued: bool) {
         self.tell(Command::Cancel { drop_queued }).await;

@@ -34,6 +34,8 @@ pub(crate) struct Hub {
     held: RwLock<Held>,
     /// How many were published.
     length: watch::Sender<u64>,
+    /// How many were, the last time that one was more than a piece of a text.
+    beyond_pieces: watch::Sender<u64>,
     /// Nothing more is written by this host, for now.
     closed: AtomicBool,
 }
@@ -100,6 +102,7 @@ impl Hub {
         Arc::new(Self {
             held: RwLock::new(held),
             length: watch::Sender::new(0),
+            beyond_pieces: watch::Sender::new(0),
             closed: AtomicBool::new(false),
         })
     }
@@ -109,6 +112,7 @@ impl Hub {
         if new.is_empty() {
             return;
         }
+        let is_beyond_pieces = !new.iter().all(|stamped| is_piece(&stamped.event));
         let length = {
             let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
             for stamped in new {
@@ -117,6 +121,9 @@ impl Hub {
             held.dropped + held.events.len() as u64
         };
         self.length.send_replace(length);
+        if is_beyond_pieces {
+            self.beyond_pieces.send_replace(length);
+        }
     }
 
     /// Holds nothing any more of what was published so far.
@@ -131,6 +138,7 @@ impl Hub {
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.length.send_modify(|_| {});
+        self.beyond_pieces.send_modify(|_| {});
     }
 
     /// Follows the thread from behind `after`, or from its beginning.
@@ -152,7 +160,7 @@ impl Hub {
             read: VecDeque::new(),
             log,
             thread,
-            length: self.length.subscribe(),
+            published: self.length.subscribe(),
         }
     }
 
@@ -168,6 +176,28 @@ impl Hub {
         };
         self.subscribe(newest, log, thread)
     }
+
+    /// Follows the thread from now on, for whoever does nothing about pieces of a text: they wake
+    /// nobody, and come together with what comes behind them.
+    pub(crate) fn subscribe_beyond_pieces(
+        self: &Arc<Self>,
+        log: Arc<dyn Log>,
+        thread: ThreadId,
+    ) -> Subscription {
+        let published = self.beyond_pieces.subscribe();
+        Subscription {
+            published,
+            ..self.subscribe_from_now(log, thread)
+        }
+    }
+}
+
+/// Whether an event is a piece of a text, of which there are thousands.
+fn is_piece(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::Content { .. } | Event::Thinking { .. } | Event::ToolOutput { .. }
+    )
 }
 
 /// Follows a thread's events.
@@ -184,7 +214,8 @@ pub struct Subscription {
     read: VecDeque<Arc<Stamped>>,
     log: Arc<dyn Log>,
     thread: ThreadId,
-    length: watch::Receiver<u64>,
+    /// Changes when it should look.
+    published: watch::Receiver<u64>,
 }
 
 impl std::fmt::Debug for Subscription {
@@ -233,7 +264,7 @@ impl Subscription {
                 Found::InLog => self.read_more().await?,
                 Found::None if is_closed => return Ok(None),
                 // The hub lives as long as this subscription, so its sender cannot be gone.
-                Found::None => drop(self.length.changed().await),
+                Found::None => drop(self.published.changed().await),
             }
         }
     }
@@ -252,7 +283,7 @@ impl Subscription {
             self.after = Some(event.id);
             return Found::Event(event);
         }
-        self.length.mark_unchanged();
+        self.published.mark_unchanged();
         let held = self.hub.held.read().unwrap_or_else(PoisonError::into_inner);
         if self.is_behind || self.next < held.dropped {
             // What is next was dropped, unless it has been read elsewhere already.
@@ -293,8 +324,10 @@ impl Subscription {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
     use std::sync::Arc;
     use std::sync::atomic::AtomicUsize;
+    use std::task::{Context, Wake, Waker};
 
     use futures_util::future::BoxFuture;
 
@@ -398,6 +431,42 @@ mod tests {
             let rest = seen(&mut late, 12 - after as usize).await;
             assert_eq!(rest, all[after as usize..]);
         }
+    }
+
+    /// Counts how often it is woken.
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[tokio::test]
+    async fn pieces_wake_nobody_who_does_nothing_about_them_and_come_with_what_is_behind() {
+        let mut thread = Thread::new().await;
+        let log: Arc<dyn Log> = Arc::clone(&thread.log) as _;
+        let mut beyond = thread.hub.subscribe_beyond_pieces(log, thread.id.clone());
+        let wakes = Arc::new(Wakes::default());
+        {
+            let waker = Waker::from(Arc::clone(&wakes));
+            let mut next = pin!(beyond.next());
+            assert!(
+                next.as_mut()
+                    .poll(&mut Context::from_waker(&waker))
+                    .is_pending()
+            );
+            thread.publish(vec![stamped(1), stamped(2)]).await;
+            assert_eq!(wakes.0.load(Ordering::SeqCst), 0);
+            thread.publish(vec![stamped(3), turn(4)]).await;
+            assert_eq!(wakes.0.load(Ordering::SeqCst), 1);
+        }
+        assert_eq!(seen(&mut beyond, 4).await, [1, 2, 3, 4]);
+        thread.publish(vec![stamped(5)]).await;
+        thread.hub.close();
+        assert_eq!(seen(&mut beyond, 1).await, [5]);
+        assert!(beyond.next_or_end().await.is_none());
     }
 
     /// A log whose events cannot be read so many times.

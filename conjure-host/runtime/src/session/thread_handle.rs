@@ -72,6 +72,12 @@ impl ThreadHandle {
             .subscribe_from_now(Arc::clone(&self.log), self.thread.clone())
     }
 
+    /// The same for whoever does nothing about pieces of a text: they wake nobody.
+    pub(crate) fn events_beyond_pieces(&self) -> Subscription {
+        self.hub
+            .subscribe_beyond_pieces(Arc::clone(&self.log), self.thread.clone())
+    }
+
     /// The questions that wait for a person, where somebody may come.
     pub(crate) fn questions(&self) -> Option<&Arc<Questions>> {
         self.questions.as_ref()

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 /// How long wake-ups are held back. A piece is shown at most 10 ms after it came: this, and what the
 /// log's writer waits for others and needs to write.
-const WINDOW: Duration = Duration::from_millis(3);
+const WINDOW: Duration = Duration::from_millis(5);
 
 /// What holds back the wake-ups of a host's sessions.
 #[derive(Debug, Default)]

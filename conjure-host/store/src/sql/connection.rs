@@ -6,7 +6,7 @@ use sqlx::postgres::PgConnection;
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{AssertSqlSafe, query_with, raw_sql};
 
-use super::{Row, SqlError, Value, value};
+use super::{Backend, Row, SqlError, Value, value};
 
 /// A connection to either database, for one statement. Statements with values are prepared, and
 /// kept for the next time with the connection; their placeholders are `$1`, `$2`, … with either
@@ -17,6 +17,13 @@ pub(crate) enum Connection<'a> {
 }
 
 impl<'a> Connection<'a> {
+    pub(crate) fn backend(&self) -> Backend {
+        match self {
+            Self::Sqlite(_) => Backend::Sqlite,
+            Self::Postgres(_) => Backend::Postgres,
+        }
+    }
+
     /// Executes a statement; how many rows it changed.
     pub(crate) async fn execute(self, sql: &str, values: Vec<Value>) -> Result<u64, SqlError> {
         let sql = AssertSqlSafe(sql);

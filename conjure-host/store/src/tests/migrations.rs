@@ -191,8 +191,13 @@ async fn from_version_1(bed: Bed, url: &str, schema: &str) {
     assert!(check.is_sound(), "{check:?}");
     let mut log = open(&store, "t").await;
     assert_eq!((log.epoch(), log.last_seq()), (2, 4));
-    log.append(&[entry(5), event(2, 1)], true).await.unwrap();
+    let next = [entry(5), event(2, 1)];
+    log.append(&next, true).await.unwrap();
+    let all = [fixture_records(), next.to_vec()].concat();
+    assert!(read(&store, "t").await == all);
     store.close().await;
+    // What was written last was moved to where the rest is.
+    assert!(read(&bed.open().await, "t").await == all);
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod migrations;
 mod model;
 mod orphans;
 mod postgres;
+mod recent_events;
 mod requests;
 mod runs;
 mod threads;

@@ -5,6 +5,7 @@ use std::path::Path;
 use conjure_core::log::CallEnd;
 use serde_json::json;
 
+use crate::recent_events::all_events;
 use crate::sql::Backend;
 use crate::{
     Imported, JsonText, Location, Log as _, Options, Record, SavedAuth, Session, Store, StoreError,
@@ -155,7 +156,7 @@ async fn an_export_that_was_cut_or_altered_is_refused_whole(bed: Bed) {
         error.to_string().contains("`epoch` of `threads`"),
         "{error}"
     );
-    let newer = whole.replacen("m0004_terms", "m9999_later", 1);
+    let newer = whole.replacen("m0005_recent_events", "m9999_later", 1);
     let error = import(newer).await.unwrap_err();
     assert!(matches!(error, StoreError::Newer { .. }), "{error}");
     assert!(other.threads().await.unwrap().is_empty());
@@ -220,7 +221,10 @@ async fn a_check_finds_what_is_wrong_and_nothing_else(bed: Bed) {
             "entry 4 of thread f",
         ),
         (
-            "INSERT INTO events SELECT thread_id, epoch, 9, 9, 4, body FROM events".to_owned(),
+            format!(
+                "INSERT INTO events SELECT thread_id, epoch, 9, 9, 4, body FROM {}",
+                all_events(backend)
+            ),
             "thread t has a hole or a double before event 1.9",
         ),
         (

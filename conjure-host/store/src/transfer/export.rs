@@ -9,6 +9,7 @@ use serde_json::{Map, Value as Json};
 use tokio::io::{AsyncWrite, AsyncWriteExt as _, BufWriter};
 
 use crate::database::Database;
+use crate::recent_events::all_events;
 use crate::row::column;
 use crate::sql::{Row, SqlTransaction};
 use crate::{Store, StoreError, body};
@@ -68,7 +69,11 @@ async fn write(
     line(to, path, &first).await?;
     let mut written = 0;
     for table in tables(tx).await? {
-        let sql = format!("SELECT * FROM {} ORDER BY 1, 2", table.name);
+        let from = match table.name.as_str() {
+            "events" => all_events(tx.backend()),
+            other => other.to_owned(),
+        };
+        let sql = format!("SELECT * FROM {from} ORDER BY 1, 2");
         let mut tx = tx.lock().await;
         let rows = tx.connection().stream(&sql, Vec::new());
         let mut rows = rows.map_err(StoreError::of(EXPORTING))?;

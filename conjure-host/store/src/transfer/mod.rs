@@ -25,8 +25,14 @@ const VERSION: u32 = 1;
 
 /// Written first, in this order, since others refer to them.
 const FIRST: [&str; 4] = ["saved_authentications", "threads", "sessions", "blobs"];
-/// Who writes and asks at the moment, and what the schema is: true of one database only.
-const LEFT_OUT: [&str; 3] = ["writers", "idempotency_keys", "seaql_migrations"];
+/// Who writes and asks at the moment, and what the schema is: true of one database only. Recent events
+/// are written as rows of `events`.
+const LEFT_OUT: [&str; 4] = [
+    "writers",
+    "idempotency_keys",
+    "seaql_migrations",
+    "recent_events",
+];
 
 /// A line.
 #[derive(Debug, Serialize, Deserialize)]

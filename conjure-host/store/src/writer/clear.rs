@@ -66,8 +66,10 @@ async fn unlink(
     if tx.execute(sql, [id.clone(), owner.into()]).await? == 0 {
         return Err(taken_meanwhile(thread));
     }
-    tx.execute("DELETE FROM events WHERE thread_id = $1", [id.clone()])
-        .await?;
+    for table in ["events", "recent_events"] {
+        let sql = format!("DELETE FROM {table} WHERE thread_id = $1");
+        tx.execute(&sql, [id.clone()]).await?;
+    }
     // What turns that are over would still write into it.
     let sql = "UPDATE runs SET message = NULL WHERE thread_id = $1 AND ended_at_ms IS NOT NULL";
     tx.execute(sql, [id]).await?;

@@ -17,7 +17,7 @@ use crate::{StoreError, ThreadId, row};
 use super::encode::{
     BLOB_PLACE, CallChange, CallRow, EntryRow, EventRow, FileRow, Rows, Spent, in_order,
 };
-use super::insert::{ARTIFACTS, ENTRIES, EVENTS, MOST, Statements};
+use super::insert::{ARTIFACTS, ENTRIES, EVENTS, MOST, RECENT_EVENTS, Statements, Table};
 use super::lease::{Position, SILENT};
 use super::{Append, PATIENCE, Writer, no_answer};
 
@@ -26,14 +26,20 @@ const APPENDING: &str = "append to the thread";
 /// More than this is compressed aside, in bytes.
 const COMPRESS_ASIDE: usize = 64 * 1024;
 
+/// Rows of events that are no longer than this, in bytes, are written to `recent_events` first. A
+/// longer one is worth the pages that it takes in `events`.
+const SHORT: usize = 1024;
 /// Between two looks at a database that does not answer.
 const AGAIN: Duration = Duration::from_millis(200);
+
+/// A row of events of a thread, and the newest entry before them.
+type Events = (ThreadId, EventRow, u64);
 
 /// What one transaction writes.
 #[derive(Default)]
 struct Group {
     entries: Vec<(ThreadId, EntryRow)>,
-    events: Vec<(ThreadId, EventRow, u64)>,
+    events: Vec<Events>,
     calls: Vec<(ThreadId, CallRow)>,
     files: Vec<(ThreadId, FileRow)>,
     /// By lease.
@@ -138,8 +144,14 @@ impl Writer {
 
     async fn commit(&mut self, mut group: Group) -> Result<(), StoreError> {
         group.compress().await?;
+        let (recent, others) = group.take_events(self.db.backend());
+        let recent_rows = recent.len();
         if group.is_one_statement(&self.db) {
-            return self.execute(group).await;
+            match (recent_rows, others.len()) {
+                (1..=MOST, 0) => return self.execute(group, &RECENT_EVENTS, recent).await,
+                (0, 1..=MOST) => return self.execute(group, &EVENTS, others).await,
+                _ => {}
+            }
         }
         let number = self.groups + 1;
         let tx = self.db.begin_ahead(group.durable, APPENDING).await?;
@@ -158,15 +170,16 @@ impl Writer {
         }
         let Group {
             entries,
-            events,
             calls,
             files,
             threads,
             ..
         } = group;
         insert_entries(&tx, &mut self.statements, entries).await?;
-        let events = event_values(events);
-        self.statements.insert(&tx, &EVENTS, events).await?;
+        for (table, events) in [(&RECENT_EVENTS, recent), (&EVENTS, others)] {
+            let values = event_values(events);
+            self.statements.insert(&tx, table, values).await?;
+        }
         insert_files(&tx, &mut self.statements, files).await?;
         for (thread, call) in calls {
             note_call(&tx, &thread, call).await?;
@@ -177,17 +190,23 @@ impl Writer {
             self.was_committed(number, error).await?;
         }
         self.groups = number;
+        self.recent += recent_rows;
         self.moved(threads);
         Ok(())
     }
 
     /// Writes events with one statement, which is its own transaction. What a model says comes in
     /// such groups, and each further statement is another round trip.
-    async fn execute(&mut self, group: Group) -> Result<(), StoreError> {
-        let rows = group.events.len();
-        let mut values = event_values(group.events);
+    async fn execute(
+        &mut self,
+        group: Group,
+        table: &Table,
+        events: Vec<Events>,
+    ) -> Result<(), StoreError> {
+        let rows = events.len();
+        let mut values = event_values(events);
         values.push(self.id.as_str().into());
-        let sql = self.statements.if_writer(&EVENTS, rows);
+        let sql = self.statements.if_writer(table, rows);
         if self
             .db
             .execute_ahead(group.durable, sql, values, APPENDING)
@@ -201,6 +220,9 @@ impl Writer {
                     thread: change.thread,
                 }),
             );
+        }
+        if table.name == RECENT_EVENTS.name {
+            self.recent += rows;
         }
         self.moved(group.threads);
         Ok(())
@@ -291,11 +313,17 @@ impl Group {
         self.files.extend(rows.files.into_iter().map(of_thread));
     }
 
-    /// Whether one statement writes it.
+    /// Takes the events out: the rows for `recent_events`, and those for `events`.
+    fn take_events(&mut self, backend: Backend) -> (Vec<Events>, Vec<Events>) {
+        let events = std::mem::take(&mut self.events);
+        let is_recent =
+            |(_, row, _): &Events| backend == Backend::Sqlite && row.body.len() <= SHORT;
+        events.into_iter().partition(is_recent)
+    }
+
+    /// Whether one statement writes it, if that takes its events.
     fn is_one_statement(&self, db: &Database) -> bool {
-        let only_events = self.threads.values().all(|change| !change.has_changed);
-        let is_sqlite = db.backend() == Backend::Sqlite;
-        is_sqlite && only_events && (1..=MOST).contains(&self.events.len())
+        db.backend() == Backend::Sqlite && self.threads.values().all(|change| !change.has_changed)
     }
 
     /// Compresses long bodies, many or long ones on another thread.
@@ -388,7 +416,7 @@ pub(super) async fn insert_entries(
     statements.insert(tx, &ENTRIES, values).await
 }
 
-fn event_values(events: Vec<(ThreadId, EventRow, u64)>) -> Vec<Value> {
+fn event_values(events: Vec<Events>) -> Vec<Value> {
     let mut values = Vec::with_capacity(events.len() * EVENTS.columns.len() + 1);
     for (thread, row, after_entry) in events {
         values.extend([

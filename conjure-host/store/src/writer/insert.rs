@@ -26,16 +26,23 @@ pub(crate) const ENTRIES: Table = Table {
     columns: &["thread_id", "seq", "turn_index", "kind", "at_ms", "body"],
 };
 
+pub(crate) const EVENT_COLUMNS: &[&str] = &[
+    "thread_id",
+    "epoch",
+    "last_seq",
+    "first_seq",
+    "after_entry",
+    "body",
+];
+
 pub(crate) const EVENTS: Table = Table {
     name: "events",
-    columns: &[
-        "thread_id",
-        "epoch",
-        "last_seq",
-        "first_seq",
-        "after_entry",
-        "body",
-    ],
+    columns: EVENT_COLUMNS,
+};
+
+pub(crate) const RECENT_EVENTS: Table = Table {
+    name: "recent_events",
+    columns: EVENT_COLUMNS,
 };
 
 pub(crate) const ARTIFACTS: Table = Table {

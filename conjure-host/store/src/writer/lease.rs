@@ -100,7 +100,7 @@ impl Writer {
         };
         match beat.await {
             Ok(0) => self.lost(),
-            Ok(_) => {}
+            Ok(_) => self.settle().await,
             Err(error) => tracing::warn!(%error, "the store's heartbeat failed"),
         }
     }
@@ -118,6 +118,7 @@ impl Writer {
         if self.id.is_empty() {
             return;
         }
+        self.settle().await;
         if let Ok(tx) = self.db.begin_ahead(false, "close the store").await
             && forget(&tx, &self.id).await.is_ok()
         {

@@ -10,6 +10,7 @@ mod group;
 mod insert;
 mod lease;
 mod opening;
+mod settling;
 mod whole;
 
 use std::collections::HashMap;
@@ -26,6 +27,7 @@ use crate::{Committed, Record, StoreError, ThreadId, ThreadLog};
 use insert::Statements;
 use lease::Lease;
 
+pub(crate) use insert::EVENT_COLUMNS;
 pub(crate) use lease::{is_dead, is_gone, lock_writer};
 pub(crate) use whole::write_whole;
 
@@ -131,6 +133,7 @@ impl Queue {
             leases: HashMap::new(),
             next_lease: 1,
             statements: Statements::default(),
+            recent: 0,
         };
         let urgent = Arc::clone(&queue.urgent);
         let started = tokio::runtime::Builder::new_current_thread()
@@ -315,6 +318,8 @@ struct Writer {
     leases: HashMap<u64, Lease>,
     next_lease: u64,
     statements: Statements,
+    /// Rows that this writer added to `recent_events` since they were moved last.
+    recent: usize,
 }
 
 impl Writer {
@@ -352,6 +357,9 @@ impl Writer {
                 }
             }
             ended = self.take(first, &mut commands).await;
+            if self.recent >= self.most_recent() {
+                self.settle().await;
+            }
             due = Instant::now() + SPACING;
         }
         self.end().await;
