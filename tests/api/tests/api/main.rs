@@ -30,6 +30,8 @@ mod long_replies;
 #[cfg(test)]
 mod mcp;
 #[cfg(test)]
+mod mcp_imports;
+#[cfg(test)]
 mod once;
 #[cfg(test)]
 mod postgres;
