@@ -31,7 +31,7 @@ pub(crate) struct Step {
 }
 
 /// All steps, the oldest first. A released one is never changed.
-pub(crate) const STEPS: [Step; 4] = [
+pub(crate) const STEPS: [Step; 5] = [
     Step {
         name: "m0001_first",
         sql: include_str!("m0001_first.sql"),
@@ -47,6 +47,10 @@ pub(crate) const STEPS: [Step; 4] = [
     Step {
         name: "m0004_terms",
         sql: include_str!("m0004_terms.sql"),
+    },
+    Step {
+        name: "m0005_followers",
+        sql: include_str!("m0005_followers.sql"),
     },
 ];
 

@@ -8,6 +8,8 @@ mod acceptance;
 #[cfg(test)]
 mod access;
 #[cfg(test)]
+mod attendance;
+#[cfg(test)]
 mod description;
 #[cfg(test)]
 mod ending;
