@@ -52,7 +52,7 @@ fn an_editor_finds_no_key() {
     workspace.write("tools.toml", PROVIDER).unwrap();
     done(
         &workspace,
-        "session create work --auth open --model gpt-5 --tools @tools.toml",
+        "session create work --auth open --model gpt-5 --tools tools.toml",
     );
     let editor = notes(&workspace, "editor", "echo remembered >\"$1\"");
     let edit = conjure(&workspace, "session memory work edit").env("EDITOR", editor);
