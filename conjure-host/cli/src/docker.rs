@@ -95,6 +95,7 @@ fn made(build: &Build, file: &Path) -> Result<String, CliError> {
         let shown = program.to_string_lossy().into_owned();
         // What it says on the way is progress: stdout is for the answer.
         let mut builder = Command::new(&program);
+        // Not more: it needs the keys of the registries that the person takes images from.
         conjure_config::env::keep_from(&mut builder);
         let done = builder
             .args(["build", "--tag", &build.image, "--file"])

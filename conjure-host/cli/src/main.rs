@@ -248,9 +248,11 @@ fn main() {
 }
 
 fn run() -> Exit {
-    // First of all, while there is one thread: what is started must find no key.
-    conjure_config::env::take_secrets();
-    let cli = match Cli::read() {
+    let read = Cli::read();
+    // Before anything else, while there is one thread: what is started must find no key.
+    let tokens = read.as_ref().map_or(&[][..], Cli::token_variables);
+    conjure_config::env::take_secrets_and(tokens);
+    let cli = match read {
         Ok(cli) => cli,
         Err(error) => {
             // Clap prints help and version to stdout and errors to stderr, and knows both codes.
@@ -284,6 +286,15 @@ impl Cli {
         let matches = Self::command().try_get_matches()?;
         early_options::check(Self::command(), &matches)?;
         Self::from_arg_matches(&matches)
+    }
+
+    /// The variables that the verb is told hold tokens.
+    fn token_variables(&self) -> &[String] {
+        match &self.verb {
+            Verb::Serve(args) => args.token_variables(),
+            Verb::Mcp(args) => args.token_variables(),
+            _ => &[],
+        }
     }
 
     fn run(self) -> Result<Exit, CliError> {

@@ -58,6 +58,14 @@ impl Args {
         matches!(&self.verb, Verb::Import(_))
     }
 
+    /// The variables that hold tokens which let clients in.
+    pub(crate) fn token_variables(&self) -> &[String] {
+        match &self.verb {
+            Verb::Serve(args) => args.token_variables(),
+            _ => &[],
+        }
+    }
+
     /// Whether the verb serves one client, which waits for nearly everything that it asks for.
     pub(crate) fn has_one_client(&self) -> bool {
         matches!(&self.verb, Verb::Serve(args) if args.has_one_client())

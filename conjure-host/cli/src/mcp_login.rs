@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
+use conjure_config::SessionSpec;
 use conjure_runtime::backend::{Asker, Nobody};
 use conjure_skill_sdk::protocol::{BackendCall, Elicit, Elicited};
 use futures_util::future::BoxFuture;
@@ -40,6 +42,7 @@ pub(crate) struct OutArgs {
 pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
     let person = Person {
         browser: !args.no_browser,
+        session: Arc::new(args.source.spec()?),
     };
     manage(global, &args.source, &args.server, "login", person).await
 }
@@ -98,11 +101,14 @@ async fn manage(
 /// The person who logs in: at this terminal, with a browser here or elsewhere.
 struct Person {
     browser: bool,
+    /// The session file, which says what a browser does not get.
+    session: Arc<SessionSpec>,
 }
 
 impl Asker for Person {
     fn elicit(&self, _plugin: String, question: Elicit) -> BoxFuture<'static, Elicited> {
         let browser = self.browser;
+        let session = Arc::clone(&self.session);
         Box::pin(async move {
             let url = question.url.unwrap_or_default();
             aside(format_args!(
@@ -110,7 +116,7 @@ impl Asker for Person {
                 clean(&question.message),
                 clean(&url)
             ));
-            if browser && open(&url) {
+            if browser && open(&url, &session) {
                 aside("A browser was asked to open it.");
             }
             aside("If the browser is on another machine, paste the address at which it ended:");
@@ -133,7 +139,7 @@ impl Asker for Person {
 }
 
 /// Opens a page in the person's browser, where there is one.
-fn open(url: &str) -> bool {
+fn open(url: &str, session: &SessionSpec) -> bool {
     if !url.starts_with("https://") && !url.starts_with("http://") {
         return false;
     }
@@ -148,7 +154,7 @@ fn open(url: &str) -> bool {
         return false;
     };
     let mut opener = Command::new(opener);
-    conjure_config::env::keep_from(&mut opener);
+    conjure_config::env::keep_keys_from(&mut opener, session.key_vars());
     let started = opener
         .arg(url)
         .stdin(Stdio::null())

@@ -171,6 +171,11 @@ async fn host(global: &Global, plugins: &PluginArgs) -> Result<Host, CliError> {
 }
 
 impl Args {
+    /// The variables that hold tokens which let clients in.
+    pub(super) fn token_variables(&self) -> &[String] {
+        &self.token_env
+    }
+
     /// Whether there is one client only.
     pub(super) fn has_one_client(&self) -> bool {
         self.transport.stdio

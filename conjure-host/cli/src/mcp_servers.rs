@@ -25,6 +25,18 @@ pub(super) struct Source {
     plugins: PluginArgs,
 }
 
+impl Source {
+    /// The session file.
+    pub(super) fn spec(&self) -> Result<SessionSpec, CliError> {
+        let file = &self.config;
+        if !file.exists() {
+            let message = format!("there is no session file {}", file.display());
+            return Err(CliError::usage(message).hint("name one with `--config FILE`"));
+        }
+        Ok(SessionSpec::read(file)?)
+    }
+}
+
 /// The servers of a session file.
 pub(super) struct Servers {
     host: Host,
@@ -88,12 +100,8 @@ impl Servers {
         source: &Source,
         asker: impl Asker,
     ) -> Result<Self, CliError> {
+        let spec = source.spec()?;
         let file = &source.config;
-        if !file.exists() {
-            let message = format!("there is no session file {}", file.display());
-            return Err(CliError::usage(message).hint("name one with `--config FILE`"));
-        }
-        let spec = SessionSpec::read(file)?;
         let backends: Vec<BackendSpec> = spec
             .backends
             .into_iter()

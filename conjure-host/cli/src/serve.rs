@@ -150,6 +150,11 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Exit, CliError> {
 }
 
 impl Args {
+    /// The variables that hold tokens which let clients in.
+    pub(crate) fn token_variables(&self) -> &[String] {
+        &self.token_env
+    }
+
     fn options(&self) -> ApiOptions {
         let timeout = Duration::from_secs(self.request_timeout);
         ApiOptions {

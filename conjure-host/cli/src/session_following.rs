@@ -159,7 +159,7 @@ impl Following<'_> {
             return Ok(());
         };
         aside(format_args!(
-            "{YELLOW}?{RESET} {BOLD}{}{RESET} waits for a person{}: {}",
+            "{YELLOW}?{RESET} {BOLD}{}{RESET} waits for a person{}{}: {}",
             clean(&call.name),
             waiting
                 .denied_in_ms
@@ -167,9 +167,19 @@ impl Following<'_> {
                     ", and is denied {}",
                     remaining(left)
                 )),
+            self.or_sooner(),
             how_to_decide(self.name, &call.id),
         ));
         Ok(())
+    }
+
+    /// What ends the wait before its time, in a turn that was begun from here.
+    fn or_sooner(&self) -> &'static str {
+        if self.leaves {
+            ""
+        } else {
+            ", or half a minute after nobody follows the session any more"
+        }
     }
 
     /// Says of a question how long it waits, and how to answer it.
@@ -180,10 +190,11 @@ impl Following<'_> {
         };
         aside(format_args!(
             "{YELLOW}?{RESET} {BOLD}{}{RESET} asks: {}\n  It waits for an answer, and is cancelled \
-             {}: {}",
+             {}{}: {}",
             clean(&question.plugin),
             clean(&question.message),
             remaining(waiting.cancelled_in_ms),
+            self.or_sooner(),
             how_to_answer(self.name, &question.id),
         ));
         Ok(())

@@ -4,8 +4,9 @@ use std::io::IsTerminal as _;
 use std::process::Command;
 
 use clap::Subcommand;
+use conjure_config::SessionSpec;
 use conjure_core::turn::When;
-use conjure_runtime::manager::SessionPatch;
+use conjure_runtime::manager::{SessionPatch, SessionView};
 use serde_json::{Map, Value};
 
 use super::args::Global;
@@ -54,7 +55,7 @@ pub(crate) async fn run(
             return Ok(Exit::Fine);
         }
         Verb::Set { text } => memory(&text_of(&text)?),
-        Verb::Edit => match edited(&view.memory)? {
+        Verb::Edit => match edited(&view)? {
             Some(changed) => changed,
             None => {
                 aside("Nothing changed.");
@@ -92,7 +93,8 @@ fn written(memory: &Map<String, Value>) -> String {
 }
 
 /// What a person made of it in their editor; nothing where they left it as it was.
-fn edited(before: &Map<String, Value>) -> Result<Option<Map<String, Value>>, CliError> {
+fn edited(view: &SessionView) -> Result<Option<Map<String, Value>>, CliError> {
+    let before = &view.memory;
     let editor = ["VISUAL", "EDITOR"].into_iter().find_map(std::env::var_os);
     let editor = editor.filter(|editor| !editor.is_empty()).ok_or_else(|| {
         CliError::usage("there is no editor")
@@ -114,7 +116,9 @@ fn edited(before: &Map<String, Value>) -> Result<Option<Map<String, Value>>, Cli
     conjure_config::fs::write(&file, &text).map_err(not_edited)?;
     // An editor may be written with its arguments.
     let mut shell = Command::new("/bin/sh");
-    conjure_config::env::keep_from(&mut shell);
+    let tools = serde_json::from_value::<SessionSpec>(view.tools.clone().into());
+    let tools = tools.unwrap_or_default();
+    conjure_config::env::keep_keys_from(&mut shell, tools.key_vars());
     let status = shell
         .args(["-c", "exec $0 \"$1\""])
         .arg(&editor)

@@ -8,8 +8,8 @@ use conjure_core::chat::{EventId, Message};
 use conjure_core::turn::{Decision, When};
 use conjure_providers::auths::Auths;
 use conjure_runtime::manager::{
-    Approval, Chat, EventStream, Manager, ManagerError, Options, Question, QuestionReply, Scope,
-    SessionPatch, SessionView, TurnRequest, TurnTerms,
+    Approval, Attendant, Chat, EventStream, Manager, ManagerError, Options, Question,
+    QuestionReply, Scope, SessionPatch, SessionView, TurnRequest, TurnTerms,
 };
 use conjure_runtime::session::Stamped;
 use conjure_runtime::{Host, HostBuilder};
@@ -47,7 +47,11 @@ pub(crate) enum Reply {
 
 /// The events of a thread.
 pub(crate) enum Events {
-    Here(Box<EventStream>),
+    Here {
+        events: Box<EventStream>,
+        /// The person who follows: turns of other processes wait for them.
+        _person: Option<Attendant>,
+    },
     There(Box<ServerEvents>),
 }
 
@@ -55,7 +59,7 @@ impl Events {
     /// The next event; nothing when none comes any more.
     pub(crate) async fn next(&mut self) -> Result<Option<Stamped>, CliError> {
         match self {
-            Self::Here(events) => {
+            Self::Here { events, .. } => {
                 let event = events.next().await?;
                 Ok(event.map(|event| Stamped::clone(&event)))
             }
@@ -267,7 +271,13 @@ impl Sessions {
     ) -> Result<Events, CliError> {
         Ok(match &self.server {
             Some(server) => Events::There(Box::new(server.events(thread, after, attended))),
-            None => Events::Here(Box::new(self.manager.events(thread, after).await?)),
+            None => {
+                let events = Box::new(self.manager.events(thread, after).await?);
+                Events::Here {
+                    events,
+                    _person: attended.then(|| self.manager.attend(Some(thread))),
+                }
+            }
         })
     }
 }

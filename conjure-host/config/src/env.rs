@@ -92,6 +92,19 @@ pub const PLAIN_HTTP_PROXIES: [&str; 4] = ["HTTP_PROXY", "http_proxy", "ALL_PROX
 /// Set to anything: no colours.
 pub const NO_COLOR: &str = "NO_COLOR";
 
+/// The last words of names of secrets.
+const SECRET_ENDINGS: [&str; 7] = [
+    "KEY",
+    "APIKEY",
+    "TOKEN",
+    "SECRET",
+    "PASSWD",
+    "PASSPHRASE",
+    "PAT",
+];
+/// Lets a program that is started show its window in front; no secret, whatever it is called.
+const WINDOW_TOKEN: &str = "XDG_ACTIVATION_TOKEN";
+
 /// The secrets that were in the environment, by the names of their variables.
 static TAKEN: OnceLock<BTreeMap<String, SecretString>> = OnceLock::new();
 
@@ -102,11 +115,17 @@ static TAKEN: OnceLock<BTreeMap<String, SecretString>> = OnceLock::new();
 /// For programs, at their very start: nothing happens when the process has a second thread, or on
 /// another system than Linux.
 pub fn take_secrets() {
+    take_secrets_and(&[]);
+}
+
+/// As [`take_secrets`], for a program that was told of more variables with secrets in them, such as
+/// by `--token-env`.
+pub fn take_secrets_and(named: &[String]) {
     let taken = crate::platform::take_environment(|name, value| {
         let Some(name) = name.to_str() else {
             return Fate::Stays;
         };
-        if is_secret(name, value) {
+        if is_secret(name, value) || named.iter().any(|secret| secret == name) {
             return Fate::Taken;
         }
         let is_path = [DATA_DIR, KEY_FILE, DATABASE].contains(&name);
@@ -146,6 +165,30 @@ pub fn keep_from(program: &mut Command) {
             program.env_remove(name);
         }
     }
+}
+
+/// As [`keep_from`], for a program that has no use for any key, such as an editor or a browser: it
+/// gets neither these variables, which settings name as holders of keys (`key_var`), nor one whose
+/// name says that it holds a key. A shell may have variables that another run of this program is
+/// told of, and nothing else tells those from the others.
+pub fn keep_keys_from<'a>(program: &mut Command, named: impl IntoIterator<Item = &'a str>) {
+    keep_from(program);
+    for name in named {
+        program.env_remove(name);
+    }
+    for (name, _) in std::env::vars_os() {
+        if says_secret(&name.to_string_lossy()) {
+            program.env_remove(name);
+        }
+    }
+}
+
+/// Whether a variable's name ends in what names of secrets end in.
+fn says_secret(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    let last = name.rsplit('_').next().unwrap_or_default();
+    let is_secret = SECRET_ENDINGS.contains(&last) || last.ends_with("PASSWORD");
+    is_secret && name != WINDOW_TOKEN
 }
 
 /// The value of a variable; nothing when it is not set, empty, or not UTF-8.
@@ -229,5 +272,15 @@ mod tests {
         assert!(
             !is("PATH", "/bin") && !is("ANTHROPIC_BASE_URL", "http://x") && !is(DATA_DIR, "/d")
         );
+    }
+
+    #[test]
+    fn a_program_without_use_for_keys_gets_no_variable_that_is_called_one() {
+        for name in ["MCP_TOKEN", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD", "a_pat"] {
+            assert!(says_secret(name), "{name}");
+        }
+        for name in ["PATH", "PWD", "KEYBOARD", "SSH_AUTH_SOCK", WINDOW_TOKEN] {
+            assert!(!says_secret(name), "{name}");
+        }
     }
 }

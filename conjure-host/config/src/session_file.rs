@@ -396,6 +396,12 @@ impl SessionSpec {
         Ok(spec)
     }
 
+    /// The variables of the environment that it says hold keys of providers.
+    pub fn key_vars(&self) -> impl Iterator<Item = &str> {
+        let own = self.providers.values();
+        own.filter_map(|own| own.key_var.as_deref())
+    }
+
     /// Reads a session from TOML text.
     ///
     /// # Errors

@@ -59,7 +59,7 @@ struct Query {
     #[param(pattern = "^[0-9]{1,18}[.][0-9]{1,18}$")]
     after: Option<String>,
     /// Whether a person follows who could decide about calls and answer questions: what asks in an
-    /// `unattended` turn waits for them.
+    /// `unattended` turn of the thread waits for them.
     #[param(default = true)]
     attended: Option<bool>,
 }
@@ -69,7 +69,7 @@ struct Query {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct SessionsQuery {
-    /// As for the events of a thread.
+    /// As for the events of a thread, for every thread.
     #[param(default = true)]
     attended: Option<bool>,
 }
@@ -95,10 +95,11 @@ async fn of_thread(
 ) -> Result<Response, Problem> {
     let after = seen(&headers, query.after.as_deref())?;
     let following = app.streams.follow(&client)?;
-    let events = app.manager.events(&ThreadId::parse(&id)?, after).await?;
+    let thread = ThreadId::parse(&id)?;
+    let events = app.manager.events(&thread, after).await?;
     let open = (
         OpenStream::new(&app.metrics),
-        present(&app, query.attended),
+        present(&app, Some(&thread), query.attended),
         following,
     );
     Ok(streamed(stream::unfold(
@@ -110,9 +111,10 @@ async fn of_thread(
     )))
 }
 
-/// The person who follows, if one does.
-fn present(app: &App, attended: Option<bool>) -> Option<Attendant> {
-    attended.unwrap_or(true).then(|| app.manager.attend())
+/// The person who follows a thread, or all, if one does.
+fn present(app: &App, thread: Option<&ThreadId>, attended: Option<bool>) -> Option<Attendant> {
+    let attended = attended.unwrap_or(true);
+    attended.then(|| app.manager.attend(thread))
 }
 
 /// The next event of a thread; nothing at the end.
@@ -160,7 +162,7 @@ async fn of_sessions(
     let changes = app.manager.changes();
     let open = (
         OpenStream::new(&app.metrics),
-        present(&app, query.attended),
+        present(&app, None, query.attended),
         following,
     );
     let begin = Some(Change::Missed);

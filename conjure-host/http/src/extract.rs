@@ -72,28 +72,41 @@ impl FromRequest<App> for SentLines {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
-        let (parts, body) = request.into_parts();
         let kinds = [
             "application/jsonl",
             "application/x-ndjson",
             "application/octet-stream",
         ];
-        if !kinds.contains(&media_type(&parts.headers).as_str()) {
-            return Err(Problem::new(
-                StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                "unsupported-media-type",
-                "the body has to be lines of JSON: `Content-Type: application/jsonl`",
-            ));
-        }
-        // A request that is done once has it already, and so its body.
-        let room = match parts.extensions.get::<ImportRoom>() {
-            Some(room) => room.clone(),
-            None => ImportRoom::wait(app).await?,
-        };
-        let timeout = app.options.import_timeout;
-        let body = whole(&parts.headers, body, IMPORT, timeout).await?;
+        let what = "the body has to be lines of JSON: `Content-Type: application/jsonl`";
+        let (body, room) = large(request, app, &kinds, what).await?;
         Ok(Self(body, room))
     }
+}
+
+/// A body of an import, with the room for it. `what` says what it has to be, where its media type
+/// is none of `kinds`.
+pub(super) async fn large(
+    request: Request,
+    app: &App,
+    kinds: &[&str],
+    what: &str,
+) -> Result<(Bytes, ImportRoom), Problem> {
+    let (parts, body) = request.into_parts();
+    if !kinds.contains(&media_type(&parts.headers).as_str()) {
+        return Err(Problem::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "unsupported-media-type",
+            what,
+        ));
+    }
+    // A request that is done once has it already, and so its body.
+    let room = match parts.extensions.get::<ImportRoom>() {
+        Some(room) => room.clone(),
+        None => ImportRoom::wait(app).await?,
+    };
+    let timeout = app.options.import_timeout;
+    let body = whole(&parts.headers, body, IMPORT, timeout).await?;
+    Ok((body, room))
 }
 
 /// The whole of a body of at most `limit` bytes, which has this long to arrive.
@@ -153,7 +166,8 @@ pub(super) async fn whole(
     }
 }
 
-fn is_json(headers: &HeaderMap) -> bool {
+/// Whether a body is said to be JSON.
+pub(super) fn is_json(headers: &HeaderMap) -> bool {
     let kind = media_type(headers);
     kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"))
 }

@@ -14,7 +14,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use sha2::{Digest as _, Sha256};
 
-use super::extract::{BODY, IMPORT, ImportRoom, whole};
+use super::extract::{BODY, IMPORT, ImportRoom, is_json, whole};
 use super::middleware::Client;
 use super::problem::Problem;
 use super::state::App;
@@ -24,8 +24,8 @@ use conjure_store::{Answer, Begun};
 const KEY: &str = "idempotency-key";
 /// Says that an answer was given before.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
-/// The only operation whose body may be large.
-const LARGE: &str = "/api/v1/threads/import";
+/// The operations whose body may be large, where it is not JSON.
+const LARGE: [&str; 2] = ["/api/v1/threads/import", "/api/v1/mcp-servers/import"];
 /// Headers that belong to an answer.
 const KEPT: [HeaderName; 3] = [header::CONTENT_TYPE, header::LOCATION, header::ETAG];
 /// How long answers are kept.
@@ -76,7 +76,8 @@ async fn kept(app: App, request: Request, next: Next) -> Result<Response, Proble
     let target = target.map_or("/", |target| target.as_str());
     let scope = format!("{}:{target}", client.0.as_deref().unwrap_or("anyone"));
     let path = parts.extensions.get::<MatchedPath>();
-    let is_large = path.is_some_and(|path| path.as_str() == LARGE);
+    let is_large = path.is_some_and(|path| LARGE.contains(&path.as_str()));
+    let is_large = is_large && !is_json(&parts.headers);
     let (limit, timeout) = if is_large {
         let room = ImportRoom::wait(&app).await?;
         parts.extensions.insert(room);

@@ -19,6 +19,7 @@ mod files;
 mod folds;
 mod health;
 mod idempotency;
+mod mcp_imports;
 mod mcp_logins;
 mod mcp_servers;
 mod metrics;
@@ -278,6 +279,7 @@ fn routes() -> Operations {
         .merge(providers::router())
         .merge(personas::router())
         .merge(mcp_servers::router())
+        .merge(mcp_imports::router())
         .merge(mcp_logins::router())
         .merge(plugins::router())
         .merge(sessions::router())

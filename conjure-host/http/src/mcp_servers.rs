@@ -20,7 +20,7 @@ use conjure_config::BackendSpec;
 use conjure_runtime::mcp_status::{KIND, start_all};
 
 /// The most characters of a name.
-const LONGEST: usize = 100;
+pub(super) const LONGEST: usize = 100;
 /// The longest that a server is tried.
 const LONGEST_TRIAL: Duration = Duration::from_secs(60);
 
@@ -28,14 +28,13 @@ pub(super) fn router() -> Operations {
     Operations::new()
         .routes(routes!(list, create))
         .routes(routes!(get, change, remove))
-        .routes(routes!(import))
         .routes(routes!(test))
 }
 
 /// An MCP server.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct McpServer {
-    id: String,
+    pub(super) id: String,
     name: String,
     /// How it is reached, as below `backend.config.servers` in a session file. Secrets are named
     /// there (`{"secret": "MCP_…"}`) and saved as auths of the provider `mcp`.
@@ -84,39 +83,6 @@ struct ChangeMcpServer {
     #[schema(value_type = Option<Object>)]
     settings: Option<Map<String, Value>>,
     enabled: Option<bool>,
-}
-
-/// A configuration of another program.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-struct McpConfiguration {
-    /// Lines `claude mcp add …`, JSON with `mcpServers` or `servers`, or TOML with
-    /// `[mcp_servers.NAME]`.
-    text: String,
-}
-
-/// What an import made.
-#[derive(Debug, Serialize, ToSchema)]
-struct ImportedServers {
-    /// The servers, saved.
-    servers: Vec<McpServer>,
-    /// Secrets that have to be set in the environment of the host.
-    secrets: Vec<WantedSecret>,
-    /// What was not understood or left out.
-    notes: Vec<String>,
-}
-
-/// A secret that has to be set.
-#[derive(Debug, Serialize, ToSchema)]
-struct WantedSecret {
-    /// Its name in the settings.
-    secret: String,
-    /// Where it was found.
-    what: String,
-    /// The variable that sets it.
-    variable: String,
-    /// The variable that holds it already, if the configuration says so.
-    from: Option<String>,
 }
 
 /// How an MCP server is when it is started.
@@ -231,56 +197,6 @@ async fn remove(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Stat
     app.store.delete_mcp_server(&id).await?;
     app.logins.forget(&id);
     Ok(StatusCode::NO_CONTENT)
-}
-
-/// Save the MCP servers of another program's configuration
-///
-/// All of them or none. Secrets are not taken over: each gets a name and is to be set.
-#[utoipa::path(post, path = "/api/v1/mcp-servers/import", operation_id = "import_mcp_servers",
-    tag = "mcp-servers", request_body = McpConfiguration,
-    responses((status = 201, description = "They are saved", body = ImportedServers),
-        (status = 409, description = "A name is taken")))]
-async fn import(
-    State(app): State<App>,
-    Sent(body): Sent<McpConfiguration>,
-) -> Result<Response, Problem> {
-    let import = conjure_import::read(&body.text).map_err(Problem::invalid)?;
-    let settings = import.settings().map_err(Problem::invalid)?;
-    if settings.is_empty() {
-        let said = "there are no MCP servers in it".to_owned();
-        return Err(Problem::invalid(said).with("notes", import.notes));
-    }
-    let mut new = Vec::new();
-    for (name, settings) in settings {
-        let name = line("name", &name, LONGEST)?.to_owned();
-        new.push(conjure_store::McpServer::new(name, settings, true));
-    }
-    let mut servers: Vec<McpServer> = Vec::new();
-    for server in new {
-        match app.store.create_mcp_server(server).await {
-            Ok(server) => servers.push(server.into()),
-            Err(error) => {
-                for made in &servers {
-                    if let Err(error) = app.store.delete_mcp_server(&made.id).await {
-                        tracing::warn!(server = made.id, "stays of an import: {error}");
-                    }
-                }
-                return Err(error.into());
-            }
-        }
-    }
-    let secrets = import.secrets.iter().map(|secret| WantedSecret {
-        secret: secret.name.clone(),
-        what: secret.what.clone(),
-        variable: conjure_config::env::secret_variable(&secret.name),
-        from: secret.from.clone(),
-    });
-    let imported = ImportedServers {
-        servers,
-        secrets: secrets.collect(),
-        notes: import.notes,
-    };
-    Ok((StatusCode::CREATED, Json(imported)).into_response())
 }
 
 /// Start an MCP server, say how it is, and end it

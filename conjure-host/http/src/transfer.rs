@@ -104,7 +104,8 @@ fn records(lines: &Bytes) -> Result<Vec<Record>, Problem> {
     Ok(records)
 }
 
-async fn blocking<T: Send + 'static>(
+/// Does what would keep a thread of the runtime from other work.
+pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Problem> {
     let done = tokio::task::spawn_blocking(work).await;

@@ -13,6 +13,7 @@ mod check;
 mod database;
 mod error;
 mod files;
+mod followers;
 mod id;
 mod idempotency;
 mod labels;

@@ -4,3 +4,5 @@ import schemathesis
 
 # Lines of JSON are sent as any text is.
 schemathesis.serializer.alias("application/jsonl", "text/plain")
+# So is a bundle: what is tried is text that is no archive.
+schemathesis.serializer.alias("application/zip", "text/plain")

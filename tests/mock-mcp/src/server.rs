@@ -20,7 +20,7 @@ use crate::{files, named, tools};
 /// - `no-initialize`: it never answers the handshake;
 /// - `bad-tools`, `same-cursor`, `endless-cursor`, `empty-cursor`, `hang-list`: its list of tools;
 /// - `noise`: it prints between its messages;
-/// - `more`: it has two tools more;
+/// - `more`: it has two tools more; `tree`: one whose schema refers to itself;
 /// - `talks`: it tells of something when its tools are listed;
 /// - `stderr-flood`: it writes a megabyte to standard error before it answers a call;
 /// - `ignore-eof`, `ignore-term`: how it ends;

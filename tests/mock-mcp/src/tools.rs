@@ -76,6 +76,10 @@ pub(crate) fn list(server: &Server) -> Vec<Value> {
     if server.has("files") {
         tools.extend(files::tools());
     }
+    if server.has("tree") {
+        let schema = json!({ "type": "object", "properties": { "child": { "$ref": "#" } } });
+        tools.push(json!({ "name": "tree", "inputSchema": schema }));
+    }
     if server.has("bad-tools") {
         let schema = json!({ "type": "object" });
         tools.extend([

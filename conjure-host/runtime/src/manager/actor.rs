@@ -20,7 +20,7 @@ use super::saving::active;
 use super::terms::TurnTerms;
 use super::view::SessionState;
 use super::{Inner, ManagerError};
-use crate::session::{ApprovalMode, CompactError, Session, Stamped, Subscription, passed};
+use crate::session::{CompactError, Session, Stamped, Subscription, passed};
 use conjure_store::{Run, RunState, Spent, StoreError, ThreadId};
 
 /// After how long without anything to do an open thread keeps no events in memory.
@@ -147,7 +147,7 @@ impl SavedSessionActor {
                         Box::pin(self.turn_over(answer)).await;
                         is_told = false;
                     }
-                    Happening::Arrival => self.attended().await,
+                    Happening::Presence(is_there) => self.attended(is_there).await,
                 },
                 opened = opened(&mut self.opening) => {
                     Box::pin(self.opened(opened)).await;
@@ -472,11 +472,8 @@ impl SavedSessionActor {
             ),
         }
         live.set_run(Some(turn.turn_id.clone()));
-        let approvals = self.inner.approvals(&turn.terms);
+        let (approvals, presence) = self.inner.approvals(&turn.terms, &turn.thread).await;
         live.session.terms(turn.terms.rules(), approvals).await;
-        // Where somebody comes later, the calls that ask from then on wait.
-        let arrival =
-            (approvals == ApprovalMode::Unattended).then(|| self.inner.attendance.follow());
         // Asked here, so that a cancel that comes next finds it.
         let answer = live.session.begin(turn.turn_id.clone(), turn.message).await;
         let answer = tokio::spawn(answer);
@@ -488,7 +485,7 @@ impl SavedSessionActor {
             asked: BTreeSet::new(),
             goes_on: false,
             terms: turn.terms,
-            arrival,
+            presence,
         });
     }
 

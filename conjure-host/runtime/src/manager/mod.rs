@@ -22,6 +22,7 @@
 mod abandoned_turns;
 mod actor;
 mod approvals;
+mod attendance;
 mod changes;
 mod changing_settings;
 mod error;
@@ -57,6 +58,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use approvals::{Approval, Scope};
+pub use attendance::Attendant;
 pub use changes::{Change, Changes};
 pub use error::ManagerError;
 pub use files::{FetchError, Fetched};
@@ -65,7 +67,7 @@ pub use questions::{Question, QuestionReply};
 pub use remote::{RemoteError, RemoteErrorKind};
 pub use runs::Turn;
 pub use spec::spec_of;
-pub use terms::{Attendant, TurnRequest, TurnTerms};
+pub use terms::{TurnRequest, TurnTerms};
 pub use view::{
     Chat, NewSession, PersonaCopy, SessionPatch, SessionState, SessionView, ThreadChoice,
     ThreadView,
@@ -73,11 +75,11 @@ pub use view::{
 
 use crate::Host;
 use actor::SavedSessionActor;
+use attendance::Attendance;
 use changes::States;
 use conjure_store::{Store, ThreadId};
 use open::Live;
 use requests::Ask;
-use terms::Attendance;
 use thread_watch::ThreadWatches;
 
 /// How long sessions have to end when the deadline of a shutdown has passed: each ends its turn in
@@ -94,6 +96,9 @@ pub struct Options {
     /// How long a call waits for a person's decision before it is denied, and a question for an
     /// answer before it is cancelled; 10 minutes by default.
     pub approval: Duration,
+    /// For how long somebody who could decide in an unattended turn still counts after they left;
+    /// 30 s by default, so that a page may be loaded anew.
+    pub absence: Duration,
     /// How often it is looked whether runs are alive; 5 s by default.
     pub beat: Duration,
     /// After how long without a sign of life a run is ended and marked as lost; a minute by
@@ -113,6 +118,7 @@ impl Default for Options {
         Self {
             idle: Duration::from_mins(10),
             approval: Duration::from_mins(10),
+            absence: Duration::from_secs(30),
             beat: Duration::from_secs(5),
             silence: Duration::from_mins(1),
             patience: Duration::from_secs(30),
@@ -176,6 +182,13 @@ impl Manager {
         inner.adopt().await?;
         let beating = heartbeat::beat(Arc::downgrade(&inner), inner.closing.clone(), options.beat);
         inner.tasks.spawn(beating);
+        let attendance = inner.attendance.changes();
+        let closing = inner.closing.clone();
+        inner.tasks.spawn(attendance::announce(
+            Arc::downgrade(&inner),
+            attendance,
+            closing,
+        ));
         // Not among the tasks that a shutdown waits for: it serves them to their end.
         let listening = Arc::clone(&inner.listening);
         tokio::spawn(signals::listen(Arc::downgrade(&inner), listening));

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use conjure_core::chat::Event;
-use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::attendance::Presence;
 use super::terms::TurnTerms;
 use crate::session::{Answer, ChatError};
 use conjure_store::{Spent, ThreadId};
@@ -22,8 +22,8 @@ pub(super) struct Running {
     pub(super) goes_on: bool,
     /// What holds for it.
     pub(super) terms: Box<TurnTerms>,
-    /// Tells of clients that come, where nobody was there when it began.
-    pub(super) arrival: Option<watch::Receiver<usize>>,
+    /// Tells of clients that come and leave, where whoever said it cannot be asked.
+    pub(super) presence: Option<Presence>,
 }
 
 impl Running {
@@ -57,8 +57,8 @@ impl Running {
 pub(super) enum Happening {
     /// It is over.
     Over(Result<Answer, ChatError>),
-    /// Somebody came who can decide, in a turn that began with nobody there.
-    Arrival,
+    /// Somebody came who can decide, or nobody is there any more.
+    Presence(bool),
 }
 
 /// What happens next to the turn that runs; never anything where none does.
@@ -74,18 +74,13 @@ pub(super) async fn happening(running: &mut Option<Running>) -> Happening {
                 reason: Some(error.to_string()),
             })
         })),
-        () = arrived(&mut running.arrival) => {
-            running.arrival = None;
-            Happening::Arrival
-        }
+        is_there = presence(&mut running.presence) => Happening::Presence(is_there),
     }
 }
 
-async fn arrived(arrival: &mut Option<watch::Receiver<usize>>) {
-    if let Some(arrival) = arrival
-        && arrival.wait_for(|there| *there > 0).await.is_ok()
-    {
-        return;
+async fn presence(presence: &mut Option<Presence>) -> bool {
+    match presence {
+        Some(presence) => presence.changed().await,
+        None => std::future::pending().await,
     }
-    std::future::pending::<()>().await;
 }

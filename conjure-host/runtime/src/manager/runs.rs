@@ -199,7 +199,7 @@ impl Manager {
 }
 
 /// Waits for word of a thread that another process writes.
-async fn told_of(signals: Option<&mut Signals>, thread: &ThreadId) {
+pub(super) async fn told_of(signals: Option<&mut Signals>, thread: &ThreadId) {
     let Some(signals) = signals else {
         return std::future::pending().await;
     };

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::actor::{Opening, SavedSessionActor, Waiting};
 use super::requests::CancelRequest;
 use super::runs::end_of;
-use crate::session::{Answer, ApprovalMode, ChatError};
+use crate::session::{Answer, ChatError};
 use conjure_store::{RunState, Spent, ThreadId};
 
 /// How long a turn that is ended may take to come to its end.
@@ -85,10 +85,11 @@ impl SavedSessionActor {
         }
     }
 
-    /// Somebody came while an unattended turn runs: calls that ask wait for them from now on.
-    pub(super) async fn attended(&mut self) {
+    /// Somebody came while an unattended turn runs: calls that ask wait for them from now on. Or
+    /// the last one has left, and what waits is denied.
+    pub(super) async fn attended(&mut self, is_there: bool) {
         if let (Some(open), Some(running)) = (&self.open, &self.running) {
-            let mode = ApprovalMode::Within(self.inner.options.approval);
+            let mode = self.inner.approval_mode(is_there);
             let session = Arc::clone(&open.opened.live.session);
             session.terms(running.terms.rules(), mode).await;
         }

@@ -94,9 +94,13 @@ impl Questions {
         let _ = self.actor.set(actor);
     }
 
-    /// Says whether somebody may come from here on.
+    /// Says whether somebody may come from here on. Where nobody does, what waits is cancelled.
     pub(super) fn attend(&self, attended: bool) {
         self.attended.store(attended, Ordering::Relaxed);
+        if !attended {
+            // Whoever asked hears of it, as no answer can come any more.
+            self.lock().clear();
+        }
     }
 
     /// Those that wait, the oldest first.

@@ -31,7 +31,7 @@ pub(crate) struct Step {
 }
 
 /// All steps, the oldest first. A released one is never changed.
-pub(crate) const STEPS: [Step; 5] = [
+pub(crate) const STEPS: [Step; 6] = [
     Step {
         name: "m0001_first",
         sql: include_str!("m0001_first.sql"),
@@ -51,6 +51,10 @@ pub(crate) const STEPS: [Step; 5] = [
     Step {
         name: "m0005_recent_events",
         sql: include_str!("m0005_recent_events.sql"),
+    },
+    Step {
+        name: "m0006_followers",
+        sql: include_str!("m0006_followers.sql"),
     },
 ];
 

@@ -2,6 +2,7 @@
 //! PostgreSQL in one test with all others, which share a server and have a database each.
 
 mod faults;
+mod followers;
 mod idempotency;
 mod keeping;
 mod kills;

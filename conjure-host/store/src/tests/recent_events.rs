@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use conjure_core::chat::EventId;
 
 use crate::sql::Backend;
-use crate::{Location, Log as _, Options, Record, Store};
+use crate::{Location, Options, Record, Store};
 
 use super::transfer::same_threads;
 use super::{Bed, cases, entry, event, id, open, read};

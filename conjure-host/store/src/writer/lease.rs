@@ -275,8 +275,10 @@ async fn still_writes(tx: &Transaction<'_>, id: &str) -> Result<Option<String>, 
     Ok(Some(owner))
 }
 
-/// Takes a writer's row away, and the threads from it.
+/// Takes a writer's row away, the threads from it, and who follows in it.
 async fn forget(tx: &Transaction<'_>, id: &str) -> Result<(), StoreError> {
+    tx.execute("DELETE FROM followers WHERE writer_id = $1", [id.into()])
+        .await?;
     tx.execute(
         "UPDATE threads SET owner = NULL WHERE owner = $1",
         [id.into()],

@@ -28,7 +28,7 @@ use insert::Statements;
 use lease::Lease;
 
 pub(crate) use insert::EVENT_COLUMNS;
-pub(crate) use lease::{is_dead, is_gone, lock_writer};
+pub(crate) use lease::{SILENT, is_dead, is_gone, lock_writer};
 pub(crate) use whole::write_whole;
 
 /// How much may wait to be written, in bytes.

@@ -8,6 +8,8 @@ mod acceptance;
 #[cfg(test)]
 mod access;
 #[cfg(test)]
+mod attendance;
+#[cfg(test)]
 mod description;
 #[cfg(test)]
 mod ending;
@@ -29,6 +31,8 @@ mod logins;
 mod long_replies;
 #[cfg(test)]
 mod mcp;
+#[cfg(test)]
+mod mcp_imports;
 #[cfg(test)]
 mod once;
 #[cfg(test)]

@@ -184,3 +184,26 @@ fn a_secret_that_an_import_names_is_saved_under_its_name_and_used() {
         "working_dir": server.workspace.work().display().to_string() });
     server.post("/api/v1/sessions", &session).is(422);
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_variable_that_holds_a_token_is_in_no_environment() {
+    let token = "a-token-of-somebody-else";
+    let workspace = crate::mcp::workspace();
+    let server = Server::with(
+        &workspace,
+        "--token-env MINE_ACCESS",
+        &[("MINE_ACCESS", token)],
+    );
+    let bearer = format!("Bearer {token}");
+    let headers = [("authorization", bearer.as_str())];
+    server.ask("GET", "/api/v1/auths", &headers, "").is(200);
+    let settings = json!({
+        "command": "/bin/sh", "args": ["-c", "env >seen.new; mv seen.new seen"],
+        "cwd": workspace.work().display().to_string(), "pass_env": ["MINE_ACCESS", "LANG"],
+    });
+    let path = crate::mcp::saved(&server, "notes", &settings);
+    server.post(&format!("{path}/test"), &json!({})).is(200);
+    let seen = workspace.read("seen").unwrap();
+    assert!(seen.contains("LANG=") && !seen.contains(token), "{seen}");
+}

@@ -1,5 +1,7 @@
 //! A server with a model, and sessions that talk to it.
 
+use std::time::{Duration, Instant};
+
 use conjure_kit::{Model, Workspace};
 use serde_json::{Value, json};
 
@@ -61,6 +63,19 @@ impl Stage {
         let turn = self.server.get(&path).is(200).json();
         assert!(turn["ended_at_ms"].is_number(), "{turn}");
         turn
+    }
+
+    /// A turn, once it is over, which takes this long at most.
+    pub(crate) fn over_within(&self, begun: &Value, limit: Duration) -> Value {
+        let until = Instant::now() + limit;
+        let path = format!("/api/v1/turns/{}?wait=10", text(&begun["turn"]));
+        loop {
+            let turn = self.server.get(&path).is(200).json();
+            if turn["ended_at_ms"].is_number() {
+                return turn;
+            }
+            assert!(Instant::now() < until, "{turn}");
+        }
     }
 
     /// Says something, and waits for the end of the turn.

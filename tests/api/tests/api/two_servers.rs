@@ -16,21 +16,21 @@ use crate::stage::{Stage, text};
 const SOON: Duration = Duration::from_secs(5);
 
 /// A server with a model, and another one beside it.
-struct Two {
-    one: Stage,
-    two: Server,
-    session: String,
-    thread: String,
+pub(crate) struct Two {
+    pub(crate) one: Stage,
+    pub(crate) two: Server,
+    pub(crate) session: String,
+    pub(crate) thread: String,
 }
 
 impl Two {
-    fn on_sqlite() -> Self {
+    pub(crate) fn on_sqlite() -> Self {
         let one = Stage::new();
         let two = Server::with(&one.server.workspace, "", &[]);
         Self::on(one, two)
     }
 
-    fn on_postgres(database: &Database) -> Self {
+    pub(crate) fn on_postgres(database: &Database) -> Self {
         let one = database.stage();
         let env = [("CONJURE_DATABASE", database.0.url())];
         // Another machine: it has a directory of data of its own.

@@ -83,6 +83,8 @@ mod skill_remote;
 #[cfg(test)]
 mod stage;
 #[cfg(test)]
+mod started_programs;
+#[cfg(test)]
 mod switching;
 #[cfg(test)]
 mod telemetry;

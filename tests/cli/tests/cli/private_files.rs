@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use conjure_kit::{Cli, Output, Workspace};
+use conjure_kit::{Cli, Engine, Output, Workspace};
 use serde_json::{Value, json};
 
 use crate::stage::{LOCAL, workspace};
@@ -100,6 +100,70 @@ fn a_file_tool_reads_and_writes_nothing_of_the_host() {
         .run()
         .unwrap();
     assert_eq!(written.code, Some(0), "{written:?}");
+}
+
+#[test]
+fn a_container_finds_neither_the_hosts_data_nor_its_key_and_cannot_work_in_them() {
+    let Some(engine) = Engine::find().unwrap() else {
+        return;
+    };
+    let workspace = workspace(&["conjure-backend-docker"]);
+    let work = workspace.work();
+    let data = work.join("data");
+    let key = work.join("keys/my.key");
+    fs::create_dir_all(&data).unwrap();
+    fs::create_dir_all(key.parent().unwrap()).unwrap();
+    for file in [&data.join("vault.key"), &data.join("http-token"), &key] {
+        fs::write(file, KEY).unwrap();
+    }
+    fs::write(work.join("seen.txt"), "what is nobody's secret").unwrap();
+    let call = |dir: &Path, tool: &str, arguments: &Value| {
+        let session = format!(
+            "working_dir = \"{}\"\n[[backend]]\nkind = \"docker\"\nconfig.image = \"{}\"\n",
+            dir.display(),
+            engine.image()
+        );
+        workspace.write("session.toml", session).unwrap();
+        let arguments = arguments.to_string();
+        let call = [
+            "call",
+            tool,
+            "--config",
+            "session.toml",
+            "--args",
+            &arguments,
+        ];
+        let call = conjure_kit::cli(call).workspace(&workspace);
+        let call = call.env("CONJURE_DATA_DIR", &data);
+        call.env("CONJURE_KEY_FILE", &key).run().unwrap()
+    };
+    let bash = |dir: &Path, script: &str| {
+        let arguments = json!({ "command": script, "description": "" });
+        call(dir, "docker_bash_tool", &arguments)
+    };
+    let script = "cat seen.txt; cat data/vault.key keys/my.key; \
+                  grep -r the-key-that . ; umount data; \
+                  cat data/http-token; ln -s data/vault.key link; \
+                  cat link; true";
+    let read = bash(&work, script);
+    sees_nothing(&read);
+    assert!(read.stdout.contains("nobody's secret"), "{read:?}");
+    let path = "data/vault.key";
+    let viewed = call(
+        &work,
+        "docker_view",
+        &json!({ "path": path, "description": "" }),
+    );
+    sees_nothing(&viewed);
+    assert_eq!(viewed.code, Some(1), "{viewed:?}");
+    let path = "data/trusted.json";
+    let new = json!({ "path": path, "file_text": "{}", "description": "" });
+    call(&work, "docker_create_file", &new);
+    assert!(!data.join("trusted.json").exists());
+    // Nor is the directory itself mounted.
+    let inside = bash(&data, "cat vault.key; true");
+    sees_nothing(&inside);
+    assert_eq!(inside.code, Some(1), "{inside:?}");
 }
 
 /// A server of tools that writes down what a script finds.

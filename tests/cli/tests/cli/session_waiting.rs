@@ -121,7 +121,7 @@ fn a_person_who_may_come_is_waited_for_and_decides_from_another_terminal() {
     assert!(
         output
             .stderr
-            .contains("is denied in 10 min: `conjure session approve work call-1`"),
+            .contains("is denied in 10 min, or half a minute after nobody follows the session any more: `conjure session approve work call-1`"),
         "{output:?}"
     );
     // And not: why is told to the model.

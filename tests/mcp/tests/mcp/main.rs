@@ -14,6 +14,8 @@ mod logins;
 #[cfg(test)]
 mod lossless;
 #[cfg(test)]
+mod notices;
+#[cfg(test)]
 mod own;
 #[cfg(test)]
 mod peers;

@@ -7,8 +7,10 @@ use conjure_core::turn::Decision;
 use conjure_mock_llm::{Message, Script};
 
 use super::stage::{Stage, call, options};
-use crate::manager::{ManagerError, Options, Scope, SessionState};
-use conjure_store::RunState;
+use crate::manager::{
+    ManagerError, Options, Scope, SessionState, SessionView, Turn, TurnRequest, TurnTerms,
+};
+use conjure_store::{RunState, ThreadId};
 
 fn changes_twice() -> Script {
     Script::new()
@@ -75,5 +77,48 @@ async fn nobody_decides_so_it_is_denied_after_the_deadline() {
     assert_eq!(run.state, RunState::Completed);
     assert_eq!(run.spent.calls, 0);
     let told = stage.model.requests()[1].tool_result_text("1").unwrap();
+    assert!(told.contains("nobody is there to be asked"), "{told}");
+}
+
+/// Begins a turn whose client cannot be asked.
+async fn unattended(stage: &Stage, session: &SessionView) -> Turn {
+    let request = TurnRequest {
+        message: Some(Said::user("do it")),
+        terms: TurnTerms {
+            unattended: true,
+            ..TurnTerms::default()
+        },
+        ..TurnRequest::default()
+    };
+    stage.manager.begin(&session.id, request).await.unwrap()
+}
+
+#[tokio::test]
+async fn who_is_back_before_long_never_left_and_who_stays_away_is_not_waited_for() {
+    let soon = Options {
+        absence: Duration::from_millis(500),
+        ..options()
+    };
+    let stage = Stage::with(changes_twice(), soon).await;
+    let session = stage.session().await;
+    let thread = session.thread.clone().unwrap().id;
+    let there = stage.manager.attend(Some(&thread));
+    let turn = unattended(&stage, &session).await;
+    let asks = |event: &Event| matches!(event, Event::Approval { .. });
+    let first = stage.until(&thread, None, asks).await;
+    drop(there);
+    let back = stage.manager.attend(Some(&thread));
+    let decided = stage
+        .manager
+        .decide(&session.id, "1", Decision::Allow, Scope::Once);
+    decided.await.unwrap();
+    stage.until(&thread, Some(first), asks).await;
+    drop(back);
+    // Somebody else's session.
+    let _other = stage.manager.attend(Some(&ThreadId::fresh()));
+    assert_eq!(stage.wait(&turn.id).await.state, RunState::Completed);
+    let asked = stage.model.requests();
+    assert_eq!(asked[1].tool_result_text("1").as_deref(), Some("changed"));
+    let told = asked[2].tool_result_text("2").unwrap();
     assert!(told.contains("nobody is there to be asked"), "{told}");
 }

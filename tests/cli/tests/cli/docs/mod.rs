@@ -34,6 +34,7 @@ fn each_block_is_run_checked_or_has_its_reason() {
     README.md: it installs
     conjure-host/docs/api.md: a piece of an answer
     conjure-host/docs/api.md: an MCP server has to ask meanwhile
+    conjure-host/docs/api.md: there is no bundle
     conjure-host/docs/cli.md: examples of the help, which show the form of a line
     conjure-host/docs/containers.md: the image is built from one that a registry has
     conjure-host/docs/saved-sessions.md: a call has to wait for a person meanwhile

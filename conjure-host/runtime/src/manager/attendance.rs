@@ -1,0 +1,209 @@
+//! Whether a person is there who could decide about the calls of a session: somebody who follows
+//! the events of its thread, or those of all sessions, in this process or in another one that
+//! shares the store. Who has left is there no more.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::runs::told_of;
+use super::terms::TurnTerms;
+use super::{Inner, Manager};
+use crate::session::ApprovalMode;
+use conjure_store::ThreadId;
+
+/// How often the store is asked where no word comes, and told where it was not.
+const LOOK: Duration = Duration::from_secs(1);
+const RENEW: Duration = Duration::from_secs(5);
+
+/// How many follow a thread in this process, or with `None` all threads.
+type Followers = BTreeMap<Option<ThreadId>, usize>;
+
+/// Who is there in this process.
+#[derive(Debug, Clone)]
+pub(super) struct Attendance(watch::Sender<Followers>);
+
+impl Default for Attendance {
+    fn default() -> Self {
+        Self(watch::Sender::new(Followers::new()))
+    }
+}
+
+impl Attendance {
+    fn is_there(&self, thread: &ThreadId) -> bool {
+        let followers = self.0.borrow();
+        followers.contains_key(&None) || followers.contains_key(&Some(thread.clone()))
+    }
+
+    /// Tells of each change.
+    pub(super) fn changes(&self) -> watch::Receiver<Followers> {
+        self.0.subscribe()
+    }
+}
+
+/// A client that is there, until this is dropped.
+#[derive(Debug)]
+pub struct Attendant {
+    attendance: Attendance,
+    thread: Option<ThreadId>,
+}
+
+impl Drop for Attendant {
+    fn drop(&mut self) {
+        let thread = &self.thread;
+        self.attendance.0.send_if_modified(|followers| {
+            let left = followers.get(thread).map_or(0, |one| one.saturating_sub(1));
+            if left > 0 {
+                followers.insert(thread.clone(), left);
+                return false;
+            }
+            followers.remove(thread).is_some()
+        });
+    }
+}
+
+impl Manager {
+    /// Says that a client is there that can decide about calls and answer questions in a thread, or
+    /// in all: what asks in an unattended turn of it waits for that client.
+    pub fn attend(&self, thread: Option<&ThreadId>) -> Attendant {
+        let (attendance, thread) = (self.inner.attendance.clone(), thread.cloned());
+        attendance.0.send_if_modified(|followers| {
+            let its = followers.entry(thread.clone()).or_default();
+            *its += 1;
+            *its == 1
+        });
+        Attendant { attendance, thread }
+    }
+}
+
+impl Inner {
+    async fn is_attended(&self, thread: &ThreadId) -> bool {
+        if self.attendance.is_there(thread) {
+            return true;
+        }
+        let elsewhere = self.store.is_followed(thread).await;
+        elsewhere.unwrap_or_else(|error| {
+            tracing::warn!(%thread, "who follows it in other processes is not known: {error}");
+            false
+        })
+    }
+
+    /// What becomes of the calls of a turn that ask, and who watches over that: nobody where
+    /// whoever said it can be asked.
+    pub(super) async fn approvals(
+        self: &Arc<Self>,
+        terms: &TurnTerms,
+        thread: &ThreadId,
+    ) -> (ApprovalMode, Option<Presence>) {
+        let presence = if terms.unattended {
+            Some(Presence::watch(Arc::clone(self), thread.clone()).await)
+        } else {
+            None
+        };
+        let is_there = presence.as_ref().is_none_or(Presence::is_there);
+        (self.approval_mode(is_there), presence)
+    }
+
+    pub(super) fn approval_mode(&self, is_there: bool) -> ApprovalMode {
+        if is_there {
+            ApprovalMode::Within(self.options.approval)
+        } else {
+            ApprovalMode::Unattended
+        }
+    }
+}
+
+/// Whether somebody is there while an unattended turn runs.
+pub(super) struct Presence {
+    told: watch::Receiver<bool>,
+    _watching: AbortOnDropHandle<()>,
+}
+
+impl Presence {
+    async fn watch(inner: Arc<Inner>, thread: ThreadId) -> Self {
+        let (tell, told) = watch::channel(inner.is_attended(&thread).await);
+        let watching = tokio::spawn(watch_over(inner, thread, tell));
+        Self {
+            told,
+            _watching: AbortOnDropHandle::new(watching),
+        }
+    }
+
+    fn is_there(&self) -> bool {
+        *self.told.borrow()
+    }
+
+    /// Waits until that is otherwise. Safe to drop and call again.
+    pub(super) async fn changed(&mut self) -> bool {
+        if self.told.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        *self.told.borrow_and_update()
+    }
+}
+
+/// Tells who comes at once, and who leaves a while later: a page that is loaded anew is back.
+async fn watch_over(inner: Arc<Inner>, thread: ThreadId, tell: watch::Sender<bool>) {
+    let mut signals = inner.store.signals();
+    let mut changes = inner.attendance.changes();
+    let mut left: Option<Instant> = None;
+    loop {
+        changes.mark_unchanged();
+        let is_there = inner.is_attended(&thread).await;
+        let was_there = *tell.borrow();
+        let mut look = LOOK;
+        if is_there || !was_there {
+            left = None;
+            tell.send_if_modified(|told| std::mem::replace(told, is_there) != is_there);
+        } else {
+            let gone = left.get_or_insert_with(Instant::now).elapsed();
+            match inner.options.absence.checked_sub(gone) {
+                Some(rest) if !rest.is_zero() => look = LOOK.min(rest),
+                _ => drop(tell.send_replace(false)),
+            }
+        }
+        tokio::select! {
+            changed = changes.changed() => if changed.is_err() { return },
+            () = told_of(Some(&mut signals), &thread) => {}
+            () = tokio::time::sleep(look) => {}
+        }
+    }
+}
+
+/// Tells other processes who is there in this one, until the manager is gone or goes down. What
+/// could not be told is told later.
+pub(super) async fn announce(
+    inner: Weak<Inner>,
+    mut changes: watch::Receiver<Followers>,
+    closing: CancellationToken,
+) {
+    let mut told = BTreeSet::new();
+    loop {
+        let now: BTreeSet<Option<ThreadId>> = changes.borrow_and_update().keys().cloned().collect();
+        let is_known = now.is_empty() && told.is_empty();
+        if !is_known {
+            let Some(inner) = inner.upgrade() else { return };
+            match inner.store.set_followed(&now).await {
+                Ok(()) => told.clone_from(&now),
+                Err(error) => tracing::debug!("who follows here is not told: {error}"),
+            }
+        }
+        let again = async {
+            // A process that was taken for dead has another name since.
+            if now.is_empty() && told.is_empty() {
+                std::future::pending::<()>().await;
+            }
+            tokio::time::sleep(RENEW).await;
+        };
+        tokio::select! {
+            () = closing.cancelled() => return,
+            changed = changes.changed() => if changed.is_err() { return },
+            () = again => {}
+        }
+    }
+}
