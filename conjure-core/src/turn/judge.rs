@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::chat::FunctionCall;
-use crate::context::Refusal;
+use crate::context::CallRefusal;
 
 /// Looks a call up: the routing table and the policy of a step, behind one question.
 pub trait Judge {
@@ -51,5 +51,5 @@ pub enum Verdict {
         reason: String,
     },
     /// It does not run.
-    Refuse(Refusal),
+    Refuse(CallRefusal),
 }
